@@ -1,0 +1,110 @@
+package jsonvalue
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Equal reports whether a and b, both checked, are the same JSON value: member
+// order, white space and the escaping of strings do not matter; a number is its
+// literal, so that 1.0 and 1 differ.
+func Equal(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	canonicalA, errA := AppendCanonical(nil, a)
+	canonicalB, errB := AppendCanonical(nil, b)
+	return errA == nil && errB == nil && bytes.Equal(canonicalA, canonicalB)
+}
+
+// AppendCanonical appends the canonical form of raw to dst: no white space,
+// members in ascending byte order of their names, strings with the fewest
+// escapes (see AppendString), numbers as they are written.
+func AppendCanonical(dst, raw []byte) ([]byte, error) {
+	if string(raw) == "{}" {
+		return append(dst, raw...), nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return dst, fmt.Errorf("canonical form: %w", err)
+	}
+	return appendValue(dst, value), nil
+}
+
+func appendValue(dst []byte, value any) []byte {
+	switch value := value.(type) {
+	case nil:
+		return append(dst, "null"...)
+	case bool:
+		if value {
+			return append(dst, "true"...)
+		}
+		return append(dst, "false"...)
+	case json.Number:
+		return append(dst, value...)
+	case string:
+		return AppendString(dst, value)
+	case []any:
+		dst = append(dst, '[')
+		for i, element := range value {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendValue(dst, element)
+		}
+		return append(dst, ']')
+	case map[string]any:
+		dst = append(dst, '{')
+		for i, name := range slices.Sorted(maps.Keys(value)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendString(dst, name)
+			dst = append(dst, ':')
+			dst = appendValue(dst, value[name])
+		}
+		return append(dst, '}')
+	default:
+		panic(fmt.Sprintf("jsonvalue: a decoder gave a %T", value))
+	}
+}
+
+// AppendString appends s as a JSON string. Escaped are only the quotation mark,
+// the backslash and the control characters: \b \f \n \r \t by their letter, the
+// others as \u00 and two lower-case digits (the rule of RFC 8785, 3.2.2.2).
+func AppendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,44 @@
+package repo
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Cost is an amount of money in billionths (1e-9) of the caller's currency
+// unit. An integer adds up without rounding: a million calls of 0.0000015 cost
+// exactly 1.5. Its largest value is 9,223,372,036.854775807 units.
+type Cost int64
+
+// CostUnit is one unit of the currency: 3 * CostUnit is 3.00.
+const CostUnit Cost = 1_000_000_000
+
+// CostOf converts an amount in units, rounded to the nearest billionth. NaN,
+// infinities and amounts that a Cost cannot hold are an [*InvalidError].
+func CostOf(units float64) (Cost, error) {
+	nanos := math.Round(units * float64(CostUnit))
+	// float64(MaxInt64) is 2^63, the first value too large.
+	if math.IsNaN(nanos) || nanos >= math.MaxInt64 || nanos < math.MinInt64 {
+		return 0, invalid("cost", "is not an amount between ±9,223,372,036 units")
+	}
+	return Cost(nanos), nil
+}
+
+// Units is the amount in units, as near as a float64 comes.
+func (c Cost) Units() float64 { return float64(c) / float64(CostUnit) }
+
+// String is the exact amount in units, such as "0.0000015".
+func (c Cost) String() string {
+	sign, abs := "", uint64(c)
+	if c < 0 {
+		sign, abs = "-", -abs
+	}
+	whole := strconv.FormatUint(abs/uint64(CostUnit), 10)
+	rest := abs % uint64(CostUnit)
+	if rest == 0 {
+		return sign + whole
+	}
+	digits := strconv.FormatUint(rest+uint64(CostUnit), 10)[1:]
+	return sign + whole + "." + strings.TrimRight(digits, "0")
+}

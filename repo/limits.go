@@ -1,0 +1,28 @@
+package repo
+
+// Limits that are checked before anything reaches the database. Sizes are in
+// bytes of UTF-8.
+const (
+	// MaxNameBytes bounds namespaces, actors and profile names.
+	MaxNameBytes = 255
+	// MaxContentBytes bounds a message's content.
+	MaxContentBytes = 16 << 20
+	// MaxPayloadBytes bounds a message's payload.
+	MaxPayloadBytes = 16 << 20
+	// MaxMetadataBytes bounds a metadata document.
+	MaxMetadataBytes = 1 << 20
+	// MaxJSONDepth bounds how deep arrays and objects may nest in one.
+	MaxJSONDepth = 512
+	// MaxBatchMessages bounds the messages of one append.
+	MaxBatchMessages = 10_000
+	// MaxBatchBytes bounds the content, metadata and payload of one append.
+	MaxBatchBytes = 64 << 20
+
+	// DefaultPageSize is what a limit of zero means.
+	DefaultPageSize = 100
+	// MaxPageSize is the largest limit of a page.
+	MaxPageSize = 1000
+
+	// DefaultNamespace is what an empty namespace means.
+	DefaultNamespace = "local"
+)
