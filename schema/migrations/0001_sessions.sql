@@ -71,6 +71,24 @@ CREATE TABLE messages (
 );
 
 -- +goose Down
+
+-- Writers are kept out first: what was seen empty stays empty until the drop.
+LOCK TABLE sessions, session_counters, messages IN ACCESS EXCLUSIVE MODE;
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
+        RETURN;
+    END IF;
+    -- Counters and messages cannot be there without their session.
+    IF EXISTS (SELECT FROM sessions) THEN
+        RAISE EXCEPTION 'table sessions still holds rows' USING ERRCODE = 'ZAS01';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 DROP TABLE messages;
 DROP TABLE session_counters;
 DROP TABLE sessions;

@@ -1,0 +1,50 @@
+package schema
+
+import (
+	"io/fs"
+	"time"
+)
+
+// Options adjust a [Migrator]. The zero value is the default.
+type Options struct {
+	// LockTimeout bounds the wait for another process that is migrating the
+	// same database: 0 means [DefaultLockTimeout], a negative value means one
+	// try and no wait. The context bounds it too. At its end: [ErrLocked].
+	LockTimeout time.Duration
+
+	// AllowDataLoss lets a revert drop tables and columns that hold data.
+	// Without it such a revert is refused with [ErrDataLoss].
+	AllowDataLoss bool
+
+	// Progress, when set, is told of each version's start and end, and of a
+	// wait for the lock. It is called by the goroutine that runs the
+	// migrations, which waits for it.
+	Progress func(Event)
+
+	// Migrations replaces the embedded migrations: *.sql files at its root.
+	// It is for tests of the migrator itself.
+	Migrations fs.FS
+}
+
+// DefaultLockTimeout is the wait for the lock when Options do not set one.
+const DefaultLockTimeout = 5 * time.Minute
+
+func (o Options) lockTimeout() time.Duration {
+	if o.LockTimeout == 0 {
+		return DefaultLockTimeout
+	}
+	return max(o.LockTimeout, 0)
+}
+
+func (o Options) migrations() fs.FS {
+	if o.Migrations == nil {
+		return embeddedFS()
+	}
+	return o.Migrations
+}
+
+func (o Options) progress(event Event) {
+	if o.Progress != nil {
+		o.Progress(event)
+	}
+}

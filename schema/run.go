@@ -1,0 +1,138 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
+)
+
+// dataLossCode is the SQLSTATE with which a Down section refuses. The standard
+// leaves classes from I to Z to implementations.
+const dataLossCode = "ZAS01"
+
+// Run goes to the target under the migration lock, each version in its own
+// transaction, and returns the versions that it committed, also beside an error.
+//
+// Errors: [ErrLocked] when another process kept the lock, [ErrAhead], [ErrGap]
+// and [ErrUnknownVersion] for a database or target that this binary does not
+// understand, and *[StepError] for the version that failed and was rolled back.
+// After the context ends, the error wraps its cause, and the lock is free.
+func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
+	db := m.source.open()
+	defer db.Close()
+
+	// A database that is there already needs no lock and no right to create.
+	steps, err := m.read(ctx, db, target)
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	release, err := m.lock(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	// Others may have run between the first look and the lock.
+	steps, err = m.read(ctx, db, target)
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	provider, err := goose.NewProvider(goose.DialectCustom, db, m.fsys,
+		goose.WithStore(versionTable{}),
+		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout()}),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	var done []Step
+	for _, step := range steps {
+		step, err := m.runStep(ctx, provider, step)
+		if err != nil {
+			return done, err
+		}
+		done = append(done, step)
+	}
+	return done, nil
+}
+
+func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps []Step, err error) {
+	err = readOnly(ctx, db, func(tx *sql.Tx) error {
+		applied, err := readVersions(ctx, tx)
+		if err != nil {
+			return err
+		}
+		steps, err = plan(m.migrations, applied, target)
+		return err
+	})
+	return steps, err
+}
+
+// lock takes the migration lock for the whole run, on the one connection of db.
+func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err error) {
+	session := &locker{
+		timeout: m.options.lockTimeout(),
+		waiting: func() { m.options.progress(Event{Kind: EventWaiting}) },
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("schema: connect: %w", err)
+	}
+	defer conn.Close() // goose asks for it again
+	if err := session.SessionLock(ctx, conn); err != nil {
+		return nil, err
+	}
+	return func() {
+		// Closing db ends the session, and the lock with it, in any case; this
+		// makes it free before Run returns.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+		defer cancel()
+		if conn, err := db.Conn(ctx); err == nil {
+			_ = session.SessionUnlock(ctx, conn)
+			_ = conn.Close()
+		}
+	}, nil
+}
+
+// runStep applies or reverts one version.
+func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step Step) (Step, error) {
+	m.options.progress(Event{Kind: EventStarted, Step: step})
+	started := time.Now()
+	_, err := provider.ApplyVersion(ctx, step.Version, step.Direction == DirectionUp)
+	step.Duration = time.Since(started)
+	if err != nil {
+		err = &StepError{Step: step, Err: cause(ctx, err)}
+		m.options.progress(Event{Kind: EventFailed, Step: step, Err: err})
+		return step, err
+	}
+	m.options.progress(Event{Kind: EventFinished, Step: step})
+	return step, nil
+}
+
+// cause takes the reason out of what goose returns: its own text for a failed
+// version names the file and says nothing of why.
+func cause(ctx context.Context, err error) error {
+	var partial *goose.PartialError
+	if errors.As(err, &partial) {
+		err = partial.Err
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == dataLossCode {
+		return fmt.Errorf("%w: %s", ErrDataLoss, refused.Message)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+func isBadConn(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, pgconn.ErrConnClosed)
+}

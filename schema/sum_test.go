@@ -1,0 +1,88 @@
+package schema
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var updateSum = flag.Bool("update", false, "add new migrations to migrations.sum")
+
+const sumFile = "migrations.sum"
+
+// A migration that landed has run on somebody's database: editing it would give
+// two schemas under one version. -update only ever adds; to change a line of
+// the file one has to change it by hand, which a reviewer sees.
+func TestSum(t *testing.T) {
+	recorded := readSum(t)
+	actual := hashMigrations(t)
+	if *updateSum {
+		for name, sum := range actual {
+			if _, found := recorded[name]; !found {
+				recorded[name] = sum
+			}
+		}
+		writeSum(t, recorded)
+	}
+	for name, sum := range actual {
+		switch recorded[name] {
+		case sum:
+		case "":
+			t.Errorf("%s is not in %s: run go test ./schema -run TestSum -update", name, sumFile)
+		default:
+			t.Errorf("%s was edited after it landed: undo that, and write a new migration instead", name)
+		}
+	}
+	for name := range recorded {
+		if _, found := actual[name]; !found {
+			t.Errorf("%s is in %s but was deleted or renamed", name, sumFile)
+		}
+	}
+}
+
+func hashMigrations(t *testing.T) map[string]string {
+	t.Helper()
+	sums := map[string]string{}
+	for _, migration := range List() {
+		content, err := fs.ReadFile(embeddedFS(), migration.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[migration.file] = fmt.Sprintf("%x", sha256.Sum256(content))
+	}
+	return sums
+}
+
+func readSum(t *testing.T) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(sumFile)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	sums := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		sum, name, found := strings.Cut(strings.TrimSpace(line), "  ")
+		if !found {
+			t.Fatalf("%s: malformed line %q", sumFile, line)
+		}
+		sums[name] = sum
+	}
+	return sums
+}
+
+func writeSum(t *testing.T, sums map[string]string) {
+	t.Helper()
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
+	}
+	if err := os.WriteFile(sumFile, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

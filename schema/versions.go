@@ -1,0 +1,176 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3/database"
+)
+
+// VersionTable is the table in which the applied versions stand, one row each.
+const VersionTable = "agentstore_migrations"
+
+// The primary key is the last guard: a version cannot be recorded twice.
+const (
+	createVersionTableSQL = `
+CREATE TABLE agentstore_migrations (
+    version    bigint      NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT agentstore_migrations_pkey PRIMARY KEY (version),
+    CONSTRAINT agentstore_migrations_version_check CHECK (version > 0)
+)`
+	versionTableExistsSQL = `SELECT to_regclass('agentstore_migrations') IS NOT NULL`
+	latestVersionSQL      = `SELECT coalesce(max(version), 0) FROM agentstore_migrations`
+	listVersionsSQL       = `SELECT version, applied_at FROM agentstore_migrations ORDER BY version DESC`
+	getVersionSQL         = `SELECT applied_at FROM agentstore_migrations WHERE version = $1`
+	insertVersionSQL      = `INSERT INTO agentstore_migrations (version) VALUES ($1)`
+	deleteVersionSQL      = `DELETE FROM agentstore_migrations WHERE version = $1`
+
+	holdsLockSQL = `
+SELECT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid = pg_backend_pid()
+      AND (classid::bigint << 32 | objid::bigint) = $1)`
+)
+
+// Querier is what [CurrentVersion] needs. *pgxpool.Pool, *pgx.Conn and pgx.Tx
+// have it.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// CurrentVersion returns the newest version applied to the database, 0 when it
+// was never migrated. It takes no lock and changes nothing. It is two short
+// reads, neither of which can fail for a missing table: a caller's transaction
+// stays usable.
+func CurrentVersion(ctx context.Context, querier Querier) (int64, error) {
+	var exists bool
+	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
+		return 0, fmt.Errorf("schema: read version: %w", err)
+	}
+	if !exists {
+		return 0, nil
+	}
+	var version int64
+	if err := querier.QueryRow(ctx, latestVersionSQL).Scan(&version); err != nil {
+		return 0, fmt.Errorf("schema: read version: %w", err)
+	}
+	return version, nil
+}
+
+// appliedVersion is a row of the version table.
+type appliedVersion struct {
+	version   int64
+	appliedAt time.Time
+}
+
+// readVersions returns the applied versions, newest first: none when there is
+// no version table.
+func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, error) {
+	var exists bool
+	if err := db.QueryRowContext(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
+		return nil, fmt.Errorf("schema: read versions: %w", err)
+	}
+	if !exists {
+		return nil, nil
+	}
+	rows, err := db.QueryContext(ctx, listVersionsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("schema: read versions: %w", err)
+	}
+	defer rows.Close()
+	var applied []appliedVersion
+	for rows.Next() {
+		var row appliedVersion
+		if err := rows.Scan(&row.version, &row.appliedAt); err != nil {
+			return nil, fmt.Errorf("schema: read versions: %w", err)
+		}
+		applied = append(applied, row)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("schema: read versions: %w", err)
+	}
+	return applied, nil
+}
+
+// versionTable is goose's view of the version table. goose calls Insert and
+// Delete last in each version's transaction.
+type versionTable struct{}
+
+var _ database.StoreExtender = versionTable{}
+
+func (versionTable) Tablename() string { return VersionTable }
+
+func (versionTable) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
+	_, err := db.ExecContext(ctx, createVersionTableSQL)
+	return err
+}
+
+func (versionTable) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
+	var exists bool
+	err := db.QueryRowContext(ctx, versionTableExistsSQL).Scan(&exists)
+	return exists, err
+}
+
+func (versionTable) Insert(ctx context.Context, db database.DBTxConn, request database.InsertRequest) error {
+	if request.Version == 0 {
+		return nil // goose marks a new table with a row 0, which says nothing.
+	}
+	if err := checkLock(ctx, db); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, insertVersionSQL, request.Version)
+	return err
+}
+
+func (versionTable) Delete(ctx context.Context, db database.DBTxConn, version int64) error {
+	if err := checkLock(ctx, db); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, deleteVersionSQL, version)
+	return err
+}
+
+func (versionTable) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
+	result := database.GetMigrationResult{IsApplied: true}
+	err := db.QueryRowContext(ctx, getVersionSQL, version).Scan(&result.Timestamp)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, database.ErrVersionNotFound
+	}
+	return &result, err
+}
+
+func (versionTable) GetLatestVersion(ctx context.Context, db database.DBTxConn) (int64, error) {
+	var version int64
+	err := db.QueryRowContext(ctx, latestVersionSQL).Scan(&version)
+	return version, err
+}
+
+func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
+	applied, err := readVersions(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*database.ListMigrationsResult, 0, len(applied))
+	for _, row := range applied {
+		results = append(results, &database.ListMigrationsResult{Version: row.version, IsApplied: true})
+	}
+	return results, nil
+}
+
+// checkLock refuses to commit a version in a session that does not hold the
+// lock: a transaction pooler gave the lock to another one.
+func checkLock(ctx context.Context, db database.DBTxConn) error {
+	var held bool
+	if err := db.QueryRowContext(ctx, holdsLockSQL, LockID).Scan(&held); err != nil {
+		return fmt.Errorf("check migration lock: %w", err)
+	}
+	if !held {
+		return ErrPooled
+	}
+	return nil
+}
