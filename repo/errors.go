@@ -22,8 +22,9 @@ var (
 	ErrImport = errors.New("import refused")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrUnavailable: the database cannot be reached, is shutting down or has
-	// no room. Nothing was written; the call may be made again.
+	// ErrUnavailable: the database cannot be reached, refuses the login, is
+	// shutting down, has no room or failed in another way. Nothing was written;
+	// the call may be made again.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrContention: the database gave this transaction up for another one's
 	// sake (deadlock, serialization failure, lock timeout). Nothing was
@@ -83,14 +84,18 @@ func (e *SequenceConflict) Error() string {
 }
 func (e *SequenceConflict) Is(target error) bool { return target == ErrConflict }
 
-// SessionConflict: a session with this id exists and differs in Field from the
-// one to be created. It is [ErrConflict].
+// SessionConflict: a session with this id exists. Field names what differs from
+// the one to be created; it is empty where an import found the id taken. It is
+// [ErrConflict].
 type SessionConflict struct {
 	ID    ID
 	Field string
 }
 
 func (e *SessionConflict) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("session %s already exists", e.ID)
+	}
 	return fmt.Sprintf("session %s already exists with another %s", e.ID, e.Field)
 }
 func (e *SessionConflict) Is(target error) bool { return target == ErrConflict }

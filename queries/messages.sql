@@ -1,0 +1,85 @@
+-- name: MessageAppend :batchone
+-- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
+-- One append is this one statement: it locks the counter row, advances it by
+-- the number of messages and inserts them. It answers with one row, or none if
+-- there is no session. created_at is null when nothing was inserted: known says
+-- that one of the ids is stored already; otherwise next_sequence is not the
+-- expected one. Go's zero time stands for an occurred_at that was not given.
+--
+-- The sequence comes from the row that the lock returned. A second scan of the
+-- counter could see it as it was before the wait for the lock. Every part
+-- filters on session_id, so that the statement also runs on a PostgreSQL that
+-- is distributed by it.
+WITH locked AS (
+    SELECT c.session_id, c.next_sequence,
+        @check_ids::boolean AND EXISTS (
+            SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = ANY (@ids::uuid[])
+        ) AS known
+    FROM session_counters c
+    WHERE c.session_id = @session_id
+    FOR UPDATE OF c
+), advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = l.next_sequence + cardinality(@ids::uuid[]),
+        updated_at = clock_timestamp()
+    FROM locked l
+    WHERE c.session_id = @session_id
+        AND NOT l.known
+        AND l.next_sequence = coalesce(sqlc.narg(expected)::bigint, l.next_sequence)
+    RETURNING l.next_sequence AS first_sequence, c.updated_at
+), inserted AS (
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+    SELECT @session_id, a.first_sequence - 1 + n.ordinality,
+        n.id, n.role, n.content, n.metadata::json, n.payload,
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+    FROM advanced a, ROWS FROM (
+        unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
+    ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
+)
+SELECT l.next_sequence, l.known, a.updated_at AS created_at
+FROM locked l
+LEFT JOIN advanced a ON true;
+
+-- name: MessageImport :execrows
+-- Index: session_counters_pkey. Messages with the times they had, after those
+-- imported before; no row when first_sequence is not the next one.
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
+    WHERE c.session_id = @session_id AND c.next_sequence = @first_sequence::bigint
+    RETURNING c.next_sequence - cardinality(@ids::uuid[]) AS first_sequence
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+SELECT @session_id, a.first_sequence - 1 + n.ordinality,
+    n.id, n.role, n.content, n.metadata::json, n.payload,
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at
+FROM advanced a, ROWS FROM (
+    unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[]),
+    unnest(@created_ats::timestamptz[])
+) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, created_at, ordinality);
+
+-- name: MessageGet :one
+-- Index: messages_session_id_id_key.
+SELECT * FROM messages WHERE session_id = @session_id AND id = @id;
+
+-- name: MessageListByIDs :many
+-- Index: messages_session_id_id_key. In the order of the ids.
+SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality)
+JOIN messages m ON m.session_id = @session_id AND m.id = n.id
+ORDER BY n.ordinality;
+
+-- name: MessageListFrom :many
+-- Index: messages_pkey, forwards.
+SELECT * FROM messages
+WHERE session_id = @session_id AND sequence >= @from_sequence
+ORDER BY sequence
+LIMIT @max_rows;
+
+-- name: MessageListBefore :many
+-- Index: messages_pkey, backwards.
+SELECT * FROM messages
+WHERE session_id = @session_id AND sequence < @before_sequence
+ORDER BY sequence DESC
+LIMIT @max_rows;

@@ -1,0 +1,138 @@
+-- name: SessionCreate :one
+-- Index: sessions_pkey. Makes the session and its counter row in one statement.
+-- No row: a session with this id exists; the caller reads it and compares.
+WITH created AS (
+    INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
+    VALUES (@id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), @metadata, sqlc.narg(budget_nanos))
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, created_at, updated_at
+), counted AS (
+    INSERT INTO session_counters (session_id, updated_at)
+    SELECT c.id, c.updated_at FROM created c
+)
+SELECT c.created_at, c.updated_at FROM created c;
+
+-- name: SessionImport :execrows
+-- Index: sessions_pkey. A session as a document has it; no row: the id exists.
+WITH created AS (
+    INSERT INTO sessions (
+        id, namespace, actor, automation_profile, metadata,
+        input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
+    )
+    VALUES (
+        @id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), @metadata,
+        @input_tokens, @output_tokens, @cost_nanos, sqlc.narg(budget_nanos), @created_at, @updated_at
+    )
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, updated_at
+)
+INSERT INTO session_counters (session_id, updated_at)
+SELECT c.id, c.updated_at FROM created c;
+
+-- name: SessionGet :one
+-- Index: sessions_pkey, session_counters_pkey. The counter row holds what an
+-- append changes, so it is joined wherever a session is read.
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+FROM sessions s
+JOIN session_counters c ON c.session_id = s.id
+WHERE s.id = @id;
+
+-- name: SessionExists :one
+-- Index: session_counters_pkey.
+SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
+
+-- name: SessionList :many
+-- Index: sessions_namespace_created_at_idx, backwards; newest first.
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+FROM sessions s
+JOIN session_counters c ON c.session_id = s.id
+WHERE s.namespace = @namespace
+    AND s.created_at >= @created_from
+    AND s.created_at < @created_before
+    AND (s.created_at, s.id) < (@after_created_at::timestamptz, @after_id::uuid)
+ORDER BY s.created_at DESC, s.id DESC
+LIMIT @max_rows;
+
+-- name: SessionListByActor :many
+-- Index: sessions_namespace_actor_created_at_idx, backwards; newest first. A
+-- query of its own, because an optional actor would read the whole namespace.
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+FROM sessions s
+JOIN session_counters c ON c.session_id = s.id
+WHERE s.namespace = @namespace
+    AND s.actor = @actor::text
+    AND s.created_at >= @created_from
+    AND s.created_at < @created_before
+    AND (s.created_at, s.id) < (@after_created_at::timestamptz, @after_id::uuid)
+ORDER BY s.created_at DESC, s.id DESC
+LIMIT @max_rows;
+
+-- name: SessionUpdate :one
+-- Index: sessions_pkey. Changes only what is set. A budget below the cost
+-- changes nothing: fits is false, and the row is the one that stands.
+WITH locked AS (
+    SELECT s.id, s.cost_nanos,
+        (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits
+    FROM sessions s
+    WHERE s.id = @id
+    FOR NO KEY UPDATE
+), updated AS (
+    UPDATE sessions s
+    SET actor = CASE WHEN @set_actor::boolean THEN sqlc.narg(actor)::text ELSE s.actor END,
+        automation_profile = CASE WHEN @set_automation_profile::boolean THEN sqlc.narg(automation_profile)::text ELSE s.automation_profile END,
+        metadata = coalesce(sqlc.narg(metadata)::json, s.metadata),
+        budget_nanos = CASE WHEN @set_budget::boolean THEN sqlc.narg(budget_nanos)::bigint ELSE s.budget_nanos END,
+        updated_at = clock_timestamp()
+    FROM locked l
+    WHERE s.id = l.id AND l.fits
+    RETURNING s.id
+)
+SELECT l.fits, l.cost_nanos FROM locked l;
+
+-- name: SessionAddUsage :one
+-- Index: sessions_pkey. Checks and adds in one statement. The totals are
+-- computed from the locked row: a second scan of it could be older than the lock.
+WITH locked AS (
+    SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
+        coalesce(s.cost_nanos::numeric + @cost_nanos::bigint <= s.budget_nanos, true)::boolean AS fits
+    FROM sessions s
+    WHERE s.id = @id
+    FOR NO KEY UPDATE
+), added AS (
+    UPDATE sessions s
+    SET input_tokens = l.input_tokens + @input_tokens::bigint,
+        output_tokens = l.output_tokens + @output_tokens::bigint,
+        cost_nanos = l.cost_nanos + @cost_nanos::bigint,
+        updated_at = clock_timestamp()
+    FROM locked l
+    WHERE s.id = @id AND l.fits
+    RETURNING s.id
+)
+SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.fits FROM locked l;
+
+-- name: SessionDelete :one
+-- Index: session_counters_pkey, sessions_pkey; the cascade uses messages_pkey.
+-- The locked counter is the number of messages: they are dense, and no append
+-- passes the lock. Counting rows here could miss those that were committed
+-- while the statement waited for the lock; the cascade, which runs after it,
+-- misses none.
+WITH locked AS (
+    SELECT c.session_id, c.next_sequence
+    FROM session_counters c
+    WHERE c.session_id = @id
+    FOR UPDATE
+), deleted AS (
+    DELETE FROM sessions s USING locked l WHERE s.id = @id AND s.id = l.session_id
+    RETURNING s.id
+)
+SELECT l.next_sequence FROM locked l;
+
+-- name: SessionLock :one
+-- Index: session_counters_pkey. Waits for the appends under way.
+SELECT next_sequence FROM session_counters WHERE session_id = @id FOR UPDATE;

@@ -1,0 +1,7 @@
+package postgres
+
+// The constraints that the code knows by name. A test compares them with the
+// migrated database, so that one that is renamed there is found.
+const (
+	uniqueMessageID = "messages_session_id_id_key"
+)

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// The SQLSTATEs that are told apart by name here.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
+	uniqueViolation      = "23505"
+	outOfRange           = "22003"
+	undefinedTable       = "42P01"
+	undefinedColumn      = "42703"
+	invalidSchemaName    = "3F000"
+)
+
+// storeError is an error of the database or of the way to it: one of repo's
+// sentinels, with its cause.
+type storeError struct {
+	sentinel error
+	cause    error
+}
+
+func (e *storeError) Error() string   { return e.sentinel.Error() + ": " + e.cause.Error() }
+func (e *storeError) Unwrap() []error { return []error{e.sentinel, e.cause} }
+
+// phase says how far a statement had come when its error arose.
+type phase int
+
+const (
+	// unsent: no connection was had yet.
+	unsent phase = iota
+	// reading: the statement only reads, or its transaction cannot have been
+	// committed.
+	reading
+	// committing: the statement, or the commit, may have been carried out.
+	committing
+)
+
+// translate gives an error its sentinel. It is the one place where PostgreSQL's
+// errors become ours. Errors that are ours already pass.
+func translate(ctx context.Context, err error, at phase) error {
+	if err == nil || isOurs(err) {
+		return err
+	}
+	if isNoRows(err) { // an answer, which the operation gives its meaning
+		return pgx.ErrNoRows
+	}
+	// An error that says itself that nothing was sent leaves no doubt.
+	if at == committing && pgconn.SafeToRetry(err) {
+		at = unsent
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return translatePgError(pgErr, at)
+	}
+	switch {
+	case errors.Is(err, puddle.ErrClosedPool):
+		return repo.ErrClosed
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return &storeError{repo.ErrConflict, errors.New("rolled back, because an error in the transaction was not returned")}
+	case at == committing:
+		return &storeError{repo.ErrUnknownOutcome, err}
+	case ctx.Err() != nil:
+		return fmt.Errorf("agentstore: %w", context.Cause(ctx))
+	default:
+		return &storeError{repo.ErrUnavailable, err}
+	}
+}
+
+func translatePgError(pgErr *pgconn.PgError, at phase) error {
+	pgErr = withoutValues(pgErr)
+	if at == committing && (pgErr.Severity == "FATAL" || pgErr.Severity == "PANIC") {
+		// The server ended the connection; the commit may have come first.
+		return &storeError{repo.ErrUnknownOutcome, pgErr}
+	}
+	switch pgErr.Code {
+	case serializationFailure, deadlockDetected, lockNotAvailable:
+		return &storeError{repo.ErrContention, pgErr}
+	case undefinedTable, undefinedColumn, invalidSchemaName:
+		return &storeError{repo.ErrSchema, pgErr}
+	}
+	switch pgErr.Code[:2] {
+	case "22": // data exception
+		return &storeError{repo.ErrInvalid, pgErr}
+	case "23": // integrity constraint violation
+		if pgErr.Code == uniqueViolation {
+			return &storeError{repo.ErrConflict, pgErr}
+		}
+		return &storeError{repo.ErrInvalid, pgErr}
+	}
+	return &storeError{repo.ErrUnavailable, pgErr}
+}
+
+// withoutValues keeps of a PostgreSQL error what names things, and drops the
+// fields in which the server quotes values of rows.
+func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
+	return &pgconn.PgError{
+		Severity:            pgErr.Severity,
+		SeverityUnlocalized: pgErr.SeverityUnlocalized,
+		Code:                pgErr.Code,
+		Message:             pgErr.Message,
+		SchemaName:          pgErr.SchemaName,
+		TableName:           pgErr.TableName,
+		ColumnName:          pgErr.ColumnName,
+		DataTypeName:        pgErr.DataTypeName,
+		ConstraintName:      pgErr.ConstraintName,
+		Routine:             pgErr.Routine,
+	}
+}
+
+var sentinels = []error{
+	repo.ErrInvalid, repo.ErrNotFound, repo.ErrConflict, repo.ErrBudgetExceeded, repo.ErrImport,
+	repo.ErrClosed, repo.ErrUnavailable, repo.ErrContention, repo.ErrUnknownOutcome, repo.ErrSchema,
+}
+
+func isOurs(err error) bool {
+	for _, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// violates reports whether err is the violation of a constraint.
+func violates(err error, constraint string) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.ConstraintName == constraint
+}
+
+func hasCode(err error, code string) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == code
+}
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }

@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
+	var row db.Message
+	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.MessageGet(ctx, q, toUUID(sessionID), toUUID(id))
+		return err
+	})
+	if isNoRows(err) {
+		if err := s.mustExist(ctx, sessionID); err != nil {
+			return repo.Message{}, err
+		}
+		return repo.Message{}, &repo.NotFoundError{Kind: "message", ID: id}
+	}
+	if err != nil {
+		return repo.Message{}, err
+	}
+	return messageOf(row), nil
+}
+
+func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
+	if err := repo.CheckSequence("from", from); err != nil {
+		return nil, err
+	}
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	return s.from(ctx, sessionID, from, limit)
+}
+
+// from reads up to limit messages, ascending. Only an empty result costs a look
+// at whether the session exists.
+func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
+	var rows []db.Message
+	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.MessageListFrom(ctx, q, db.MessageListFromParams{
+			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+		})
+		return err
+	})
+	if err == nil && len(rows) == 0 {
+		err = s.mustExist(ctx, sessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return messagesOf(rows), nil
+}
+
+func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
+	if err := repo.CheckSequence("before", before); err != nil {
+		return nil, err
+	}
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	var rows []db.Message
+	err = s.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
+			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
+		})
+		return err
+	})
+	if err == nil && len(rows) == 0 {
+		err = s.mustExist(ctx, sessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return messagesOf(rows), nil
+}
+
+// noSequence is above every sequence.
+const noSequence = 1<<63 - 1
+
+func (s *sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit int) ([]repo.Message, error) {
+	messages, err := s.MessagesBefore(ctx, sessionID, noSequence, limit)
+	slices.Reverse(messages)
+	return messages, err
+}
+
+func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
+	var exists bool
+	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
+		exists, err = queries.SessionExists(ctx, q, toUUID(sessionID))
+		return err
+	})
+	if err == nil && !exists {
+		err = sessionNotFound(sessionID)
+	}
+	return err
+}
+
+// A stream's chunk is sized by what the last one weighed, so that long messages
+// do not fill the memory and short ones do not cost a round trip each.
+const (
+	firstChunk    = 100
+	maxChunk      = 2000
+	maxChunkBytes = 1 << 20
+)
+
+func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		if err := repo.CheckSequence("from", from); err != nil {
+			yield(repo.Message{}, err)
+			return
+		}
+		next, limit := from, firstChunk
+		for {
+			chunk, err := s.from(ctx, sessionID, next, limit)
+			if err != nil {
+				yield(repo.Message{}, err)
+				return
+			}
+			bytes := 0
+			for _, message := range chunk {
+				if !yield(message, nil) {
+					return
+				}
+				bytes += len(message.Content) + len(message.Metadata) + len(message.Payload)
+			}
+			if len(chunk) < limit {
+				return
+			}
+			next = chunk[len(chunk)-1].Sequence + 1
+			limit = nextChunk(limit, bytes)
+		}
+	}
+}
+
+// nextChunk is the number of messages that would weigh maxChunkBytes, if they
+// weigh what the last ones did; at most twice as many as before.
+func nextChunk(last, bytes int) int {
+	fitting := maxChunkBytes / max(1, bytes/last)
+	return min(max(1, fitting), 2*last, maxChunk)
+}

@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/document"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Export reads the session, then its messages up to the count it had then.
+// Messages never change, so that this is the session as of one moment although
+// it is read in many statements.
+func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
+	session, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	writer, err := document.NewWriter(w, session, nil)
+	if err != nil {
+		return err
+	}
+	if session.MessageCount > 0 {
+		for message, err := range s.Stream(ctx, id, 0) {
+			if err != nil {
+				return err
+			}
+			if err := writer.Write(message); err != nil {
+				return err
+			}
+			if message.Sequence+1 == session.MessageCount {
+				break
+			}
+		}
+	}
+	// Close refuses to complete a document that lacks messages: the session was
+	// deleted meanwhile.
+	return writer.Close()
+}
+
+// An import writes a chunk of messages at a time.
+const (
+	importChunk      = 1000
+	importChunkBytes = 4 << 20
+)
+
+func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error) {
+	reader, err := document.NewReader(r)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	session := reader.Session()
+	err = s.exec.atomically(ctx, func(q db.DBTX) error {
+		if err := importSession(ctx, q, session); err != nil {
+			return err
+		}
+		session.MessageCount, err = importMessages(ctx, q, session.ID, reader)
+		return err
+	})
+	if err != nil {
+		return repo.Session{}, err
+	}
+	return session, nil
+}
+
+func importSession(ctx context.Context, q db.DBTX, session repo.Session) error {
+	created, err := queries.SessionImport(ctx, q, db.SessionImportParams{
+		ID:                toUUID(session.ID),
+		Namespace:         session.Namespace,
+		Actor:             toNullable(session.Actor),
+		AutomationProfile: toNullable(session.AutomationProfile),
+		Metadata:          session.Metadata,
+		InputTokens:       session.Usage.InputTokens,
+		OutputTokens:      session.Usage.OutputTokens,
+		CostNanos:         int64(session.Usage.Cost),
+		BudgetNanos:       (*int64)(session.Budget),
+		CreatedAt:         session.CreatedAt,
+		UpdatedAt:         session.UpdatedAt,
+	})
+	if err != nil {
+		return err
+	}
+	if created == 0 {
+		return &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: session.ID}}
+	}
+	return nil
+}
+
+// importMessages stores what the reader has left and returns how many it were.
+func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *document.Reader) (int64, error) {
+	var count int64
+	for done := false; !done; {
+		chunk, createdAts, bytes := newColumns(0), []time.Time(nil), 0
+		for len(createdAts) < importChunk && bytes < importChunkBytes {
+			message, err := reader.Next()
+			if errors.Is(err, io.EOF) {
+				done = true
+				break
+			}
+			if err != nil {
+				return 0, err
+			}
+			chunk.add(message.ID, message.Role, message.Content, message.Metadata, message.Payload, message.OccurredAt)
+			createdAts = append(createdAts, message.CreatedAt)
+			bytes += len(message.Content) + len(message.Metadata) + len(message.Payload)
+		}
+		if len(createdAts) == 0 {
+			break
+		}
+		written, err := queries.MessageImport(ctx, q, db.MessageImportParams{
+			SessionID:     toUUID(sessionID),
+			FirstSequence: count,
+			Ids:           chunk.ids,
+			Roles:         chunk.roles,
+			Contents:      chunk.contents,
+			Metadatas:     chunk.metadatas,
+			Payloads:      chunk.payloads,
+			OccurredAts:   chunk.occurredAts,
+			CreatedAts:    createdAts,
+		})
+		switch {
+		case violates(err, uniqueMessageID):
+			return 0, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
+		case err != nil:
+			return 0, err
+		case written != int64(len(createdAts)):
+			// The session is this transaction's own: nobody else can append.
+			return 0, &repo.ImportError{Field: "messages", Reason: "were not stored in full"}
+		}
+		count += written
+	}
+	return count, nil
+}

@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+var queries = db.New()
+
+// sessions is repo.Sessions: sessions here, messages in the files beside.
+type sessions struct{ exec executor }
+
+func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
+	new, err := new.Normalize()
+	if err != nil {
+		return repo.Session{}, err
+	}
+	var created db.SessionCreateRow
+	err = s.exec.writeByID(ctx, func(q db.DBTX, _ bool) (err error) {
+		created, err = queries.SessionCreate(ctx, q, db.SessionCreateParams{
+			ID:                toUUID(new.ID),
+			Namespace:         new.Namespace,
+			Actor:             toNullable(new.Actor),
+			AutomationProfile: toNullable(new.AutomationProfile),
+			Metadata:          new.Metadata,
+			BudgetNanos:       (*int64)(new.Budget),
+		})
+		return err
+	})
+	if isNoRows(err) {
+		return s.existing(ctx, new)
+	}
+	if err != nil {
+		return repo.Session{}, err
+	}
+	return repo.Session{
+		ID:                new.ID,
+		Namespace:         new.Namespace,
+		Actor:             new.Actor,
+		AutomationProfile: new.AutomationProfile,
+		Metadata:          new.Metadata,
+		Budget:            new.Budget,
+		CreatedAt:         created.CreatedAt.UTC(),
+		UpdatedAt:         created.UpdatedAt.UTC(),
+	}, nil
+}
+
+// existing answers a creation whose id is taken.
+func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.Session, error) {
+	stored, err := s.Get(ctx, new.ID)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	if err := new.Conflict(stored); err != nil {
+		return repo.Session{}, err
+	}
+	return stored, nil
+}
+
+func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
+	var row db.SessionGetRow
+	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.SessionGet(ctx, q, toUUID(id))
+		return err
+	})
+	if isNoRows(err) {
+		return repo.Session{}, sessionNotFound(id)
+	}
+	if err != nil {
+		return repo.Session{}, err
+	}
+	return sessionOf(row), nil
+}
+
+func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
+	if err := update.Validate(); err != nil {
+		return repo.Session{}, err
+	}
+	var row db.SessionUpdateRow
+	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.SessionUpdate(ctx, q, db.SessionUpdateParams{
+			ID:                   toUUID(id),
+			SetActor:             update.Actor != nil,
+			Actor:                optional(update.Actor),
+			SetAutomationProfile: update.AutomationProfile != nil,
+			AutomationProfile:    optional(update.AutomationProfile),
+			Metadata:             update.Metadata,
+			SetBudget:            update.Budget != nil || update.RemoveBudget,
+			BudgetNanos:          (*int64)(update.Budget),
+		})
+		return err
+	})
+	if isNoRows(err) {
+		return repo.Session{}, sessionNotFound(id)
+	}
+	if err != nil {
+		return repo.Session{}, err
+	}
+	if !row.Fits {
+		return repo.Session{}, &repo.BudgetExceeded{SessionID: id, Budget: *update.Budget, Cost: repo.Cost(row.CostNanos)}
+	}
+	return s.Get(ctx, id)
+}
+
+func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (repo.Usage, error) {
+	if err := add.Validate(); err != nil {
+		return repo.Usage{}, err
+	}
+	var row db.SessionAddUsageRow
+	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.SessionAddUsage(ctx, q, db.SessionAddUsageParams{
+			ID:           toUUID(id),
+			InputTokens:  add.InputTokens,
+			OutputTokens: add.OutputTokens,
+			CostNanos:    int64(add.Cost),
+		})
+		return err
+	})
+	switch {
+	case isNoRows(err):
+		return repo.Usage{}, sessionNotFound(id)
+	case hasCode(err, outOfRange):
+		return repo.Usage{}, &repo.InvalidError{Field: "usage", Reason: "would pass 2^63-1 in total"}
+	case err != nil:
+		return repo.Usage{}, err
+	case !row.Fits:
+		return repo.Usage{}, &repo.BudgetExceeded{
+			SessionID: id,
+			Budget:    repo.Cost(*row.BudgetNanos),
+			Cost:      repo.Cost(row.CostNanos),
+			Requested: add.Cost,
+		}
+	}
+	return repo.Usage{
+		InputTokens:  row.InputTokens + add.InputTokens,
+		OutputTokens: row.OutputTokens + add.OutputTokens,
+		Cost:         repo.Cost(row.CostNanos) + add.Cost,
+	}, nil
+}
+
+func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
+	var count int64
+	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
+		count, err = queries.SessionDelete(ctx, q, toUUID(id))
+		return err
+	})
+	if isNoRows(err) {
+		return repo.DeletedSession{}, sessionNotFound(id)
+	}
+	if err != nil {
+		return repo.DeletedSession{}, err
+	}
+	return repo.DeletedSession{Messages: count}, nil
+}

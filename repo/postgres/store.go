@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Options configure a store. The zero value is the default.
+type Options struct {
+	// Logger receives what the store does by itself, such as retries. It never
+	// gets a message's content or a password. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Store is repo.Store on a pool. It is safe for concurrent use.
+type Store struct {
+	exec *pooled
+	log  *slog.Logger
+}
+
+var _ repo.Store = (*Store)(nil)
+
+// New returns a store on a pool, whose database is migrated (package schema).
+// The pool stays the caller's: closing the store leaves it open.
+func New(pool *pgxpool.Pool, options Options) *Store {
+	log := options.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{exec: &pooled{pool: pool, gate: &gate{}}, log: log}
+}
+
+// Sessions is repo.Repositories'.
+func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec} }
+
+// Close waits for the operations under way and refuses later ones.
+func (s *Store) Close() error {
+	s.exec.gate.close()
+	return nil
+}
+
+// Bind returns the repositories of the caller's transaction: what is done
+// through them is committed or rolled back with it, by the caller. They are for
+// the goroutine that uses tx, and for as long as tx is open.
+//
+// The transaction's isolation level should be read committed, PostgreSQL's
+// default; under a higher one an operation that had to wait for another fails
+// with repo.ErrContention, and the whole transaction must be run again.
+func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{tx}} }
+
+type repositories struct{ exec bound }
+
+func (r repositories) Sessions() repo.Sessions { return &sessions{r.exec} }

@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// rollbackTimeout bounds a rollback, which goes on after the caller's context
+// has ended: a connection whose transaction is left open is lost to the pool.
+const rollbackTimeout = 5 * time.Second
+
+// rollback ends a transaction that was not committed; one that was is left alone.
+// Its error is of no use: the connection of a failed rollback is closed, and the
+// server rolls back by itself.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+// InTx is repo.Store's.
+func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
+	for attempt := 1; ; attempt++ {
+		err := s.exec.transaction(ctx, func(tx pgx.Tx) error { return fn(ctx, Bind(tx)) })
+		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
+			return err
+		}
+		s.log.DebugContext(ctx, "transaction gave way to another and is run again", "attempt", attempt+1)
+	}
+}
+
+// transaction runs fn in one transaction. fn's error comes back as it is.
+func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
+	if err := p.gate.enter(); err != nil {
+		return err
+	}
+	defer p.gate.leave()
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	// Deferred, so that it also runs when fn panics.
+	defer rollback(ctx, tx)
+	if err := fn(tx); err != nil {
+		return err
+	}
+	// A context that has ended is not worth a doubtful commit.
+	if ctx.Err() != nil {
+		return translate(ctx, ctx.Err(), reading)
+	}
+	return translate(ctx, tx.Commit(ctx), committing)
+}
+
+// begin begins a transaction. Nothing is lost by trying that again.
+func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
+	for attempt := 1; ; attempt++ {
+		tx, err := p.pool.Begin(ctx)
+		if err == nil {
+			return tx, nil
+		}
+		err = translate(ctx, err, unsent)
+		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
+			return nil, err
+		}
+	}
+}
