@@ -71,7 +71,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		pause := min(pollInterval(waited), l.timeout-waited)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("schema: wait for migration lock: %w", context.Cause(ctx))
+			return fmt.Errorf("schema: wait for migration lock: %w", ended(ctx))
 		case <-time.After(pause):
 		}
 	}

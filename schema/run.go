@@ -22,7 +22,8 @@ const dataLossCode = "ZAS01"
 // Errors: [ErrLocked] when another process kept the lock, [ErrAhead], [ErrGap]
 // and [ErrUnknownVersion] for a database or target that this binary does not
 // understand, and *[StepError] for the version that failed and was rolled back.
-// After the context ends, the error wraps its cause, and the lock is free.
+// After the context ends, the error wraps its Err and its cause, and the lock is
+// free.
 func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	db := m.source.open()
 	defer db.Close()
@@ -128,9 +129,18 @@ func cause(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %s", ErrDataLoss, refused.Message)
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		return fmt.Errorf("%w: %w", ended(ctx), err)
 	}
 	return err
+}
+
+// ended says why ctx ended, and is its Err too where its cause is another one.
+func ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ctx.Err()) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), cause)
 }
 
 func isBadConn(err error) bool {

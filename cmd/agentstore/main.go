@@ -1,0 +1,23 @@
+// Command agentstore looks after an agentstore database. See agentstore help.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/seed-df90f812/agentstore/internal/cli"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	return cli.Execute(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+}

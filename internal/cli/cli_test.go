@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+// run executes the command with nothing in its environment.
+func run(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = Execute(context.Background(), args, &out, &errs, func(string) string { return "" })
+	return code, out.String(), errs.String()
+}
+
+func TestHelpNamesEveryCommandAndExitCode(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"--help"}, {"-h"}, {"help", "help"}} {
+		code, stdout, stderr := run(args...)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%v: code %d, stderr %q", args, code, stderr)
+		}
+		for _, command := range commands() {
+			if !strings.Contains(stdout, "  "+command.name) {
+				t.Errorf("%v does not name %s", args, command.name)
+			}
+		}
+		for _, code := range []int{exitOK, exitFailed, exitUsage, exitBehind, exitAhead, exitLocked, exitDataLoss, exitInterrupted} {
+			if !strings.Contains(stdout, fmt.Sprintf("\n  %-4d", code)) {
+				t.Errorf("%v does not document exit code %d", args, code)
+			}
+		}
+	}
+}
+
+func TestEveryVerbHasHelp(t *testing.T) {
+	for _, verb := range verbs() {
+		for _, args := range [][]string{{"migrate", verb.name, "--help"}, {"help", "migrate", verb.name}} {
+			code, stdout, stderr := run(args...)
+			if code != exitOK || stderr != "" || !strings.Contains(stdout, verb.summary) {
+				t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{},
+		{"nonsense"},
+		{"migrate"},
+		{"migrate", "nonsense"},
+		{"migrate", "up"}, // no database
+		{"migrate", "up", "more"},
+		{"migrate", "up", "--nonsense"},
+		{"migrate", "up", "--database-url", "mysql://host/db"},
+		{"migrate", "up", "--database-url", "postgres://host/db", "--steps", "1", "--to", "1"},
+		{"migrate", "down", "--database-url", "postgres://host/db", "--steps", "-1"},
+		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-7"},
+		{"migrate", "status", "--allow-data-loss"},
+		{"migrate", "sql", "--version", "9999"},
+		{"version", "more"},
+	} {
+		code, stdout, stderr := run(args...)
+		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "agentstore: ") {
+			t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestNoOutputHoldsAPassword(t *testing.T) {
+	const databaseURL = `postgres://user:hu"sh hush@host/db`
+	for _, args := range [][]string{
+		{databaseURL},
+		{"migrate", databaseURL},
+		{"migrate", "up", databaseURL},
+		{"migrate", "up", "--steps", databaseURL},
+		{"migrate", "up", "--database-url", databaseURL + ":x"},
+		{"migrate", "up", "--json", "--database-url", "postgres://user:1/hush@127.0.0.1:1/db"},
+		{"migrate", "up", "--to", "host=h password = hush"},
+		{"help", databaseURL},
+	} {
+		_, stdout, stderr := run(args...)
+		if strings.Contains(stdout+stderr, "hush") {
+			t.Errorf("%v: stdout %q, stderr %q", args, stdout, stderr)
+		}
+	}
+}
+
+func TestListAndSQLNeedNoDatabase(t *testing.T) {
+	latest := schema.List()[len(schema.List())-1].Name
+	code, stdout, _ := run("migrate", "list")
+	if code != exitOK || !strings.HasSuffix(stdout, latest+"\n") {
+		t.Errorf("list: code %d, %q", code, stdout)
+	}
+	code, stdout, _ = run("migrate", "list", "--json")
+	if code != exitOK || !strings.Contains(stdout, `{"version":1,"name":"0001_sessions"}`) {
+		t.Errorf("list --json: code %d, %q", code, stdout)
+	}
+	code, stdout, _ = run("migrate", "sql", "--version", "1")
+	if code != exitOK || !strings.Contains(stdout, "CREATE TABLE sessions") {
+		t.Errorf("sql: code %d, %q", code, stdout)
+	}
+	code, stdout, _ = run("migrate", "sql", "--down")
+	if code != exitOK || !strings.Contains(stdout, "DROP TABLE sessions") {
+		t.Errorf("sql --down: code %d, %q", code, stdout)
+	}
+}
+
+func TestJSONFailureIsOneObject(t *testing.T) {
+	code, stdout, _ := run("migrate", "status", "--json")
+	if code != exitUsage || !strings.HasPrefix(stdout, `{"error":"`) || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("code %d, stdout %q", code, stdout)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := run("version")
+	want := fmt.Sprintf("schema version %d", schema.Latest())
+	if code != exitOK || !strings.Contains(stdout, want) {
+		t.Errorf("code %d, stdout %q", code, stdout)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	interrupted, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, test := range []struct {
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		{context.Background(), nil, exitOK},
+		{interrupted, nil, exitOK},
+		{interrupted, errors.New("x"), exitInterrupted},
+		{context.Background(), errors.New("x"), exitFailed},
+		{context.Background(), schema.BehindError{}, exitBehind},
+		{context.Background(), schema.AheadError{}, exitAhead},
+		{context.Background(), schema.LockedError{}, exitLocked},
+		{context.Background(), reportedError{&schema.StepError{Err: schema.ErrDataLoss}}, exitDataLoss},
+		{context.Background(), fmt.Errorf("x: %w", schema.ErrURL), exitUsage},
+	} {
+		if got := exitCode(test.ctx, test.err); got != test.want {
+			t.Errorf("%v: %d, want %d", test.err, got, test.want)
+		}
+	}
+}
