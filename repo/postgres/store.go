@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -55,3 +57,11 @@ func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{tx}} }
 type repositories struct{ exec bound }
 
 func (r repositories) Sessions() repo.Sessions { return &sessions{r.exec} }
+
+// Ping reports whether the database answers. Errors: repo.ErrUnavailable.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.exec.read(ctx, func(q db.DBTX) error {
+		_, err := q.Exec(ctx, "") // an empty statement: there is nothing to generate
+		return err
+	})
+}
