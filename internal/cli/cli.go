@@ -16,6 +16,7 @@ import (
 func commands() []command {
 	return []command{
 		{name: "migrate", summary: "apply, revert and inspect the database schema", run: migrate},
+		{name: "demo", summary: "show the main job on a database, in a few seconds", run: runDemo},
 		{name: "version", summary: "print the version of this binary and of its schema", run: version},
 	}
 }

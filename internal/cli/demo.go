@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/internal/demo"
+	"github.com/seed-df90f812/agentstore/internal/pgurl"
+)
+
+const demoUsage = `agentstore demo shows the main job on a database: eight writers append to one
+session while a reader follows it, and the naive way does the same beside it.
+It takes some seconds, works in a schema of its own and drops it at the end.
+
+Usage:
+  agentstore demo [flags]
+`
+
+func runDemo(ctx context.Context, invocation invocation) error {
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	databaseURL := flags.String("database-url", "", "the database `URL`, else DATABASE_URL of the environment")
+	if err := parse(flags, invocation.args, demoUsage); err != nil {
+		return err
+	}
+	if *databaseURL == "" {
+		*databaseURL = invocation.env("DATABASE_URL")
+	}
+	if *databaseURL == "" {
+		return usageError{text: "no database: set DATABASE_URL or --database-url, or run make demo in a clone, which starts a disposable one"}
+	}
+	if err := pgurl.Check(*databaseURL); err != nil {
+		return usageError{text: fmt.Sprintf("the database URL %s", err)}
+	}
+	config, err := pgxpool.ParseConfig(*databaseURL)
+	if err != nil { // its message quotes the URL
+		return usageError{text: "the database URL has a malformed pool parameter"}
+	}
+	if err := demo.Run(ctx, config, invocation.stdout); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		return err
+	}
+	return nil
+}
