@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -122,7 +123,7 @@ func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step S
 func cause(ctx context.Context, err error) error {
 	var partial *goose.PartialError
 	if errors.As(err, &partial) {
-		err = partial.Err
+		err = withoutRollback(partial.Err)
 	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == dataLossCode {
@@ -130,6 +131,22 @@ func cause(ctx context.Context, err error) error {
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ended(ctx), err)
+	}
+	return err
+}
+
+// withoutRollback drops what goose adds when database/sql has rolled back by
+// itself, as it does when the context ends.
+func withoutRollback(err error) error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(several.Unwrap()), func(err error) bool {
+		return errors.Is(err, sql.ErrTxDone)
+	})
+	if len(kept) == 1 {
+		return kept[0]
 	}
 	return err
 }

@@ -1,0 +1,119 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+func TestCommandPrintsALinePerVersion(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	line := `%-4s  %s  %s in [0-9.]+(µs|ms|s)\n`
+	var up, down strings.Builder
+	for _, migration := range schema.List() {
+		fmt.Fprintf(&up, line, "up", migration.Name, "applied")
+	}
+	last := schema.List()[len(schema.List())-1]
+	fmt.Fprintf(&down, line, "down", last.Name, "reverted")
+	for _, test := range []struct{ args, want string }{
+		{"up --dry-run", fmt.Sprintf(`(up    \w+  would run\n){%d}nothing was changed: the database is at version 0\n`, schema.Latest())},
+		{"up", up.String() + fmt.Sprintf("the database is at version %d\n", schema.Latest())},
+		{"up", fmt.Sprintf("nothing to do: the database is at version %d\n", schema.Latest())},
+		{"version", fmt.Sprintf("%d\n", schema.Latest())},
+		{"validate", fmt.Sprintf("valid: the database is at version %d\n", schema.Latest())},
+		{"status", fmt.Sprintf(`(applied   \w+  [0-9T:-]+Z\n){%d}`, schema.Latest())},
+		{"down", down.String() + fmt.Sprintf("the database is at version %d\n", schema.Latest()-1)},
+		{"up --steps 1", `up    \w+  applied in .*\nthe database is at version \d+\n`},
+		{"down --to 0", fmt.Sprintf(`(down  \w+  reverted in .*\n){%d}the database is at version 0\n`, schema.Latest())},
+		{"up --to 1 --timeout 1m", `up    0001_\w+  applied in .*\nthe database is at version 1\n`},
+	} {
+		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(test.args)...)...)
+		if code != 0 || stderr != "" || !regexp.MustCompile("^"+test.want+"$").MatchString(stdout) {
+			t.Errorf("%s: exit code %d, stderr %q, stdout\n%swant\n%s", test.args, code, stderr, stdout, test.want)
+		}
+	}
+}
+
+func TestCommandJSON(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	type answer struct {
+		DryRun  bool `json:"dry_run"`
+		Steps   []struct{ Version int64 }
+		Version *int64
+		Valid   *bool
+		Latest  int64
+		Error   string
+		Entries []struct{ State string } `json:"versions"`
+	}
+	for _, test := range []struct {
+		args string
+		code int
+		ok   func(answer) bool
+	}{
+		{"up --dry-run", 0, func(a answer) bool { return a.DryRun && len(a.Steps) == int(schema.Latest()) && *a.Version == 0 }},
+		{"validate", 3, func(a answer) bool { return !*a.Valid && strings.Contains(a.Error, "behind") }},
+		{"up", 0, func(a answer) bool {
+			return !a.DryRun && len(a.Steps) == int(schema.Latest()) && *a.Version == schema.Latest()
+		}},
+		{"up", 0, func(a answer) bool { return a.Steps != nil && len(a.Steps) == 0 }},
+		{"validate", 0, func(a answer) bool { return *a.Valid && a.Error == "" }},
+		{"version", 0, func(a answer) bool { return *a.Version == schema.Latest() && a.Latest == schema.Latest() }},
+		{"status", 0, func(a answer) bool {
+			return len(a.Entries) == int(schema.Latest()) && a.Entries[0].State == "applied"
+		}},
+		{"up --to 9999", 1, func(a answer) bool { return strings.Contains(a.Error, "unknown version 9999") }},
+		{"up --timeout 1ns", 1, func(a answer) bool { return strings.Contains(a.Error, "not done within --timeout 1ns") }},
+	} {
+		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(test.args+" --json")...)...)
+		var got answer
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			t.Errorf("%s: stdout %q: %v", test.args, stdout, err)
+			continue
+		}
+		if code != test.code || !test.ok(got) {
+			t.Errorf("%s: exit code %d, stdout %s, stderr %s", test.args, code, stdout, stderr)
+		}
+	}
+}
+
+// The real binary: what a script sees.
+func TestBinaryExitCodes(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	conn := connect(t, databaseURL)
+	for _, test := range []struct {
+		args string
+		want int
+	}{
+		{"version", 0},
+		{"help", 0},
+		{"nonsense", 2},
+		{"migrate status", 0},
+		{"migrate validate", 3},
+		{"migrate up --to 9999", 1},
+		{"migrate up", 0},
+		{"migrate validate", 0},
+		{"migrate down --to 1", 0},
+	} {
+		if p := agentstore(t, databaseURL, strings.Fields(test.args)...); p.exit(t) != test.want {
+			t.Errorf("%s: exit code %d, want %d: %s", test.args, p.ProcessState.ExitCode(), test.want, p.stderr.String())
+		}
+	}
+	execSQL(t, conn, insertSession)
+	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0"); p.exit(t) != 6 {
+		t.Errorf("down with live data: exit code %d, want 6: %s", p.ProcessState.ExitCode(), p.stderr.String())
+	}
+	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0", "--allow-data-loss"); p.exit(t) != 0 {
+		t.Errorf("--allow-data-loss: exit code %d: %s", p.ProcessState.ExitCode(), p.stderr.String())
+	}
+	execSQL(t, conn, "INSERT INTO agentstore_migrations (version) VALUES (9999)")
+	if p := agentstore(t, databaseURL, "migrate", "up"); p.exit(t) != 4 {
+		t.Errorf("newer database: exit code %d, want 4: %s", p.ProcessState.ExitCode(), p.stderr.String())
+	}
+}

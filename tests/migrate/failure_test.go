@@ -1,0 +1,149 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	conn := connect(t, databaseURL)
+	migrations := fstest.MapFS{
+		"0001_first.sql":  file("CREATE TABLE first ();", "DROP TABLE first;"),
+		"0002_second.sql": file("CREATE TABLE second ();\nSELECT 1/0;", "DROP TABLE second;"),
+		"0003_third.sql":  file("CREATE TABLE third ();", "DROP TABLE third;"),
+	}
+	var kinds []schema.EventKind
+	options := schema.Options{Migrations: migrations, Progress: func(event schema.Event) { kinds = append(kinds, event.Kind) }}
+	steps, err := open(t, databaseURL, options).Up(t.Context())
+	var failed *schema.StepError
+	var reason *pgconn.PgError
+	if !errors.As(err, &failed) || failed.Step.Name != "0002_second" || !errors.As(err, &reason) || reason.Code != "22012" {
+		t.Fatalf("got %v", err)
+	}
+	if !strings.Contains(err.Error(), "division by zero") || strings.Contains(err.Error(), "OK") {
+		t.Errorf("the text does not say why: %v", err)
+	}
+	if len(steps) != 1 || steps[0].Version != 1 {
+		t.Errorf("steps %v, want the first alone", steps)
+	}
+	if got := len(kinds); got != 4 || kinds[3] != schema.EventFailed {
+		t.Errorf("events %v", kinds)
+	}
+	checkVersion(t, conn, 1, "second")
+
+	migrations["0002_second.sql"] = file("CREATE TABLE second ();", "DROP TABLE second;")
+	if steps, err := open(t, databaseURL, options).Up(t.Context()); err != nil || len(steps) != 2 {
+		t.Errorf("mended: steps %v, error %v", steps, err)
+	}
+}
+
+func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	conn := connect(t, databaseURL)
+	migrations := fstest.MapFS{
+		"0001_first.sql": file("CREATE TABLE first ();", "DROP TABLE first;"),
+		"0002_long.sql":  file("CREATE TABLE long ();\nSELECT pg_sleep(3600);", "DROP TABLE long;"),
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	reason := errors.New("the deployment was called off")
+	result := make(chan error, 1)
+	migrator := open(t, databaseURL, schema.Options{Migrations: migrations})
+	go func() {
+		_, err := migrator.Up(ctx)
+		result <- err
+	}()
+	eventually(t, "the long version runs", func() bool {
+		return query[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')")
+	})
+	cancelled := time.Now()
+	cancel(reason)
+	err := <-result
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
+		t.Errorf("got %v", err)
+	}
+	t.Logf("returned %s after the cancellation: %v", time.Since(cancelled).Round(time.Millisecond), err)
+	eventually(t, "the lock is free", func() bool { return query[int64](t, conn, heldLocks, schema.LockID) == 0 })
+	checkVersion(t, conn, 1, "long")
+
+	migrations["0002_long.sql"] = file("CREATE TABLE long ();", "DROP TABLE long;")
+	if _, err := open(t, databaseURL, schema.Options{Migrations: migrations, LockTimeout: -1}).Up(t.Context()); err != nil {
+		t.Errorf("the next run: %v", err)
+	}
+}
+
+func TestDatabaseNewerThanTheBinary(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	conn := connect(t, databaseURL)
+	newer := schema.Latest() + 1
+	execSQL(t, conn, "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
+	before := catalog(t, conn)
+	migrator := open(t, databaseURL, schema.Options{AllowDataLoss: true})
+	for name, call := range map[string]func() error{
+		"Up":       func() error { _, err := migrator.Up(t.Context()); return err },
+		"Down":     func() error { _, err := migrator.Down(t.Context(), 1); return err },
+		"Plan":     func() error { _, err := migrator.Plan(t.Context(), schema.TargetLatest()); return err },
+		"Validate": func() error { return migrator.Validate(t.Context()) },
+	} {
+		var ahead schema.AheadError
+		if err := call(); !errors.Is(err, schema.ErrAhead) || !errors.As(err, &ahead) || ahead.Have != newer || ahead.Want != schema.Latest() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	list, err := migrator.Status(t.Context())
+	if err != nil || list[len(list)-1].State != schema.StateUnknown {
+		t.Errorf("status %v, error %v", list, err)
+	}
+	for _, verb := range []string{"up", "down", "validate"} {
+		if code, _, stderr := execute(t.Context(), databaseURL, "migrate", verb); code != 4 || !strings.Contains(stderr, "newer than this binary") {
+			t.Errorf("%s: exit code %d: %s", verb, code, stderr)
+		}
+	}
+	equalCatalogs(t, "refused", catalog(t, conn), before)
+}
+
+func TestWrongPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	parsed, err := url.Parse(emptyDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.User = url.UserPassword("nobody", "hush-hush")
+	databaseURL := parsed.String()
+	_, err = schema.Open(t.Context(), databaseURL, schema.Options{})
+	if err == nil {
+		t.Skip("this server lets anybody in")
+	}
+	if strings.Contains(err.Error(), "hush") {
+		t.Errorf("got %v", err)
+	}
+	code, stdout, stderr := execute(t.Context(), databaseURL, "migrate", "up", "--json")
+	if code != 1 || strings.Contains(stdout+stderr, "hush") || !strings.Contains(stderr, "nobody") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// checkVersion checks the version, and that what came after it left no table.
+func checkVersion(t *testing.T, conn *pgx.Conn, want int64, absent string) {
+	t.Helper()
+	if got, err := schema.CurrentVersion(t.Context(), conn); err != nil || got != want {
+		t.Errorf("version %d, error %v, want %d", got, err, want)
+	}
+	if query[bool](t, conn, "SELECT to_regclass($1) IS NOT NULL", absent) {
+		t.Errorf("table %s of a version that was rolled back is there", absent)
+	}
+}

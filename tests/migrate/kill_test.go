@@ -1,0 +1,104 @@
+package migrate
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+// A migrator is killed in mid-migration: two of its tables are made, at the
+// third it waits. The server notices by itself, and the next one goes on.
+func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	look := connect(t, databaseURL)
+	gate := newGate(t, databaseURL, "messages")
+
+	killed := agentstore(t, databaseURL, "migrate", "up")
+	gate.waitFor(t, 1, 1)
+	if got := query[int64](t, look, heldLocks, schema.LockID); got != 1 {
+		t.Fatalf("%d sessions hold the lock in mid-migration", got)
+	}
+	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed.exit(t)
+	since := time.Now()
+
+	// The gate is still closed: nothing but the client's death ends the wait.
+	eventually(t, "the lock of the killed migrator is free", func() bool {
+		return query[int64](t, look, heldLocks, schema.LockID) == 0
+	})
+	t.Logf("the killed migrator's lock was free after %s", time.Since(since).Round(time.Millisecond))
+	if query[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
+		t.Error("half a version is left")
+	}
+
+	next := agentstore(t, databaseURL, "migrate", "up")
+	gate.waitFor(t, 1, 1)
+	gate.open(t)
+	if code := next.exit(t); code != 0 {
+		t.Errorf("the next migrator: exit code %d: %s", code, next.stderr.String())
+	}
+	if err := open(t, databaseURL, schema.Options{}).Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := query[int64](t, look, heldLocks, schema.LockID); got != 0 {
+		t.Errorf("%d locks left behind", got)
+	}
+}
+
+// The next one is waiting already when the first is killed.
+func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	gate := newGate(t, databaseURL, "messages")
+	killed := agentstore(t, databaseURL, "migrate", "up")
+	gate.waitFor(t, 1, 1)
+	next := agentstore(t, databaseURL, "migrate", "up")
+	gate.waitFor(t, 2, 1)
+	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed.exit(t)
+	gate.waitFor(t, 1, 1)
+	gate.open(t)
+	if code := next.exit(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, next.stderr.String())
+	}
+	if !strings.Contains(next.stderr.String(), "waiting for it") {
+		t.Errorf("it did not say that it waits: %q", next.stderr.String())
+	}
+}
+
+func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			databaseURL := emptyDatabase(t)
+			look := connect(t, databaseURL)
+			gate := newGate(t, databaseURL, "messages")
+			process := agentstore(t, databaseURL, "migrate", "up", "--progress-every", "20ms")
+			gate.waitFor(t, 1, 1)
+			time.Sleep(100 * time.Millisecond) // time for a note that it still runs
+			if err := process.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if code := process.exit(t); code != 130 {
+				t.Errorf("exit code %d: %s", code, process.stderr.String())
+			}
+			if !strings.Contains(process.stdout.String(), "rolled back") || !strings.Contains(process.stderr.String(), "still running after") {
+				t.Errorf("stdout %q, stderr %q", process.stdout.String(), process.stderr.String())
+			}
+			eventually(t, "the lock is free", func() bool {
+				return query[int64](t, look, heldLocks, schema.LockID) == 0
+			})
+			if query[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
+				t.Error("half a version is left")
+			}
+		})
+	}
+}

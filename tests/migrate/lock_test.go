@@ -1,0 +1,117 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+func TestLockTimeout(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	holder := holdLock(t, databaseURL)
+	for _, timeout := range []time.Duration{-1, 200 * time.Millisecond} {
+		waiting := 0
+		migrator := open(t, databaseURL, schema.Options{LockTimeout: timeout, Progress: func(event schema.Event) {
+			if event.Kind == schema.EventWaiting {
+				waiting++
+			}
+		}})
+		started := time.Now()
+		_, err := migrator.Up(t.Context())
+		var locked schema.LockedError
+		if !errors.Is(err, schema.ErrLocked) || !errors.As(err, &locked) {
+			t.Fatalf("%s: %v", timeout, err)
+		}
+		if want := int64(holder.PgConn().PID()); locked.HolderPID != want {
+			t.Errorf("%s: holder %d, want %d", timeout, locked.HolderPID, want)
+		}
+		if took := time.Since(started); took < timeout || took > timeout+10*time.Second {
+			t.Errorf("%s: gave up after %s", timeout, took)
+		}
+		if want := map[bool]int{true: 1}[timeout > 0]; waiting != want {
+			t.Errorf("%s: told %d times that it waits, want %d", timeout, waiting, want)
+		}
+	}
+	if query[bool](t, holder, "SELECT to_regclass('agentstore_migrations') IS NOT NULL") {
+		t.Error("a run without the lock made the version table")
+	}
+	if code, _, stderr := execute(t.Context(), databaseURL, "migrate", "up", "--lock-timeout", "0"); code != 5 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestContextEndsTheWaitForTheLock(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	holdLock(t, databaseURL)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := open(t, databaseURL, schema.Options{}).Up(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is up to date needs no lock: many replicas start while one migrates.
+func TestUpToDateTakesNoLock(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	holdLock(t, databaseURL)
+	steps, err := open(t, databaseURL, schema.Options{LockTimeout: -1}).Up(t.Context())
+	if err != nil || len(steps) != 0 {
+		t.Errorf("steps %v, error %v", steps, err)
+	}
+}
+
+// A transaction pooler would run the version in another session than the one
+// that has the lock. Here the session loses it by its own doing.
+func TestVersionIsNotCommittedWithoutTheLock(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	migrations := fstest.MapFS{"0001_a.sql": file("CREATE TABLE a (); SELECT pg_advisory_unlock_all();", "DROP TABLE a;")}
+	_, err := open(t, databaseURL, schema.Options{Migrations: migrations}).Up(t.Context())
+	if !errors.Is(err, schema.ErrPooled) {
+		t.Errorf("got %v, want ErrPooled", err)
+	}
+	if query[bool](t, connect(t, databaseURL), "SELECT to_regclass('a') IS NOT NULL") {
+		t.Error("the version was committed")
+	}
+}
+
+// A pool of one connection that is in use does not starve the migrator.
+func TestMigratorFromABusyPool(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	busy, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Release()
+	migrator, err := schema.New(pool, schema.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrator.Up(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := migrator.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

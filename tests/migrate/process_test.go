@@ -1,0 +1,85 @@
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary builds the real agentstore command, once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	directory, err := os.MkdirTemp("", "agentstore-migrate-")
+	if err != nil {
+		return "", err
+	}
+	binaryDirectory = directory
+	path := filepath.Join(directory, "agentstore")
+	output, err := exec.Command("go", "build", "-o", path, "github.com/seed-df90f812/agentstore/cmd/agentstore").CombinedOutput()
+	if err != nil {
+		return "", errors.New(string(output))
+	}
+	return path, nil
+})
+
+var binaryDirectory string
+
+func removeBinary() {
+	if binaryDirectory != "" {
+		os.RemoveAll(binaryDirectory)
+	}
+}
+
+// process is a command that runs beside the test.
+type process struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+// agentstore starts the real command on a database.
+func agentstore(t *testing.T, databaseURL string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, exec.Command(path, args...), "DATABASE_URL="+databaseURL)
+}
+
+// naive starts this test binary as the migrator of naive_test.go.
+func naive(t *testing.T, databaseURL string) *process {
+	t.Helper()
+	return start(t, exec.Command(os.Args[0]), naiveVariable+"="+databaseURL)
+}
+
+func start(t *testing.T, command *exec.Cmd, env string) *process {
+	t.Helper()
+	p := &process{Cmd: command}
+	p.Env = append(os.Environ(), env)
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	p.WaitDelay = 5 * time.Second
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			p.Process.Kill()
+			p.Wait()
+		}
+	})
+	return p
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (p *process) exit(t *testing.T) int {
+	t.Helper()
+	var failed *exec.ExitError
+	if err := p.Wait(); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return p.ProcessState.ExitCode()
+}

@@ -1,0 +1,135 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+const racers = 16
+
+// race starts 16 processes on one empty database. The gate holds them until all
+// have looked and the first is in the middle of its migration.
+func race(t *testing.T, begin func(databaseURL string) *process, held int) (databaseURL string, processes []*process, failed int) {
+	t.Helper()
+	databaseURL = emptyDatabase(t)
+	gate := newGate(t, databaseURL, "sessions")
+	for range racers {
+		processes = append(processes, begin(databaseURL))
+	}
+	gate.waitFor(t, racers, held)
+	gate.open(t)
+	for _, process := range processes {
+		if process.exit(t) != 0 {
+			failed++
+		}
+	}
+	return databaseURL, processes, failed
+}
+
+func TestSixteenProcessesMigrateOneEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	// One is held at the gate; it holds the lock, for which the others wait.
+	databaseURL, processes, failed := race(t, func(databaseURL string) *process {
+		return agentstore(t, databaseURL, "migrate", "up")
+	}, 1)
+	checkEachAppliedOnce(t, databaseURL, processes, failed)
+}
+
+// Without the gate the processes come as they come.
+func TestSixteenProcessesMigrateUnheld(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	var processes []*process
+	for range racers {
+		processes = append(processes, agentstore(t, databaseURL, "migrate", "up"))
+	}
+	failed := 0
+	for _, process := range processes {
+		if process.exit(t) != 0 {
+			failed++
+		}
+	}
+	checkEachAppliedOnce(t, databaseURL, processes, failed)
+}
+
+func checkEachAppliedOnce(t *testing.T, databaseURL string, processes []*process, failed int) {
+	t.Helper()
+	var output strings.Builder
+	for _, process := range processes {
+		fmt.Fprintf(&output, "%s%s", process.stdout.String(), process.stderr.String())
+	}
+	if failed != 0 {
+		t.Errorf("%d of %d processes failed:\n%s", failed, racers, output.String())
+	}
+	for _, migration := range schema.List() {
+		if count := strings.Count(output.String(), migration.Name+"  applied in"); count != 1 {
+			t.Errorf("%s was applied %d times", migration.Name, count)
+		}
+	}
+	conn := connect(t, databaseURL)
+	if got := query[int64](t, conn, "SELECT count(*) FROM agentstore_migrations"); got != int64(len(schema.List())) {
+		t.Errorf("%d rows in the version table", got)
+	}
+	if err := open(t, databaseURL, schema.Options{}).Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := query[int64](t, conn, heldLocks, schema.LockID); got != 0 {
+		t.Errorf("%d locks left behind", got)
+	}
+	t.Logf("%d of %d processes succeeded, each version applied once", racers-failed, racers)
+}
+
+// The same harness sees the naive way fail: all have looked before one acts.
+func TestNaiveMigratorsFail(t *testing.T) {
+	t.Parallel()
+	_, processes, failed := race(t, func(databaseURL string) *process {
+		return naive(t, databaseURL)
+	}, racers)
+	if failed == 0 {
+		t.Error("no naive migrator failed: the harness proves nothing")
+	}
+	var reason string
+	for _, process := range processes {
+		reason = max(reason, process.stderr.String())
+	}
+	t.Logf("%d of %d naive migrators failed, for example: %s", failed, racers, reason)
+}
+
+// Not only creating a table twice must not happen: here a version that ran twice
+// would go unnoticed by the database.
+func TestMigratorsInOneProcessApplyEachVersionOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	migrations := fstest.MapFS{"0001_log.sql": file("CREATE TABLE log (version int);", "DROP TABLE log;")}
+	for version := 2; version <= 5; version++ {
+		migrations[fmt.Sprintf("%04d_row.sql", version)] = file(
+			fmt.Sprintf("INSERT INTO log VALUES (%d); SELECT pg_sleep(0.01);", version), "SELECT 1;")
+	}
+	var group sync.WaitGroup
+	for range racers {
+		group.Go(func() {
+			migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Migrations: migrations})
+			if err == nil {
+				_, err = migrator.Up(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	conn := connect(t, databaseURL)
+	if got := query[string](t, conn, "SELECT string_agg(version::text, ',' ORDER BY version) FROM log"); got != "2,3,4,5" {
+		t.Errorf("versions that ran: %s", got)
+	}
+}
+
+// file makes a migration file of two sections.
+func file(up, down string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte("-- +goose Up\n" + up + "\n-- +goose Down\n" + down + "\n")}
+}

@@ -1,0 +1,128 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+// execute runs the command in process and returns what it printed.
+func execute(ctx context.Context, databaseURL string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = cli.Execute(ctx, args, &out, &errs, func(name string) string {
+		if name == "DATABASE_URL" {
+			return databaseURL
+		}
+		return ""
+	})
+	return code, out.String(), errs.String()
+}
+
+func TestReadingChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func(*testing.T) string{"empty": emptyDatabase, "migrated": migrated} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := database(t)
+			conn := connect(t, databaseURL)
+			before := catalog(t, conn)
+			newest := query[int64](t, conn, newestTransaction)
+			read(t, databaseURL)
+			equalCatalogs(t, "after reading", catalog(t, conn), before)
+			if got := query[int64](t, conn, newestTransaction); got != newest {
+				t.Errorf("transaction %d wrote to the catalog, the newest before was %d", got, newest)
+			}
+		})
+	}
+}
+
+// newestTransaction is the newest one that wrote to one of the catalogs.
+const newestTransaction = `
+SELECT max(xmin::text::bigint) FROM (
+    SELECT xmin FROM pg_class UNION ALL SELECT xmin FROM pg_attribute UNION ALL
+    SELECT xmin FROM pg_type UNION ALL SELECT xmin FROM pg_depend UNION ALL SELECT xmin FROM pg_proc
+) AS catalogs`
+
+// read makes every reading call there is.
+func read(t *testing.T, databaseURL string) {
+	t.Helper()
+	migrator := open(t, databaseURL, schema.Options{})
+	version, err := migrator.Version(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := migrator.Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, target := range []schema.Target{schema.TargetLatest(), schema.TargetDown(0)} {
+		if _, err := migrator.Plan(t.Context(), target); err != nil {
+			t.Error(err)
+		}
+	}
+	err = migrator.Validate(t.Context())
+	var behind schema.BehindError
+	if version == schema.Latest() && err != nil || version == 0 && (!errors.Is(err, schema.ErrBehind) || !errors.As(err, &behind) || behind.Want != schema.Latest()) {
+		t.Errorf("version %d: Validate: %v", version, err)
+	}
+	for _, args := range [][]string{
+		{"status"}, {"status", "--json"}, {"validate"}, {"version"}, {"up", "--dry-run"}, {"down", "--dry-run", "--json"},
+	} {
+		want := 0
+		if args[0] == "validate" && version == 0 {
+			want = 3
+		}
+		if code, _, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, args...)...); code != want {
+			t.Errorf("%v: exit code %d, want %d: %s", args, code, want, stderr)
+		}
+	}
+}
+
+func TestReadingDoesNotWaitForAMigrator(t *testing.T) {
+	t.Parallel()
+	databaseURL := emptyDatabase(t)
+	holdLock(t, databaseURL)
+	read(t, databaseURL)
+}
+
+// CurrentVersion takes whatever can query, and leaves a transaction usable.
+func TestCurrentVersion(t *testing.T) {
+	t.Parallel()
+	for want, database := range map[int64]func(*testing.T) string{0: emptyDatabase, schema.Latest(): migrated} {
+		databaseURL := database(t)
+		pool, err := pgxpool.New(t.Context(), databaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		tx, err := connect(t, databaseURL).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, querier := range []schema.Querier{pool, tx, connect(t, databaseURL)} {
+			if got, err := schema.CurrentVersion(t.Context(), querier); err != nil || got != want {
+				t.Errorf("%T: %d, %v, want %d", querier, got, err, want)
+			}
+		}
+		if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+			t.Errorf("the transaction is broken: %v", err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// holdLock takes the migration lock as another migrator would.
+func holdLock(t *testing.T, databaseURL string) *pgx.Conn {
+	t.Helper()
+	conn := connect(t, databaseURL)
+	execSQL(t, conn, "SELECT pg_advisory_lock($1)", schema.LockID)
+	return conn
+}
