@@ -58,7 +58,10 @@ func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, 
 	}
 	shared, release, err := pools.open(ctx, databaseKey(config.ConnConfig),
 		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, o) },
-		func(p *sharedPool) { p.pool.Close() },
+		func(p *sharedPool) {
+			_ = p.store.Close()
+			p.pool.Close()
+		},
 	)
 	if err != nil {
 		return nil, fmt.Errorf("agentstore: open: %w", err)
@@ -83,11 +86,14 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Sto
 	if field := o.differs(Options{}); field != "" {
 		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
-	store, err := open(ctx, &sharedPool{pool: pool}, o)
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})}
+	release := func() { _ = shared.store.Close() }
+	store, err := open(ctx, shared, o)
 	if err != nil {
+		release()
 		return nil, fmt.Errorf("agentstore: open: %w", err)
 	}
-	store.release = func() {}
+	store.release = release
 	return store, nil
 }
 
@@ -120,6 +126,7 @@ var pools registry[*sharedPool]
 // sharedPool is a pool with what its first opener asked for.
 type sharedPool struct {
 	pool    *pgxpool.Pool
+	store   *postgres.Store
 	options Options
 }
 
@@ -131,11 +138,12 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	if err := postgres.New(pool, postgres.Options{}).Ping(ctx); err != nil {
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o}
+	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &sharedPool{pool: pool, options: o}, nil
+	return shared, nil
 }
 
 // open makes one opener's store on a pool.
@@ -148,7 +156,7 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	store := &Store{Store: postgres.New(shared.pool, postgres.Options{Logger: o.Logger}), pool: shared.pool}
+	store := &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}
 	return store, checkSchema(ctx, shared.pool)
 }
 

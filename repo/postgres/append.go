@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -20,36 +21,25 @@ func (s *sessions) AppendAt(ctx context.Context, sessionID repo.ID, expected int
 	return s.append(ctx, sessionID, &expected, messages)
 }
 
+// appending is one append, its messages checked.
+type appending struct {
+	sessionID repo.ID
+	expected  *int64
+	messages  []repo.NewMessage
+	// repeatable: some of the messages may be stored already.
+	repeatable bool
+}
+
+func (a *appending) params() db.MessageAppendParams {
+	return appendParams(a.sessionID, a.expected, a.repeatable, a)
+}
+
 func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int64, messages []repo.NewMessage) ([]repo.Message, error) {
 	messages, repeatable, err := repo.NormalizeMessages(messages)
 	if err != nil {
 		return nil, err
 	}
-	params := appendParams(sessionID, expected, messages)
-	var row db.MessageAppendRow
-	err = s.exec.writeByID(ctx, func(q db.DBTX, again bool) (err error) {
-		// Whether an id is stored is looked up only where it can be.
-		params.CheckIds = repeatable || again
-		if params.CheckIds && s.exec.inTx() {
-			// The append looks with the eyes of its beginning. A statement of
-			// its own that waits for the lock makes sure that it sees what was
-			// committed meanwhile; to fail on it would spoil the transaction.
-			if _, err := queries.SessionLock(ctx, q, params.SessionID); err != nil {
-				return err
-			}
-		}
-		row, err = sendAppend(ctx, q, params)
-		return err
-	})
-	if violates(err, uniqueMessageID) {
-		// On the pool: the message was committed while this append waited for
-		// the lock. An append that begins now sees it.
-		err = s.exec.writeByID(ctx, func(q db.DBTX, _ bool) (err error) {
-			params.CheckIds = true
-			row, err = sendAppend(ctx, q, params)
-			return err
-		})
-	}
+	row, err := s.exec.append(ctx, &appending{sessionID, expected, messages, repeatable})
 	switch {
 	case isNoRows(err):
 		return nil, sessionNotFound(sessionID)
@@ -57,19 +47,32 @@ func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int6
 		return nil, err
 	case row.CreatedAt != nil:
 		return appended(sessionID, messages, row), nil
-	case row.Known != nil && *row.Known:
+	case isKnown(row):
 		return s.stored(ctx, sessionID, messages)
 	default:
 		return nil, &repo.SequenceConflict{SessionID: sessionID, Expected: *expected, Next: row.NextSequence}
 	}
 }
 
-func appendParams(sessionID repo.ID, expected *int64, messages []repo.NewMessage) db.MessageAppendParams {
-	c := newColumns(len(messages))
-	for _, m := range messages {
-		c.add(m.ID, m.Role, m.Content, m.Metadata, m.Payload, m.OccurredAt)
+// isKnown reports the answer that an id is stored already.
+func isKnown(row db.MessageAppendRow) bool { return row.Known != nil && *row.Known }
+
+// appendParams is the statement that appends what several appends to one
+// session hold, one after the other.
+func appendParams(sessionID repo.ID, expected *int64, checkIDs bool, appends ...*appending) db.MessageAppendParams {
+	size := 0
+	for _, a := range appends {
+		size += len(a.messages)
+	}
+	c := newColumns(size)
+	for _, a := range appends {
+		for i := range a.messages {
+			m := &a.messages[i]
+			c.add(m.ID, m.Role, m.Content, m.Metadata, m.Payload, m.OccurredAt)
+		}
 	}
 	return db.MessageAppendParams{
+		CheckIds:    checkIDs,
 		SessionID:   toUUID(sessionID),
 		Expected:    expected,
 		Ids:         c.ids,
@@ -81,16 +84,37 @@ func appendParams(sessionID repo.ID, expected *int64, messages []repo.NewMessage
 	}
 }
 
-// sendAppend sends one append and waits until it is committed, or, in a
-// transaction, carried out.
-func sendAppend(ctx context.Context, q db.DBTX, params db.MessageAppendParams) (row db.MessageAppendRow, err error) {
-	results := queries.MessageAppend(ctx, q, []db.MessageAppendParams{params})
-	results.QueryRow(func(_ int, r db.MessageAppendRow, e error) { row, err = r, e })
-	// The row comes before the commit. An error of the commit shows only here.
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+// sendAppends sends statements in one transaction and one round trip, and waits
+// until they are committed, or, in a caller's transaction, carried out. A
+// statement that found no session has a nil row.
+func sendAppends(ctx context.Context, q db.DBTX, params []db.MessageAppendParams) ([]*db.MessageAppendRow, error) {
+	rows := make([]*db.MessageAppendRow, len(params))
+	results := queries.MessageAppend(ctx, q, params)
+	var failure error
+	results.QueryRow(func(i int, row db.MessageAppendRow, err error) {
+		switch {
+		case err == nil:
+			rows[i] = &row
+		case !isNoRows(err) && failure == nil:
+			failure = err
+		}
+	})
+	// The rows come before the commit. An error of the commit shows only here.
+	if err := results.Close(); failure == nil {
+		failure = err
 	}
-	return row, err
+	return rows, failure
+}
+
+func sendAppend(ctx context.Context, q db.DBTX, params db.MessageAppendParams) (db.MessageAppendRow, error) {
+	rows, err := sendAppends(ctx, q, []db.MessageAppendParams{params})
+	if err != nil {
+		return db.MessageAppendRow{}, err
+	}
+	if rows[0] == nil {
+		return db.MessageAppendRow{}, pgx.ErrNoRows
+	}
+	return *rows[0], nil
 }
 
 func appended(sessionID repo.ID, messages []repo.NewMessage, row db.MessageAppendRow) []repo.Message {

@@ -73,7 +73,7 @@ func translate(ctx context.Context, err error, at phase) error {
 	case at == committing:
 		return &storeError{repo.ErrUnknownOutcome, err}
 	case ctx.Err() != nil:
-		return fmt.Errorf("agentstore: %w", context.Cause(ctx))
+		return fmt.Errorf("agentstore: %w", ctx.Err())
 	default:
 		return &storeError{repo.ErrUnavailable, err}
 	}

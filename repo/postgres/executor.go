@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -18,88 +17,73 @@ type executor interface {
 	read(ctx context.Context, statements func(db.DBTX) error) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
-	// writeByID is write for a statement that an id makes repeatable: again
-	// says that an earlier run of it may have been committed.
-	writeByID(ctx context.Context, statement func(q db.DBTX, again bool) error) error
+	// writeByID is write for a statement that an id makes repeatable.
+	writeByID(ctx context.Context, statement func(db.DBTX) error) error
+	// append runs an append's statement.
+	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
 	// atomically runs several statements that change all or nothing.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
-	// inTx reports whether an earlier statement's effects are part of the same
-	// transaction, so that a failed statement spoils it.
-	inTx() bool
 }
 
-// pooled runs each operation on a connection of the pool.
+// pooled runs each operation on a connection of the pool, as a transaction of
+// its own.
 type pooled struct {
-	pool *pgxpool.Pool
-	gate *gate
+	link  link
+	lanes *lanes
+	gate  *gate
 }
-
-func (p *pooled) inTx() bool { return false }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
-	for attempt := 1; ; attempt++ {
-		err := p.once(ctx, reading, statements)
-		// A read may always be repeated. A pooled connection that broke while
-		// it was idle shows only when it is used.
-		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
-			return err
-		}
-	}
+	return p.retried(ctx, func() error { return p.link.run(ctx, reading, statements) })
 }
 
 func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error {
-	for attempt := 1; ; attempt++ {
-		err := p.once(ctx, committing, statement)
-		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
-			return err
-		}
-	}
+	return p.retried(ctx, func() error { return p.link.run(ctx, committing, statement) })
 }
 
-func (p *pooled) writeByID(ctx context.Context, statement func(q db.DBTX, again bool) error) error {
-	again := false
-	for attempt := 1; ; attempt++ {
-		err := p.once(ctx, committing, func(q db.DBTX) error { return statement(q, again) })
-		unknown := errors.Is(err, repo.ErrUnknownOutcome)
-		stop := !isPassing(err) && !unknown || ctx.Err() != nil || !pause(ctx, attempt)
-		if stop {
-			if again && err != nil && !unknown && (isPassing(err) || ctx.Err() != nil) {
-				// This attempt wrote nothing, but an earlier one may have.
-				return &storeError{repo.ErrUnknownOutcome, err}
-			}
-			return err
+func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
+	var unsure bool
+	return p.retried(ctx, func() error {
+		err := p.link.run(ctx, committing, statement)
+		if errors.Is(err, repo.ErrUnknownOutcome) {
+			unsure = true
 		}
-		again = again || unknown
+		return afterDoubt(unsure, err)
+	})
+}
+
+func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
+	if err := p.gate.enter(); err != nil {
+		return db.MessageAppendRow{}, err
 	}
+	defer p.gate.leave()
+	return p.lanes.submit(ctx, a)
 }
 
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
 	return p.transaction(ctx, func(tx pgx.Tx) error { return translate(ctx, statements(tx), reading) })
 }
 
-// once runs statements on one connection, in one transaction if they are one
-// statement or one batch.
-func (p *pooled) once(ctx context.Context, at phase, statements func(db.DBTX) error) error {
+// retried runs an operation until it succeeds, fails for good, or was tried
+// often enough.
+func (p *pooled) retried(ctx context.Context, operation func() error) error {
 	if err := p.gate.enter(); err != nil {
 		return err
 	}
 	defer p.gate.leave()
-	conn, err := p.pool.Acquire(ctx)
-	if err != nil {
-		return translate(ctx, err, unsent)
+	for attempt := 1; ; attempt++ {
+		err := operation()
+		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
+			return settled(err)
+		}
 	}
-	defer conn.Release()
-	return translate(ctx, statements(conn.Conn()), at)
 }
 
-// bound runs operations in a transaction that somebody else ends.
+// bound runs operations in a transaction that somebody else ends. Whatever
+// fails in it, the commit is not the operation's: its outcome is never in doubt.
 type bound struct{ tx pgx.Tx }
 
-func (b bound) inTx() bool { return true }
-
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
-	// Whatever fails here, the commit is not this operation's: the outcome is
-	// never in doubt before it.
 	return translate(ctx, statements(b.tx), reading)
 }
 
@@ -107,8 +91,25 @@ func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
 	return b.read(ctx, statement)
 }
 
-func (b bound) writeByID(ctx context.Context, statement func(q db.DBTX, again bool) error) error {
-	return b.read(ctx, func(q db.DBTX) error { return statement(q, false) })
+func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
+	return b.read(ctx, statement)
+}
+
+// append first takes the lock with a statement of its own when messages may be
+// stored already. The append looks for them with the eyes of its beginning, and
+// a wait for the lock would let it miss what was committed meanwhile. It would
+// then fail on the unique key, which spoils the transaction.
+func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRow, err error) {
+	err = b.write(ctx, func(q db.DBTX) (err error) {
+		if a.repeatable {
+			if _, err := queries.SessionLock(ctx, q, toUUID(a.sessionID)); err != nil {
+				return err
+			}
+		}
+		row, err = sendAppend(ctx, q, a.params())
+		return err
+	})
+	return row, err
 }
 
 // atomically uses a savepoint: a caller who goes on after an error commits
@@ -123,10 +124,4 @@ func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) e
 		return translate(ctx, err, reading)
 	}
 	return translate(ctx, savepoint.Commit(ctx), reading)
-}
-
-// isPassing reports whether the same operation may succeed when it is run
-// again, and nothing of it was written.
-func isPassing(err error) bool {
-	return errors.Is(err, repo.ErrContention) || errors.Is(err, repo.ErrUnavailable)
 }

@@ -18,7 +18,7 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 		return repo.Session{}, err
 	}
 	var created db.SessionCreateRow
-	err = s.exec.writeByID(ctx, func(q db.DBTX, _ bool) (err error) {
+	err = s.exec.writeByID(ctx, func(q db.DBTX) (err error) {
 		created, err = queries.SessionCreate(ctx, q, db.SessionCreateParams{
 			ID:                toUUID(new.ID),
 			Namespace:         new.Namespace,

@@ -18,10 +18,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+func (o Options) logger() *slog.Logger {
+	if o.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Logger
+}
+
+// maxLanes is where more lanes were no faster (docs/performance.md).
+const maxLanes = 4
+
 // Store is repo.Store on a pool. It is safe for concurrent use.
 type Store struct {
-	exec *pooled
-	log  *slog.Logger
+	exec  *pooled
+	log   *slog.Logger
+	owner bool // of the lanes
 }
 
 var _ repo.Store = (*Store)(nil)
@@ -29,11 +40,27 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database is migrated (package schema).
 // The pool stays the caller's: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	log := options.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	way := link{pool}
+	return &Store{
+		exec:  &pooled{link: way, lanes: newLanes(way, laneCount(pool)), gate: &gate{}},
+		log:   options.logger(),
+		owner: true,
 	}
-	return &Store{exec: &pooled{pool: pool, gate: &gate{}}, log: log}
+}
+
+// laneCount leaves half of the pool's connections to everything but appends.
+// More lanes than a server has cores to flush its log with gain nothing.
+func laneCount(pool *pgxpool.Pool) int {
+	return int(min(max(1, pool.Config().MaxConns/2), maxLanes))
+}
+
+// Share returns another store on the same pool and lanes, which is closed for
+// itself. The one that New returned is closed last.
+func (s *Store) Share(options Options) *Store {
+	return &Store{
+		exec: &pooled{link: s.exec.link, lanes: s.exec.lanes, gate: &gate{}},
+		log:  options.logger(),
+	}
 }
 
 // Sessions is repo.Repositories'.
@@ -42,6 +69,9 @@ func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec} }
 // Close waits for the operations under way and refuses later ones.
 func (s *Store) Close() error {
 	s.exec.gate.close()
+	if s.owner {
+		s.exec.lanes.close()
+	}
 	return nil
 }
 

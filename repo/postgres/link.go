@@ -1,0 +1,23 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/db"
+)
+
+// link is the way to the database: the pool.
+type link struct{ pool *pgxpool.Pool }
+
+// run runs statements on one connection. One statement, or one batch, is one
+// transaction.
+func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error) error {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return translate(ctx, err, unsent)
+	}
+	defer conn.Release()
+	return translate(ctx, statements(conn.Conn()), at)
+}
