@@ -44,8 +44,9 @@ func (s source) prepare(allowDataLoss bool) {
 		s.config.RuntimeParams[allowDataLossSetting] = "on"
 	}
 	// A cancelled context asks the server to end the statement and waits for
-	// its answer. The driver's default hangs up, and leaves a server process
-	// that goes on with the lock held.
+	// its answer. The driver's default asks in the background, which a process
+	// that exits right after may cut short: the server would work on, with the
+	// lock held.
 	s.config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelGrace}
 	}
