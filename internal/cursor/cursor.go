@@ -42,6 +42,10 @@ func Encode(place Place, filter ...string) string {
 // Decode reads a cursor back and checks that it belongs to the same list. Its
 // errors are phrases that complete "the cursor …".
 func Decode(text string, filter ...string) (Place, error) {
+	// The length first: the decoder passes over line breaks.
+	if len(text) != base64.RawURLEncoding.EncodedLen(size) {
+		return Place{}, errMalformed
+	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != size || raw[0] != version {
 		return Place{}, errMalformed
