@@ -1,6 +1,12 @@
 package repo
 
-import "github.com/oklog/ulid/v2"
+import (
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"github.com/oklog/ulid/v2"
+)
 
 // ID identifies a session, a message or any other entity. It is a ULID: 16
 // bytes that sort by their time of creation, stored as a uuid.
@@ -8,9 +14,34 @@ import "github.com/oklog/ulid/v2"
 // See https://github.com/ulid/spec.
 type ID = ulid.ULID
 
+// generator makes ascending IDs.
+var generator = struct {
+	sync.Mutex
+	milliseconds uint64
+	entropy      *ulid.MonotonicEntropy
+}{entropy: ulid.Monotonic(rand.Reader, 0)}
+
 // NewID returns a new ID that is larger than every one this process made
-// before within the same millisecond. It is safe for concurrent use.
-func NewID() ID { return ulid.Make() }
+// before, also when the clock was set back. It is safe for concurrent use.
+func NewID() ID {
+	generator.Lock()
+	defer generator.Unlock()
+	// The clock is read under the lock, unlike in ulid.Make: a goroutine that
+	// comes late with an earlier millisecond would begin that one anew, with
+	// an ID that may be smaller.
+	generator.milliseconds = max(generator.milliseconds, ulid.Now())
+	for {
+		id, err := ulid.New(generator.milliseconds, generator.entropy)
+		if errors.Is(err, ulid.ErrMonotonicOverflow) {
+			generator.milliseconds++
+			continue
+		}
+		if err != nil { // a clock past the year 10889: crypto/rand does not fail
+			panic("repo: no new ID: " + err.Error())
+		}
+		return id
+	}
+}
 
 // ParseID parses the 26 characters of an ID's text form, upper or lower case.
 // Anything else is an [*InvalidError] of the field "id".
