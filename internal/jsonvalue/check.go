@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -72,51 +71,94 @@ func hexUnit(digits []byte) rune {
 	return rune(unit)
 }
 
-// checkMembers walks valid JSON and finds duplicate names and deep nesting.
+// manyNames is from how many names on an object's are looked up in a map.
+const manyNames = 16
+
+// checkMembers walks valid JSON and finds duplicate names and deep nesting. It
+// looks at brackets and strings alone: every message with metadata passes here.
 func checkMembers(raw []byte, maxDepth int) error {
 	type level struct {
-		names   map[string]struct{} // nil for an array
-		atValue bool                // an object's next token is a value
+		first int                 // its first name in names
+		index map[string]struct{} // all of its names, once they are many
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var stack []level
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil { // the decoder's own limit on nesting
-			return errors.New("is nested too deep")
-		}
-		if token == json.Delim('}') || token == json.Delim(']') {
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		if len(stack) > 0 {
-			top := &stack[len(stack)-1]
-			if top.names != nil {
-				if !top.atValue {
-					name, _ := token.(string)
-					if _, twice := top.names[name]; twice {
-						return errors.New("has a member name twice in one object")
-					}
-					top.names[name] = struct{}{}
-					top.atValue = true
-					continue
-				}
-				top.atValue = false
-			}
-		}
-		if token == json.Delim('{') || token == json.Delim('[') {
-			if len(stack) == maxDepth {
+	levels, names := make([]level, 0, 8), make([][]byte, 0, manyNames)
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{', '[':
+			if len(levels) == maxDepth {
 				return errors.New("is nested deeper than " + strconv.Itoa(maxDepth) + " levels")
 			}
-			next := level{}
-			if token == json.Delim('{') {
-				next.names = map[string]struct{}{}
+			levels = append(levels, level{first: len(names)})
+		case '}', ']':
+			names = names[:levels[len(levels)-1].first]
+			levels = levels[:len(levels)-1]
+		case '"':
+			end := stringEnd(raw, i)
+			name := raw[i:end]
+			i = end - 1
+			if !isName(raw[end:]) {
+				continue
 			}
-			stack = append(stack, next)
+			if bytes.IndexByte(name, '\\') >= 0 {
+				name = plain(name)
+			}
+			top := &levels[len(levels)-1]
+			if top.index == nil {
+				for _, other := range names[top.first:] {
+					if bytes.Equal(name, other) {
+						return errTwice
+					}
+				}
+				names = append(names, name)
+				if siblings := names[top.first:]; len(siblings) == manyNames {
+					top.index = make(map[string]struct{}, 2*manyNames)
+					for _, other := range siblings {
+						top.index[string(other)] = struct{}{}
+					}
+				}
+				continue
+			}
+			if _, twice := top.index[string(name)]; twice {
+				return errTwice
+			}
+			top.index[string(name)] = struct{}{}
 		}
 	}
+	return nil
+}
+
+var errTwice = errors.New("has a member name twice in one object")
+
+// stringEnd is the place behind the string that begins at start.
+func stringEnd(raw []byte, start int) int {
+	for i := start + 1; ; i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+// isName reports whether the string before rest is a member's name: in valid
+// JSON a colon follows nothing else.
+func isName(rest []byte) bool {
+	for _, c := range rest {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == ':'
+		}
+	}
+	return false
+}
+
+// plain is a string without its escapes, in quotes as the others are.
+func plain(name []byte) []byte {
+	var text string
+	if err := json.Unmarshal(name, &text); err != nil {
+		return name
+	}
+	return append(append([]byte{'"'}, text...), '"')
 }

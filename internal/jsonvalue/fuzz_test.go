@@ -26,7 +26,13 @@ func FuzzCheckObject(f *testing.F) {
 		if !bytes.Equal(raw, before) {
 			t.Fatal("the argument was changed")
 		}
+		if json.Valid(raw) && bytes.HasPrefix(raw, []byte("{")) && nameTwice(raw) && err == nil {
+			t.Fatalf("a name stands twice: %q", raw)
+		}
 		if err != nil {
+			if strings.Contains(err.Error(), "twice") && !nameTwice(raw) {
+				t.Fatalf("no name stands twice: %q", raw)
+			}
 			if json.Valid(raw) && strings.Contains(err.Error(), "not valid JSON") {
 				t.Fatalf("valid JSON refused as invalid: %q", raw)
 			}
@@ -52,6 +58,43 @@ func FuzzCheckObject(f *testing.F) {
 			t.Fatalf("%q became %q", raw, canonical)
 		}
 	})
+}
+
+// nameTwice finds duplicate names another way: by the tokens of encoding/json.
+func nameTwice(raw []byte) bool {
+	type level struct {
+		names   map[string]bool // nil for an array
+		atValue bool
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	levels := []level{{}}
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		top := &levels[len(levels)-1]
+		if name, isString := token.(string); isString && top.names != nil && !top.atValue {
+			if top.names[name] {
+				return true
+			}
+			top.names[name], top.atValue = true, true
+			continue
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			continue
+		}
+		top.atValue = false
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{names: map[string]bool{}})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		}
+	}
 }
 
 func decoded(t *testing.T, raw []byte) (value any) {
