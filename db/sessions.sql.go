@@ -123,7 +123,7 @@ WITH locked AS (
 SELECT l.next_sequence FROM locked l
 `
 
-// Index: session_counters_pkey, sessions_pkey; the cascade uses messages_pkey.
+// Index: session_counters_pkey, sessions_pkey. The cascade uses messages_pkey.
 // The locked counter is the number of messages: they are dense, and no append
 // passes the lock. Counting rows here could miss those that were committed
 // while the statement waited for the lock; the cascade, which runs after it,
@@ -283,7 +283,7 @@ type SessionListRow struct {
 	NextSequence      int64
 }
 
-// Index: sessions_namespace_created_at_idx, backwards; newest first.
+// Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey. Newest first.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -364,8 +364,8 @@ type SessionListByActorRow struct {
 	NextSequence      int64
 }
 
-// Index: sessions_namespace_actor_created_at_idx, backwards; newest first. A
-// query of its own, because an optional actor would read the whole namespace.
+// Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey. Newest first.
+// A query of its own, because an optional actor would read the whole namespace.
 func (q *Queries) SessionListByActor(ctx context.Context, db DBTX, arg SessionListByActorParams) ([]SessionListByActorRow, error) {
 	rows, err := db.Query(ctx, sessionListByActor,
 		arg.Namespace,

@@ -44,7 +44,7 @@ WHERE s.id = @id;
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
 -- name: SessionList :many
--- Index: sessions_namespace_created_at_idx, backwards; newest first.
+-- Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey. Newest first.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
     greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
@@ -58,8 +58,8 @@ ORDER BY s.created_at DESC, s.id DESC
 LIMIT @max_rows;
 
 -- name: SessionListByActor :many
--- Index: sessions_namespace_actor_created_at_idx, backwards; newest first. A
--- query of its own, because an optional actor would read the whole namespace.
+-- Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey. Newest first.
+-- A query of its own, because an optional actor would read the whole namespace.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
     greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
@@ -117,7 +117,7 @@ WITH locked AS (
 SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.fits FROM locked l;
 
 -- name: SessionDelete :one
--- Index: session_counters_pkey, sessions_pkey; the cascade uses messages_pkey.
+-- Index: session_counters_pkey, sessions_pkey. The cascade uses messages_pkey.
 -- The locked counter is the number of messages: they are dense, and no append
 -- passes the lock. Counting rows here could miss those that were committed
 -- while the statement waited for the lock; the cascade, which runs after it,

@@ -36,9 +36,11 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 			}
 		}
 	}
-	// Close refuses to complete a document that lacks messages: the session was
-	// deleted meanwhile.
-	return writer.Close()
+	err = writer.Close()
+	if errors.Is(err, document.ErrIncomplete) {
+		return sessionNotFound(id) // it was deleted meanwhile
+	}
+	return err
 }
 
 // An import writes a chunk of messages at a time.
