@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func TestCommandPrintsALinePerVersion(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	line := `%-4s  %s  %s in [0-9.]+(µs|ms|s)\n`
 	var up, down strings.Builder
 	for _, migration := range schema.List() {
@@ -41,7 +42,7 @@ func TestCommandPrintsALinePerVersion(t *testing.T) {
 
 func TestCommandJSON(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	type answer struct {
 		DryRun  bool `json:"dry_run"`
 		Steps   []struct{ Version int64 }
@@ -85,7 +86,7 @@ func TestCommandJSON(t *testing.T) {
 // The real binary: what a script sees.
 func TestBinaryExitCodes(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := connect(t, databaseURL)
 	for _, test := range []struct {
 		args string

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // connect opens a connection for looking at a database from outside.
@@ -47,10 +48,12 @@ func open(t *testing.T, databaseURL string, options schema.Options) *schema.Migr
 	return migrator
 }
 
-// migrated gives a database at the latest version.
+// empty and migrated give a database as a test wants to find it.
+func empty(t *testing.T) string { return pgtest.NewEmptyDatabase(t) }
+
 func migrated(t *testing.T) string {
 	t.Helper()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	if err := schema.Up(t.Context(), databaseURL); err != nil {
 		t.Fatal(err)
 	}

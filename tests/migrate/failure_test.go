@@ -13,11 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := connect(t, databaseURL)
 	migrations := fstest.MapFS{
 		"0001_first.sql":  file("CREATE TABLE first ();", "DROP TABLE first;"),
@@ -51,7 +52,7 @@ func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
 
 func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := connect(t, databaseURL)
 	migrations := fstest.MapFS{
 		"0001_first.sql": file("CREATE TABLE first ();", "DROP TABLE first;"),
@@ -118,7 +119,7 @@ func TestDatabaseNewerThanTheBinary(t *testing.T) {
 
 func TestWrongPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
-	parsed, err := url.Parse(emptyDatabase(t))
+	parsed, err := url.Parse(pgtest.NewEmptyDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}

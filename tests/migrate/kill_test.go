@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // A migrator is killed in mid-migration: two of its tables are made, at the
 // third it waits. The server notices by itself, and the next one goes on.
 func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	look := connect(t, databaseURL)
 	gate := newGate(t, databaseURL, "messages")
 
@@ -54,7 +55,7 @@ func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
 // The next one is waiting already when the first is killed.
 func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	gate := newGate(t, databaseURL, "messages")
 	killed := agentstore(t, databaseURL, "migrate", "up")
 	gate.waitFor(t, 1, 1)
@@ -78,7 +79,7 @@ func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			databaseURL := emptyDatabase(t)
+			databaseURL := pgtest.NewEmptyDatabase(t)
 			look := connect(t, databaseURL)
 			gate := newGate(t, databaseURL, "messages")
 			process := agentstore(t, databaseURL, "migrate", "up", "--progress-every", "20ms")

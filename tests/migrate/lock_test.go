@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func TestLockTimeout(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	holder := holdLock(t, databaseURL)
 	for _, timeout := range []time.Duration{-1, 200 * time.Millisecond} {
 		waiting := 0
@@ -49,7 +50,7 @@ func TestLockTimeout(t *testing.T) {
 
 func TestContextEndsTheWaitForTheLock(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	holdLock(t, databaseURL)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -74,7 +75,7 @@ func TestUpToDateTakesNoLock(t *testing.T) {
 // that has the lock. Here the session loses it by its own doing.
 func TestVersionIsNotCommittedWithoutTheLock(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	migrations := fstest.MapFS{"0001_a.sql": file("CREATE TABLE a (); SELECT pg_advisory_unlock_all();", "DROP TABLE a;")}
 	_, err := open(t, databaseURL, schema.Options{Migrations: migrations}).Up(t.Context())
 	if !errors.Is(err, schema.ErrPooled) {
@@ -88,7 +89,7 @@ func TestVersionIsNotCommittedWithoutTheLock(t *testing.T) {
 // A pool of one connection that is in use does not starve the migrator.
 func TestMigratorFromABusyPool(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,16 @@ package migrate
 import (
 	"os"
 	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
+// The test binary is also the naive migrator that the tests start.
 func TestMain(m *testing.M) {
 	if os.Getenv(naiveVariable) != "" {
 		os.Exit(naiveMigrator())
 	}
-	code := m.Run()
+	code := pgtest.Main(m)
 	removeBinary()
 	os.Exit(code)
 }

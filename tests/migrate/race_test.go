@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const racers = 16
@@ -16,7 +17,7 @@ const racers = 16
 // have looked and the first is in the middle of its migration.
 func race(t *testing.T, begin func(databaseURL string) *process, held int) (databaseURL string, processes []*process, failed int) {
 	t.Helper()
-	databaseURL = emptyDatabase(t)
+	databaseURL = pgtest.NewEmptyDatabase(t)
 	gate := newGate(t, databaseURL, "sessions")
 	for range racers {
 		processes = append(processes, begin(databaseURL))
@@ -43,7 +44,7 @@ func TestSixteenProcessesMigrateOneEmptyDatabase(t *testing.T) {
 // Without the gate the processes come as they come.
 func TestSixteenProcessesMigrateUnheld(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	var processes []*process
 	for range racers {
 		processes = append(processes, agentstore(t, databaseURL, "migrate", "up"))
@@ -104,7 +105,7 @@ func TestNaiveMigratorsFail(t *testing.T) {
 // would go unnoticed by the database.
 func TestMigratorsInOneProcessApplyEachVersionOnce(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	migrations := fstest.MapFS{"0001_log.sql": file("CREATE TABLE log (version int);", "DROP TABLE log;")}
 	for version := 2; version <= 5; version++ {
 		migrations[fmt.Sprintf("%04d_row.sql", version)] = file(

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/internal/cli"
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // execute runs the command in process and returns what it printed.
@@ -27,7 +28,7 @@ func execute(ctx context.Context, databaseURL string, args ...string) (code int,
 
 func TestReadingChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(*testing.T) string{"empty": emptyDatabase, "migrated": migrated} {
+	for name, database := range map[string]func(*testing.T) string{"empty": empty, "migrated": migrated} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			databaseURL := database(t)
@@ -86,7 +87,7 @@ func read(t *testing.T, databaseURL string) {
 
 func TestReadingDoesNotWaitForAMigrator(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	holdLock(t, databaseURL)
 	read(t, databaseURL)
 }
@@ -94,7 +95,7 @@ func TestReadingDoesNotWaitForAMigrator(t *testing.T) {
 // CurrentVersion takes whatever can query, and leaves a transaction usable.
 func TestCurrentVersion(t *testing.T) {
 	t.Parallel()
-	for want, database := range map[int64]func(*testing.T) string{0: emptyDatabase, schema.Latest(): migrated} {
+	for want, database := range map[int64]func(*testing.T) string{0: empty, schema.Latest(): migrated} {
 		databaseURL := database(t)
 		pool, err := pgxpool.New(t.Context(), databaseURL)
 		if err != nil {

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // Each version by itself: up, down gives what was before; up again what was after.
 func TestUpDownUpGivesTheSameSchema(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := connect(t, databaseURL)
 	migrator := open(t, databaseURL, schema.Options{})
 	for _, migration := range schema.List() {
@@ -26,7 +27,7 @@ func TestUpDownUpGivesTheSameSchema(t *testing.T) {
 
 func TestAllDownAllUpGivesTheSameSchema(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := connect(t, databaseURL)
 	empty := schemaOf(t, conn)
 	migrator := open(t, databaseURL, schema.Options{})
@@ -79,7 +80,7 @@ func TestDownWithLiveDataRefuses(t *testing.T) {
 // row. The lock makes the look wait for it, and then see its row.
 func TestDownWaitsForARunningWriter(t *testing.T) {
 	t.Parallel()
-	databaseURL := emptyDatabase(t)
+	databaseURL := pgtest.NewEmptyDatabase(t)
 	migrator := open(t, databaseURL, schema.Options{})
 	step(t, migrator, schema.TargetUp(1))
 	conn := connect(t, databaseURL)
