@@ -33,7 +33,7 @@ func (r *registry[T]) open(ctx context.Context, key string, create func(context.
 	r.mu.Lock()
 	e := r.entries[key]
 	if e == nil {
-		createCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		createCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // make calls it
 		e = &entry[T]{ready: make(chan struct{}), cancel: cancel}
 		if r.entries == nil {
 			r.entries = map[string]*entry[T]{}

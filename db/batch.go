@@ -22,27 +22,29 @@ const messageAppend = `-- name: MessageAppend :batchone
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
         $1::boolean AND EXISTS (
-            SELECT FROM messages m WHERE m.session_id = $2 AND m.id = ANY ($3::uuid[])
+            SELECT FROM unnest($2::uuid[]) AS n (id), LATERAL (
+                SELECT FROM messages m WHERE m.session_id = $3 AND m.id = n.id LIMIT 1
+            ) AS stored
         ) AS known
     FROM session_counters c
-    WHERE c.session_id = $2
+    WHERE c.session_id = $3
     FOR UPDATE OF c
 ), advanced AS (
     UPDATE session_counters c
-    SET next_sequence = l.next_sequence + cardinality($3::uuid[]),
+    SET next_sequence = l.next_sequence + cardinality($2::uuid[]),
         updated_at = clock_timestamp()
     FROM locked l
-    WHERE c.session_id = $2
+    WHERE c.session_id = $3
         AND NOT l.known
         AND l.next_sequence = coalesce($4::bigint, l.next_sequence)
     RETURNING l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-    SELECT $2, a.first_sequence - 1 + n.ordinality,
+    SELECT $3, a.first_sequence - 1 + n.ordinality,
         n.id, n.role, n.content, n.metadata::json, n.payload,
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
-        unnest($3::uuid[]), unnest($5::text[]), unnest($6::text[]),
+        unnest($2::uuid[]), unnest($5::text[]), unnest($6::text[]),
         unnest($7::text[]), unnest($8::bytea[]), unnest($9::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
 )
@@ -59,8 +61,8 @@ type MessageAppendBatchResults struct {
 
 type MessageAppendParams struct {
 	CheckIds    bool
-	SessionID   pgtype.UUID
 	Ids         []pgtype.UUID
+	SessionID   pgtype.UUID
 	Expected    *int64
 	Roles       []string
 	Contents    []string
@@ -82,6 +84,9 @@ type MessageAppendRow struct {
 // that one of the ids is stored already; otherwise next_sequence is not the
 // expected one. Go's zero time stands for an occurred_at that was not given.
 //
+// Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
+// long session would be read from end to end where most sessions are short.
+//
 // The sequence comes from the row that the lock returned. A second scan of the
 // counter could see it as it was before the wait for the lock. Every part
 // filters on session_id, so that the statement also runs on a PostgreSQL that
@@ -91,8 +96,8 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg []MessageAppen
 	for _, a := range arg {
 		vals := []interface{}{
 			a.CheckIds,
-			a.SessionID,
 			a.Ids,
+			a.SessionID,
 			a.Expected,
 			a.Roles,
 			a.Contents,

@@ -129,12 +129,14 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByIDs = `-- name: MessageListByIDs :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality)
-JOIN messages m ON m.session_id = $2 AND m.id = n.id
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality
 `
 
-// Index: messages_session_id_id_key. In the order of the ids.
+// Index: messages_session_id_id_key. In the order of the ids. A look-up for each
+// id, which LIMIT makes sure of: joined otherwise, a long session would be read
+// from end to end where most sessions are short.
 func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UUID, sessionID pgtype.UUID) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByIDs, ids, sessionID)
 	if err != nil {

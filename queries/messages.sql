@@ -6,6 +6,9 @@
 -- that one of the ids is stored already; otherwise next_sequence is not the
 -- expected one. Go's zero time stands for an occurred_at that was not given.
 --
+-- Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
+-- long session would be read from end to end where most sessions are short.
+--
 -- The sequence comes from the row that the lock returned. A second scan of the
 -- counter could see it as it was before the wait for the lock. Every part
 -- filters on session_id, so that the statement also runs on a PostgreSQL that
@@ -13,7 +16,9 @@
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
         @check_ids::boolean AND EXISTS (
-            SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = ANY (@ids::uuid[])
+            SELECT FROM unnest(@ids::uuid[]) AS n (id), LATERAL (
+                SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = n.id LIMIT 1
+            ) AS stored
         ) AS known
     FROM session_counters c
     WHERE c.session_id = @session_id
@@ -65,9 +70,11 @@ FROM advanced a, ROWS FROM (
 SELECT * FROM messages WHERE session_id = @session_id AND id = @id;
 
 -- name: MessageListByIDs :many
--- Index: messages_session_id_id_key. In the order of the ids.
-SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality)
-JOIN messages m ON m.session_id = @session_id AND m.id = n.id
+-- Index: messages_session_id_id_key. In the order of the ids. A look-up for each
+-- id, which LIMIT makes sure of: joined otherwise, a long session would be read
+-- from end to end where most sessions are short.
+SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality;
 
 -- name: MessageListFrom :many

@@ -84,7 +84,7 @@ func (e *SequenceConflict) Error() string {
 }
 func (e *SequenceConflict) Is(target error) bool { return target == ErrConflict }
 
-// SessionConflict: a session with this id exists. Field names what differs from
+// SessionConflict says that a session with this id exists. Field names what differs from
 // the one to be created; it is empty where an import found the id taken. It is
 // [ErrConflict].
 type SessionConflict struct {
@@ -100,8 +100,8 @@ func (e *SessionConflict) Error() string {
 }
 func (e *SessionConflict) Is(target error) bool { return target == ErrConflict }
 
-// MessageConflict: a message with this id is stored in the session, and the
-// append does not repeat it: Field names what differs. The field "batch" means
+// MessageConflict says that a message with this id is stored in the session, and
+// that the append does not repeat it: Field names what differs. The field "batch" means
 // that some messages of the batch are stored and others are not. It is
 // [ErrConflict].
 type MessageConflict struct {
@@ -117,8 +117,8 @@ func (e *MessageConflict) Error() string {
 }
 func (e *MessageConflict) Is(target error) bool { return target == ErrConflict }
 
-// BudgetExceeded: adding Requested to Cost would pass Budget, so nothing was
-// added. It is [ErrBudgetExceeded].
+// BudgetExceeded says that adding Requested to Cost would pass Budget, so that
+// nothing was added. It is [ErrBudgetExceeded].
 type BudgetExceeded struct {
 	SessionID               ID
 	Budget, Cost, Requested Cost

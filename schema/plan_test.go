@@ -38,10 +38,10 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			steps, err := plan(threeMigrations, rows(test.applied), test.target)
-			if test.err == errAny && err != nil {
+			if errors.Is(test.err, errAny) && err != nil {
 				return
 			}
-			if err != test.err {
+			if !errors.Is(err, test.err) {
 				t.Fatalf("error %v, want %v", err, test.err)
 			}
 			if got := describe(steps); got != test.want {
@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 func TestPlanRefusesAnUnknownVersionInBetween(t *testing.T) {
 	migrations := []Migration{{Version: 1}, {Version: 3}}
 	_, err := plan(migrations, rows([]int64{1, 2, 3}), TargetLatest())
-	if want := (UnknownVersionError{Version: 2, Applied: true}); err != want {
+	if want := (UnknownVersionError{Version: 2, Applied: true}); !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }

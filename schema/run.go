@@ -121,8 +121,7 @@ func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step S
 // cause takes the reason out of what goose returns: its own text for a failed
 // version names the file and says nothing of why.
 func cause(ctx context.Context, err error) error {
-	var partial *goose.PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		err = withoutRollback(partial.Err)
 	}
 	var refused *pgconn.PgError

@@ -41,8 +41,7 @@ type invocation struct {
 // returns its exit code. It ends early, and cleans up, when ctx does.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) string) int {
 	err := dispatch(ctx, invocation{args: args, stdout: stdout, stderr: stderr, env: env})
-	var asked helpError
-	if errors.As(err, &asked) {
+	if asked, ok := errors.AsType[helpError](err); ok {
 		fmt.Fprint(stdout, asked.text)
 		return exitOK
 	}

@@ -71,7 +71,7 @@ func migrate(ctx context.Context, invocation invocation) error {
 		}
 		if values.timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, values.timeout, fmt.Errorf("not done within --timeout %s", values.timeout))
+			ctx, cancel = context.WithTimeoutCause(ctx, values.timeout, fmt.Errorf("not done within --timeout %s", values.timeout)) //nolint:fatcontext // one verb is run
 			defer cancel()
 		}
 		err := verb.run(ctx, invocation, values)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// ErrIncomplete: the messages that a Writer got are not those of the session,
+// ErrIncomplete says that the messages that a Writer got are not those of the session,
 // 0 to MessageCount-1 in order. It wrote no complete document.
 var ErrIncomplete = errors.New("export is incomplete")
 

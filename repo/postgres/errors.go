@@ -61,8 +61,7 @@ func translate(ctx context.Context, err error, at phase) error {
 	if at == committing && pgconn.SafeToRetry(err) {
 		at = unsent
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return translatePgError(pgErr, at)
 	}
 	switch {

@@ -68,8 +68,7 @@ func afterDoubt(unsure bool, err error) error {
 
 // settled takes off the mark of an operation that is not run again.
 func settled(err error) error {
-	var doubt *doubtError
-	if errors.As(err, &doubt) {
+	if doubt, ok := errors.AsType[*doubtError](err); ok {
 		return doubt.err
 	}
 	return err

@@ -67,8 +67,8 @@ func start(t *testing.T, command *exec.Cmd, env string) *process {
 	}
 	t.Cleanup(func() {
 		if p.ProcessState == nil {
-			p.Process.Kill()
-			p.Wait()
+			_ = p.Process.Kill()
+			_ = p.Wait()
 		}
 	})
 	return p

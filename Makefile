@@ -1,0 +1,67 @@
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# The tools are built from source, once, into bin/.
+SQLC := bin/sqlc
+LINT := bin/golangci-lint
+DISPOSABLE := go run ./tests/cmd/disposable
+# Where SERVER is container or local, that kind of server and no other.
+SERVER ?=
+TESTFLAGS ?=
+PACKAGES := ./... ./tests/...
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Show the main job, on DATABASE_URL or a disposable database
+	@$(DISPOSABLE) -durable -server '$(SERVER)' go run ./cmd/agentstore demo
+
+.PHONY: test
+test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
+	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: generate
+generate: $(SQLC) ## Generate db/ from queries/ and schema/
+	$(SQLC) generate
+
+.PHONY: verify
+verify: verify/generate verify/queries verify/modules ## Check all that is generated or recorded
+
+.PHONY: verify/generate
+verify/generate: $(SQLC) ## Check that db/ is current
+	$(SQLC) diff
+
+.PHONY: verify/queries
+verify/queries: $(SQLC) ## Prepare every query against a migrated database
+	$(DISPOSABLE) -server '$(SERVER)' bash -c 'go run ./cmd/agentstore migrate up && $(SQLC) vet'
+
+.PHONY: verify/modules
+verify/modules: ## Check go.mod files, and the list of what importers download
+	GOWORK=off go mod tidy -diff
+	GOWORK=off go build ./...
+	GOWORK=off go vet ./...
+	tests/imports/list.sh | diff tests/imports/modules.txt - || { echo "what importers download has changed: tests/imports/list.sh > tests/imports/modules.txt if that is meant"; exit 1; }
+
+.PHONY: lint
+lint: $(LINT) ## Lint
+	$(LINT) run $(PACKAGES)
+
+.PHONY: image
+image: ## Build the PostgreSQL image that stands in where there is no registry
+	bash image/build.sh
+
+.PHONY: tools
+tools: $(SQLC) $(LINT) ## Build the pinned tools into bin/
+
+$(SQLC): tools/go.mod tools/go.sum
+	cd tools && GOWORK=off CGO_ENABLED=0 go build -o ../bin/ github.com/sqlc-dev/sqlc/cmd/sqlc
+
+$(LINT): tools/lint/go.mod tools/lint/go.sum
+	cd tools/lint && GOWORK=off CGO_ENABLED=0 go build -o ../../bin/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

@@ -1,0 +1,131 @@
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	stdlog "log"
+	"net/netip"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/modules/postgres"
+)
+
+const (
+	// officialImage is used where a registry answers.
+	officialImage = "postgres:15-alpine"
+	// localImage is what make image builds.
+	localImage = "agentstore-postgres:15"
+	// ownerLabel holds the process that a container belongs to.
+	ownerLabel = "agentstore.test.owner"
+	// pullTimeout bounds the start of a container whose image may have to come
+	// from a registry first.
+	pullTimeout = 3 * time.Minute
+)
+
+func startContainer(ctx context.Context, options Options) (*Server, error) {
+	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true") // its image needs a registry; we clean up ourselves
+	if _, err := os.Stat("/.dockerenv"); err == nil {
+		// Published ports are on this machine's loopback even where it looks
+		// like a container itself.
+		setDefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
+	}
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("no Docker: %w", err)
+	}
+	defer func() { _ = docker.Close() }()
+	removeOrphans(ctx, docker)
+
+	image := chooseImage(ctx, docker)
+	password := rand.Text()
+	settings := []string{"-c", "max_connections=" + maxConnections}
+	if options.Durable {
+		settings = append(settings, "-c", "fsync=on")
+	}
+	started, err := postgres.Run(ctx, image,
+		postgres.WithUsername("postgres"),
+		postgres.WithDatabase("postgres"),
+		postgres.WithPassword(password),
+		testcontainers.WithCmdArgs(settings...),
+		testcontainers.WithLabels(map[string]string{ownerLabel: strconv.Itoa(os.Getpid())}),
+		testcontainers.WithHostConfigModifier(onLoopback),
+		testcontainers.WithLogger(stdlog.New(io.Discard, "", 0)),
+		postgres.BasicWaitStrategies(),
+	)
+	stop := func() {
+		if started == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := started.Terminate(ctx, testcontainers.StopTimeout(10*time.Second)); err != nil {
+			options.Logf("pgtest: remove the container: %v", err)
+		}
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("image %s: %w", image, err)
+	}
+	databaseURL, err := started.ConnectionString(ctx, "sslmode=disable")
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return &Server{URL: databaseURL, Description: "a container of image " + image, stop: stop}, nil
+}
+
+func setDefault(name, value string) {
+	if os.Getenv(name) == "" {
+		_ = os.Setenv(name, value)
+	}
+}
+
+// onLoopback publishes the server's port for this machine only.
+func onLoopback(config *container.HostConfig) {
+	config.PortBindings = network.PortMap{
+		network.MustParsePort("5432/tcp"): {{HostIP: netip.MustParseAddr("127.0.0.1")}},
+	}
+}
+
+// chooseImage prefers an image that is on the machine to one that must be
+// fetched, so that nobody waits for a registry that does not answer.
+func chooseImage(ctx context.Context, docker *testcontainers.DockerClient) string {
+	if image := os.Getenv(imageEnv); image != "" {
+		return image
+	}
+	for _, image := range []string{officialImage, localImage} {
+		if _, err := docker.ImageInspect(ctx, image); err == nil {
+			return image
+		}
+	}
+	return officialImage
+}
+
+// removeOrphans removes the containers of test processes that were killed.
+func removeOrphans(ctx context.Context, docker *testcontainers.DockerClient) {
+	found, err := docker.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", ownerLabel),
+	})
+	if err != nil {
+		return
+	}
+	for _, c := range found.Items {
+		owner, err := strconv.Atoi(c.Labels[ownerLabel])
+		if err != nil || !errors.Is(syscall.Kill(owner, 0), syscall.ESRCH) {
+			continue
+		}
+		_, _ = docker.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	}
+}
