@@ -19,8 +19,9 @@ type lanes struct {
 }
 
 // queueLength bounds the appends that wait in one lane. Who finds it full waits
-// until there is room.
-const queueLength = 4096
+// until there is room. It is far beyond what a busy service has waiting, because
+// who waits for room waits in no order of sessions.
+const queueLength = 1 << 16
 
 func newLanes(link link, count int) *lanes {
 	l := &lanes{all: make([]*lane, count)}
