@@ -1,0 +1,102 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/seed-df90f812/agentstore/internal/document"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Export takes the session and all its messages under one lock, and writes
+// after it.
+func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
+	session, messages, err := s.whole(ctx, id)
+	if err != nil {
+		return err
+	}
+	writer, err := document.NewWriter(w, session, nil)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// The writer only reads the message, so that it needs no copy.
+		if err := writer.Write(*m); err != nil {
+			return err
+		}
+	}
+	return writer.Close()
+}
+
+func (s *sessions) whole(ctx context.Context, id repo.ID) (repo.Session, []*repo.Message, error) {
+	v, err := s.at.read(ctx)
+	if err != nil {
+		return repo.Session{}, nil, err
+	}
+	defer s.at.unlock()
+	r := v.find(id)
+	if r == nil {
+		return repo.Session{}, nil, notFound(id)
+	}
+	return r.snapshot(), r.between(0, int64(len(r.messages))), nil
+}
+
+// Import reads the whole document before it takes the lock: what is not stored
+// yet, nobody sees.
+func (s *sessions) Import(ctx context.Context, source io.Reader) (repo.Session, error) {
+	if err := s.check(ctx); err != nil {
+		return repo.Session{}, err
+	}
+	reader, err := document.NewReader(source)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	r, err := readRecord(ctx, reader)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	v, err := s.at.write(ctx)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	defer s.at.unlock()
+	if id := r.session.ID; v.find(id) != nil {
+		return repo.Session{}, &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: id}}
+	}
+	v.insert(r)
+	return r.snapshot(), nil
+}
+
+// check is whether the store can be used at all, before much work is done.
+func (s *sessions) check(ctx context.Context) error {
+	_, err := s.at.read(ctx)
+	if err == nil {
+		s.at.unlock()
+	}
+	return err
+}
+
+// readRecord makes a record of what the reader has.
+func readRecord(ctx context.Context, reader *document.Reader) (*record, error) {
+	r := &record{session: reader.Session()}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return r, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.message(m.ID) != nil {
+			return nil, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
+		}
+		r.add([]repo.Message{m})
+	}
+}

@@ -1,0 +1,106 @@
+package memory
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// record is one session with its messages.
+//
+// A stored message never changes, and messages only grows. That is what lets a
+// unit of work share both messages' array and byID with the committed
+// record: it writes behind the end that the committed record knows.
+type record struct {
+	// session is the store's own copy. Its MessageCount is not kept up to
+	// date: len(messages) is.
+	session  repo.Session
+	messages []*repo.Message
+	// byID gives a message's sequence. An entry whose sequence is not below
+	// len(messages) belongs to a unit of work and does not count here.
+	byID map[repo.ID]int64
+}
+
+// snapshot is the session as a caller gets it.
+func (r *record) snapshot() repo.Session {
+	session := copySession(r.session)
+	session.MessageCount = int64(len(r.messages))
+	return session
+}
+
+// message returns the message with this id, or nil.
+func (r *record) message(id repo.ID) *repo.Message {
+	sequence, found := r.byID[id]
+	if !found || sequence >= int64(len(r.messages)) {
+		return nil
+	}
+	return r.messages[sequence]
+}
+
+// stored returns the stored messages with the ids of messages, with nil for
+// those that are not; nil if there is none at all.
+func (r *record) stored(messages []repo.Message) (known []*repo.Message) {
+	for i := range messages {
+		m := r.message(messages[i].ID)
+		if m == nil {
+			continue
+		}
+		if known == nil {
+			known = make([]*repo.Message, len(messages))
+		}
+		known[i] = m
+	}
+	return known
+}
+
+// add appends messages, which get their sequences.
+func (r *record) add(messages []repo.Message) {
+	if r.byID == nil {
+		r.byID = make(map[repo.ID]int64, len(messages))
+	}
+	for i := range messages {
+		m := &messages[i]
+		m.Sequence = int64(len(r.messages))
+		r.messages = append(r.messages, m)
+		r.byID[m.ID] = m.Sequence
+	}
+}
+
+// touch moves UpdatedAt, which an import may have put ahead of the clock.
+func (r *record) touch(now time.Time) {
+	if now.After(r.session.UpdatedAt) {
+		r.session.UpdatedAt = now
+	}
+}
+
+// between returns messages from <= sequence < to, as far as there are. The slice
+// is a copy, so that it may be read after the unlock.
+func (r *record) between(from, to int64) []*repo.Message {
+	count := int64(len(r.messages))
+	from, to = min(from, count), min(to, count)
+	return append([]*repo.Message(nil), r.messages[from:to]...)
+}
+
+func copySession(s repo.Session) repo.Session {
+	s.Metadata = bytes.Clone(s.Metadata)
+	if s.Budget != nil {
+		budget := *s.Budget
+		s.Budget = &budget
+	}
+	return s
+}
+
+func copyMessage(m repo.Message) repo.Message {
+	m.Metadata = bytes.Clone(m.Metadata)
+	m.Payload = bytes.Clone(m.Payload)
+	return m
+}
+
+func copyMessages(messages []*repo.Message) []repo.Message {
+	copies := make([]repo.Message, len(messages))
+	for i, m := range messages {
+		copies[i] = copyMessage(*m)
+	}
+	return copies
+}
