@@ -23,6 +23,11 @@ const (
 	// MaxPageSize is the largest limit of a page.
 	MaxPageSize = 1000
 
+	// DefaultAuditCount is how far a count of entries goes by default,
+	// MaxAuditCount how far at most.
+	DefaultAuditCount = 10_000
+	MaxAuditCount     = 1_000_000
+
 	// DefaultNamespace is what an empty namespace means.
 	DefaultNamespace = "local"
 )
