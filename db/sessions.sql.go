@@ -24,6 +24,7 @@ WITH locked AS (
     SET input_tokens = l.input_tokens + $3::bigint,
         output_tokens = l.output_tokens + $4::bigint,
         cost_nanos = l.cost_nanos + $1::bigint,
+        budget_nanos = l.budget_nanos,
         updated_at = clock_timestamp()
     FROM locked l
     WHERE s.id = $2 AND l.fits
@@ -49,6 +50,7 @@ type SessionAddUsageRow struct {
 
 // Index: sessions_pkey. Checks and adds in one statement. The totals are
 // computed from the locked row: a second scan of it could be older than the lock.
+// For the budget see SessionUpdate.
 func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUsageParams) (SessionAddUsageRow, error) {
 	row := db.QueryRow(ctx, sessionAddUsage,
 		arg.CostNanos,
@@ -70,7 +72,7 @@ func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUs
 const sessionCreate = `-- name: SessionCreate :one
 WITH created AS (
     INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
-    VALUES ($1, $2, $3, $4, $5, $6)
+    VALUES ($1, $2, $3, $4, CAST($5::text AS json), $6)
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at, updated_at
 ), counted AS (
@@ -85,7 +87,7 @@ type SessionCreateParams struct {
 	Namespace         string
 	Actor             *string
 	AutomationProfile *string
-	Metadata          []byte
+	Metadata          string
 	BudgetNanos       *int64
 }
 
@@ -200,7 +202,7 @@ WITH created AS (
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
     VALUES (
-        $1, $2, $3, $4, $5,
+        $1, $2, $3, $4, CAST($5::text AS json),
         $6, $7, $8, $9, $10, $11
     )
     ON CONFLICT (id) DO NOTHING
@@ -215,7 +217,7 @@ type SessionImportParams struct {
 	Namespace         string
 	Actor             *string
 	AutomationProfile *string
-	Metadata          []byte
+	Metadata          string
 	InputTokens       int64
 	OutputTokens      int64
 	CostNanos         int64
@@ -421,7 +423,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id pgtype.UUID) (int
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.cost_nanos,
+    SELECT s.id, s.cost_nanos, s.budget_nanos,
         (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits
     FROM sessions s
     WHERE s.id = $3
@@ -430,8 +432,9 @@ WITH locked AS (
     UPDATE sessions s
     SET actor = CASE WHEN $4::boolean THEN $5::text ELSE s.actor END,
         automation_profile = CASE WHEN $6::boolean THEN $7::text ELSE s.automation_profile END,
-        metadata = coalesce($8::json, s.metadata),
-        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE s.budget_nanos END,
+        metadata = coalesce(CAST($8::text AS json), s.metadata),
+        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END,
+        cost_nanos = l.cost_nanos,
         updated_at = clock_timestamp()
     FROM locked l
     WHERE s.id = l.id AND l.fits
@@ -448,7 +451,7 @@ type SessionUpdateParams struct {
 	Actor                *string
 	SetAutomationProfile bool
 	AutomationProfile    *string
-	Metadata             []byte
+	Metadata             *string
 }
 
 type SessionUpdateRow struct {
@@ -458,6 +461,9 @@ type SessionUpdateRow struct {
 
 // Index: sessions_pkey. Changes only what is set. A budget below the cost
 // changes nothing: fits is false, and the row is the one that stands.
+// The update finds the row as it was when the statement began; PostgreSQL checks
+// the constraints of what it makes of that before it sees that a newer one was
+// locked. So both columns of a constraint are set from the locked row.
 func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateParams) (SessionUpdateRow, error) {
 	row := db.QueryRow(ctx, sessionUpdate,
 		arg.SetBudget,

@@ -3,7 +3,7 @@
 -- No row: a session with this id exists; the caller reads it and compares.
 WITH created AS (
     INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
-    VALUES (@id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), @metadata, sqlc.narg(budget_nanos))
+    VALUES (@id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json), sqlc.narg(budget_nanos))
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at, updated_at
 ), counted AS (
@@ -20,7 +20,7 @@ WITH created AS (
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
     VALUES (
-        @id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), @metadata,
+        @id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json),
         @input_tokens, @output_tokens, @cost_nanos, sqlc.narg(budget_nanos), @created_at, @updated_at
     )
     ON CONFLICT (id) DO NOTHING
@@ -76,8 +76,11 @@ LIMIT @max_rows;
 -- name: SessionUpdate :one
 -- Index: sessions_pkey. Changes only what is set. A budget below the cost
 -- changes nothing: fits is false, and the row is the one that stands.
+-- The update finds the row as it was when the statement began; PostgreSQL checks
+-- the constraints of what it makes of that before it sees that a newer one was
+-- locked. So both columns of a constraint are set from the locked row.
 WITH locked AS (
-    SELECT s.id, s.cost_nanos,
+    SELECT s.id, s.cost_nanos, s.budget_nanos,
         (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits
     FROM sessions s
     WHERE s.id = @id
@@ -86,8 +89,9 @@ WITH locked AS (
     UPDATE sessions s
     SET actor = CASE WHEN @set_actor::boolean THEN sqlc.narg(actor)::text ELSE s.actor END,
         automation_profile = CASE WHEN @set_automation_profile::boolean THEN sqlc.narg(automation_profile)::text ELSE s.automation_profile END,
-        metadata = coalesce(sqlc.narg(metadata)::json, s.metadata),
-        budget_nanos = CASE WHEN @set_budget::boolean THEN sqlc.narg(budget_nanos)::bigint ELSE s.budget_nanos END,
+        metadata = coalesce(CAST(sqlc.narg(metadata)::text AS json), s.metadata),
+        budget_nanos = CASE WHEN @set_budget::boolean THEN sqlc.narg(budget_nanos)::bigint ELSE l.budget_nanos END,
+        cost_nanos = l.cost_nanos,
         updated_at = clock_timestamp()
     FROM locked l
     WHERE s.id = l.id AND l.fits
@@ -98,6 +102,7 @@ SELECT l.fits, l.cost_nanos FROM locked l;
 -- name: SessionAddUsage :one
 -- Index: sessions_pkey. Checks and adds in one statement. The totals are
 -- computed from the locked row: a second scan of it could be older than the lock.
+-- For the budget see SessionUpdate.
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
         coalesce(s.cost_nanos::numeric + @cost_nanos::bigint <= s.budget_nanos, true)::boolean AS fits
@@ -109,6 +114,7 @@ WITH locked AS (
     SET input_tokens = l.input_tokens + @input_tokens::bigint,
         output_tokens = l.output_tokens + @output_tokens::bigint,
         cost_nanos = l.cost_nanos + @cost_nanos::bigint,
+        budget_nanos = l.budget_nanos,
         updated_at = clock_timestamp()
     FROM locked l
     WHERE s.id = @id AND l.fits

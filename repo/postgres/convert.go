@@ -22,6 +22,16 @@ func toNullable(name string) *string {
 	return &name
 }
 
+// toText passes JSON as text, null for none: in the exec modes that do not ask
+// the server for types, pgx takes its bytes for a bytea.
+func toText(document json.RawMessage) *string {
+	if document == nil {
+		return nil
+	}
+	text := string(document)
+	return &text
+}
+
 func fromNullable(name *string) string {
 	if name == nil {
 		return ""

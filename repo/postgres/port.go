@@ -74,7 +74,7 @@ func importSession(ctx context.Context, q db.DBTX, session repo.Session) error {
 		Namespace:         session.Namespace,
 		Actor:             toNullable(session.Actor),
 		AutomationProfile: toNullable(session.AutomationProfile),
-		Metadata:          session.Metadata,
+		Metadata:          string(session.Metadata),
 		InputTokens:       session.Usage.InputTokens,
 		OutputTokens:      session.Usage.OutputTokens,
 		CostNanos:         int64(session.Usage.Cost),

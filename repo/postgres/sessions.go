@@ -24,7 +24,7 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 			Namespace:         new.Namespace,
 			Actor:             toNullable(new.Actor),
 			AutomationProfile: toNullable(new.AutomationProfile),
-			Metadata:          new.Metadata,
+			Metadata:          string(new.Metadata),
 			BudgetNanos:       (*int64)(new.Budget),
 		})
 		return err
@@ -86,7 +86,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 			Actor:                optional(update.Actor),
 			SetAutomationProfile: update.AutomationProfile != nil,
 			AutomationProfile:    optional(update.AutomationProfile),
-			Metadata:             update.Metadata,
+			Metadata:             toText(update.Metadata),
 			SetBudget:            update.Budget != nil || update.RemoveBudget,
 			BudgetNanos:          (*int64)(update.Budget),
 		})
