@@ -107,7 +107,7 @@ func TestRollbackLeavesTheIndexClean(t *testing.T) {
 			}
 			return end(ctx, tx.Sessions())
 		})
-		if err != failed {
+		if !errors.Is(err, failed) {
 			t.Fatal(err)
 		}
 		if n := len(store.tables.sessions[id].byID); n != 3 {
@@ -155,8 +155,8 @@ func TestCloseWaitsForTheQueue(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	select {
-	case <-closed:
-		t.Error("Close did not wait for the unit of work")
+	case err := <-closed:
+		t.Errorf("Close did not wait for the unit of work: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(finish)

@@ -1,0 +1,156 @@
+package repotest
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// secret stands for what may not reach an error: names, contents, metadata.
+const secret = "hunter2-4f9c"
+
+// wantDiscreet checks that an error holds nothing of what was stored.
+func wantDiscreet(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && strings.Contains(err.Error(), secret) {
+		t.Errorf("the error holds a value: %v", err)
+	}
+}
+
+// wantError checks that err is of type E and is the sentinel.
+func wantError[E error](t *testing.T, err, sentinel error) (E, bool) {
+	t.Helper()
+	wantDiscreet(t, err)
+	typed, ok := errors.AsType[E](err)
+	if !ok {
+		t.Errorf("got the error %v, want a %s", err, reflect.TypeFor[E]())
+	} else if !errors.Is(err, sentinel) {
+		t.Errorf("%v is not %v", err, sentinel)
+	}
+	return typed, ok
+}
+
+// wantImportError checks that a document was refused.
+func wantImportError(t *testing.T, err error) {
+	t.Helper()
+	_, _ = wantError[*repo.ImportError](t, err, repo.ErrImport)
+}
+
+// wantEqual checks a typed error's values.
+func wantEqual[E any](t *testing.T, got *E, want E) {
+	t.Helper()
+	if !reflect.DeepEqual(*got, want) {
+		t.Errorf("got the error %+v, want %+v", *got, want)
+	}
+}
+
+func wantNotFound(t *testing.T, err error, kind string, id repo.ID) {
+	t.Helper()
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: kind, ID: id})
+	}
+}
+
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	if got, ok := wantError[*repo.InvalidError](t, err, repo.ErrInvalid); ok && (got.Field != field || got.Reason == "") {
+		t.Errorf("got the error %q, want one about %s", got, field)
+	}
+}
+
+func wantSessionConflict(t *testing.T, err error, want repo.SessionConflict) {
+	t.Helper()
+	if got, ok := wantError[*repo.SessionConflict](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, want)
+	}
+}
+
+func wantMessageConflict(t *testing.T, err error, session, id repo.ID, field string) {
+	t.Helper()
+	if got, ok := wantError[*repo.MessageConflict](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.MessageConflict{SessionID: session, ID: id, Field: field})
+	}
+}
+
+func wantSequenceConflict(t *testing.T, err error, want repo.SequenceConflict) {
+	t.Helper()
+	if got, ok := wantError[*repo.SequenceConflict](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, want)
+	}
+}
+
+func wantBudgetExceeded(t *testing.T, err error, want repo.BudgetExceeded) {
+	t.Helper()
+	if got, ok := wantError[*repo.BudgetExceeded](t, err, repo.ErrBudgetExceeded); ok {
+		wantEqual(t, got, want)
+	}
+}
+
+func wantSession(t *testing.T, got, want repo.Session) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the session is\n%+v, want\n%+v", got, want)
+	}
+}
+
+func wantMessage(t *testing.T, got, want repo.Message) {
+	t.Helper()
+	if reflect.DeepEqual(got, want) {
+		return
+	}
+	got.Content, want.Content = brief([]byte(got.Content)), brief([]byte(want.Content))
+	t.Errorf("the message is\n%+v, want\n%+v", got, want)
+}
+
+func wantMessages(t *testing.T, got, want []repo.Message) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("there are %d messages, want %d", len(got), len(want))
+		return
+	}
+	for i := range got {
+		wantMessage(t, got[i], want[i])
+		if t.Failed() {
+			return // one difference is enough to read
+		}
+	}
+}
+
+// wantDense checks that the messages are numbered without a gap.
+func wantDense(t *testing.T, messages []repo.Message, first int64) {
+	t.Helper()
+	for i, message := range messages {
+		if message.Sequence != first+int64(i) {
+			t.Errorf("message %d has the sequence %d, want %d", i, message.Sequence, first+int64(i))
+			return
+		}
+	}
+}
+
+// wantCount checks that the session has count messages, numbered from 0, and
+// returns them.
+func wantCount(t *testing.T, s repo.Sessions, id repo.ID, count int) []repo.Message {
+	t.Helper()
+	if got := get(t, s, id).MessageCount; got != int64(count) {
+		t.Errorf("the session says that it has %d messages, want %d", got, count)
+	}
+	messages := readAll(t, s, id)
+	if len(messages) != count {
+		t.Errorf("the session has %d messages, want %d", len(messages), count)
+	}
+	wantDense(t, messages, 0)
+	return messages
+}
+
+// brief is a document as a test's output can bear it.
+func brief(document []byte) string {
+	const most = 200
+	if len(document) <= most {
+		return string(document)
+	}
+	return string(bytes.ToValidUTF8(document[:most], nil)) + "…"
+}

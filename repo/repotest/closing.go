@@ -1,0 +1,91 @@
+package repotest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func closingTests() []test {
+	return []test{
+		{"Closed", testClosed},
+		{"Twice", testClosedTwice},
+		{"AtOnce", testClosedAtOnce},
+		{"WhileInUse", testClosedWhileInUse},
+	}
+}
+
+func closeStore(t *testing.T, store repo.Store) {
+	t.Helper()
+	if err := store.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func testClosed(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	o := newOperations(t, s)
+	closeStore(t, store)
+	for _, sessions := range []repo.Sessions{s, store.Sessions()} {
+		for name, run := range o.all(t.Context(), sessions) {
+			if err := run(); !errors.Is(err, repo.ErrClosed) {
+				t.Errorf("%s after Close gave %v, want ErrClosed", name, err)
+			}
+		}
+	}
+	err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
+		t.Error("fn runs on a closed store")
+		return nil
+	})
+	if !errors.Is(err, repo.ErrClosed) {
+		t.Errorf("InTx after Close gave %v, want ErrClosed", err)
+	}
+}
+
+func testClosedTwice(t *testing.T, store repo.Store) {
+	create(t, store.Sessions())
+	closeStore(t, store)
+	closeStore(t, store)
+}
+
+func testClosedAtOnce(t *testing.T, store repo.Store) {
+	together(8, func(int) {
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// Operations under way end as they would have, later ones give ErrClosed.
+func testClosedWhileInUse(t *testing.T, store repo.Store) {
+	const workers = 8
+	s := store.Sessions()
+	id := create(t, s)
+	begun := make(chan struct{}, workers)
+	together(workers+1, func(worker int) {
+		if worker == workers {
+			for range workers {
+				<-begun
+			}
+			if err := store.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			return
+		}
+		for first := true; ; first = false {
+			_, err := s.Append(t.Context(), id, user("x"))
+			if first {
+				begun <- struct{}{}
+			}
+			if errors.Is(err, repo.ErrClosed) {
+				return
+			}
+			if err != nil {
+				t.Errorf("Append while the store closes gave %v, want ErrClosed", err)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,559 @@
+package repotest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func concurrencyTests() []test {
+	return []test{
+		{"AppendToOne", testAppendToOne},
+		{"AppendToMany", testAppendToMany},
+		{"AppendAt", testConcurrentAppendAt},
+		{"CreateOneID", testConcurrentCreate},
+		{"CreateConflicting", testConcurrentCreateConflicting},
+		{"AppendOneID", testConcurrentAppendOneID},
+		{"AppendOverlapping", testConcurrentOverlappingBatches},
+		{"AppendAndDelete", testAppendAndDelete},
+		{"Budget", testConcurrentBudget},
+		{"BudgetAndUpdate", testConcurrentBudgetAndUpdate},
+		{"UsageOverflow", testUsageOverflow},
+		{"Usage", testConcurrentUsage},
+		{"List", testConcurrentList},
+		{"ImportOneDocument", testConcurrentImport},
+		{"ExportWhileAppending", testExportWhileAppending},
+	}
+}
+
+const workers = 32
+
+// together runs a function in count goroutines that begin at the same time.
+func together(count int, run func(worker int)) {
+	start := make(chan struct{})
+	var running sync.WaitGroup
+	for worker := range count {
+		running.Go(func() {
+			<-start
+			run(worker)
+		})
+	}
+	close(start)
+	running.Wait()
+}
+
+// counter counts in several goroutines.
+type counter struct {
+	mu    sync.Mutex
+	count int
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+}
+
+func (c *counter) get() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+// acknowledged are the batches that appends returned.
+type acknowledged struct {
+	mu      sync.Mutex
+	batches [][]repo.Message
+}
+
+func (a *acknowledged) add(batch []repo.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.batches = append(a.batches, batch)
+}
+
+// check checks that the session holds exactly the acknowledged messages, each
+// where its append said, and that every batch is contiguous.
+func (a *acknowledged) check(t *testing.T, s repo.Sessions, id repo.ID) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var want []repo.Message
+	for _, batch := range a.batches {
+		if len(batch) == 0 {
+			t.Error("an append returned no message")
+			continue
+		}
+		wantDense(t, batch, batch[0].Sequence)
+		want = append(want, batch...)
+	}
+	slices.SortFunc(want, func(a, b repo.Message) int { return int(a.Sequence - b.Sequence) })
+	wantMessages(t, wantCount(t, s, id, len(want)), want)
+}
+
+// batchOf is a worker's round'th batch. Some have ids, some do not.
+func batchOf(worker, round int) []repo.NewMessage {
+	batch := make([]repo.NewMessage, 1+(worker+round)%3)
+	for i := range batch {
+		batch[i] = user(fmt.Sprintf("%d/%d/%d", worker, round, i))
+		if worker%2 == 0 {
+			batch[i].ID = repo.NewID()
+		}
+	}
+	return batch
+}
+
+func testAppendToOne(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	var done acknowledged
+	together(workers, func(worker int) {
+		for round := range 12 {
+			given := batchOf(worker, round)
+			stored, err := s.Append(t.Context(), id, given...)
+			if err != nil {
+				t.Errorf("Append: %v", err)
+				return
+			}
+			wantStored(t, id, stored[0].Sequence, given, stored)
+			done.add(stored)
+		}
+	})
+	done.check(t, s, id)
+}
+
+func testAppendToMany(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	ids, done := make([]repo.ID, 10), make([]acknowledged, 10)
+	for i := range ids {
+		ids[i] = create(t, s)
+	}
+	together(workers, func(worker int) {
+		for round := range 12 {
+			i := (worker + round) % len(ids)
+			stored, err := s.Append(t.Context(), ids[i], batchOf(worker, round)...)
+			if err != nil {
+				t.Errorf("Append: %v", err)
+				return
+			}
+			done[i].add(stored)
+		}
+	})
+	for i := range ids {
+		done[i].check(t, s, ids[i])
+	}
+}
+
+// Of those who append at one sequence, one wins. The others learn a next one
+// that is above the one they expected.
+func testConcurrentAppendAt(t *testing.T, store repo.Store) {
+	const sequences, contenders = 15, 8
+	s := store.Sessions()
+	id := create(t, s)
+	var done acknowledged
+	for sequence := range int64(sequences) {
+		var winners counter
+		together(contenders, func(worker int) {
+			message := user(fmt.Sprint(worker))
+			if worker%2 == 0 {
+				message.ID = repo.NewID()
+			}
+			stored, err := s.AppendAt(t.Context(), id, sequence, message)
+			if err == nil {
+				winners.add()
+				wantStored(t, id, sequence, []repo.NewMessage{message}, stored)
+				done.add(stored)
+				return
+			}
+			wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: id, Expected: sequence, Next: sequence + 1})
+		})
+		if winners.get() != 1 {
+			t.Fatalf("%d appends at %d succeeded, want 1", winners.get(), sequence)
+		}
+	}
+	// Without a pause between the sequences: each tries on with what it learnt.
+	together(contenders, func(int) {
+		for expected := int64(sequences); expected < 2*sequences; {
+			stored, err := s.AppendAt(t.Context(), id, expected, user("x"))
+			if err == nil {
+				done.add(stored)
+				expected++
+				continue
+			}
+			conflict, ok := wantError[*repo.SequenceConflict](t, err, repo.ErrConflict)
+			if !ok {
+				return
+			}
+			if conflict.Expected != expected || conflict.Next <= expected {
+				t.Errorf("got %+v, want a next sequence above %d", *conflict, expected)
+				return
+			}
+			expected = conflict.Next
+		}
+	})
+	done.check(t, s, id)
+}
+
+// Creating one session many times at once creates it once.
+func testConcurrentCreate(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 5 {
+		given := fullSession()
+		together(workers, func(int) {
+			created, err := s.Create(t.Context(), given)
+			if err != nil {
+				t.Errorf("Create: %v", err)
+				return
+			}
+			stored, err := s.Get(t.Context(), given.ID)
+			if err != nil {
+				t.Errorf("Get: %v", err)
+				return
+			}
+			wantSession(t, created, stored)
+		})
+		wantList(t, walk(t, s, repo.SessionFilter{Namespace: given.Namespace}, 10), []repo.Session{get(t, s, given.ID)})
+	}
+}
+
+// One of two different sessions with one id is created, the other conflicts.
+func testConcurrentCreateConflicting(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 5 {
+		id := repo.NewID()
+		var winners acknowledgedActors
+		together(8, func(worker int) {
+			actor := fmt.Sprint(worker)
+			_, err := s.Create(t.Context(), repo.NewSession{ID: id, Actor: actor})
+			if err == nil {
+				winners.add(actor)
+				return
+			}
+			wantSessionConflict(t, err, repo.SessionConflict{ID: id, Field: "actor"})
+		})
+		if stored := get(t, s, id).Actor; len(winners.actors) != 1 || winners.actors[0] != stored {
+			t.Errorf("the creations of %v succeeded, stored is %q", winners.actors, stored)
+		}
+	}
+}
+
+type acknowledgedActors struct {
+	mu     sync.Mutex
+	actors []string
+}
+
+func (a *acknowledgedActors) add(actor string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actors = append(a.actors, actor)
+}
+
+// One message appended many times at once is stored once, and all learn where.
+func testConcurrentAppendOneID(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	for round := range 5 {
+		given := []repo.NewMessage{fullMessage(), fullMessage()}
+		together(workers, func(worker int) {
+			var stored []repo.Message
+			var err error
+			if worker%2 == 0 {
+				stored, err = s.Append(t.Context(), id, given...)
+			} else {
+				stored, err = s.AppendAt(t.Context(), id, int64(2*round), given...)
+			}
+			if err != nil {
+				t.Errorf("appending one batch many times: %v", err)
+				return
+			}
+			wantStored(t, id, int64(2*round), given, stored)
+		})
+	}
+	wantCount(t, s, id, 10)
+}
+
+// Batches that share a message: one is stored, the others conflict or, being
+// the same, repeat it.
+func testConcurrentOverlappingBatches(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	var done acknowledged
+	for range 5 {
+		shared := fullMessage()
+		var winners counter
+		together(8, func(worker int) {
+			own := user(fmt.Sprint(worker))
+			stored, err := s.Append(t.Context(), id, own, shared)
+			if err == nil {
+				winners.add()
+				done.add(stored)
+				return
+			}
+			wantMessageConflict(t, err, id, shared.ID, "batch")
+		})
+		if winners.get() != 1 {
+			t.Errorf("%d batches with one message were stored, want 1", winners.get())
+		}
+	}
+	done.check(t, s, id)
+}
+
+// An append that races a deletion is stored and deleted, or finds no session.
+// The deletion counts all that were acknowledged.
+func testAppendAndDelete(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 10 {
+		id := create(t, s)
+		var stored counter
+		var deleted repo.DeletedSession
+		together(9, func(worker int) {
+			if worker == 8 {
+				for stored.get() == 0 {
+					if t.Context().Err() != nil || t.Failed() {
+						return
+					}
+					tick()
+				}
+				var err error
+				if deleted, err = s.Delete(t.Context(), id); err != nil {
+					t.Errorf("Delete: %v", err)
+				}
+				return
+			}
+			for round := 0; ; round++ {
+				message := user("x")
+				if (worker+round)%2 == 0 {
+					message.ID = repo.NewID()
+				}
+				_, err := s.Append(t.Context(), id, message)
+				if err != nil {
+					wantNotFound(t, err, "session", id)
+					return
+				}
+				stored.add()
+			}
+		})
+		if deleted.Messages != int64(stored.get()) {
+			t.Errorf("%d messages were deleted, %d stored", deleted.Messages, stored.get())
+		}
+		_, err := s.MessagesFrom(t.Context(), id, 0, 1)
+		wantNotFound(t, err, "session", id)
+	}
+}
+
+// Concurrent callers never pass a budget together, and reach it if their costs
+// add up to it.
+func testConcurrentBudget(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	const budget = 100
+	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(budget))}).ID
+	var added counter
+	together(workers, func(int) {
+		for range 6 { // 192 callers, 100 of which fit
+			got, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 2, Cost: 1})
+			if err == nil {
+				added.add()
+				if got.Cost > budget || got.InputTokens != 2*int64(got.Cost) {
+					t.Errorf("adding gave %+v", got)
+				}
+				continue
+			}
+			wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: budget, Cost: budget, Requested: 1})
+		}
+	})
+	if got := get(t, s, id).Usage; added.get() != budget || got != (repo.Usage{InputTokens: 2 * budget, Cost: budget}) {
+		t.Errorf("%d callers added, the usage is %+v, the budget %d", added.get(), got, budget)
+	}
+}
+
+// Neither does a budget that is lowered meanwhile end below the cost.
+func testConcurrentBudgetAndUpdate(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 10 {
+		id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(100))}).ID
+		together(8, func(worker int) {
+			var err error
+			if worker%2 == 0 {
+				_, err = s.AddUsage(t.Context(), id, repo.Usage{Cost: 10})
+			} else {
+				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(10 * worker))})
+			}
+			if err != nil {
+				_, _ = wantError[*repo.BudgetExceeded](t, err, repo.ErrBudgetExceeded)
+			}
+		})
+		if got := get(t, s, id); got.Usage.Cost > *got.Budget {
+			t.Errorf("the cost %s is above the budget %s", got.Usage.Cost, got.Budget)
+		}
+	}
+}
+
+// No addition is lost, whatever else happens to the session.
+func testConcurrentUsage(t *testing.T, store repo.Store) {
+	const rounds = 6
+	s := store.Sessions()
+	id := create(t, s)
+	together(workers, func(worker int) {
+		for range rounds {
+			var err error
+			switch worker % 4 {
+			case 0:
+				_, err = s.Append(t.Context(), id, user("x"))
+			case 1:
+				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Actor: ptr("a")})
+			default:
+				_, err = s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3})
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	const adds = workers / 2 * rounds
+	if got, want := get(t, s, id).Usage, (repo.Usage{InputTokens: adds, OutputTokens: 2 * adds, Cost: 3 * adds}); got != want {
+		t.Errorf("the usage is %+v, want %+v", got, want)
+	}
+	wantCount(t, s, id, workers/4*rounds)
+}
+
+// A list that is read to its end holds every session that existed throughout
+// exactly once, whatever is created or deleted meanwhile.
+func testConcurrentList(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	namespace := randomName()
+	var steady []repo.Session
+	var doomed []repo.ID
+	for range 30 {
+		steady = append(steady, createAs(t, s, repo.NewSession{Namespace: namespace, Actor: "steady"}))
+		doomed = append(doomed, createAs(t, s, repo.NewSession{Namespace: namespace, Actor: "doomed"}).ID)
+	}
+	slices.SortFunc(steady, newestFirst)
+	together(3, func(worker int) {
+		switch worker {
+		case 0:
+			for range 60 {
+				if _, err := s.Create(t.Context(), repo.NewSession{Namespace: namespace, Actor: "new"}); err != nil {
+					t.Errorf("Create: %v", err)
+				}
+			}
+		case 1:
+			for _, id := range doomed {
+				if _, err := s.Delete(t.Context(), id); err != nil {
+					t.Errorf("Delete: %v", err)
+				}
+			}
+		case 2:
+			for range 3 {
+				checkWalk(t, s, namespace, steady)
+			}
+		}
+	})
+	checkWalk(t, s, namespace, steady)
+}
+
+// checkWalk reads a list page by page. It runs in a goroutine of its own, where
+// a test may not end.
+func checkWalk(t *testing.T, s repo.Sessions, namespace string, steady []repo.Session) {
+	t.Helper()
+	seen := map[repo.ID]bool{}
+	var got []repo.Session
+	for page := (repo.Page{Limit: 4}); ; {
+		list, err := s.List(t.Context(), repo.SessionFilter{Namespace: namespace}, page)
+		if err != nil {
+			t.Errorf("List: %v", err)
+			return
+		}
+		for _, session := range list.Sessions {
+			if seen[session.ID] {
+				t.Errorf("the %s session %s is in the list twice", session.Actor, session.ID)
+			}
+			seen[session.ID] = true
+			if session.Actor == "steady" {
+				got = append(got, session)
+			}
+		}
+		if list.Next == "" {
+			break
+		}
+		page.After = list.Next
+	}
+	wantList(t, got, steady)
+}
+
+// One document imported many times at once is imported once.
+func testConcurrentImport(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	appendTo(t, s, id, users(50)...)
+	document := export(t, s, id)
+	remove(t, s, id)
+	var imported counter
+	together(8, func(int) {
+		_, err := s.Import(t.Context(), bytes.NewReader(document))
+		if err == nil {
+			imported.add()
+			return
+		}
+		wantImportError(t, err)
+		wantSessionConflict(t, err, repo.SessionConflict{ID: id})
+	})
+	if imported.get() != 1 {
+		t.Errorf("%d imports succeeded, want 1", imported.get())
+	}
+	wantCount(t, s, id, 50)
+}
+
+// An export has the messages that were there when it began, whatever is
+// appended or deleted meanwhile, or says that the session is gone.
+func testExportWhileAppending(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	all := appendTo(t, s, id, users(500)...)
+	documents := make([]bytes.Buffer, 4)
+	together(8, func(worker int) {
+		if worker >= len(documents) {
+			for range 20 {
+				if _, err := s.Append(t.Context(), id, user("x")); err != nil {
+					t.Errorf("Append: %v", err)
+				}
+			}
+			return
+		}
+		if err := s.Export(t.Context(), id, &documents[worker]); err != nil {
+			t.Errorf("Export: %v", err)
+		}
+	})
+	all = append(all, readAll(t, s, id)[len(all):]...)
+	for i := range documents {
+		remove(t, s, id)
+		imported := importFrom(t, s, &documents[i])
+		if imported.MessageCount < 500 {
+			t.Errorf("the document has %d messages, 500 were there before it", imported.MessageCount)
+		}
+		wantMessages(t, wantCount(t, s, id, int(imported.MessageCount)), all[:imported.MessageCount])
+	}
+
+	var partial bytes.Buffer
+	var failure error
+	together(2, func(worker int) {
+		if worker == 0 {
+			failure = s.Export(t.Context(), id, &partial)
+			return
+		}
+		if _, err := s.Delete(t.Context(), id); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+	})
+	if failure != nil {
+		wantNotFound(t, failure, "session", id)
+		_, err := s.Import(t.Context(), &partial)
+		wantImportError(t, err)
+	} else if imported := importFrom(t, s, &partial); imported.MessageCount == 0 {
+		t.Error("the document of a session that was deleted meanwhile is empty")
+	}
+}

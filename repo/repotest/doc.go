@@ -1,0 +1,18 @@
+// Package repotest is the conformance suite of package repo's contract. It is for
+// those who implement [repo.Store], and for those who wrap one: what it does not
+// complain of may stand wherever agentstore's own stores do, which pass it.
+//
+// Use it in a test:
+//
+//	func TestStore(t *testing.T) {
+//		repotest.Run(t, func(t *testing.T) repo.Store {
+//			store := mystore.Open(t.TempDir())
+//			t.Cleanup(func() { store.Close() })
+//			return store
+//		})
+//	}
+//
+// Every subtest opens a store and runs in parallel. Stores may share a database:
+// no subtest relies on being alone in it. [RunRepositories] is for repositories
+// that are bound to a transaction.
+package repotest

@@ -1,0 +1,176 @@
+package repotest
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func messageTests() []test {
+	return []test{
+		on("ByID", testMessageByID),
+		on("From", testMessagesFrom),
+		on("Before", testMessagesBefore),
+		on("Last", testLastMessages),
+		on("Limits", testMessageLimits),
+		on("DefaultLimit", testMessageDefaultLimit),
+		on("Walk", testMessageWalk),
+		on("EmptySession", testMessagesOfEmptySession),
+		on("MissingSession", testMessagesOfMissingSession),
+	}
+}
+
+func testMessageByID(t *testing.T, s repo.Sessions) {
+	id, other := create(t, s), create(t, s)
+	stored := appendTo(t, s, id, user("a"), fullMessage(), user("c"))
+	foreign := appendTo(t, s, other, user("foreign"))
+	for _, want := range stored {
+		got, err := s.Message(t.Context(), id, want.ID)
+		if err != nil {
+			t.Fatalf("Message: %v", err)
+		}
+		wantMessage(t, got, want)
+	}
+	for _, missing := range []repo.ID{repo.NewID(), {}, id, foreign[0].ID} {
+		_, err := s.Message(t.Context(), id, missing)
+		wantNotFound(t, err, "message", missing)
+	}
+	missing := repo.NewID()
+	_, err := s.Message(t.Context(), missing, stored[0].ID)
+	wantNotFound(t, err, "session", missing)
+}
+
+func testMessagesFrom(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(10)...)
+	appendTo(t, s, create(t, s), users(3)...) // another session's stay out
+	for _, from := range []int64{0, 1, 4, 9, 10, 11, math.MaxInt64} {
+		for _, limit := range []int{1, 5, 10, 11, repo.MaxPageSize} {
+			got, err := s.MessagesFrom(t.Context(), id, from, limit)
+			if err != nil {
+				t.Fatalf("MessagesFrom %d: %v", from, err)
+			}
+			first := min(from, 10)
+			wantMessages(t, got, all[first:min(first+int64(limit), 10)])
+		}
+	}
+}
+
+func testMessagesBefore(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(10)...)
+	for _, before := range []int64{0, 1, 5, 9, 10, 11, math.MaxInt64} {
+		for _, limit := range []int{1, 5, 10, 11, repo.MaxPageSize} {
+			got, err := s.MessagesBefore(t.Context(), id, before, limit)
+			if err != nil {
+				t.Fatalf("MessagesBefore %d: %v", before, err)
+			}
+			end := min(before, 10)
+			want := slices.Clone(all[max(0, end-int64(limit)):end])
+			slices.Reverse(want)
+			wantMessages(t, got, want)
+		}
+	}
+}
+
+func testLastMessages(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(10)...)
+	for _, limit := range []int{1, 5, 9, 10, 11, repo.MaxPageSize} {
+		got, err := s.LastMessages(t.Context(), id, limit)
+		if err != nil {
+			t.Fatalf("LastMessages %d: %v", limit, err)
+		}
+		wantMessages(t, got, all[max(0, 10-limit):])
+	}
+}
+
+func testMessageLimits(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	appendTo(t, s, id, user("x"))
+	for _, session := range []repo.ID{id, repo.NewID()} { // the rule comes first
+		for _, limit := range []int{-1, math.MinInt, repo.MaxPageSize + 1, math.MaxInt} {
+			_, err := s.MessagesFrom(t.Context(), session, 0, limit)
+			wantInvalid(t, err, "limit")
+			_, err = s.MessagesBefore(t.Context(), session, 1, limit)
+			wantInvalid(t, err, "limit")
+			_, err = s.LastMessages(t.Context(), session, limit)
+			wantInvalid(t, err, "limit")
+		}
+	}
+}
+
+func testMessageDefaultLimit(t *testing.T, s repo.Sessions) {
+	const count = repo.DefaultPageSize + 5
+	id := create(t, s)
+	all := appendTo(t, s, id, users(count)...)
+	got, err := s.MessagesFrom(t.Context(), id, 2, 0)
+	wantMessages(t, must(t, got, err), all[2:2+repo.DefaultPageSize])
+	got, err = s.LastMessages(t.Context(), id, 0)
+	wantMessages(t, must(t, got, err), all[5:])
+	got, err = s.MessagesBefore(t.Context(), id, count, 0)
+	got = must(t, got, err)
+	slices.Reverse(got)
+	wantMessages(t, got, all[5:])
+}
+
+// Page by page, as the comments say, each way holds every message once.
+func testMessageWalk(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(23)...)
+	for _, limit := range []int{1, 7, 23} {
+		var up, down []repo.Message
+		for from := int64(0); ; {
+			page, err := s.MessagesFrom(t.Context(), id, from, limit)
+			up = append(up, must(t, page, err)...)
+			if len(page) < limit {
+				break
+			}
+			from = page[len(page)-1].Sequence + 1
+		}
+		wantMessages(t, up, all)
+		for before := int64(len(all)); before > 0; {
+			page, err := s.MessagesBefore(t.Context(), id, before, limit)
+			down = append(down, must(t, page, err)...)
+			if len(page) == 0 {
+				break
+			}
+			before = page[len(page)-1].Sequence
+		}
+		slices.Reverse(down)
+		wantMessages(t, down, all)
+	}
+}
+
+func testMessagesOfEmptySession(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	for name, read := range reads(t, s, id) {
+		if got, err := read(); err != nil || len(got) != 0 {
+			t.Errorf("%s of an empty session gave %d messages, %v", name, len(got), err)
+		}
+	}
+}
+
+func testMessagesOfMissingSession(t *testing.T, s repo.Sessions) {
+	id := repo.NewID()
+	for _, read := range reads(t, s, id) {
+		_, err := read()
+		wantNotFound(t, err, "session", id)
+	}
+}
+
+// reads are the ways to read a session's messages.
+func reads(t *testing.T, s repo.Sessions, id repo.ID) map[string]func() ([]repo.Message, error) {
+	ctx := t.Context()
+	return map[string]func() ([]repo.Message, error){
+		"MessagesFrom":         func() ([]repo.Message, error) { return s.MessagesFrom(ctx, id, 0, 10) },
+		"MessagesFrom 5":       func() ([]repo.Message, error) { return s.MessagesFrom(ctx, id, 5, 10) },
+		"MessagesBefore":       func() ([]repo.Message, error) { return s.MessagesBefore(ctx, id, 5, 10) },
+		"MessagesBefore first": func() ([]repo.Message, error) { return s.MessagesBefore(ctx, id, 0, 10) },
+		"LastMessages":         func() ([]repo.Message, error) { return s.LastMessages(ctx, id, 10) },
+		"Stream":               func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 0)) },
+		"Stream 5":             func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 5)) },
+	}
+}

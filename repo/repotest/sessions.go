@@ -1,0 +1,212 @@
+package repotest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func sessionTests() []test {
+	return []test{
+		on("CreateZeroValue", testCreateZeroValue),
+		on("CreateEveryField", testCreateEveryField),
+		on("CreateWithoutID", testCreateWithoutID),
+		on("CreateAgain", testCreateAgain),
+		on("CreateAgainAfterUse", testCreateAgainAfterUse),
+		on("CreateConflicts", testCreateConflicts),
+		on("CreateConflictAfterUpdate", testCreateConflictAfterUpdate),
+		on("GetMissing", testGetMissing),
+		on("Delete", testDelete),
+		on("DeleteMissing", testDeleteMissing),
+		on("CreateAfterDelete", testCreateAfterDelete),
+	}
+}
+
+// fullSession sets every field.
+func fullSession() repo.NewSession {
+	return repo.NewSession{
+		ID:                repo.NewID(),
+		Namespace:         randomName(),
+		Actor:             "openai/gpt",
+		AutomationProfile: "nightly",
+		Metadata:          json.RawMessage(`{"a":1,"b":{"c":[true,null,"é"],"d":2.50}}`),
+		Budget:            ptr(5 * repo.CostUnit),
+	}
+}
+
+func testCreateZeroValue(t *testing.T, s repo.Sessions) {
+	created := createAs(t, s, repo.NewSession{})
+	if created.ID.IsZero() {
+		t.Error("the session has no id")
+	}
+	if created.CreatedAt.IsZero() || created.UpdatedAt.Before(created.CreatedAt) {
+		t.Errorf("created at %v, updated at %v", created.CreatedAt, created.UpdatedAt)
+	}
+	want := repo.Session{
+		ID: created.ID, Namespace: repo.DefaultNamespace, Metadata: json.RawMessage(`{}`),
+		CreatedAt: created.CreatedAt, UpdatedAt: created.UpdatedAt,
+	}
+	wantSession(t, created, want)
+	wantSession(t, get(t, s, created.ID), want)
+}
+
+func testCreateEveryField(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	created := createAs(t, s, given)
+	want := repo.Session{
+		ID: given.ID, Namespace: given.Namespace, Actor: given.Actor, AutomationProfile: given.AutomationProfile,
+		Metadata: given.Metadata, Budget: given.Budget, CreatedAt: created.CreatedAt, UpdatedAt: created.UpdatedAt,
+	}
+	wantSession(t, created, want)
+	wantSession(t, get(t, s, given.ID), want)
+}
+
+func testCreateWithoutID(t *testing.T, s repo.Sessions) {
+	if first, second := create(t, s), create(t, s); first == second {
+		t.Errorf("two sessions have the id %s", first)
+	}
+}
+
+func testCreateAgain(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	first := createAs(t, s, given)
+	wantSession(t, createAs(t, s, given), first)
+
+	// The same JSON value, written otherwise. The first stays as it was written.
+	otherwise := given
+	otherwise.Metadata = json.RawMessage("{ \"b\":{\"d\":2.50, \"c\":[true,null,\"\\u00e9\"]},\n\"a\":1 }")
+	wantSession(t, createAs(t, s, otherwise), first)
+	wantSession(t, get(t, s, given.ID), first)
+
+	// What is left out is the same as its default.
+	id := repo.NewID()
+	first = createAs(t, s, repo.NewSession{ID: id})
+	wantSession(t, createAs(t, s, repo.NewSession{
+		ID: id, Namespace: repo.DefaultNamespace, Metadata: json.RawMessage(`{}`),
+	}), first)
+}
+
+func testCreateAgainAfterUse(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	createAs(t, s, given)
+	appendTo(t, s, given.ID, users(3)...)
+	if _, err := s.AddUsage(t.Context(), given.ID, repo.Usage{InputTokens: 7, Cost: 1}); err != nil {
+		t.Fatal(err)
+	}
+	used := get(t, s, given.ID)
+	again := createAs(t, s, given)
+	wantSession(t, again, used)
+	if again.MessageCount != 3 || again.Usage.InputTokens != 7 {
+		t.Errorf("creating again gave %d messages and %d tokens, want 3 and 7", again.MessageCount, again.Usage.InputTokens)
+	}
+	wantSession(t, get(t, s, given.ID), used)
+}
+
+func testCreateConflicts(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	created := createAs(t, s, given)
+	for _, test := range []struct {
+		name, field string
+		change      func(*repo.NewSession)
+	}{
+		{"another namespace", "namespace", func(n *repo.NewSession) { n.Namespace = secret }},
+		{"the default namespace", "namespace", func(n *repo.NewSession) { n.Namespace = "" }},
+		{"another actor", "actor", func(n *repo.NewSession) { n.Actor = secret }},
+		{"an actor in other case", "actor", func(n *repo.NewSession) { n.Actor = "OpenAI/gpt" }},
+		{"no actor", "actor", func(n *repo.NewSession) { n.Actor = "" }},
+		{"another profile", "automation_profile", func(n *repo.NewSession) { n.AutomationProfile = secret }},
+		{"no profile", "automation_profile", func(n *repo.NewSession) { n.AutomationProfile = "" }},
+		{"no metadata", "metadata", func(n *repo.NewSession) { n.Metadata = nil }},
+		{"another member", "metadata", func(n *repo.NewSession) { n.Metadata = json.RawMessage(`{"a":1,"` + secret + `":2}`) }},
+		{"an array in other order", "metadata", func(n *repo.NewSession) {
+			n.Metadata = json.RawMessage(`{"a":1,"b":{"c":[null,true,"é"],"d":2.50}}`)
+		}},
+		{"another budget", "budget", func(n *repo.NewSession) { n.Budget = ptr(*n.Budget + 1) }},
+		{"no budget", "budget", func(n *repo.NewSession) { n.Budget = nil }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			other := given
+			test.change(&other)
+			_, err := s.Create(t.Context(), other)
+			wantSessionConflict(t, err, repo.SessionConflict{ID: given.ID, Field: test.field})
+		})
+	}
+	wantSession(t, get(t, s, given.ID), created)
+}
+
+func testCreateConflictAfterUpdate(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	createAs(t, s, given)
+	_, err := s.Update(t.Context(), given.ID, repo.SessionUpdate{Actor: ptr("other")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Create(t.Context(), given)
+	wantSessionConflict(t, err, repo.SessionConflict{ID: given.ID, Field: "actor"})
+}
+
+func testGetMissing(t *testing.T, s repo.Sessions) {
+	for _, id := range []repo.ID{repo.NewID(), {}} {
+		_, err := s.Get(t.Context(), id)
+		wantNotFound(t, err, "session", id)
+	}
+}
+
+func testDelete(t *testing.T, s repo.Sessions) {
+	id, other, empty := create(t, s), create(t, s), create(t, s)
+	stored := appendTo(t, s, id, users(7)...)
+	kept := appendTo(t, s, other, users(2)...)
+
+	deleted, err := s.Delete(t.Context(), id)
+	if err != nil || deleted.Messages != 7 {
+		t.Errorf("deleted %d messages, %v, want 7", deleted.Messages, err)
+	}
+	_, err = s.Get(t.Context(), id)
+	wantNotFound(t, err, "session", id)
+	_, err = s.Message(t.Context(), id, stored[0].ID)
+	wantNotFound(t, err, "session", id)
+	wantMessages(t, wantCount(t, s, other, 2), kept)
+
+	deleted, err = s.Delete(t.Context(), empty)
+	if err != nil || deleted.Messages != 0 {
+		t.Errorf("deleted %d messages, %v, want none", deleted.Messages, err)
+	}
+}
+
+func testDeleteMissing(t *testing.T, s repo.Sessions) {
+	id := repo.NewID()
+	_, err := s.Delete(t.Context(), id)
+	wantNotFound(t, err, "session", id)
+
+	id = create(t, s)
+	if _, err := s.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Delete(t.Context(), id)
+	wantNotFound(t, err, "session", id)
+}
+
+// An id is free again, and nothing of its former session comes back.
+func testCreateAfterDelete(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	createAs(t, s, given)
+	message := user("former")
+	message.ID = repo.NewID()
+	appendTo(t, s, given.ID, message, user("former"))
+	if _, err := s.AddUsage(t.Context(), given.ID, repo.Usage{Cost: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Delete(t.Context(), given.ID); err != nil {
+		t.Fatal(err)
+	}
+	given.Actor = "other"
+	if created := createAs(t, s, given); created.Actor != "other" || created.Usage != (repo.Usage{}) || created.MessageCount != 0 {
+		t.Errorf("created %+v, want a new session", created)
+	}
+	wantCount(t, s, given.ID, 0)
+	message.Content = "later"
+	if stored := appendTo(t, s, given.ID, message); stored[0].Sequence != 0 {
+		t.Errorf("the first message has the sequence %d", stored[0].Sequence)
+	}
+}

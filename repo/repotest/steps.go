@@ -1,0 +1,75 @@
+package repotest
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// The steps that the tests are made of. They end the test when they fail.
+
+func createAs(t *testing.T, s repo.Sessions, session repo.NewSession) repo.Session {
+	t.Helper()
+	created, err := s.Create(t.Context(), session)
+	return must(t, created, err)
+}
+
+func create(t *testing.T, s repo.Sessions) repo.ID {
+	t.Helper()
+	return createAs(t, s, repo.NewSession{}).ID
+}
+
+func get(t *testing.T, s repo.Sessions, id repo.ID) repo.Session {
+	t.Helper()
+	session, err := s.Get(t.Context(), id)
+	return must(t, session, err)
+}
+
+func appendTo(t *testing.T, s repo.Sessions, id repo.ID, messages ...repo.NewMessage) []repo.Message {
+	t.Helper()
+	stored, err := s.Append(t.Context(), id, messages...)
+	return must(t, stored, err)
+}
+
+func readAll(t *testing.T, s repo.Sessions, id repo.ID) []repo.Message {
+	t.Helper()
+	messages, err := collect(s.Stream(t.Context(), id, 0))
+	return must(t, messages, err)
+}
+
+func must[V any](t *testing.T, value V, err error) V {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func user(content string) repo.NewMessage {
+	return repo.NewMessage{Role: repo.RoleUser, Content: content}
+}
+
+func users(count int) []repo.NewMessage {
+	messages := make([]repo.NewMessage, count)
+	for i := range messages {
+		messages[i] = user(strconv.Itoa(i))
+	}
+	return messages
+}
+
+func withIDs(messages []repo.NewMessage) []repo.NewMessage {
+	for i := range messages {
+		messages[i].ID = repo.NewID()
+	}
+	return messages
+}
+
+// randomName is a name that no other test has.
+func randomName() string { return "test-" + repo.NewID().String() }
+
+// tick lets the clock move on by a microsecond at least.
+func tick() { time.Sleep(10 * time.Microsecond) }
+
+func ptr[V any](value V) *V { return &value }

@@ -1,0 +1,191 @@
+package repotest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func streamTests() []test {
+	return []test{
+		on("FiveThousand", testStreamFiveThousand),
+		on("LongMessages", testStreamLongMessages),
+		on("Break", testStreamBreak),
+		on("Again", testStreamAgain),
+		on("WhileAppending", testStreamWhileAppending),
+		on("NestedOperations", testStreamNestedOperations),
+		on("Negative", testStreamNegative),
+	}
+}
+
+// collect reads a stream up to its end or its error.
+func collect(stream iter.Seq2[repo.Message, error]) ([]repo.Message, error) {
+	var messages []repo.Message
+	for message, err := range stream {
+		if err != nil {
+			return messages, err
+		}
+		messages = append(messages, message)
+	}
+	return messages, nil
+}
+
+func testStreamFiveThousand(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(5000)...)
+	for _, from := range []int64{0, 1, 2500, 4999, 5000, 5001, math.MaxInt64} {
+		got, err := collect(s.Stream(t.Context(), id, from))
+		wantMessages(t, must(t, got, err), all[min(from, 5000):])
+	}
+}
+
+// Messages of very different lengths, which a store may read in chunks of very
+// different sizes.
+func testStreamLongMessages(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	var given []repo.NewMessage
+	for i := range 250 {
+		length := 1
+		if i%60 == 59 {
+			length = 1 << 20
+		}
+		given = append(given, user(strings.Repeat("x", length)))
+	}
+	all := appendTo(t, s, id, given...)
+	got, err := collect(s.Stream(t.Context(), id, 0))
+	wantMessages(t, must(t, got, err), all)
+}
+
+func testStreamBreak(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	appendTo(t, s, id, users(300)...)
+	for _, stop := range []int64{0, 1, 99, 100, 101, 299} {
+		for message, err := range s.Stream(t.Context(), id, 0) {
+			if err != nil {
+				t.Fatalf("Stream: %v", err)
+			}
+			if message.Sequence == stop {
+				break
+			}
+		}
+	}
+	// Nothing is left open: the session can still be used.
+	appendTo(t, s, id, user("x"))
+	wantCount(t, s, id, 301)
+}
+
+// Ranging over a stream again reads again.
+func testStreamAgain(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(3)...)
+	stream := s.Stream(t.Context(), id, 1)
+	for range 2 {
+		got, err := collect(stream)
+		wantMessages(t, must(t, got, err), all[1:])
+		all = append(all, appendTo(t, s, id, user("x"))...)
+	}
+}
+
+// A stream goes up to the last message there is when it gets there. What is
+// appended behind the last one it has read, it may or may not see; what was there
+// before it began, it must.
+func testStreamWhileAppending(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	appendTo(t, s, id, users(1000)...)
+	var got []repo.Message
+	for message, err := range s.Stream(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatalf("Stream: %v", err)
+		}
+		if message.Sequence == 10 {
+			appendTo(t, s, id, users(50)...)
+		}
+		got = append(got, message)
+	}
+	wantDense(t, got, 0)
+	if len(got) != 1000 && len(got) != 1050 {
+		t.Errorf("the stream had %d messages, want 1000, or 1050 with those appended meanwhile", len(got))
+	}
+}
+
+// The body may use the store, and stream again.
+func testStreamNestedOperations(t *testing.T, s repo.Sessions) {
+	id, copied := create(t, s), create(t, s)
+	all := appendTo(t, s, id, users(5)...)
+	for message, err := range s.Stream(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatalf("Stream: %v", err)
+		}
+		got, err := s.Message(t.Context(), id, message.ID)
+		wantMessage(t, must(t, got, err), message)
+		inner, err := collect(s.Stream(t.Context(), id, message.Sequence))
+		wantMessages(t, must(t, inner, err), all[message.Sequence:])
+		appendTo(t, s, copied, user(message.Content))
+	}
+	wantCount(t, s, copied, 5)
+}
+
+// wantOneError checks that a stream yields one error, with a zero message, and
+// then ends.
+func wantOneError(t *testing.T, stream iter.Seq2[repo.Message, error]) error {
+	t.Helper()
+	var failure error
+	count := 0
+	for message, err := range stream {
+		count++
+		failure = err
+		if err == nil || !reflect.DeepEqual(message, repo.Message{}) {
+			t.Errorf("yielded %s, %v, want a zero message and an error", message.ID, err)
+		}
+	}
+	if count != 1 {
+		t.Errorf("the stream yielded %d times, want once", count)
+	}
+	return failure
+}
+
+func testStreamNegative(t *testing.T, s repo.Sessions) {
+	wantInvalid(t, wantOneError(t, s.Stream(t.Context(), create(t, s), -1)), "from")
+	missing := repo.NewID()
+	wantNotFound(t, wantOneError(t, s.Stream(t.Context(), missing, 0)), "session", missing)
+}
+
+// A context that ends ends the stream with its error. It stops after what was
+// read already, at the latest. This needs a store: in a transaction the
+// database's connection may not outlive the context.
+func testStreamContext(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	appendTo(t, s, id, users(5000)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	count := 0
+	var failure error
+	for message, err := range s.Stream(ctx, id, 0) {
+		if failure != nil {
+			t.Error("the stream went on after its error")
+		}
+		if err != nil {
+			failure = err
+			if !reflect.DeepEqual(message, repo.Message{}) {
+				t.Errorf("the error came with the message %d", message.Sequence)
+			}
+			continue
+		}
+		if count++; count == 10 {
+			cancel()
+		}
+	}
+	if !errors.Is(failure, context.Canceled) {
+		t.Errorf("the stream ended with %v, want the context's error", failure)
+	}
+	if count >= 5000 {
+		t.Errorf("the stream yielded all %d messages after its context ended", count)
+	}
+}

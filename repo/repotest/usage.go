@@ -1,0 +1,107 @@
+package repotest
+
+import (
+	"math"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func usageTests() []test {
+	return []test{
+		on("Adds", testUsageAdds),
+		on("Budget", testUsageBudget),
+		on("NoBudget", testUsageNoBudget),
+		on("Negative", testUsageNegative),
+		on("Missing", testUsageMissing),
+	}
+}
+
+func testUsageAdds(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	before := get(t, s, id)
+	tick()
+	total := repo.Usage{}
+	for _, add := range []repo.Usage{
+		{InputTokens: 1, OutputTokens: 20, Cost: 300}, {}, {OutputTokens: 4}, {Cost: 1}, {InputTokens: 1 << 40},
+	} {
+		total.InputTokens += add.InputTokens
+		total.OutputTokens += add.OutputTokens
+		total.Cost += add.Cost
+		got, err := s.AddUsage(t.Context(), id, add)
+		if err != nil || got != total {
+			t.Errorf("the totals are %+v, %v, want %+v", got, err, total)
+		}
+	}
+	got := get(t, s, id)
+	if got.Usage != total || !got.UpdatedAt.After(before.UpdatedAt) {
+		t.Errorf("the usage is %+v, want %+v; updated at %v, before at %v", got.Usage, total, got.UpdatedAt, before.UpdatedAt)
+	}
+}
+
+// Past the budget nothing is added, no token either; up to it, all is.
+func testUsageBudget(t *testing.T, s repo.Sessions) {
+	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(10))}).ID
+	for _, step := range []struct {
+		cost repo.Cost
+		fits bool
+		sum  repo.Cost
+	}{{4, true, 4}, {7, false, 4}, {6, true, 10}, {0, true, 10}, {1, false, 10}, {math.MaxInt64, false, 10}} {
+		got, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, Cost: step.cost})
+		if !step.fits {
+			wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: 10, Cost: step.sum, Requested: step.cost})
+		} else if err != nil || got.Cost != step.sum {
+			t.Errorf("adding %d gave %+v, %v", step.cost, got, err)
+		}
+	}
+	if got := get(t, s, id).Usage; got != (repo.Usage{InputTokens: 3, Cost: 10}) {
+		t.Errorf("the usage is %+v", got)
+	}
+	none := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
+	_, err := s.AddUsage(t.Context(), none, repo.Usage{Cost: 1})
+	wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: none, Requested: 1})
+}
+
+func testUsageNoBudget(t *testing.T, s repo.Sessions) {
+	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(1))}).ID
+	update(t, s, id, repo.SessionUpdate{RemoveBudget: true})
+	if got, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: math.MaxInt64}); err != nil || got.Cost != math.MaxInt64 {
+		t.Errorf("the largest cost gave %+v, %v", got, err)
+	}
+}
+
+// Totals that would not fit into 63 bits are refused, and nothing is added. This
+// is no test for a transaction: there the database's error spoils it.
+func testUsageOverflow(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for _, add := range []repo.Usage{{InputTokens: math.MaxInt64}, {OutputTokens: math.MaxInt64}, {Cost: math.MaxInt64}} {
+		id := create(t, s)
+		if _, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, OutputTokens: 1, Cost: 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.AddUsage(t.Context(), id, add)
+		wantInvalid(t, err, "usage")
+		if got := get(t, s, id).Usage; got != (repo.Usage{InputTokens: 1, OutputTokens: 1, Cost: 1}) {
+			t.Errorf("the usage is %+v", got)
+		}
+	}
+}
+
+func testUsageNegative(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	for field, add := range map[string]repo.Usage{
+		"input_tokens": {InputTokens: -1}, "output_tokens": {OutputTokens: math.MinInt64, Cost: 1}, "cost": {InputTokens: 1, Cost: -1},
+	} {
+		_, err := s.AddUsage(t.Context(), id, add)
+		wantInvalid(t, err, field)
+	}
+	if got := get(t, s, id).Usage; got != (repo.Usage{}) {
+		t.Errorf("the usage is %+v", got)
+	}
+}
+
+func testUsageMissing(t *testing.T, s repo.Sessions) {
+	id := repo.NewID()
+	_, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: 1})
+	wantNotFound(t, err, "session", id)
+}
