@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// findings is what is wrong with what is stored. All zero: nothing.
+type findings struct {
+	lost       int // acknowledged, but not there
+	moved      int // there at another sequence than the acknowledged one
+	duplicated int // an id that is there twice, or a sequence that two have
+	gaps       int // a sequence below the highest that none has
+	uninvited  int // there, but neither acknowledged nor in doubt
+	counters   int // sessions whose counter is not their number of messages
+}
+
+func (f findings) add(g findings) findings {
+	return findings{
+		f.lost + g.lost, f.moved + g.moved, f.duplicated + g.duplicated,
+		f.gaps + g.gaps, f.uninvited + g.uninvited, f.counters + g.counters,
+	}
+}
+
+// stored is a message of the table.
+type stored struct {
+	session, message repo.ID
+	sequence         int64
+}
+
+// compare compares what is stored with what was acknowledged, and what may be
+// stored or not.
+func compare(rows []stored, acknowledged []acknowledgement, inDoubt map[repo.ID]bool) findings {
+	var f findings
+	at := map[repo.ID]stored{}
+	taken := map[repo.ID]map[int64]bool{}
+	highest := map[repo.ID]int64{}
+	for _, row := range rows {
+		if _, again := at[row.message]; again {
+			f.duplicated++
+		}
+		at[row.message] = row
+		if taken[row.session] == nil {
+			taken[row.session] = map[int64]bool{}
+		}
+		if taken[row.session][row.sequence] {
+			f.duplicated++
+		}
+		taken[row.session][row.sequence] = true
+		highest[row.session] = max(highest[row.session], row.sequence)
+	}
+	for session, sequences := range taken {
+		f.gaps += int(highest[session]) + 1 - len(sequences)
+	}
+	invited := map[repo.ID]bool{}
+	for _, a := range acknowledged {
+		invited[a.message] = true
+		row, there := at[a.message]
+		switch {
+		case !there || row.session != a.session:
+			f.lost++
+		case row.sequence != a.sequence:
+			f.moved++
+		}
+	}
+	for message := range at {
+		if !invited[message] && !inDoubt[message] {
+			f.uninvited++
+		}
+	}
+	return f
+}
+
+// inspect reads what is stored by itself, not through the library.
+func inspect(t *testing.T, databaseURL string, sessions []repo.ID, acknowledged []acknowledgement, inDoubt map[repo.ID]bool) findings {
+	t.Helper()
+	conn := connect(t, databaseURL)
+	defer disconnect(conn)
+	keys := make([]pgtype.UUID, len(sessions))
+	for i, id := range sessions {
+		keys[i] = pgtype.UUID{Bytes: id, Valid: true}
+	}
+	rows, err := conn.Query(t.Context(), "SELECT session_id, id, sequence FROM messages WHERE session_id = ANY ($1)", keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (stored, error) {
+		var session, message pgtype.UUID
+		var s stored
+		err := row.Scan(&session, &message, &s.sequence)
+		s.session, s.message = session.Bytes, message.Bytes
+		return s, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := compare(all, acknowledged, inDoubt)
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM session_counters c WHERE session_id = ANY ($1)
+		AND next_sequence <> (SELECT count(*) FROM messages m WHERE m.session_id = c.session_id)`, keys).Scan(&f.counters); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// settleBound is how long after the last call something of it may be left. The
+// driver gives the closing of a connection that does not answer 15 s, in the
+// background.
+const settleBound = 20 * time.Second
+
+// checkNothingLeft fails the test unless, within settleBound, no connection is
+// in use, no goroutine is at work and the server has no lock and no transaction
+// of ours.
+func checkNothingLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) {
+	t.Helper()
+	var left string
+	for deadline := time.Now().Add(settleBound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if left = whatIsLeft(t, databaseURL, pool); left == "" {
+			return
+		}
+	}
+	t.Errorf("%v later there is left: %s", settleBound, left)
+}
+
+func whatIsLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) string {
+	t.Helper()
+	if acquired := pool.Stat().AcquiredConns(); acquired > 0 {
+		return fmt.Sprintf("%d connections in use", acquired)
+	}
+	if stacks := atWork(); len(stacks) > 0 {
+		return fmt.Sprintf("%d goroutines, one of them\n%s", len(stacks), stacks[0])
+	}
+	conn := connect(t, databaseURL)
+	defer disconnect(conn)
+	var locks, transactions, waits int
+	if err := conn.QueryRow(t.Context(), `SELECT
+		(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'),
+		(SELECT count(*) FROM pg_locks WHERE NOT granted),
+		(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agentstore' AND state <> 'idle')`,
+	).Scan(&locks, &waits, &transactions); err != nil {
+		t.Fatal(err)
+	}
+	if locks+transactions+waits > 0 {
+		return fmt.Sprintf("%d advisory locks, %d waits for locks, %d transactions", locks, waits, transactions)
+	}
+	return ""
+}
+
+// atWork returns the stacks of goroutines that are in the library or the driver.
+// The pool's own goroutine, which is there as long as it, does not count.
+func atWork() []string {
+	buffer := make([]byte, 4<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	var found []string
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		if (strings.Contains(stack, "agentstore/repo/postgres.") || strings.Contains(stack, "jackc/pgx/v5")) &&
+			!strings.Contains(stack, "backgroundHealthCheck") {
+			found = append(found, stack)
+		}
+	}
+	return found
+}
+
+// checkGoroutines fails the test unless as few goroutines run as before, within
+// settleBound.
+func checkGoroutines(t *testing.T, before int) {
+	t.Helper()
+	for deadline := time.Now().Add(settleBound); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			buffer := make([]byte, 1<<20)
+			t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buffer[:runtime.Stack(buffer, true)])
+			return
+		}
+	}
+}
+
+// connect connects to a server that may be starting.
+func connect(t *testing.T, databaseURL string) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, databaseURL)
+		if err == nil {
+			return conn
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func disconnect(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+func execute(t *testing.T, databaseURL, sql string, arguments ...any) {
+	t.Helper()
+	conn := connect(t, databaseURL)
+	defer disconnect(conn)
+	if _, err := conn.Exec(t.Context(), sql, arguments...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The comparison itself must find what it is for.
+func TestCompareFinds(t *testing.T) {
+	session := repo.NewID()
+	ids := []repo.ID{repo.NewID(), repo.NewID(), repo.NewID()}
+	row := func(message, sequence int) stored { return stored{session, ids[message], int64(sequence)} }
+	acknowledged := []acknowledgement{{session, ids[0], 0}, {session, ids[1], 1}}
+	for _, c := range []struct {
+		name string
+		rows []stored
+		want findings
+	}{
+		{"as it should be", []stored{row(0, 0), row(1, 1)}, findings{}},
+		{"lost", []stored{row(0, 0)}, findings{lost: 1}},
+		{"moved", []stored{row(0, 1), row(1, 0)}, findings{moved: 2}},
+		{"sequence twice", []stored{row(0, 0), row(1, 0)}, findings{moved: 1, duplicated: 1}},
+		{"message twice", []stored{row(0, 0), row(1, 1), row(1, 2)}, findings{moved: 1, duplicated: 1}},
+		{"gap", []stored{row(0, 0), row(1, 2)}, findings{moved: 1, gaps: 1}},
+		{"uninvited", []stored{row(0, 0), row(1, 1), row(2, 2)}, findings{uninvited: 1}},
+	} {
+		if got := compare(c.rows, acknowledged, nil); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	if got := compare([]stored{row(0, 0), row(1, 1), row(2, 2)}, acknowledged, map[repo.ID]bool{ids[2]: true}); got != (findings{}) {
+		t.Errorf("in doubt: %+v", got)
+	}
+}

@@ -1,0 +1,114 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// endContexts ends the contexts of appends at every point of theirs: at once, in
+// the queue, on the way, at the server, on the way back. An end before the
+// append was sent must mean that it is not stored; one after it that it may be.
+func endContexts(t *testing.T, s *stage) outcome {
+	before := runtime.NumGoroutine()
+	store, err := agentstore.Open(t.Context(), s.url, agentstore.Options{MaxConns: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	ids := make([]repo.ID, writers)
+	for i := range ids {
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = session.ID
+	}
+	l := &load{sessions: store.Sessions(), ids: ids, callTimeout: 5 * time.Second}
+	l.successes = make([]atomic.Int64, writers)
+	l.errors = map[string]int{}
+	inDoubt := map[repo.ID]bool{}
+	attempts := choose(20_000, 2_000)
+	// Many at once, whose appends share transactions that go on without those who
+	// left; then few, each alone in its transaction, which ends with its context.
+	for _, concurrent := range []int{writers, 2} {
+		var wg sync.WaitGroup
+		for w := range concurrent {
+			wg.Go(func() {
+				for range attempts / 2 / concurrent {
+					interrupt(t, l, w, inDoubt)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	o := outcome{name: "caller's context ends", errors: map[string]int{}}
+	healed := now()
+	for w := range writers {
+		if !l.deliver(t.Context(), w, ids[w], repo.NewID()) {
+			t.Error("not delivered")
+		}
+	}
+	recovery := time.Duration(now() - healed)
+	if recovery > recoveryBound {
+		t.Errorf("%v until it works again", recovery)
+	}
+	checkNothingLeft(t, s.url, store.Pool()) // before the look: what is in doubt may still come
+	o.add(l, inspect(t, s.url, ids, l.acknowledged, inDoubt), recovery)
+	for _, count := range o.errors {
+		o.times += count
+	}
+	o.times-- // add's own
+	for _, err := range l.failures {
+		t.Error(err)
+	}
+	if o.findings != (findings{}) {
+		t.Errorf("afterwards: %+v", o.findings)
+	}
+	if o.errors["unknown outcome"] == 0 || o.errors["not sent in time"] == 0 || len(l.acknowledged) <= writers {
+		t.Errorf("not every point was met: %v, %d acknowledged", o.errors, len(l.acknowledged))
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	checkGoroutines(t, before)
+	return o
+}
+
+// interrupt appends one message with a context that ends at a random time, and,
+// half of the time, sends it again when it is in doubt.
+func interrupt(t *testing.T, l *load, writer int, inDoubt map[repo.ID]bool) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	timer := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+	defer timer.Stop()
+	session, message := l.ids[rand.N(len(l.ids))], repo.NewID()
+	stored, err := l.sessions.Append(ctx, session, newMessage(message))
+	if err == nil {
+		l.acknowledge(acknowledgement{session, message, stored[0].Sequence})
+		return
+	}
+	again := rand.N(2) == 0
+	l.mu.Lock()
+	l.errors[kind(err)]++
+	switch {
+	case errors.Is(err, repo.ErrUnknownOutcome):
+		inDoubt[message] = !again
+	case errors.Is(err, context.Canceled):
+		again = false // and it must not be there
+	default:
+		l.failures = append(l.failures, err)
+	}
+	l.mu.Unlock()
+	if again {
+		l.deliver(t.Context(), writer, session, message)
+	}
+}

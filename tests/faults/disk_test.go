@@ -1,0 +1,157 @@
+package faults
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// disk is a server whose tables and whose write-ahead log stand each on a small
+// file system of its own.
+type disk struct {
+	stage     *stage
+	data, wal string // where they are mounted
+}
+
+func newDisk(t *testing.T) *disk {
+	t.Helper()
+	cluster := pgtest.NewCluster(t, pgtest.ClusterOptions{
+		Settings: []string{"max_connections=60", "shared_buffers=32MB", "min_wal_size=2MB", "max_wal_size=8MB"},
+		InitDB:   []string{"--wal-segsize=1"},
+	})
+	d := &disk{data: filepath.Join(cluster.Dir, "tables"), wal: filepath.Join(cluster.Dir, "wal")}
+	cluster.Stop(t, syscall.SIGINT)
+	owner, err := os.Stat(cluster.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cluster.Running() {
+			cluster.Stop(t, syscall.SIGINT)
+		}
+		for _, dir := range []string{d.data, d.wal} {
+			if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not mounted
+				t.Errorf("unmount %s: %v", dir, err)
+			}
+		}
+	})
+	for _, dir := range []string{d.data, d.wal} {
+		mount(t, dir, owner)
+	}
+	old := filepath.Join(cluster.Data, "pg_wal")
+	if err := os.CopyFS(filepath.Join(d.wal, "pg_wal"), os.DirFS(old)); err != nil {
+		t.Fatal(err)
+	}
+	if err := chownAll(d.wal, owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(d.wal, "pg_wal"), old); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Start(t)
+	execute(t, cluster.URL, "CREATE TABLESPACE small LOCATION '"+d.data+"'")
+	d.stage = newStage(t, cluster)
+	for _, table := range []string{"messages", "session_counters", "sessions"} {
+		execute(t, d.stage.url, "ALTER TABLE "+table+" SET TABLESPACE small")
+	}
+	return d
+}
+
+const diskSize = "64m"
+
+func mount(t *testing.T, dir string, owner os.FileInfo) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+diskSize); err != nil {
+		t.Fatalf("mount a small file system: %v", err)
+	}
+	if err := chownAll(dir, owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// chownAll gives a tree to the owner of a file, with the modes that the server
+// wants.
+func chownAll(root string, owner os.FileInfo) error {
+	to := owner.Sys().(*syscall.Stat_t)
+	return filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o600)
+		if info.IsDir() {
+			mode = 0o700
+		}
+		return errors.Join(os.Chmod(path, mode), os.Lchown(path, int(to.Uid), int(to.Gid)))
+	})
+}
+
+func (d *disk) faults() []fault {
+	return []fault{
+		// The server goes on, and refuses what needs room.
+		{name: "disk full (tables)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+			empty := fill(t, d.data)
+			s.awaitSeen(t, diskFull, recoveryBound)
+			return empty
+		}},
+		// The server panics, cannot recover without room, and gives up.
+		{name: "disk full (write-ahead log)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+			empty := fill(t, d.wal)
+			await(t, recoveryBound, "the server goes on with a full disk", func() bool { return !s.cluster.Running() })
+			return func() {
+				empty()
+				s.cluster.Start(t)
+			}
+		}},
+	}
+}
+
+// fill takes all room of a file system, and what becomes free of it, until the
+// returned function is called.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, size := range []int{1 << 20, 4096} {
+				for buffer := make([]byte, size); err == nil; {
+					_, err = file.Write(buffer)
+				}
+				err = nil
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+		if err := errors.Join(file.Close(), os.Remove(path)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package faults
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// Every fault, again and again, under 32 writers that retry by message id. The
+// tests of this package are not parallel: they count goroutines.
+func TestFaults(t *testing.T) {
+	s := newStage(t, pgtest.NewCluster(t, pgtest.ClusterOptions{
+		Settings: []string{"max_connections=60", "shared_buffers=32MB"},
+	}))
+	var outcomes []outcome
+	for _, f := range slices.Concat(crashes, networks, limits) {
+		t.Run(f.name, func(t *testing.T) { outcomes = append(outcomes, f.run(t, s)) })
+	}
+	t.Run("context ends", func(t *testing.T) { outcomes = append(outcomes, endContexts(t, s)) })
+	disk := newDisk(t)
+	for _, f := range disk.faults() {
+		t.Run(f.name, func(t *testing.T) { outcomes = append(outcomes, f.run(t, disk.stage)) })
+	}
+	form := "short form: AGENTSTORE_FAULTS=full (make faults) makes each fault 20 times and more"
+	if full() {
+		form = "full form"
+	}
+	t.Logf("%s\n%s", form, table(outcomes))
+}

@@ -1,0 +1,83 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-df90f812/agentstore"
+)
+
+// The SQLSTATEs that callers must have seen, so that the fault is known to have
+// struck.
+const (
+	tooManyConnections = "53300"
+	queryCanceled      = "57014"
+	lockNotAvailable   = "55P03"
+	diskFull           = "53100"
+)
+
+// The server's limits are met.
+var limits = []fault{
+	{name: "too many clients", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+		// The connection that ends the store's must not be one that is wanting.
+		conn := connect(t, s.url)
+		var others []*pgx.Conn
+		for deadline := time.Now().Add(recoveryBound); s.seen(tooManyConnections) == 0; {
+			others = append(others, occupy(t, s.url)...)
+			if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE application_name = 'agentstore'`); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Error("no caller saw that there are too many clients")
+				break
+			}
+		}
+		return func() {
+			for _, other := range append(others, conn) {
+				disconnect(other)
+			}
+		}
+	}},
+	{name: "statement_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
+		options: agentstore.Options{StatementTimeout: 50 * time.Millisecond},
+		strike:  func(t *testing.T, s *scene) func() { return block(t, s, queryCanceled) }},
+	{name: "lock_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
+		options: agentstore.Options{LockTimeout: 50 * time.Millisecond},
+		strike:  func(t *testing.T, s *scene) func() { return block(t, s, lockNotAvailable) }},
+}
+
+// occupy takes all connections that the server has left.
+func occupy(t *testing.T, databaseURL string) (taken []*pgx.Conn) {
+	t.Helper()
+	for {
+		conn, err := pgx.Connect(context.Background(), databaseURL)
+		if err != nil {
+			if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != tooManyConnections {
+				t.Error(err)
+			}
+			return taken
+		}
+		taken = append(taken, conn)
+	}
+}
+
+// block locks every session until a caller has seen the error.
+func block(t *testing.T, s *scene, kind string) func() {
+	t.Helper()
+	conn := connect(t, s.url)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM session_counters ORDER BY session_id FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitSeen(t, kind, recoveryBound)
+	return func() { disconnect(conn) }
+}

@@ -1,0 +1,3 @@
+package faults
+const clientEnv = "X"
+func clientMain() int { return 0 }

@@ -1,0 +1,225 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+const (
+	writers = 32
+	// sessionsPerRound is few enough that writers meet in each, and enough that
+	// every lane has some.
+	sessionsPerRound = 8
+	// clientPause is how long a client waits before it sends a message again.
+	clientPause = 5 * time.Millisecond
+)
+
+// acknowledgement is an append that returned without an error.
+type acknowledgement struct {
+	session, message repo.ID
+	sequence         int64
+}
+
+// load is clients that each append message after message, and send a message
+// again, by its id, until it is acknowledged.
+type load struct {
+	sessions    repo.Sessions
+	ids         []repo.ID
+	callTimeout time.Duration
+	// onBegin and onAck are told what happens, if they are set. They are called
+	// by all writers at once.
+	onBegin func(session, message repo.ID)
+	onAck   func(acknowledgement)
+
+	stopping  chan struct{}
+	running   sync.WaitGroup
+	successes []atomic.Int64 // by writer: when the last acknowledged call began
+
+	mu           sync.Mutex
+	acknowledged []acknowledgement
+	errors       map[string]int // that callers saw, by kind
+	failures     []error        // that no fault excuses
+}
+
+var began = time.Now()
+
+// now is a monotonic time.
+func now() int64 { return int64(time.Since(began)) }
+
+func startLoad(ctx context.Context, sessions repo.Sessions, ids []repo.ID, callTimeout time.Duration) *load {
+	l := &load{sessions: sessions, ids: ids, callTimeout: callTimeout}
+	l.start(ctx)
+	return l
+}
+
+func (l *load) start(ctx context.Context) {
+	l.stopping = make(chan struct{})
+	l.successes = make([]atomic.Int64, writers)
+	l.errors = map[string]int{}
+	for w := range writers {
+		l.running.Go(func() {
+			for i := 0; !l.stopped(); i++ {
+				if !l.deliver(ctx, w, l.ids[(w+i)%len(l.ids)], repo.NewID()) {
+					return
+				}
+			}
+		})
+	}
+}
+
+func (l *load) stopped() bool {
+	select {
+	case <-l.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// content is what a message with this id holds, in whichever process it is sent
+// again. It is long enough to fill pages of the table.
+func content(id repo.ID) string { return id.String() + strings.Repeat(".", 1000) }
+
+func newMessage(id repo.ID) repo.NewMessage {
+	return repo.NewMessage{ID: id, Role: repo.RoleUser, Content: content(id)}
+}
+
+// deliver sends one message until it is acknowledged. False: it failed in a way
+// that no fault excuses, or ctx ended.
+func (l *load) deliver(ctx context.Context, writer int, session, message repo.ID) bool {
+	if l.onBegin != nil {
+		l.onBegin(session, message)
+	}
+	for ctx.Err() == nil {
+		begun := now()
+		stored, err := l.call(ctx, session, message)
+		if err == nil {
+			a := acknowledgement{session, message, stored[0].Sequence}
+			l.acknowledge(a)
+			l.successes[writer].Store(begun)
+			return true
+		}
+		l.mu.Lock()
+		l.errors[kind(err)]++
+		if !isExcused(err) {
+			l.failures = append(l.failures, err)
+		}
+		l.mu.Unlock()
+		if !isExcused(err) {
+			return false
+		}
+		time.Sleep(clientPause + rand.N(clientPause))
+	}
+	return false
+}
+
+func (l *load) call(ctx context.Context, session, message repo.ID) ([]repo.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.callTimeout)
+	defer cancel()
+	return l.sessions.Append(ctx, session, newMessage(message))
+}
+
+func (l *load) acknowledge(a acknowledgement) {
+	if l.onAck != nil {
+		l.onAck(a)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acknowledged = append(l.acknowledged, a)
+}
+
+// isExcused reports an error that a fault may cause. A conflict, say, is none:
+// a message that is sent again is the same message.
+func isExcused(err error) bool {
+	return errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) ||
+		errors.Is(err, repo.ErrContention) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// kind is a short name of an error: its SQLSTATE, or what it is to us.
+func kind(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Code
+	}
+	switch {
+	case errors.Is(err, repo.ErrUnknownOutcome):
+		return "unknown outcome"
+	case errors.Is(err, repo.ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return "not sent in time"
+	}
+	return "other"
+}
+
+// seen counts the errors of a kind so far; of every kind if it is empty.
+func (l *load) seen(kind string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kind != "" {
+		return l.errors[kind]
+	}
+	sum := 0
+	for _, count := range l.errors {
+		sum += count
+	}
+	return sum
+}
+
+// awaitSeen waits until a caller saw an error of a kind.
+func (l *load) awaitSeen(t *testing.T, kind string, bound time.Duration) {
+	t.Helper()
+	await(t, bound, fmt.Sprintf("no caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
+}
+
+// awaitAll waits until every writer has had a call acknowledged that it began
+// after the given time, and returns how long after that time it was.
+func (l *load) awaitAll(t *testing.T, since int64, bound time.Duration) time.Duration {
+	t.Helper()
+	await(t, bound, "not every writer's messages are acknowledged again", func() bool {
+		for w := range l.successes {
+			if l.successes[w].Load() <= since {
+				return l.failed()
+			}
+		}
+		return true
+	})
+	return time.Duration(now() - since)
+}
+
+func (l *load) failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.failures) > 0
+}
+
+// stop lets every writer end the message it has begun.
+func (l *load) stop(t *testing.T) {
+	t.Helper()
+	close(l.stopping)
+	l.running.Wait()
+	for _, err := range l.failures {
+		t.Errorf("a fault does not excuse this: %v", err)
+	}
+}
+
+// await waits for a condition, and ends the test when it does not come within
+// the bound.
+func await(t *testing.T, bound time.Duration, otherwise string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(bound); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s after %v", otherwise, bound)
+		}
+	}
+}

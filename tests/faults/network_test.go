@@ -1,0 +1,46 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// The network between library and server fails.
+var networks = []fault{
+	{name: "network cut", times: 20, short: 2, proxied: true, hold: 100 * time.Millisecond, strike: func(t *testing.T, s *scene) func() {
+		s.proxy.Stop()
+		return func() {
+			if err := s.proxy.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}},
+	// Nothing arrives any more, and no end of a connection is seen either. The
+	// calls end when their contexts do.
+	{name: "network half-open", times: 20, short: 1, proxied: true, callTimeout: 500 * time.Millisecond, hold: time.Second,
+		strike: func(t *testing.T, s *scene) func() {
+			return s.proxy.poison(t, toxic{Type: "timeout", Stream: "upstream"}, toxic{Type: "timeout", Stream: "downstream"})
+		}},
+	{name: "network slow", times: 20, short: 1, proxied: true, callTimeout: 5 * time.Second, unnoticed: true,
+		strike: func(t *testing.T, s *scene) func() {
+			heal := s.proxy.poison(t,
+				toxic{Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 100, "jitter": 50}},
+				toxic{Type: "bandwidth", Stream: "upstream", Attributes: map[string]any{"rate": 200}}) // KB/s
+			begun := time.Now()
+			if id := repo.NewID(); !s.deliver(t.Context(), 0, s.ids[0], id) {
+				t.Error("not delivered")
+			}
+			if took := time.Since(begun); took < 50*time.Millisecond {
+				t.Errorf("%v for an append: the network was not slow", took)
+			}
+			return heal
+		}},
+	{name: "network limited to some bytes", times: 20, short: 2, proxied: true, hold: 200 * time.Millisecond,
+		strike: func(t *testing.T, s *scene) func() {
+			direction := []string{"upstream", "downstream"}[s.round%2]
+			return s.proxy.poison(t, toxic{Type: "limit_data", Stream: direction, Attributes: map[string]any{"bytes": rand.N(5000)}})
+		}},
+}
