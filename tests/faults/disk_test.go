@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // disk is a server whose tables and whose write-ahead log stand each on a small
@@ -22,10 +20,7 @@ type disk struct {
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
-	cluster := pgtest.NewCluster(t, pgtest.ClusterOptions{
-		Settings: []string{"max_connections=60", "shared_buffers=32MB", "min_wal_size=2MB", "max_wal_size=8MB"},
-		InitDB:   []string{"--wal-segsize=1"},
-	})
+	cluster := newCluster(t, "min_wal_size=2MB", "max_wal_size=8MB")
 	d := &disk{data: filepath.Join(cluster.Dir, "tables"), wal: filepath.Join(cluster.Dir, "wal")}
 	cluster.Stop(t, syscall.SIGINT)
 	owner, err := os.Stat(cluster.Data)

@@ -3,16 +3,12 @@ package faults
 import (
 	"slices"
 	"testing"
-
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // Every fault, again and again, under 32 writers that retry by message id. The
 // tests of this package are not parallel: they count goroutines.
 func TestFaults(t *testing.T) {
-	s := newStage(t, pgtest.NewCluster(t, pgtest.ClusterOptions{
-		Settings: []string{"max_connections=60", "shared_buffers=32MB"},
-	}))
+	s := newStage(t, newCluster(t))
 	var outcomes []outcome
 	for _, f := range slices.Concat(crashes, networks, limits) {
 		t.Run(f.name, func(t *testing.T) { outcomes = append(outcomes, f.run(t, s)) })

@@ -20,6 +20,20 @@ type stage struct {
 	proxy   proxy
 }
 
+// newCluster makes a server that is small, so that its limits are soon met. Only
+// one that this process started can be killed: a machine without PostgreSQL's
+// binaries can run the other tests on a container, but not these.
+func newCluster(t *testing.T, settings ...string) *pgtest.Cluster {
+	t.Helper()
+	if !pgtest.HasBinaries() && !full() {
+		t.Skip("NOT RUN: faults need PostgreSQL's server binaries on this machine (Debian: apt-get install postgresql)")
+	}
+	return pgtest.NewCluster(t, pgtest.ClusterOptions{
+		Settings: append([]string{"max_connections=60", "shared_buffers=32MB"}, settings...),
+		InitDB:   []string{"--wal-segsize=1"},
+	})
+}
+
 func newStage(t *testing.T, cluster *pgtest.Cluster) *stage {
 	t.Helper()
 	execute(t, cluster.URL, "CREATE DATABASE faults")

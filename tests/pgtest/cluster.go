@@ -36,6 +36,12 @@ type Cluster struct {
 	log     *os.File
 }
 
+// HasBinaries reports whether the machine has what a cluster is made with.
+func HasBinaries() bool {
+	_, err := findBinaries()
+	return err == nil
+}
+
 // ClusterOptions say what cluster to make.
 type ClusterOptions struct {
 	// Settings are the server's, each "name=value".

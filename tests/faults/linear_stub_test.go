@@ -1,3 +1,0 @@
-package faults
-const clientEnv = "X"
-func clientMain() int { return 0 }

@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+const (
+	clientProcesses  = 3
+	clientsOfProcess = 4 // here too
+)
+
+// Clients here and in other processes append to one session, at the end or where
+// they expect it, and read it, while connections are cut, backends and a client
+// process are killed. What each saw must be explained by some order of the
+// operations, each at a moment between its call and its return.
+func TestLinearizable(t *testing.T) {
+	s := newStage(t, newCluster(t))
+	through := s.proxy.through(t, s.url)
+	store, err := agentstore.Open(t.Context(), s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	for range choose(20, 2) {
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.histories(t, clientTask{DatabaseURL: through, Session: session.ID, Clients: clientsOfProcess, Operations: 100}, true)
+		awaitEnd(t, s.url)
+		var last []repo.ID
+		for message, err := range store.Sessions().Stream(t.Context(), session.ID, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = append(last, message.ID)
+		}
+		report(t, all, last)
+		if result := check(t, all, last); result != porcupine.Ok {
+			t.Fatalf("the history is %s", result)
+		}
+	}
+}
+
+// The same clients and the same checker find the sequence that is read before
+// the lock.
+func TestNaiveIsNotLinearizable(t *testing.T) {
+	s := newStage(t, newCluster(t))
+	databaseURL := s.url
+	execute(t, databaseURL, naiveSchema)
+	session := repo.NewID()
+	execute(t, databaseURL, "INSERT INTO naive_counters VALUES ($1, 0)", pgtype.UUID{Bytes: session, Valid: true})
+	all := s.histories(t, clientTask{DatabaseURL: databaseURL, Naive: true, Session: session, Clients: 4, Operations: 25}, false)
+	store, end, err := openNaive(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	last, err := store.MessagesFrom(t.Context(), session, 0, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]repo.ID, len(last))
+	for i, message := range last {
+		ids[i] = message.ID
+	}
+	report(t, all, ids)
+	if result := check(t, all, ids); result != porcupine.Illegal {
+		t.Fatalf("the naive store's history is %s: the checker does not catch it", result)
+	}
+}
+
+// histories runs the task's clients here and in other processes and returns all
+// of their operations. With faults, the server, the network and a process fail
+// meanwhile.
+func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operation {
+	t.Helper()
+	var processes []*process
+	for p := range clientProcesses {
+		task := task
+		task.First = (p + 1) * task.Clients
+		processes = append(processes, startProcess(t, task))
+	}
+	store, end, err := task.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	var here history
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	if faults {
+		wg.Go(func() { s.trouble(t, ctx, processes[0]) })
+	}
+	task.run(t.Context(), store, here.record)
+	all := here.operations()
+	for i, p := range processes {
+		all = append(all, p.end(t, faults && i == 0)...)
+	}
+	cancel()
+	wg.Wait()
+	return all
+}
+
+// trouble makes faults in turn until ctx ends, and leaves server and network
+// well. The victim is killed among the first.
+func (s *stage) trouble(t *testing.T, ctx context.Context, victim *process) {
+	for turn := 0; ctx.Err() == nil; turn++ {
+		time.Sleep(20*time.Millisecond + rand.N(60*time.Millisecond))
+		switch turn % 4 {
+		case 0:
+			terminate(t, s.url)
+		case 1:
+			s.proxy.Stop()
+			time.Sleep(rand.N(20 * time.Millisecond))
+			if err := s.proxy.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+		case 2:
+			_ = victim.command.Process.Kill()
+		case 3:
+			conn := connect(t, s.url)
+			var pid int
+			err := conn.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'agentstore' LIMIT 1").Scan(&pid)
+			disconnect(conn)
+			if err == nil {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
+
+// awaitEnd waits until no backend works for a client any more: then what is in
+// doubt is either there or will never be.
+func awaitEnd(t *testing.T, databaseURL string) {
+	t.Helper()
+	await(t, settleBound, "a backend still works", func() bool {
+		conn := connect(t, databaseURL)
+		defer disconnect(conn)
+		var busy int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE application_name = 'agentstore' AND state <> 'idle'`).Scan(&busy); err != nil {
+			t.Fatal(err)
+		}
+		return busy == 0
+	})
+}
+
+func report(t *testing.T, all []operation, last []repo.ID) {
+	t.Helper()
+	counts := map[string]int{}
+	for _, o := range all {
+		counts[o.Outcome]++
+	}
+	written := 0
+	for _, o := range all {
+		if o.Outcome == unknown && len(o.Messages) > 0 && slices.Contains(last, o.Messages[0]) {
+			written++
+		}
+	}
+	t.Logf("%d operations, %d messages: %d done, %d conflicted, %d refused, %d unknown, of which %d were written",
+		len(all), len(last), counts[done], counts[conflicted], counts[refused], counts[unknown], written)
+}
