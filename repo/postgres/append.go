@@ -48,7 +48,8 @@ func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int6
 	case row.CreatedAt != nil:
 		return appended(sessionID, messages, row), nil
 	case isKnown(row):
-		return s.stored(ctx, sessionID, messages)
+		stored, err := s.stored(ctx, sessionID, messages)
+		return stored, s.exec.unread(err)
 	default:
 		return nil, &repo.SequenceConflict{SessionID: sessionID, Expected: *expected, Next: row.NextSequence}
 	}

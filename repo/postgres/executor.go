@@ -21,6 +21,9 @@ type executor interface {
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
 	// append runs an append's statement.
 	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
+	// unread gives an error its meaning that kept an operation from reading what
+	// it had found stored, perhaps by an earlier attempt of its own.
+	unread(err error) error
 	// atomically runs several statements that change all or nothing.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
 }
@@ -59,6 +62,9 @@ func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow,
 	defer p.gate.leave()
 	return p.lanes.submit(ctx, a)
 }
+
+// unread: that nothing was written is more than such an operation can say.
+func (p *pooled) unread(err error) error { return settled(afterDoubt(true, err)) }
 
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
 	return p.transaction(ctx, func(tx pgx.Tx) error { return translate(ctx, statements(tx), reading) })
@@ -111,6 +117,8 @@ func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRo
 	})
 	return row, err
 }
+
+func (b bound) unread(err error) error { return err }
 
 // atomically uses a savepoint: a caller who goes on after an error commits
 // nothing of what failed.

@@ -51,7 +51,7 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	stored, err := s.Get(ctx, new.ID)
 	if err != nil {
-		return repo.Session{}, err
+		return repo.Session{}, s.exec.unread(err)
 	}
 	if err := new.Conflict(stored); err != nil {
 		return repo.Session{}, err
