@@ -56,11 +56,15 @@ func (c clientTask) open(ctx context.Context) (store messages, end func(), err e
 	if c.Naive {
 		return openNaive(ctx, c.DatabaseURL)
 	}
-	opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
-	if err != nil {
-		return nil, nil, err
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults are made already
+		opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
+		if err == nil {
+			return opened.Sessions(), func() { _ = opened.Close() }, nil
+		}
+		if time.Since(begun) > recoveryBound {
+			return nil, nil, err
+		}
 	}
-	return opened.Sessions(), func() { _ = opened.Close() }, nil
 }
 
 // run makes the calls. record is told of each operation twice, before the call

@@ -49,7 +49,7 @@ func TestLinearizable(t *testing.T) {
 		}
 		report(t, all, last)
 		if result := check(t, all, last); result != porcupine.Ok {
-			t.Fatalf("the history is %s", result)
+			t.Fatalf("the history is %s\n%s", result, explain(all, last))
 		}
 	}
 }
