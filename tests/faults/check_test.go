@@ -158,10 +158,8 @@ func whatIsLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) string {
 // atWork returns the stacks of goroutines that are in the library or the driver.
 // The pool's own goroutine, which is there as long as it, does not count.
 func atWork() []string {
-	buffer := make([]byte, 4<<20)
-	buffer = buffer[:runtime.Stack(buffer, true)]
 	var found []string
-	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+	for _, stack := range goroutines() {
 		if (strings.Contains(stack, "agentstore/repo/postgres.") || strings.Contains(stack, "jackc/pgx/v5")) &&
 			!strings.Contains(stack, "backgroundHealthCheck") {
 			found = append(found, stack)
@@ -170,17 +168,30 @@ func atWork() []string {
 	return found
 }
 
-// checkGoroutines fails the test unless as few goroutines run as before, within
-// settleBound.
+// goroutines returns the stacks of all goroutines but the proxy's.
+func goroutines() []string {
+	buffer := make([]byte, 8<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	var stacks []string
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		if !strings.Contains(stack, "Shopify/toxiproxy") {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}
+
+// checkGoroutines fails the test unless, within settleBound, no more goroutines
+// run than before.
 func checkGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for deadline := time.Now().Add(settleBound); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			buffer := make([]byte, 1<<20)
-			t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buffer[:runtime.Stack(buffer, true)])
+	var stacks []string
+	for deadline := time.Now().Add(settleBound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if stacks = goroutines(); len(stacks) <= before {
 			return
 		}
 	}
+	t.Errorf("%d goroutines, %d before:\n%s", len(stacks), before, strings.Join(stacks, "\n\n"))
 }
 
 // connect connects to a server that may be starting.

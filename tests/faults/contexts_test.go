@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // the queue, on the way, at the server, on the way back. An end before the
 // append was sent must mean that it is not stored; one after it that it may be.
 func endContexts(t *testing.T, s *stage) outcome {
-	before := runtime.NumGoroutine()
+	before := len(goroutines())
 	store, err := agentstore.Open(t.Context(), s.url, agentstore.Options{MaxConns: 16})
 	if err != nil {
 		t.Fatal(err)

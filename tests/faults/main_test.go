@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -16,8 +18,13 @@ func TestMain(m *testing.M) {
 	case os.Getenv(clientEnv) != "":
 		os.Exit(clientMain())
 	}
-	os.Exit(pgtest.Main(m))
+	// The proxy leaves goroutines behind where one direction of a connection ends
+	// while data of it is under way.
+	os.Exit(pgtest.Main(m, goleak.IgnoreAnyFunction(proxyFunction)))
 }
+
+// proxyFunction is on the stack of a goroutine of the proxy's.
+const proxyFunction = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
 
 // full reports whether the full form was asked for.
 func full() bool { return os.Getenv("AGENTSTORE_FAULTS") == "full" }

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -78,7 +77,7 @@ type scene struct {
 // run makes the fault again and again on one store, which is never told of it.
 func (f fault) run(t *testing.T, s *stage) outcome {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	before := len(goroutines())
 	databaseURL := s.url
 	if f.proxied {
 		databaseURL = s.proxy.through(t, s.url)

@@ -21,8 +21,8 @@ var run struct {
 
 // Main runs a package's tests and returns the exit code: TestMain's body. It
 // stops the server afterwards, also when the process is interrupted, and fails
-// when a goroutine is left.
-func Main(m *testing.M) int {
+// when a goroutine is left that neither we nor the package ignore.
+func Main(m *testing.M, others ...goleak.Option) int {
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	done := make(chan struct{})
@@ -41,7 +41,7 @@ func Main(m *testing.M) int {
 	if code != 0 {
 		return code
 	}
-	if err := goleak.Find(ignored()...); err != nil {
+	if err := goleak.Find(append(ignored(), others...)...); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		return 1
 	}
