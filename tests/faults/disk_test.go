@@ -2,8 +2,11 @@ package faults
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,17 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a server whose tables and whose write-ahead log stand each on a small
-// file system of its own.
+// disk is a server whose disk can be full: its tables and its write-ahead log
+// stand each on a small file system of its own, made in memory.
+//
+// Where none may be mounted (a container without the right to it; loop devices
+// and quotas need the same right), the server's processes are limited in the
+// size of their files instead: the write that a full disk refuses is refused
+// too, by the same kernel, with another error number.
 type disk struct {
 	stage     *stage
 	data, wal string // where they are mounted
+	mounted   bool
 }
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
 	cluster := newCluster(t, "min_wal_size=2MB", "max_wal_size=8MB")
 	d := &disk{data: filepath.Join(cluster.Dir, "tables"), wal: filepath.Join(cluster.Dir, "wal")}
+	if err := mountable(cluster.Dir); err != nil {
+		t.Logf("no file system can be mounted (%v): the size of files is limited instead", err)
+		d.stage = newStage(t, cluster)
+		return d
+	}
+	d.mounted = true
 	cluster.Stop(t, syscall.SIGINT)
 	owner, err := os.Stat(cluster.Data)
 	if err != nil {
@@ -64,6 +79,25 @@ func newDisk(t *testing.T) *disk {
 
 const diskSize = "64m"
 
+// noMountEnv makes the tests do without a mount, so that both ways can be tried
+// on one machine.
+const noMountEnv = "AGENTSTORE_FAULTS_NO_MOUNT"
+
+// mountable reports what keeps us from mounting a file system.
+func mountable(dir string) error {
+	if os.Getenv(noMountEnv) != "" {
+		return errors.New(noMountEnv + " is set")
+	}
+	place := filepath.Join(dir, "try")
+	if err := os.Mkdir(place, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", place, "tmpfs", 0, "size=1m"); err != nil {
+		return errors.Join(err, os.Remove(place))
+	}
+	return errors.Join(unix.Unmount(place, 0), os.Remove(place))
+}
+
 func mount(t *testing.T, dir string, owner os.FileInfo) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -100,13 +134,24 @@ func (d *disk) faults() []fault {
 	return []fault{
 		// The server goes on, and refuses what needs room.
 		{name: "disk full (tables)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+			if !d.mounted {
+				// Segments of the log have 1 MB; tables soon have more.
+				empty := limitFiles(t, s, 1<<20)
+				s.awaitSeen(t, fileTooLarge, recoveryBound)
+				return empty
+			}
 			empty := fill(t, d.data)
 			s.awaitSeen(t, diskFull, recoveryBound)
 			return empty
 		}},
 		// The server panics, cannot recover without room, and gives up.
 		{name: "disk full (write-ahead log)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
-			empty := fill(t, d.wal)
+			var empty func()
+			if d.mounted {
+				empty = fill(t, d.wal)
+			} else {
+				empty = limitFiles(t, s, 1<<16)
+			}
 			await(t, recoveryBound, "the server goes on with a full disk", func() bool { return !s.cluster.Running() })
 			return func() {
 				empty()
@@ -114,6 +159,50 @@ func (d *disk) faults() []fault {
 			}
 		}},
 	}
+}
+
+// limitFiles refuses the server's processes to write behind a size in any file,
+// until the returned function is called.
+func limitFiles(t *testing.T, s *scene, size uint64) (lift func()) {
+	t.Helper()
+	postmaster := s.cluster.PID()
+	limit := func(size uint64) error {
+		// The postmaster first: who is born later inherits its limit.
+		if err := setFileLimit(postmaster, size); err != nil {
+			return err
+		}
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", postmaster))
+		if err != nil {
+			return nil //nolint:nilerr // it has ended, and its children with it
+		}
+		for text := range strings.FieldsSeq(string(children)) {
+			pid, err := strconv.Atoi(text)
+			if err != nil {
+				return err
+			}
+			if err := setFileLimit(pid, size); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := limit(size); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := limit(unix.RLIM_INFINITY); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// setFileLimit sets a process's limit. One that has ended needs none.
+func setFileLimit(pid int, size uint64) error {
+	err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
 }
 
 // fill takes all room of a file system, and what becomes free of it, until the

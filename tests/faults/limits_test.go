@@ -19,6 +19,7 @@ const (
 	queryCanceled      = "57014"
 	lockNotAvailable   = "55P03"
 	diskFull           = "53100"
+	fileTooLarge       = "XX000" // the server has no better word for it
 )
 
 // The server's limits are met.

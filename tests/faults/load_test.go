@@ -105,7 +105,7 @@ func (l *load) deliver(ctx context.Context, writer int, session, message repo.ID
 		begun := now()
 		stored, err := l.call(ctx, session, message)
 		if err == nil {
-			a := acknowledgement{session, message, stored[0].Sequence}
+			a := acknowledgement{session, stored[0].ID, stored[0].Sequence}
 			l.acknowledge(a)
 			l.successes[writer].Store(begun)
 			return true

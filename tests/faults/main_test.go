@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(clientEnv) != "":
 		os.Exit(clientMain())
 	}
+	zerolog.SetGlobalLevel(zerolog.Disabled) // part of the proxy logs by itself
 	// The proxy leaves goroutines behind where one direction of a connection ends
 	// while data of it is under way.
 	os.Exit(pgtest.Main(m, goleak.IgnoreAnyFunction(proxyFunction)))
