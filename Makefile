@@ -23,6 +23,10 @@ demo: ## Show the main job, on DATABASE_URL or a disposable database
 test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
 	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
 
+.PHONY: faults
+faults: ## Make every fault, 20 times and more each, and print the table of them
+	AGENTSTORE_FAULTS=full go test -race -v -count=1 -timeout 15m $(TESTFLAGS) ./tests/faults
+
 .PHONY: generate
 generate: $(SQLC) ## Generate db/ from queries/ and schema/
 	$(SQLC) generate
