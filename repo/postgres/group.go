@@ -177,6 +177,10 @@ func (g *group) answer(statements []*statement, rows []*db.MessageAppendRow) (ag
 	for i, s := range statements {
 		row := rows[i]
 		switch {
+		case g.unsure && s.mayFitLater(row):
+			for _, w := range s.waiters {
+				w.answer(db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
+			}
 		case row == nil:
 			for _, w := range s.waiters {
 				w.answer(db.MessageAppendRow{}, pgx.ErrNoRows)
@@ -192,6 +196,22 @@ func (g *group) answer(statements []*statement, rows []*db.MessageAppendRow) (ag
 		}
 	}
 	return again
+}
+
+// errLateAttempt: nothing was written, but by an attempt whose answer was lost
+// it may be.
+var errLateAttempt = errors.New("an earlier attempt may still arrive")
+
+// mayFitLater reports an answer that a later state may reverse: that there is no
+// session, or not yet as many messages as were expected. An attempt whose
+// connection broke may be on its way to the server, and find that state. (One
+// that is not reversed: sequences only grow, and what is stored stays.)
+func (s *statement) mayFitLater(row *db.MessageAppendRow) bool {
+	if row == nil {
+		return true
+	}
+	expected := s.waiters[0].expected
+	return row.CreatedAt == nil && !isKnown(*row) && expected != nil && *expected > row.NextSequence
 }
 
 // split makes a statement of each append.

@@ -1,0 +1,127 @@
+package postgres
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// delay is a network between store and server that can keep what the store
+// sends next: the store sees its connection end, and the server gets what was
+// sent when it is released.
+type delay struct {
+	listener net.Listener
+	server   string
+	armed    atomic.Bool
+	release  chan struct{}
+	running  sync.WaitGroup
+}
+
+func newDelay(t *testing.T, server string) *delay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &delay{listener: listener, server: server, release: make(chan struct{})}
+	d.running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			d.running.Go(func() { d.carry(conn.(*net.TCPConn)) })
+		}
+	})
+	t.Cleanup(d.running.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	return d
+}
+
+func (d *delay) carry(client *net.TCPConn) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", d.server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	defer back.Wait()
+	for buffer := make([]byte, 1<<16); ; {
+		n, err := client.Read(buffer)
+		if n > 0 {
+			if d.armed.CompareAndSwap(true, false) {
+				_ = client.Close()
+				<-d.release
+			}
+			if _, err := server.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = server.(*net.TCPConn).CloseWrite()
+			return
+		}
+	}
+}
+
+// An append at a sequence that is still to come is sent, its connection breaks,
+// and it is sent again. The second attempt finds too few messages. That is no
+// conflict: the first may arrive when there are enough.
+func TestLateAttempt(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.NewDatabase(t)
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := newDelay(t, u.Host)
+	u.Host = network.listener.Addr().String()
+	store := openURL(t, u.String(), agentstore.Options{MaxConns: 2})
+	other := openURL(t, direct)
+	id := newSession(t, store)
+	// The connection knows the statement from now on: it is sent in one piece.
+	if _, err := store.Sessions().Append(t.Context(), id, user("first")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Sessions().AppendAt(t.Context(), id, 1, user("second")); err != nil {
+		t.Fatal(err)
+	}
+
+	network.armed.Store(true)
+	_, err = store.Sessions().AppendAt(t.Context(), id, 3, user("late"))
+	if network.armed.Load() {
+		t.Fatal("nothing was kept")
+	}
+	if _, err := other.Sessions().Append(t.Context(), id, user("third")); err != nil {
+		t.Fatal(err)
+	}
+	close(network.release)
+	var arrived bool
+	for deadline := time.Now().Add(10 * time.Second); !arrived && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		messages, err := other.Sessions().MessagesFrom(t.Context(), id, 3, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrived = len(messages) == 1 && messages[0].Content == "late"
+	}
+	if !arrived {
+		t.Fatal("the first attempt did not arrive: the test does not show what it is for")
+	}
+	if !errors.Is(err, repo.ErrUnknownOutcome) {
+		t.Fatalf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
+	}
+}
