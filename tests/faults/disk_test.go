@@ -1,8 +1,8 @@
 package faults
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -136,7 +136,7 @@ func (d *disk) faults() []fault {
 		{name: "disk full (tables)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 			if !d.mounted {
 				// Segments of the log have 1 MB; tables soon have more.
-				empty := limitFiles(t, s, 1<<20)
+				empty := limitFiles(t, s, "1048576")
 				s.awaitSeen(t, fileTooLarge, recoveryBound)
 				return empty
 			}
@@ -150,7 +150,7 @@ func (d *disk) faults() []fault {
 			if d.mounted {
 				empty = fill(t, d.wal)
 			} else {
-				empty = limitFiles(t, s, 1<<16)
+				empty = limitFiles(t, s, "65536")
 			}
 			await(t, recoveryBound, "the server goes on with a full disk", func() bool { return !s.cluster.Running() })
 			return func() {
@@ -162,47 +162,35 @@ func (d *disk) faults() []fault {
 }
 
 // limitFiles refuses the server's processes to write behind a size in any file,
-// until the returned function is called.
-func limitFiles(t *testing.T, s *scene, size uint64) (lift func()) {
+// until the returned function is called. The command is run as their user, who
+// may do that without further rights.
+func limitFiles(t *testing.T, s *scene, size string) (lift func()) {
 	t.Helper()
-	postmaster := s.cluster.PID()
-	limit := func(size uint64) error {
+	postmaster := strconv.Itoa(s.cluster.PID())
+	limit := func(pid, size string) {
+		command := s.cluster.Command(context.Background(), "prlimit", "--pid", pid, "--fsize="+size+":")
+		output, err := command.CombinedOutput()
+		if err != nil && syscall.Kill(s.cluster.PID(), 0) == nil && !strings.Contains(string(output), "No such process") {
+			t.Errorf("prlimit: %v: %s", err, output)
+		}
+	}
+	limitAll := func(size string) {
 		// The postmaster first: who is born later inherits its limit.
-		if err := setFileLimit(postmaster, size); err != nil {
-			return err
-		}
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", postmaster))
+		limit(postmaster, size)
+		children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
 		if err != nil {
-			return nil //nolint:nilerr // it has ended, and its children with it
+			return // it has ended
 		}
-		for text := range strings.FieldsSeq(string(children)) {
-			pid, err := strconv.Atoi(text)
-			if err != nil {
-				return err
-			}
-			if err := setFileLimit(pid, size); err != nil {
-				return err
-			}
+		for pid := range strings.FieldsSeq(string(children)) {
+			limit(pid, size)
 		}
-		return nil
 	}
-	if err := limit(size); err != nil {
-		t.Fatal(err)
-	}
+	limitAll(size)
 	return func() {
-		if err := limit(unix.RLIM_INFINITY); err != nil {
-			t.Error(err)
+		if s.cluster.Running() {
+			limitAll("unlimited")
 		}
 	}
-}
-
-// setFileLimit sets a process's limit. One that has ended needs none.
-func setFileLimit(pid int, size uint64) error {
-	err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
 }
 
 // fill takes all room of a file system, and what becomes free of it, until the

@@ -103,7 +103,7 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 	defer cancel()
 	var wg sync.WaitGroup
 	if faults {
-		wg.Go(func() { s.trouble(t, ctx, processes[0]) })
+		wg.Go(func() { s.trouble(ctx, t, processes[0]) })
 	}
 	task.run(t.Context(), store, here.record)
 	all := here.operations()
@@ -117,9 +117,9 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 
 // trouble makes faults in turn until ctx ends, and leaves server and network
 // well. The victim is killed among the first.
-func (s *stage) trouble(t *testing.T, ctx context.Context, victim *process) {
+func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		time.Sleep(20*time.Millisecond + rand.N(60*time.Millisecond))
+		time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
 		switch turn % 4 {
 		case 0:
 			terminate(t, s.url)

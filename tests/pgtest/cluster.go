@@ -196,6 +196,13 @@ func (c *Cluster) Stop(t testing.TB, signal syscall.Signal) {
 	}
 }
 
+// Command is a command that is run as the server's user.
+func (c *Cluster) Command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, name, arguments...)
+	command.SysProcAttr, command.Dir = &syscall.SysProcAttr{Credential: c.credential}, c.Dir
+	return command
+}
+
 // LogTail is the end of the server's log.
 func (c *Cluster) LogTail() string {
 	text, err := os.ReadFile(c.log.Name())
