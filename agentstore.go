@@ -172,8 +172,11 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 // checkSchema compares the database's version with the library's.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	have, err := schema.CurrentVersion(ctx, pool)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
 	}
 	switch want := schema.Latest(); {
 	case have < want:

@@ -13,11 +13,12 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// failing lets every statement of a query fail on the way to the server.
-type failing struct{ query string }
+// failing lets every statement that has a text in it fail on the way to the
+// server.
+type failing struct{ text string }
 
 func (f failing) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if !strings.Contains(data.SQL, "name: "+f.query+" ") {
+	if !strings.Contains(data.SQL, f.text) {
 		return ctx
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -61,10 +62,19 @@ func TestStoredButUnread(t *testing.T) {
 			if err := first.Close(); err != nil {
 				t.Fatal(err)
 			}
-			again := openURL(t, databaseURL, agentstore.Options{Tracer: failing{test.query}})
+			again := openURL(t, databaseURL, agentstore.Options{Tracer: failing{"name: " + test.query + " "}})
 			if err := test.write(t.Context(), again.Sessions(), id); !errors.Is(err, repo.ErrUnknownOutcome) {
 				t.Fatalf("%v, want %v", err, repo.ErrUnknownOutcome)
 			}
 		})
+	}
+}
+
+// Opening a store on a server that goes away in the middle is ErrUnavailable.
+func TestOpenInterrupted(t *testing.T) {
+	t.Parallel()
+	_, err := agentstore.Open(t.Context(), pgtest.NewDatabase(t), agentstore.Options{Tracer: failing{"to_regclass"}})
+	if !errors.Is(err, repo.ErrUnavailable) {
+		t.Fatalf("%v, want %v", err, repo.ErrUnavailable)
 	}
 }
