@@ -87,7 +87,7 @@ type client struct {
 }
 
 // clientTimeout is how long a client waits for an answer.
-const clientTimeout = 300 * time.Millisecond
+const clientTimeout = time.Second
 
 func (c client) run(ctx context.Context, operations int) {
 	var next int64 // as far as the client knows

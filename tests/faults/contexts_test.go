@@ -35,7 +35,7 @@ func endContexts(t *testing.T, s *stage) outcome {
 	l.successes = make([]atomic.Int64, writers)
 	l.errors = map[string]int{}
 	inDoubt := map[repo.ID]bool{}
-	attempts := choose(20_000, 2_000)
+	attempts := choose(20_000, 1_000)
 	// Many at once, whose appends share transactions that go on without those who
 	// left; then few, each alone in its transaction, which ends with its context.
 	for _, concurrent := range []int{writers, 2} {

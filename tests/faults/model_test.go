@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"pgregory.net/rapid"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -225,4 +226,34 @@ func TestModel(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.name, got, want)
 		}
 	}
+}
+
+// The model's state is a slice of messages that shares its beginnings.
+func TestListIsASlice(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var l *list
+		var all []repo.ID
+		for range rapid.IntRange(0, 20).Draw(t, "batches") {
+			batch := make([]repo.ID, rapid.IntRange(1, 3).Draw(t, "size"))
+			for i := range batch {
+				batch[i] = repo.NewID()
+			}
+			l, all = l.push(batch), append(all, batch...)
+		}
+		if l.size() != int64(len(all)) || l.find(repo.NewID()) != -1 {
+			t.Fatalf("%d messages, want %d", l.size(), len(all))
+		}
+		for i, id := range all {
+			if l.find(id) != int64(i) {
+				t.Fatalf("message %d is at %d", i, l.find(id))
+			}
+		}
+		from := rapid.Int64Range(-2, 70).Draw(t, "from")
+		to := rapid.Int64Range(from, 70).Draw(t, "to")
+		first, last := min(max(0, from), int64(len(all))), min(max(0, to), int64(len(all)))
+		if !slices.Equal(l.part(from, to), all[first:last]) {
+			t.Fatalf("from %d to %d is wrong", from, to)
+		}
+	})
 }

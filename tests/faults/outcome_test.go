@@ -29,7 +29,9 @@ func (o *outcome) add(l *load, f findings, recovery time.Duration) {
 	o.recoveries = append(o.recoveries, recovery)
 }
 
-// table shows outcomes to people.
+// table shows outcomes to people. What is at another sequence than was
+// acknowledged counts as lost, what nobody had acknowledged as duplicated, and a
+// counter that is not the number of messages as a gap.
 func table(outcomes []outcome) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
