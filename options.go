@@ -43,7 +43,12 @@ type Options struct {
 
 const (
 	defaultConnectTimeout = 10 * time.Second
-	maxPoolSize           = 10_000
+	// defaultPingTimeout bounds the pool's look at a connection that was idle. A
+	// group of appends has no deadline that would: without a bound a connection
+	// that the network has forgotten keeps its place in the pool, and the pool from
+	// closing, for another minute.
+	defaultPingTimeout = 5 * time.Second
+	maxPoolSize        = 10_000
 )
 
 func (o Options) validate() error {
@@ -76,6 +81,9 @@ func (o Options) apply(config *pgxpool.Config) {
 		config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	case config.ConnConfig.ConnectTimeout == 0:
 		config.ConnConfig.ConnectTimeout = defaultConnectTimeout
+	}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = defaultPingTimeout
 	}
 	milliseconds := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	if o.StatementTimeout > 0 {
