@@ -134,7 +134,7 @@ func checkNothingLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) {
 func whatIsLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) string {
 	t.Helper()
 	if acquired := pool.Stat().AcquiredConns(); acquired > 0 {
-		return fmt.Sprintf("%d connections in use", acquired)
+		return fmt.Sprintf("%d connections in use, and at work\n%s", acquired, strings.Join(atWork(), "\n\n"))
 	}
 	if stacks := atWork(); len(stacks) > 0 {
 		return fmt.Sprintf("%d goroutines, one of them\n%s", len(stacks), stacks[0])

@@ -1,0 +1,149 @@
+package faults
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// forgetful is a network that can forget the connections it carries, as a
+// firewall does that was restarted: nothing of them arrives any more, and nobody
+// is told. New ones are carried as ever.
+type forgetful struct {
+	net.Listener
+	server  string
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	forgotten chan struct{} // closed when what was accepted so far is forgotten
+	ended     chan struct{}
+}
+
+func newForgetful(t *testing.T, server string) *forgetful {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &forgetful{Listener: listener, server: server, forgotten: make(chan struct{}), ended: make(chan struct{})}
+	f.running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			forgotten := f.forgotten
+			f.mu.Unlock()
+			f.running.Go(func() { f.carry(client, forgotten) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		close(f.ended)
+		f.running.Wait()
+	})
+	return f
+}
+
+func (f *forgetful) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.forgotten)
+	f.forgotten = make(chan struct{})
+}
+
+// carry copies both ways until one ends. A connection that is forgotten stays
+// open, and silent, until the test ends.
+func (f *forgetful) carry(client net.Conn, forgotten <-chan struct{}) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", f.server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	var copying sync.WaitGroup
+	over := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		copying.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			over <- struct{}{}
+		})
+	}
+	past := time.Unix(1, 0)
+	select {
+	case <-over:
+	case <-f.ended:
+	case <-forgotten:
+		_ = client.SetReadDeadline(past)
+		_ = server.SetReadDeadline(past)
+		<-f.ended
+	}
+	_ = client.SetReadDeadline(past)
+	_ = server.SetReadDeadline(past)
+	copying.Wait()
+}
+
+// forgottenBound is the longest time that a small pool, all of whose connections
+// were forgotten, keeps a store from working: the driver gives each of them 15 s
+// to close, in which it has its place in the pool, after a call's context ended.
+const forgottenBound = 25 * time.Second
+
+// All connections of a small pool are forgotten at once.
+func TestForgottenConnections(t *testing.T) {
+	if !full() {
+		t.Skip("in the full form only: waits for the driver for 15 s")
+	}
+	s := newStage(t, newCluster(t))
+	u, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := newForgetful(t, u.Host)
+	u.Host = network.Addr().String()
+	store, err := agentstore.Open(t.Context(), u.String(), agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	ids := make([]repo.ID, sessionsPerRound)
+	for i := range ids {
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = session.ID
+	}
+	// All that the pool may have are there, and used a moment ago: the driver looks
+	// only at those that were idle for a second before it gives them out.
+	conns := make([]*pgxpool.Conn, store.Pool().Config().MaxConns)
+	for i := range conns {
+		if conns[i], err = store.Pool().Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+	l := startLoad(t.Context(), store.Sessions(), ids, time.Second)
+	l.awaitAll(t, now(), recoveryBound)
+	network.forget()
+	took := l.awaitAll(t, now(), forgottenBound)
+	l.stop(t)
+	if l.seen("") == 0 {
+		t.Error("nobody noticed")
+	}
+	t.Logf("%v until every writer's messages are acknowledged again; errors: %v", took.Round(time.Millisecond), l.errors)
+	checkNothingLeft(t, s.url, store.Pool())
+	if found := inspect(t, s.url, ids, l.acknowledged, nil); found != (findings{}) {
+		t.Errorf("afterwards: %+v", found)
+	}
+}
