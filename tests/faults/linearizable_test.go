@@ -33,7 +33,7 @@ func TestLinearizable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	for range choose(12, 2) {
+	for range choose(12, 1) {
 		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
 		if err != nil {
 			t.Fatal(err)
