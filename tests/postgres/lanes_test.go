@@ -74,8 +74,15 @@ func TestWithdrawnAndUnknown(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _, results[0] = store.Sessions().Append(ctx, id, user("at the server")) })
 	awaitLockWait(t, others)
-	wg.Go(func() { _, results[1] = store.Sessions().Append(ctx, id, user("in the lane")) })
+	// The one in the lane goes first: the end of the other frees the lane, which
+	// may take it before it has noticed its own.
+	waiting, withdraw := context.WithCancel(t.Context())
+	defer withdraw()
+	var withdrawn sync.WaitGroup
+	withdrawn.Go(func() { _, results[1] = store.Sessions().Append(waiting, id, user("in the lane")) })
 	time.Sleep(50 * time.Millisecond) // it is in the lane: there is nothing to see it by
+	withdraw()
+	withdrawn.Wait()
 	cancel()
 	wg.Wait()
 	release()
