@@ -20,7 +20,8 @@ const dataLossCode = "ZAS01"
 // Run goes to the target under the migration lock, each version in its own
 // transaction, and returns the versions that it committed, also beside an error.
 //
-// Errors: [ErrLocked] when another process kept the lock, [ErrAhead], [ErrGap]
+// Errors: [ErrLocked] when another process kept the lock, [ErrPooled] through a
+// transaction pooler when there is something to do, [ErrAhead], [ErrGap]
 // and [ErrUnknownVersion] for a database or target that this binary does not
 // understand, and *[StepError] for the version that failed and was rolled back.
 // After the context ends, the error wraps its Err and its cause, and the lock is
@@ -32,6 +33,9 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	// A database that is there already needs no lock and no right to create.
 	steps, err := m.read(ctx, db, target)
 	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if err := m.checkDirect(ctx, db); err != nil {
 		return nil, err
 	}
 	release, err := m.lock(ctx, db)
