@@ -156,6 +156,7 @@ func (c *Cluster) start(t testing.TB, databaseURL string, settings []string) {
 	arguments := []string{"-D", c.data(), "-p", c.Port}
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.Dir, "max_connections=100", "fsync=off",
+		"log_min_error_statement=panic",
 	}, settings...) {
 		arguments = append(arguments, "-c", setting)
 	}
