@@ -21,7 +21,7 @@ const (
 	longWait = 3 * time.Second
 	// slack is what a statement may take beyond the lock timeout, on a slow
 	// machine.
-	slack = 700 * time.Millisecond
+	slack = time.Second
 )
 
 // load is writers that append while migrations run.
