@@ -3,13 +3,18 @@ package agentstore
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // databaseKey is the same for all spellings of one database URL: it is taken
@@ -34,20 +39,63 @@ func databaseKey(config *pgx.ConnConfig) string {
 	for _, name := range slices.Sorted(maps.Keys(config.RuntimeParams)) {
 		write(name, config.RuntimeParams[name])
 	}
-	// A demand on the server (target_session_attrs) has no value to write, only
-	// whether there is one.
-	write(fmt.Sprint(config.ValidateConnect != nil), config.DefaultQueryExecMode.String())
+	// What is asked of the server and of the way to it.
+	write(demand(config.ValidateConnect), config.DefaultQueryExecMode.String(),
+		config.SSLNegotiation, config.SSLCertMode, config.ChannelBinding, config.RequireAuth,
+		config.MinProtocolVersion, config.MaxProtocolVersion)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func server(host string, port uint16, config *tls.Config) []string {
-	security := "plain"
-	if config != nil {
-		security = fmt.Sprintf("tls verify=%t custom=%t name=%s certificates=%d",
-			!config.InsecureSkipVerify, config.VerifyPeerCertificate != nil, config.ServerName, len(config.Certificates))
+// demand tells the values of target_session_attrs apart: the driver has a
+// function for each.
+func demand(validate pgconn.ValidateConnectFunc) string {
+	if validate == nil {
+		return ""
 	}
+	return runtime.FuncForPC(reflect.ValueOf(validate).Pointer()).Name()
+}
+
+func server(host string, port uint16, config *tls.Config) []string {
 	if !strings.HasPrefix(host, "/") { // not the directory of a unix socket
 		host = strings.ToLower(host)
 	}
-	return []string{host, fmt.Sprint(port), security}
+	if config == nil {
+		return []string{host, fmt.Sprint(port), "plain"}
+	}
+	values := []string{host, fmt.Sprint(port), fmt.Sprintf("tls verify=%t custom=%t name=%s minimum=%d maximum=%d authorities=%d certificates=%d",
+		!config.InsecureSkipVerify, config.VerifyPeerCertificate != nil || config.VerifyConnection != nil, config.ServerName,
+		config.MinVersion, config.MaxVersion, authorities.number(config.RootCAs), len(config.Certificates))}
+	for _, own := range config.Certificates {
+		for _, der := range own.Certificate {
+			values = append(values, string(der))
+		}
+	}
+	return values
+}
+
+// authorities numbers the sets of trusted certificates of this process: two
+// files with the same content are one set. Who trusts other authorities must not
+// get a connection to a server that it would refuse.
+var authorities numbering
+
+// numbering gives equal sets equal numbers. A set's content cannot be read, only
+// compared. It is safe for concurrent use.
+type numbering struct {
+	mu   sync.Mutex
+	sets []*x509.CertPool
+}
+
+// number is 0 for the system's authorities.
+func (n *numbering) number(set *x509.CertPool) int {
+	if set == nil {
+		return 0
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := slices.IndexFunc(n.sets, set.Equal)
+	if known < 0 {
+		known = len(n.sets)
+		n.sets = append(n.sets, set)
+	}
+	return known + 1
 }

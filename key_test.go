@@ -31,6 +31,19 @@ func TestSpellingsOfOneDatabaseShareAKey(t *testing.T) {
 	}
 }
 
+func TestSpellingsOfSeveralHostsShareAKey(t *testing.T) {
+	want := keyOf(t, "postgres://app:a@db1:5432,db2:5433/agents?sslmode=disable&target_session_attrs=read-write")
+	for _, spelling := range []string{
+		"postgresql://app:a@DB1,db2:5433/agents?target_session_attrs=read-write&sslmode=disable",
+		"postgres:///agents?user=app&password=a&host=db1,db2&port=5432,5433&sslmode=disable&target_session_attrs=read-write",
+		"host=db1,db2 port=5432,5433 user=app password=a dbname=agents sslmode=disable target_session_attrs=read-write",
+	} {
+		if keyOf(t, spelling) != want {
+			t.Errorf("another key: %s", spelling)
+		}
+	}
+}
+
 func TestDifferentDatabasesHaveDifferentKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, databaseURL := range []string{
@@ -45,6 +58,9 @@ func TestDifferentDatabasesHaveDifferentKeys(t *testing.T) {
 		"postgres://app:a@db/agents?sslmode=verify-full",
 		"postgres://app:a@db/agents?sslmode=disable&search_path=tenant",
 		"postgres://app:a@db/agents?sslmode=disable&target_session_attrs=read-write",
+		"postgres://app:a@db/agents?sslmode=disable&target_session_attrs=read-only",
+		"postgres://app:a@db2,db/agents?sslmode=disable",
+		"postgres://app:a@db/agents?sslmode=require&channel_binding=require",
 		"postgres://app:a@db/agents?sslmode=disable&default_query_exec_mode=exec",
 	} {
 		key := keyOf(t, databaseURL)

@@ -43,6 +43,11 @@ func (s source) prepare(allowDataLoss bool) {
 	if allowDataLoss {
 		s.config.RuntimeParams[allowDataLossSetting] = "on"
 	}
+	// Statements prepared by name pay off for none that is run once, and do not
+	// get through every pooler: status and validate do without.
+	if mode := s.config.DefaultQueryExecMode; mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec {
+		s.config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	// A cancelled context asks the server to end the statement and waits for
 	// its answer. The driver's default asks in the background, which a process
 	// that exits right after may cut short: the server would work on, with the

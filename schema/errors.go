@@ -19,6 +19,9 @@ var (
 	ErrUnknownVersion = errors.New("schema: unknown version")
 	// ErrLocked: another process held the migration lock too long ([LockedError]).
 	ErrLocked = errors.New("schema: another process is migrating this database")
+	// ErrBusy: others used a table for so long that a version could not have it.
+	// The version was rolled back.
+	ErrBusy = errors.New("tables stayed in use by others")
 	// ErrDataLoss: a revert would have destroyed rows. Nothing was changed.
 	ErrDataLoss = errors.New("refused to destroy data")
 	// ErrPooled: a transaction pooler stands between this process and the

@@ -8,7 +8,7 @@ type Event struct {
 	// Step is the version that the event is about. It is empty for
 	// [EventWaiting]; its Duration is set at the end of the version.
 	Step Step
-	// Err is set for [EventFailed].
+	// Err is set for [EventFailed] and [EventYielded].
 	Err error
 }
 
@@ -21,6 +21,9 @@ const (
 	EventWaiting EventKind = "waiting"
 	// EventStarted: a version's transaction is about to begin.
 	EventStarted EventKind = "started"
+	// EventYielded: the version could not have a table in time, was rolled back,
+	// and will be run again.
+	EventYielded EventKind = "yielded"
 	// EventFinished: the version is committed.
 	EventFinished EventKind = "finished"
 	// EventFailed: the version was rolled back, and the run ends.

@@ -33,6 +33,8 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 	// Servers before version 14 do not have the setting.
 	watchClientSQL = `
 SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'`
+
+	tableLockTimeoutSQL = `SELECT set_config('lock_timeout', $1, false)`
 )
 
 // locker is a goose session locker. It tries and tries again instead of waiting
@@ -44,6 +46,9 @@ SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_conne
 // When the connection was lost in between, goose's turn takes it anew.
 type locker struct {
 	timeout time.Duration
+	// tables bounds the session's waits for what it locks after this lock; 0
+	// does not.
+	tables  time.Duration
 	waiting func() // called once, when the first try fails
 }
 
@@ -58,7 +63,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 			return fmt.Errorf("schema: take migration lock: %w", err)
 		}
 		if locked {
-			return l.watchClient(ctx, conn)
+			return l.prepare(ctx, conn)
 		}
 		waited := time.Since(started)
 		if waited >= l.timeout {
@@ -90,7 +95,11 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-func (l *locker) watchClient(ctx context.Context, conn *sql.Conn) error {
+// prepare sets what the session has while it migrates.
+func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, tableLockTimeoutSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
+		return fmt.Errorf("schema: take migration lock: %w", err)
+	}
 	if _, err := conn.ExecContext(ctx, watchClientSQL); err != nil && ctx.Err() != nil {
 		return fmt.Errorf("schema: take migration lock: %w", err)
 	}

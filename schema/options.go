@@ -12,6 +12,14 @@ type Options struct {
 	// try and no wait. The context bounds it too. At its end: [ErrLocked].
 	LockTimeout time.Duration
 
+	// TableLockTimeout bounds each wait of a version for a table that others are
+	// using, in milliseconds at least: 0 means [DefaultTableLockTimeout], a
+	// negative value means no bound. While a version waits, all who come after
+	// it wait behind it. When the time is up the version is rolled back, and run
+	// again after a pause that lets them pass, until LockTimeout is used up. At
+	// its end: [ErrBusy].
+	TableLockTimeout time.Duration
+
 	// AllowDataLoss lets a revert drop tables and columns that hold data.
 	// Without it such a revert is refused with [ErrDataLoss].
 	AllowDataLoss bool
@@ -28,6 +36,17 @@ type Options struct {
 
 // DefaultLockTimeout is the wait for the lock when Options do not set one.
 const DefaultLockTimeout = 5 * time.Minute
+
+// DefaultTableLockTimeout is shorter than PostgreSQL's deadlock_timeout (1 s): of
+// a version and a writer who wait for each other, it is the version that yields.
+const DefaultTableLockTimeout = 500 * time.Millisecond
+
+func (o Options) tableLockTimeout() time.Duration {
+	if o.TableLockTimeout == 0 {
+		return DefaultTableLockTimeout
+	}
+	return max(o.TableLockTimeout, 0)
+}
 
 func (o Options) lockTimeout() time.Duration {
 	if o.LockTimeout == 0 {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,7 +21,9 @@ const dataLossCode = "ZAS01"
 // Run goes to the target under the migration lock, each version in its own
 // transaction, and returns the versions that it committed, also beside an error.
 //
-// Errors: [ErrLocked] when another process kept the lock, [ErrAhead], [ErrGap]
+// Errors: [ErrLocked] when another process kept the lock, [ErrBusy] when others
+// kept a table that a version needs, [ErrPooled] through a
+// transaction pooler when there is something to do, [ErrAhead], [ErrGap]
 // and [ErrUnknownVersion] for a database or target that this binary does not
 // understand, and *[StepError] for the version that failed and was rolled back.
 // After the context ends, the error wraps its Err and its cause, and the lock is
@@ -32,6 +35,9 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	// A database that is there already needs no lock and no right to create.
 	steps, err := m.read(ctx, db, target)
 	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if err := m.checkDirect(ctx, db); err != nil {
 		return nil, err
 	}
 	release, err := m.lock(ctx, db)
@@ -47,7 +53,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, m.fsys,
 		goose.WithStore(versionTable{}),
-		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout()}),
+		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout(), tables: m.options.tableLockTimeout()}),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
 	)
@@ -81,6 +87,7 @@ func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps [
 func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err error) {
 	session := &locker{
 		timeout: m.options.lockTimeout(),
+		tables:  m.options.tableLockTimeout(),
 		waiting: func() { m.options.progress(Event{Kind: EventWaiting}) },
 	}
 	conn, err := db.Conn(ctx)
@@ -107,15 +114,59 @@ func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err er
 func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step Step) (Step, error) {
 	m.options.progress(Event{Kind: EventStarted, Step: step})
 	started := time.Now()
-	_, err := provider.ApplyVersion(ctx, step.Version, step.Direction == DirectionUp)
+	err := m.applyOrYield(ctx, provider, step)
 	step.Duration = time.Since(started)
 	if err != nil {
-		err = &StepError{Step: step, Err: cause(ctx, err)}
+		err = &StepError{Step: step, Err: err}
 		m.options.progress(Event{Kind: EventFailed, Step: step, Err: err})
 		return step, err
 	}
 	m.options.progress(Event{Kind: EventFinished, Step: step})
 	return step, nil
+}
+
+// applyOrYield runs a version until it gets the tables that it needs. Between
+// tries those pass who had to wait behind it.
+func (m *Migrator) applyOrYield(ctx context.Context, provider *goose.Provider, step Step) error {
+	started := time.Now()
+	for attempt := 1; ; attempt++ {
+		_, err := provider.ApplyVersion(ctx, step.Version, step.Direction == DirectionUp)
+		if err == nil {
+			return nil
+		}
+		err = cause(ctx, err)
+		if !isBusy(err) || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(started) >= m.options.lockTimeout() {
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+		m.options.progress(Event{Kind: EventYielded, Step: step, Err: err})
+		select {
+		case <-ctx.Done():
+			return ended(ctx)
+		case <-time.After(yieldPause(attempt, m.options.tableLockTimeout())):
+		}
+	}
+}
+
+// isBusy reports a lock that could not be had in time, or a deadlock.
+func isBusy(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (refused.Code == lockNotAvailable || refused.Code == deadlockDetected)
+}
+
+// The SQLSTATEs after which a version is run again.
+const (
+	lockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
+)
+
+// yieldPause is no shorter than the wait was, and grows to eight times that, with
+// jitter.
+func yieldPause(attempt int, waited time.Duration) time.Duration {
+	base := max(waited, 50*time.Millisecond) * time.Duration(min(attempt, 8))
+	return base + rand.N(base/2)
 }
 
 // cause takes the reason out of what goose returns: its own text for a failed

@@ -29,6 +29,7 @@ func verbs() []verb {
 		{"version", "print the database's version", readFlags, migrateVersion},
 		{"list", "list the versions in this binary; needs no database", jsonFlag, migrateList},
 		{"sql", "print the SQL of a version; needs no database", sqlFlags, migrateSQL},
+		{"grants", "print the SQL that grants roles what they need; needs no database", grantsFlags, migrateGrants},
 	}
 }
 
@@ -45,6 +46,7 @@ type migrateFlags struct {
 	dryRun        bool
 	json          bool
 	allowDataLoss bool
+	roles         schema.Roles
 }
 
 // unset is the value of --to when it was not given: 0 has a meaning.

@@ -23,6 +23,7 @@ const (
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"
+	readOnlyTransaction  = "25006"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's

@@ -19,5 +19,18 @@ func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error)
 		return translate(ctx, err, unsent)
 	}
 	defer conn.Release()
-	return translate(ctx, statements(conn.Conn()), at)
+	err = statements(conn.Conn())
+	l.leaveReadOnly(err)
+	return translate(ctx, err, at)
+}
+
+// leaveReadOnly gives up the pool's connections when err says that their server
+// takes no writes (any more): after a switch-over it may stay up, and its
+// connections open and of no use. New ones are made to the server that takes
+// writes, if the URL asks for it (target_session_attrs=read-write). Those in use
+// are closed when they come back.
+func (l link) leaveReadOnly(err error) {
+	if hasCode(err, readOnlyTransaction) {
+		l.pool.Reset()
+	}
 }

@@ -47,6 +47,7 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	// Deferred, so that it also runs when fn panics.
 	defer rollback(ctx, tx)
 	if err := fn(tx); err != nil {
+		p.link.leaveReadOnly(err)
 		return err
 	}
 	// A context that has ended is not worth a doubtful commit.

@@ -14,7 +14,7 @@ import (
 
 // stage is a server of the test's own, and two ways to it.
 type stage struct {
-	cluster *pgtest.Cluster
+	cluster *pgtest.Killable
 	url     string // a superuser's, straight to the server
 	proxy   proxy
 }
@@ -22,18 +22,18 @@ type stage struct {
 // newCluster makes a server that is small, so that its limits are soon met. Only
 // one that this process started can be killed: a machine without PostgreSQL's
 // binaries can run the other tests on a container, but not these.
-func newCluster(t *testing.T, settings ...string) *pgtest.Cluster {
+func newCluster(t *testing.T, settings ...string) *pgtest.Killable {
 	t.Helper()
 	if !pgtest.HasBinaries() && !full() {
 		t.Skip("NOT RUN: faults need PostgreSQL's server binaries on this machine (Debian: apt-get install postgresql)")
 	}
-	return pgtest.NewCluster(t, pgtest.ClusterOptions{
+	return pgtest.NewKillable(t, pgtest.KillableOptions{
 		Settings: append([]string{"max_connections=60", "shared_buffers=32MB"}, settings...),
 		InitDB:   []string{"--wal-segsize=1"},
 	})
 }
 
-func newStage(t *testing.T, cluster *pgtest.Cluster) *stage {
+func newStage(t *testing.T, cluster *pgtest.Killable) *stage {
 	t.Helper()
 	execute(t, cluster.URL, "CREATE DATABASE faults")
 	databaseURL := pgtest.WithDatabase(cluster.URL, "faults")
@@ -141,5 +141,5 @@ func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, round int, 
 		t.Errorf("after the fault: %+v", o.findings)
 	}
 	checkNothingLeft(t, s.url, store.Pool())
-	execute(t, s.url, "TRUNCATE sessions, session_counters, messages")
+	execute(t, s.url, "TRUNCATE sessions, session_counters, messages, session_plans")
 }

@@ -4,211 +4,221 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// Cluster is a server of the machine's PostgreSQL binaries that a test owns
-// alone: it may be killed and started again on the same data. It is for one
-// goroutine at a time.
+// Cluster is a PostgreSQL server of one test's own, on 127.0.0.1, for tests that
+// configure a server, kill it or copy it. It is made with the machine's
+// binaries; without them the test fails and says how to get them. One goroutine
+// uses it at a time.
 type Cluster struct {
-	// URL is a superuser's, of the database postgres.
-	URL string
-	// Port is the TCP port, on 127.0.0.1.
+	// Dir is the server's own directory, which its user can read and write. The
+	// data directory is Dir/data, and stands from one start to the next.
+	Dir string
+	// Port is the server's, from one start to the next.
 	Port string
-	// Dir is the cluster's own directory, with the data in Data. The server's
-	// user owns both.
-	Dir, Data string
+	// Password is the superuser's, who is called postgres.
+	Password string
 
 	binaries   string
-	settings   []string
 	credential *syscall.Credential
-
-	process *exec.Cmd
-	ended   chan struct{}
-	log     *os.File
+	log        logBuffer
+	process    *exec.Cmd     // nil when it does not run
+	ended      chan struct{} // closed when process has ended
 }
 
-// HasBinaries reports whether the machine has what a cluster is made with.
-func HasBinaries() bool {
-	_, err := findBinaries()
-	return err == nil
+// NewCluster makes a cluster, which Start starts. It is stopped and removed at
+// the test's end.
+func NewCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := newCluster(t, rand.Text())
+	passwordFile := c.WriteFile(t, "password", c.Password+"\n")
+	c.Run(t, "initdb", "--pgdata="+c.data(), "--username=postgres", "--pwfile="+passwordFile,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
+	return c
 }
 
-// ClusterOptions say what cluster to make.
-type ClusterOptions struct {
-	// Settings are the server's, each "name=value".
-	Settings []string
-	// InitDB are more arguments of initdb.
-	InitDB []string
+// Replica makes a streaming replica of a running cluster, which names itself
+// "replica" to it. Start starts it.
+func (c *Cluster) Replica(t testing.TB) *Cluster {
+	t.Helper()
+	replica := newCluster(t, c.Password)
+	replica.Run(t, "pg_basebackup", "--pgdata="+replica.data(), "--write-recovery-conf", "--checkpoint=fast",
+		"--no-sync", "--wal-method=stream",
+		"--dbname="+c.URL("postgres")+"&application_name=replica")
+	return replica
 }
 
-// NewCluster makes a cluster and starts it. It is stopped and removed at the
-// test's end. fsync is on, as it is by default.
-func NewCluster(t testing.TB, options ClusterOptions) *Cluster {
+func newCluster(t testing.TB, password string) *Cluster {
 	t.Helper()
 	binaries, err := findBinaries()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("this test starts servers of its own: %v: install PostgreSQL's server (Debian: apt-get install postgresql)", err)
 	}
 	credential, err := serverUser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "agentstore-cluster-")
+	// Not t.TempDir: its parents are closed to the server's user.
+	dir, err := os.MkdirTemp("", "agentstore-test-")
 	if err != nil {
 		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("remove the cluster: %v", err)
-		}
-	})
-	if credential != nil {
-		if err := os.Chown(dir, int(credential.Uid), int(credential.Gid)); err != nil {
-			t.Fatal(err)
-		}
 	}
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	password, passwordFile := rand.Text(), filepath.Join(dir, "password")
-	c := &Cluster{
-		URL:        fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%s/postgres?sslmode=disable", password, port),
-		Port:       port,
-		Dir:        dir,
-		Data:       filepath.Join(dir, "data"),
-		binaries:   binaries,
-		settings:   []string{"listen_addresses=127.0.0.1", "port=" + port, "unix_socket_directories=" + dir},
-		credential: credential,
-	}
-	c.settings = append(c.settings, options.Settings...)
-	if err := os.WriteFile(passwordFile, []byte(password+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	initdb := exec.CommandContext(t.Context(), filepath.Join(binaries, "initdb"), append([]string{
-		"--pgdata=" + c.Data, "--username=postgres", "--pwfile=" + passwordFile,
-		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync",
-	}, options.InitDB...)...)
-	initdb.SysProcAttr, initdb.Dir = &syscall.SysProcAttr{Credential: credential}, dir
-	if output, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v: %s", err, bytes.TrimSpace(output))
-	}
-	if c.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.log.Close() })
-	c.Start(t)
+	c := &Cluster{Dir: dir, Port: port, Password: password, binaries: binaries, credential: credential}
 	t.Cleanup(func() {
-		if c.Running() {
-			c.Stop(t, syscall.SIGINT)
-		}
+		c.Stop()
 		if t.Failed() {
-			t.Logf("the server's log ends:\n%s", c.LogTail())
+			t.Logf("the log of the server at port %s:\n%s", c.Port, c.log.tail())
 		}
+		_ = os.RemoveAll(dir)
 	})
+	c.own(t, dir)
 	return c
 }
 
-// startTimeout bounds a start, the recovery from a crash and the wait for the
-// last server's processes included.
-const startTimeout = 60 * time.Second
+func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
 
-// Start starts the server and waits until it answers. After a postmaster was
-// killed its children need a moment to notice; until the last has gone and given
-// up the shared memory, the data refuses another postmaster, and the start is
-// tried again.
-func (c *Cluster) Start(t testing.TB) {
+// URL is the superuser's, of one database, without TLS.
+func (c *Cluster) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%s/%s?sslmode=disable", c.Password, c.Port, database)
+}
+
+// WriteFile writes a file into Dir that only the server's user can read, as
+// keys must be, and returns its path.
+func (c *Cluster) WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for {
-		if err := c.launch(); err != nil {
-			t.Fatal(err)
-		}
-		err := awaitReady(ctx, c.URL, c.ended)
-		if err == nil {
-			return
-		}
-		if c.Running() || ctx.Err() != nil {
-			t.Fatalf("start the server: %v\n%s", err, c.LogTail())
-		}
-		time.Sleep(20 * time.Millisecond)
+	path := filepath.Join(c.Dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.own(t, path)
+	return path
+}
+
+func (c *Cluster) own(t testing.TB, path string) {
+	t.Helper()
+	if c.credential == nil {
+		return
+	}
+	if err := os.Chown(path, int(c.credential.Uid), int(c.credential.Gid)); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func (c *Cluster) launch() error {
-	arguments := []string{"-D", c.Data}
-	for _, setting := range c.settings {
+// Command is one of PostgreSQL's programs, or another where program is a path,
+// to be run as the server's user.
+func (c *Cluster) Command(ctx context.Context, program string, arguments ...string) *exec.Cmd {
+	if !strings.Contains(program, "/") {
+		program = filepath.Join(c.binaries, program)
+	}
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential}
+	command.Dir = c.Dir
+	return command
+}
+
+// Run runs a command to its end, which must be a success.
+func (c *Cluster) Run(t testing.TB, program string, arguments ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if output, err := c.Command(ctx, program, arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", filepath.Base(program), err, bytes.TrimSpace(output))
+	}
+}
+
+// Start starts the server with settings (name=value), and waits until it answers.
+func (c *Cluster) Start(t testing.TB, settings ...string) {
+	t.Helper()
+	c.start(t, c.URL("postgres"), settings)
+}
+
+// StartTLS is Start for a server that speaks nothing but TLS.
+func (c *Cluster) StartTLS(t testing.TB, settings ...string) {
+	t.Helper()
+	c.start(t, strings.Replace(c.URL("postgres"), "sslmode=disable", "sslmode=require", 1), settings)
+}
+
+func (c *Cluster) start(t testing.TB, databaseURL string, settings []string) {
+	t.Helper()
+	arguments := []string{"-D", c.data(), "-p", c.Port}
+	for _, setting := range append([]string{
+		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.Dir, "max_connections=100", "fsync=off",
+		"log_min_error_statement=panic",
+	}, settings...) {
 		arguments = append(arguments, "-c", setting)
 	}
-	c.process = exec.Command(filepath.Join(c.binaries, "postgres"), arguments...)
-	// A server whose tests were killed ends too.
-	c.process.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential, Pdeathsig: syscall.SIGINT}
-	c.process.Dir, c.process.Stdout, c.process.Stderr = c.Dir, c.log, c.log
-	if err := c.process.Start(); err != nil {
-		return err
+	process := c.Command(context.WithoutCancel(t.Context()), "postgres", arguments...)
+	process.SysProcAttr.Pdeathsig = syscall.SIGINT // a server whose tests were killed ends too
+	process.Stdout, process.Stderr = &c.log, &c.log
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
 	}
-	process, ended := c.process, make(chan struct{})
-	c.ended = ended
+	ended := make(chan struct{})
 	go func() {
 		_ = process.Wait()
 		close(ended)
 	}()
-	return nil
-}
-
-// Running reports whether the postmaster is there.
-func (c *Cluster) Running() bool {
-	select {
-	case <-c.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// PID is the postmaster's process id.
-func (c *Cluster) PID() int { return c.process.Process.Pid }
-
-// Stop sends the postmaster a signal and waits until it has ended: SIGINT is a
-// fast shutdown, SIGQUIT an immediate one, SIGKILL a crash that leaves its
-// children to find out by themselves.
-func (c *Cluster) Stop(t testing.TB, signal syscall.Signal) {
-	t.Helper()
-	if err := c.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	c.process, c.ended = process, ended
+	if err := awaitReady(t.Context(), databaseURL, ended); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Kill ends the server at once, as a crash does. What clients wrote last may
+// be lost to them; what was committed is in the log on disk.
+func (c *Cluster) Kill() { c.end(syscall.SIGKILL) }
+
+// Stop shuts the server down, if it runs.
+func (c *Cluster) Stop() { c.end(syscall.SIGINT) }
+
+// Promote makes a replica a primary.
+func (c *Cluster) Promote(t testing.TB) {
+	t.Helper()
+	c.Run(t, "pg_ctl", "promote", "--pgdata="+c.data(), "--wait", "--timeout=30")
+}
+
+func (c *Cluster) end(signal syscall.Signal) {
+	if c.process == nil {
+		return
+	}
+	_ = c.process.Process.Signal(signal)
 	select {
 	case <-c.ended:
-	case <-time.After(startTimeout):
-		t.Errorf("the server has not ended %v after %v", startTimeout, signal)
+	case <-time.After(15 * time.Second):
 		_ = c.process.Process.Kill()
 		<-c.ended
 	}
+	c.process = nil
 }
 
-// Command is a command that is run as the server's user.
-func (c *Cluster) Command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, name, arguments...)
-	command.SysProcAttr, command.Dir = &syscall.SysProcAttr{Credential: c.credential}, c.Dir
-	return command
+// logBuffer keeps what a server prints. It is safe for concurrent use.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
-// LogTail is the end of the server's log.
-func (c *Cluster) LogTail() string {
-	text, err := os.ReadFile(c.log.Name())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(string(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) tail() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := b.text.String()
+	return text[max(0, len(text)-4000):]
 }

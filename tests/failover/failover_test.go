@@ -1,0 +1,172 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// recoveryBound is how long the store may need to find the new primary, once that
+// is promoted: the connection attempts of a few retries.
+const recoveryBound = 5 * time.Second
+
+func TestKilledPrimary(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, true)
+	store := openStore(t, p.url)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+	defer cancel()
+	w := startWriters(ctx, store, newSession(t, store), 16)
+	defer w.running.Wait()
+	defer w.stop.Store(true)
+	w.await(t, 200, 10*time.Second)
+
+	p.primary.Kill()
+	awaitFailure(t, w) // the store's own retries do not hide it
+	before, promoted := w.count(), time.Now()
+	p.replica.Promote(t)
+	w.await(t, before+200, recoveryBound)
+	recovery := time.Since(promoted)
+	w.end(t)
+
+	if got, want := w.inspect(t), (findings{stored: len(w.acknowledged)}); got != want {
+		t.Errorf("%d acknowledged, found %+v", len(w.acknowledged), got)
+	}
+	t.Logf("%d acknowledged, %d of them before; %d attempts failed; 200 more acknowledged within %s of the order to promote",
+		len(w.acknowledged), before, w.failed, recovery.Round(time.Millisecond))
+}
+
+// The naive way: the replica is asynchronous, and behind. What was acknowledged
+// is lost, and this harness sees it.
+func TestAsynchronousReplicaLoses(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, false)
+	store := openStore(t, p.url)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+	defer cancel()
+	session := newSession(t, store)
+	w := startWriters(ctx, store, session, 4)
+	defer w.running.Wait()
+	defer w.stop.Store(true)
+	w.await(t, 50, 10*time.Second)
+	p.replica.Stop()
+	w.await(t, w.count()+100, 10*time.Second)
+	w.end(t)
+
+	p.primary.Kill()
+	p.replica.Start(t)
+	p.replica.Promote(t)
+	awaitAnswer(t, func() error {
+		_, err := store.Sessions().Get(t.Context(), session)
+		return err
+	})
+	if got := w.inspect(t); got.lost == 0 {
+		t.Errorf("%d acknowledged, found %+v: the harness does not catch a loss", len(w.acknowledged), got)
+	}
+}
+
+// A server that becomes read-only under the store's connections, as in a planned
+// switch-over, leaves them open: they answer each write with SQLSTATE 25006. The
+// store gives them up and finds the server that takes writes.
+func TestPrimaryBecomesReadOnly(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, true)
+	store := openStore(t, p.url)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+	defer cancel()
+	session := newSession(t, store)
+	w := startWriters(ctx, store, session, 16)
+	defer w.running.Wait()
+	defer w.stop.Store(true)
+	w.await(t, 200, 10*time.Second)
+
+	execSQL(t, p.primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
+	execSQL(t, p.primary.URL("postgres"), "SELECT pg_reload_conf()")
+	// The last transactions that could write have ended when one cannot.
+	awaitFailure(t, w)
+	p.replica.Promote(t)
+	w.await(t, w.count()+200, recoveryBound)
+	w.end(t)
+	if got, want := w.inspect(t), (findings{stored: len(w.acknowledged)}); got != want {
+		t.Errorf("%d acknowledged, found %+v", len(w.acknowledged), got)
+	}
+	// Transactions of several calls find it too.
+	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		_, err := tx.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+		return err
+	})
+	if err != nil {
+		t.Errorf("InTx: %v", err)
+	}
+}
+
+// Transactions meet a read-only server too. The first says so, and the next is on
+// the other server, however many connections to the old one were idle.
+func TestInTxOnReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, true)
+	store := openStore(t, p.url)
+	session := newSession(t, store)
+	var idle []*pgxpool.Conn
+	for range 8 { // more than an operation tries
+		conn, err := store.Pool().Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	for _, conn := range idle {
+		conn.Release()
+	}
+	appendInTx := func() error {
+		return store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+			return err
+		})
+	}
+	if err := appendInTx(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, p.primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
+	execSQL(t, p.primary.URL("postgres"), "SELECT pg_reload_conf()")
+	p.replica.Promote(t)
+	if err := appendInTx(); !errors.Is(err, repo.ErrUnavailable) {
+		t.Errorf("on the read-only server: %v", err)
+	}
+	if err := appendInTx(); err != nil {
+		t.Errorf("the next transaction: %v", err)
+	}
+}
+
+func awaitAnswer(t *testing.T, operation func() error) {
+	t.Helper()
+	for started := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := operation()
+		if err == nil {
+			return
+		}
+		if time.Since(started) > recoveryBound {
+			t.Fatalf("after %s still: %v", recoveryBound, err)
+		}
+	}
+}
+
+func awaitFailure(t *testing.T, w *writers) {
+	t.Helper()
+	for started := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		w.mu.Lock()
+		failed := w.failed
+		w.mu.Unlock()
+		if failed > 0 {
+			return
+		}
+		if time.Since(started) > recoveryBound {
+			t.Fatal("no write failed without a server that takes writes")
+		}
+	}
+}

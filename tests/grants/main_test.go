@@ -1,0 +1,12 @@
+// Package grants tests what the roles of "agentstore migrate grants" may do, and
+// what they may not.
+package grants
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

@@ -1,0 +1,12 @@
+// Package tls tests sslmode=verify-full against a server with a certificate
+// chain as a real authority issues it: root, intermediate, leaf.
+package tls
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
