@@ -40,7 +40,7 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database is migrated (package schema).
 // The pool stays the caller's: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := link{pool}
+	way := newLink(pool)
 	return &Store{
 		exec:  &pooled{link: way, lanes: newLanes(way, laneCount(pool)), gate: &gate{}},
 		log:   options.logger(),
