@@ -14,14 +14,14 @@ import (
 
 const messageAppendMany = `-- name: MessageAppendMany :many
 WITH known AS (
-    SELECT DISTINCT n.session_id
+    SELECT n.session_id
     FROM ROWS FROM (unnest($1::uuid[]), unnest($2::uuid[])) AS n (session_id, id), LATERAL (
         SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
     ) AS stored
     WHERE $3::boolean
 ), locked AS (
     SELECT s.session_id, s.size, c.next_sequence
-    FROM ROWS FROM (unnest($4::uuid[]), unnest($5::bigint[])) AS s (session_id, size), LATERAL (
+    FROM ROWS FROM (unnest((SELECT $4::uuid[])), unnest((SELECT $5::bigint[]))) AS s (session_id, size), LATERAL (
         SELECT session_counters.next_sequence FROM session_counters
         WHERE session_counters.session_id = s.session_id
         FOR UPDATE
@@ -78,6 +78,9 @@ type MessageAppendManyRow struct {
 // counter is looked up by itself. It answers with a row for each session that
 // there is, in any order. Of the messages, owners says whose each is, and places
 // which of that session's, from 0.
+//
+// Behind its SELECT the planner does not see how many session_ids there are: it
+// would else find that a plan of its own is cheaper for each small group.
 //
 // A PostgreSQL that is distributed by session refuses it; the caller then goes
 // back to MessageAppend.

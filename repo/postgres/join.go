@@ -10,11 +10,6 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// joinFrom is from how many sessions on a group is one statement and not one
-// for each session. Few sessions gain little, and the server, which compares
-// what plans for the first executions cost, would plan for each group anew.
-const joinFrom = 8
-
 // canJoin reports whether one statement can make all appends: each session has
 // one statement in the group, and none expects a sequence.
 func canJoin(statements []*statement) bool {
@@ -23,7 +18,7 @@ func canJoin(statements []*statement) bool {
 			return false
 		}
 	}
-	return len(statements) >= joinFrom
+	return len(statements) > 1
 }
 
 // sendJoined is sendAppends for statements that can be joined.
