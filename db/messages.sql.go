@@ -32,7 +32,7 @@ WITH known AS (
         updated_at = clock_timestamp()
     FROM locked l
     WHERE c.session_id = l.session_id
-        AND NOT EXISTS (SELECT FROM known k WHERE k.session_id = l.session_id)
+        AND l.session_id NOT IN (SELECT k.session_id FROM known k)
     RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
