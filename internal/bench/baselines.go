@@ -18,16 +18,15 @@ import (
 // of the library should find it among its queries.
 
 // baselineTables are the tables of the baselines that cannot use the library's.
-// copied_messages has the columns, checks and both indexes of messages, without
+// retried_messages has the columns, checks and both indexes of messages, without
 // its foreign key. bare_messages has no sequence, and so one index.
 const baselineTables = `
-CREATE TABLE copied_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
 CREATE TABLE retried_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
 CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
 ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id);`
 
 // emptyTables makes room for the next workload.
-const emptyTables = `TRUNCATE sessions, session_counters, messages, copied_messages, retried_messages, bare_messages`
+const emptyTables = `TRUNCATE sessions, session_counters, messages, retried_messages, bare_messages`
 
 // fillSession makes a session of a given length in one statement each, which is
 // quicker than appending.
@@ -115,13 +114,13 @@ func bare(pool *pgxpool.Pool) appender {
 	}
 }
 
-// copying is COPY, with sequences that the one client counts by itself: the
-// fastest way into a table with the same indexes, right for a single writer.
+// copying is COPY into the library's own table, with sequences that the one
+// client counts by itself: the fastest way there is, and right for one writer.
 func copying(pool *pgxpool.Pool) appender {
 	next := map[repo.ID]int64{}
 	return func(ctx context.Context, sessionID repo.ID, messages []repo.NewMessage) error {
 		first := next[sessionID]
-		_, err := pool.CopyFrom(ctx, pgx.Identifier{"copied_messages"},
+		_, err := pool.CopyFrom(ctx, pgx.Identifier{"messages"},
 			[]string{"session_id", "sequence", "id", "role", "content", "metadata", "payload"},
 			pgx.CopyFromSlice(len(messages), func(i int) ([]any, error) {
 				m := messages[i]
