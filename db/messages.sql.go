@@ -15,10 +15,10 @@ import (
 const messageAppendMany = `-- name: MessageAppendMany :many
 WITH known AS (
     SELECT n.session_id
-    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::uuid[])) AS n (session_id, id), LATERAL (
+    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (session_id, id), LATERAL (
         SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
     ) AS stored
-    WHERE $3::boolean
+    WHERE (SELECT $3::boolean)
 ), locked AS (
     SELECT s.session_id, s.size, c.next_sequence
     FROM ROWS FROM (unnest((SELECT $4::uuid[])), unnest((SELECT $5::bigint[]))) AS s (session_id, size), LATERAL (
@@ -41,7 +41,7 @@ WITH known AS (
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
-        unnest($1::uuid[]), unnest($6::bigint[]),
+        unnest((SELECT $1::uuid[])), unnest($6::bigint[]),
         unnest($2::uuid[]), unnest($7::text[]), unnest($8::text[]),
         unnest($9::text[]), unnest($10::bytea[]), unnest($11::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
@@ -78,9 +78,6 @@ type MessageAppendManyRow struct {
 // counter is looked up by itself. It answers with a row for each session that
 // there is, in any order. Of the messages, owners says whose each is, and places
 // which of that session's, from 0.
-//
-// Behind its SELECT the planner does not see how many session_ids there are: it
-// would else find that a plan of its own is cheaper for each small group.
 //
 // A PostgreSQL that is distributed by session refuses it; the caller then goes
 // back to MessageAppend.

@@ -9,14 +9,18 @@
 -- Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
 -- long session would be read from end to end where most sessions are short.
 --
+-- Behind a SELECT the planner does not see an argument. It would find that a
+-- plan for just these ids, or without a look for them, is cheaper than a general
+-- one, and plan anew for each append, which costs more than the append itself.
+--
 -- The sequence comes from the row that the lock returned. A second scan of the
 -- counter could see it as it was before the wait for the lock. Every part
 -- filters on session_id, so that the statement also runs on a PostgreSQL that
 -- is distributed by it.
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
-        @check_ids::boolean AND EXISTS (
-            SELECT FROM unnest(@ids::uuid[]) AS n (id), LATERAL (
+        (SELECT @check_ids::boolean) AND EXISTS (
+            SELECT FROM unnest((SELECT @ids::uuid[])) AS n (id), LATERAL (
                 SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = n.id LIMIT 1
             ) AS stored
         ) AS known
@@ -38,7 +42,7 @@ WITH locked AS (
         n.id, n.role, n.content, n.metadata::json, n.payload,
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
-        unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+        unnest((SELECT @ids::uuid[])), unnest(@roles::text[]), unnest(@contents::text[]),
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
 )
@@ -54,17 +58,14 @@ LEFT JOIN advanced a ON true;
 -- there is, in any order. Of the messages, owners says whose each is, and places
 -- which of that session's, from 0.
 --
--- Behind its SELECT the planner does not see how many session_ids there are: it
--- would else find that a plan of its own is cheaper for each small group.
---
 -- A PostgreSQL that is distributed by session refuses it; the caller then goes
 -- back to MessageAppend.
 WITH known AS (
     SELECT n.session_id
-    FROM ROWS FROM (unnest(@owners::uuid[]), unnest(@ids::uuid[])) AS n (session_id, id), LATERAL (
+    FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
         SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
     ) AS stored
-    WHERE @check_ids::boolean
+    WHERE (SELECT @check_ids::boolean)
 ), locked AS (
     SELECT s.session_id, s.size, c.next_sequence
     FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[]))) AS s (session_id, size), LATERAL (
@@ -87,7 +88,7 @@ WITH known AS (
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
-        unnest(@owners::uuid[]), unnest(@places::bigint[]),
+        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
         unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
