@@ -99,11 +99,7 @@ func writersCurve(ctx context.Context, l *lab) ([]cell, error) {
 }
 
 func sessionsCurve(ctx context.Context, l *lab) ([]cell, error) {
-	counts := []int{1, 10, 100, 1000, 10_000}
-	if l.options.Quick {
-		counts = []int{1, 100}
-	}
-	return swept(ctx, l, same, counts, func(x int) preparation {
+	return swept(ctx, l, same, []int{1, 10, 100, 1000, 10_000}, func(x int) preparation {
 		return appends(64, x, wayOurs, wayNaive, wayBare)
 	})
 }

@@ -171,8 +171,11 @@ func (l *lab) empty(ctx context.Context) error {
 	return err
 }
 
-// sessions creates sessions.
+// sessions creates sessions; not many in a quick run.
 func (l *lab) sessions(ctx context.Context, count int) ([]repo.ID, error) {
+	if l.options.Quick {
+		count = min(count, 20)
+	}
 	return createSessions(ctx, l.store, count)
 }
 

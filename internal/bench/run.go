@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -63,6 +64,7 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
+	options.Progress = &lines{out: options.Progress} // the workers write there too
 	l, leave, err := newLab(ctx, options)
 	if err != nil {
 		return Report{}, err
@@ -94,4 +96,16 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 		}
 	}
 	return report, nil
+}
+
+// lines lets several write.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
 }
