@@ -41,7 +41,7 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
 		if rows.Scan(destinations...) != nil {
-			break // rows has closed itself and keeps the error
+			break // rows has closed itself and keeps the error, as Err
 		}
 		s.messages = append(s.messages, repo.Message{
 			SessionID:  row.SessionID.Bytes,
@@ -55,7 +55,7 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 			CreatedAt:  row.CreatedAt.UTC(),
 		})
 	}
-	return rows, nil
+	return rows, nil //nolint:nilerr // whoever gets rows asks it for Err
 }
 
 // roleName reads a role without a string of its own for every message.

@@ -178,8 +178,7 @@ func TestJoinedNeighbours(t *testing.T) {
 	if !errors.Is(results[len(ids)], repo.ErrNotFound) {
 		t.Errorf("a missing session: %v", results[len(ids)])
 	}
-	var conflict *repo.MessageConflict
-	if !errors.As(results[len(ids)+1], &conflict) {
+	if _, ok := errors.AsType[*repo.MessageConflict](results[len(ids)+1]); !ok {
 		t.Errorf("a conflict: %v", results[len(ids)+1])
 	}
 }
