@@ -111,8 +111,8 @@ func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
 // do not fill the memory and short ones do not cost a round trip each.
 const (
 	firstChunk    = 100
-	maxChunk      = 2000
-	maxChunkBytes = 1 << 20
+	maxChunk      = 5000
+	maxChunkBytes = 2 << 20
 )
 
 func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
