@@ -9,6 +9,7 @@ DISPOSABLE := go run ./tests/cmd/disposable
 # Where SERVER is container or local, that kind of server and no other.
 SERVER ?=
 TESTFLAGS ?=
+BENCHFLAGS ?=
 PACKAGES := ./... ./tests/...
 
 .PHONY: help
@@ -18,6 +19,14 @@ help: ## List the targets
 .PHONY: demo
 demo: ## Show the main job, on DATABASE_URL or a disposable database
 	@$(DISPOSABLE) -durable -server '$(SERVER)' go run ./cmd/agentstore demo
+
+.PHONY: bench
+bench: ## Measure beside doing it by hand; BENCHFLAGS='--plot DIR', see agentstore bench --help
+	@$(DISPOSABLE) -durable -server '$(SERVER)' go run ./cmd/agentstore bench $(BENCHFLAGS)
+
+.PHONY: bench/go
+bench/go: ## Run the Go benchmarks, for benchstat; BENCHFLAGS='-count 10'
+	@$(DISPOSABLE) -durable -server '$(SERVER)' go test -timeout 60m -run '^$$' -bench . $(BENCHFLAGS) ./tests/bench ./repo/memory
 
 .PHONY: test
 test: ## Run the whole suite with the race detector, on a disposable PostgreSQL

@@ -21,8 +21,8 @@ var (
 const messageAppend = `-- name: MessageAppend :batchone
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
-        $1::boolean AND EXISTS (
-            SELECT FROM unnest($2::uuid[]) AS n (id), LATERAL (
+        (SELECT $1::boolean) AND EXISTS (
+            SELECT FROM unnest((SELECT $2::uuid[])) AS n (id), LATERAL (
                 SELECT FROM messages m WHERE m.session_id = $3 AND m.id = n.id LIMIT 1
             ) AS stored
         ) AS known
@@ -44,7 +44,7 @@ WITH locked AS (
         n.id, n.role, n.content, n.metadata::json, n.payload,
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
-        unnest($2::uuid[]), unnest($5::text[]), unnest($6::text[]),
+        unnest((SELECT $2::uuid[])), unnest($5::text[]), unnest($6::text[]),
         unnest($7::text[]), unnest($8::bytea[]), unnest($9::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
 )
@@ -86,6 +86,10 @@ type MessageAppendRow struct {
 //
 // Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
 // long session would be read from end to end where most sessions are short.
+//
+// Behind a SELECT the planner does not see an argument. It would find that a
+// plan for just these ids, or without a look for them, is cheaper than a general
+// one, and plan anew for each append, which costs more than the append itself.
 //
 // The sequence comes from the row that the lock returned. A second scan of the
 // counter could see it as it was before the wait for the lock. Every part

@@ -9,14 +9,18 @@
 -- Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
 -- long session would be read from end to end where most sessions are short.
 --
+-- Behind a SELECT the planner does not see an argument. It would find that a
+-- plan for just these ids, or without a look for them, is cheaper than a general
+-- one, and plan anew for each append, which costs more than the append itself.
+--
 -- The sequence comes from the row that the lock returned. A second scan of the
 -- counter could see it as it was before the wait for the lock. Every part
 -- filters on session_id, so that the statement also runs on a PostgreSQL that
 -- is distributed by it.
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
-        @check_ids::boolean AND EXISTS (
-            SELECT FROM unnest(@ids::uuid[]) AS n (id), LATERAL (
+        (SELECT @check_ids::boolean) AND EXISTS (
+            SELECT FROM unnest((SELECT @ids::uuid[])) AS n (id), LATERAL (
                 SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = n.id LIMIT 1
             ) AS stored
         ) AS known
@@ -38,13 +42,60 @@ WITH locked AS (
         n.id, n.role, n.content, n.metadata::json, n.payload,
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
-        unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+        unnest((SELECT @ids::uuid[])), unnest(@roles::text[]), unnest(@contents::text[]),
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
 )
 SELECT l.next_sequence, l.known, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
+
+-- name: MessageAppendMany :many
+-- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
+-- MessageAppend for many sessions at once: what a statement costs by itself is
+-- paid once. It locks in the order of session_ids, which the caller sorts: each
+-- counter is looked up by itself. It answers with a row for each session that
+-- there is, in any order. Of the messages, owners says whose each is, and places
+-- which of that session's, from 0.
+--
+-- A PostgreSQL that is distributed by session refuses it; the caller then goes
+-- back to MessageAppend.
+WITH known AS (
+    SELECT n.session_id
+    FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
+        SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
+    ) AS stored
+    WHERE (SELECT @check_ids::boolean)
+), locked AS (
+    SELECT s.session_id, s.size, c.next_sequence
+    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[]))) AS s (session_id, size), LATERAL (
+        SELECT session_counters.next_sequence FROM session_counters
+        WHERE session_counters.session_id = s.session_id
+        FOR UPDATE
+    ) AS c
+), advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = l.next_sequence + l.size,
+        updated_at = clock_timestamp()
+    FROM locked l
+    WHERE c.session_id = l.session_id
+        AND l.session_id NOT IN (SELECT k.session_id FROM known k)
+    RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
+), inserted AS (
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+    SELECT a.session_id, a.first_sequence + n.place,
+        n.id, n.role, n.content, n.metadata::json, n.payload,
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+    FROM advanced a
+    JOIN ROWS FROM (
+        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
+        unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
+)
+SELECT l.session_id::uuid AS session_id, l.next_sequence, (a.session_id IS NULL)::boolean AS known, a.updated_at AS created_at
+FROM locked l
+LEFT JOIN advanced a ON a.session_id = l.session_id;
 
 -- name: MessageImport :execrows
 -- Index: session_counters_pkey. Messages with the times they had, after those

@@ -64,6 +64,11 @@ func TestWrongUsage(t *testing.T) {
 		{"migrate", "status", "--allow-data-loss"},
 		{"migrate", "sql", "--version", "9999"},
 		{"version", "more"},
+		{"bench"}, // no database
+		{"bench", "--database-url", "mysql://host/db"},
+		{"bench", "--database-url", "postgres://host/db", "--workload", "nonsense"},
+		{"bench", "--database-url", "postgres://host/db", "--rounds", "0"},
+		{"bench", "--database-url", "postgres://host/db", "--duration", "1us"},
 	} {
 		code, stdout, stderr := run(args...)
 		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "agentstore: ") {

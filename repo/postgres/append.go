@@ -67,10 +67,7 @@ func appendParams(sessionID repo.ID, expected *int64, checkIDs bool, appends ...
 	}
 	c := newColumns(size)
 	for _, a := range appends {
-		for i := range a.messages {
-			m := &a.messages[i]
-			c.add(m.ID, m.Role, m.Content, m.Metadata, m.Payload, m.OccurredAt)
-		}
+		c.addAll(a.messages)
 	}
 	return db.MessageAppendParams{
 		CheckIds:    checkIDs,

@@ -121,3 +121,10 @@ func (c *columns) add(id repo.ID, role repo.Role, content string, metadata json.
 	c.payloads = append(c.payloads, payload)
 	c.occurredAts = append(c.occurredAts, occurredAt)
 }
+
+func (c *columns) addAll(messages []repo.NewMessage) {
+	for i := range messages {
+		m := &messages[i]
+		c.add(m.ID, m.Role, m.Content, m.Metadata, m.Payload, m.OccurredAt)
+	}
+}

@@ -20,6 +20,7 @@ const (
 	lockNotAvailable     = "55P03"
 	uniqueViolation      = "23505"
 	outOfRange           = "22003"
+	featureNotSupported  = "0A000"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"

@@ -81,6 +81,14 @@ func (s *statement) params() db.MessageAppendParams {
 	return appendParams(first.sessionID, first.expected, s.checkIDs, appends...)
 }
 
+// size is the number of messages.
+func (s *statement) size() (size int) {
+	for _, w := range s.waiters {
+		size += len(w.messages)
+	}
+	return size
+}
+
 // statements orders the group by session, so that groups of several processes
 // lock in one order, and joins what can be: neighbours that expect no sequence
 // and give no id twice.
@@ -157,15 +165,25 @@ func (g *group) run(link link, statements []*statement) {
 	}
 }
 
+// send sends the statements, joined to one where that is possible.
 func (g *group) send(link link, statements []*statement) (rows []*db.MessageAppendRow, err error) {
-	params := make([]db.MessageAppendParams, len(statements))
-	for i, s := range statements {
-		params[i] = s.params()
-	}
+	join := canJoin(statements) && !link.apart.Load()
 	err = link.run(g.ctx, committing, func(q db.DBTX) (err error) {
+		if join {
+			rows, err = sendJoined(g.ctx, q, statements)
+			return err
+		}
+		params := make([]db.MessageAppendParams, len(statements))
+		for i, s := range statements {
+			params[i] = s.params()
+		}
 		rows, err = sendAppends(g.ctx, q, params)
 		return err
 	})
+	if join && hasCode(err, featureNotSupported) {
+		link.apart.Store(true)
+		return g.send(link, statements)
+	}
 	if errors.Is(err, repo.ErrUnknownOutcome) {
 		g.unsure = true
 	}

@@ -35,26 +35,39 @@ func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int
 	if err != nil {
 		return nil, err
 	}
-	return s.from(ctx, sessionID, from, limit)
+	return s.from(ctx, sessionID, from, limit, newPage(limit))
 }
 
-// from reads up to limit messages, ascending. Only an empty result costs a look
-// at whether the session exists.
-func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
-	var rows []db.Message
-	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.MessageListFrom(ctx, q, db.MessageListFromParams{
+// newPage is room for the messages of a page. Most pages are small, and most
+// that are not are not full.
+func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
+
+// from reads up to limit messages, ascending, into the memory of page. Only an
+// empty result costs a look at whether the session exists.
+func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+	return s.list(ctx, sessionID, page, func(q db.DBTX) error {
+		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
 		return err
 	})
-	if err == nil && len(rows) == 0 {
+}
+
+// list reads messages with a query that gives whole rows.
+func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, query func(db.DBTX) error) ([]repo.Message, error) {
+	err := s.exec.read(ctx, func(q db.DBTX) error {
+		scanner := &messageScanner{DBTX: q, messages: page}
+		err := query(scanner)
+		page = scanner.messages
+		return err
+	})
+	if err == nil && len(page) == 0 {
 		err = s.mustExist(ctx, sessionID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return messagesOf(rows), nil
+	return page, nil
 }
 
 func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
@@ -65,20 +78,12 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	if err != nil {
 		return nil, err
 	}
-	var rows []db.Message
-	err = s.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
+	return s.list(ctx, sessionID, newPage(limit), func(q db.DBTX) error {
+		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
 			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 		})
 		return err
 	})
-	if err == nil && len(rows) == 0 {
-		err = s.mustExist(ctx, sessionID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return messagesOf(rows), nil
 }
 
 // noSequence is above every sequence.
@@ -106,8 +111,8 @@ func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
 // do not fill the memory and short ones do not cost a round trip each.
 const (
 	firstChunk    = 100
-	maxChunk      = 2000
-	maxChunkBytes = 1 << 20
+	maxChunk      = 5000
+	maxChunkBytes = 2 << 20
 )
 
 func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
@@ -117,8 +122,11 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 			return
 		}
 		next, limit := from, firstChunk
+		chunk := newPage(limit)
 		for {
-			chunk, err := s.from(ctx, sessionID, next, limit)
+			var err error
+			// The loop's body got copies: the memory is used again.
+			chunk, err = s.from(ctx, sessionID, next, limit, chunk)
 			if err != nil {
 				yield(repo.Message{}, err)
 				return

@@ -40,7 +40,7 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database is migrated (package schema).
 // The pool stays the caller's: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := link{pool}
+	way := newLink(pool)
 	return &Store{
 		exec:  &pooled{link: way, lanes: newLanes(way, laneCount(pool)), gate: &gate{}},
 		log:   options.logger(),
@@ -48,10 +48,11 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 	}
 }
 
-// laneCount leaves half of the pool's connections to everything but appends.
-// More lanes than a server has cores to flush its log with gain nothing.
+// laneCount is a lane for every four of the pool's connections, whose default is
+// the number of cores. Fewer lanes make larger groups, and most connections are
+// left to everything but appends.
 func laneCount(pool *pgxpool.Pool) int {
-	return int(min(max(1, pool.Config().MaxConns/2), maxLanes))
+	return int(min(max(1, pool.Config().MaxConns/4), maxLanes))
 }
 
 // Share returns another store on the same pool and lanes, which is closed for

@@ -70,21 +70,20 @@ func TestWithdrawnAndUnknown(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	results := make([]error, 2)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, results[0] = store.Sessions().Append(ctx, id, user("at the server")) })
-	awaitLockWait(t, others)
-	// The one in the lane goes first: the end of the other frees the lane, which
-	// may take it before it has noticed its own.
+	// A context of its own, which ends first: the lane takes what waits as soon
+	// as the one at the server is gone.
 	waiting, withdraw := context.WithCancel(t.Context())
 	defer withdraw()
-	var withdrawn sync.WaitGroup
-	withdrawn.Go(func() { _, results[1] = store.Sessions().Append(waiting, id, user("in the lane")) })
+	results := make([]error, 2)
+	var atServer, inLane sync.WaitGroup
+	atServer.Go(func() { _, results[0] = store.Sessions().Append(ctx, id, user("at the server")) })
+	awaitLockWait(t, others)
+	inLane.Go(func() { _, results[1] = store.Sessions().Append(waiting, id, user("in the lane")) })
 	time.Sleep(50 * time.Millisecond) // it is in the lane: there is nothing to see it by
 	withdraw()
-	withdrawn.Wait()
+	inLane.Wait()
 	cancel()
-	wg.Wait()
+	atServer.Wait()
 	release()
 
 	if !errors.Is(results[0], repo.ErrUnknownOutcome) || !errors.Is(results[0], context.Canceled) {

@@ -1,0 +1,111 @@
+// Package bench measures the library on a real database, each workload beside
+// the ways in which its job is done by hand, in the same run and in turn with
+// them: the ratios hold on another machine, the figures do not.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options say what to run, and where.
+type Options struct {
+	// Config names the database. Its MaxConns is the store's pool.
+	Config *pgxpool.Config
+	// DatabaseURL is what Config was made of, for processes of their own.
+	DatabaseURL string
+	// Workloads are names of workloads or groups.
+	Workloads []string
+	// Rounds, at least 1, and Duration, of each cell in each round.
+	Rounds   int
+	Duration time.Duration
+	// Quick shrinks the prepared sessions, for tests: its figures mean nothing.
+	Quick bool
+	// Progress gets a line now and then.
+	Progress io.Writer
+}
+
+// Report is what a run gave.
+type Report struct {
+	Server    Server    `json:"server"`
+	CPUs      int       `json:"cpus"`
+	Go        string    `json:"go"`
+	Rounds    int       `json:"rounds"`
+	Seconds   float64   `json:"seconds_per_round"`
+	Quick     bool      `json:"quick"`
+	Workloads []Outcome `json:"workloads"`
+	Figures   []Figure  `json:"figures"`
+}
+
+// Outcome is what one workload gave.
+type Outcome struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// Unit is that of rates.
+	Unit string `json:"unit"`
+	// XAxis says what X is, in a curve.
+	XAxis string `json:"x_axis,omitempty"`
+	// Latency: a curve of latencies, not of rates.
+	Latency      bool          `json:"latency,omitempty"`
+	Measurements []Measurement `json:"measurements"`
+}
+
+// Run runs the selected workloads in a schema of its own, which it drops at the
+// end, also when ctx ends early.
+func Run(ctx context.Context, options Options) (report Report, err error) {
+	chosen, err := selected(options.Workloads)
+	if err != nil {
+		return Report{}, err
+	}
+	options.Progress = &lines{out: options.Progress} // the workers write there too
+	l, leave, err := newLab(ctx, options)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, leave()) }()
+
+	report = Report{
+		Server: l.server, CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
+		Rounds: options.Rounds, Seconds: options.Duration.Seconds(), Quick: options.Quick,
+		Figures: []Figure{},
+	}
+	fmt.Fprintf(options.Progress, "the scratch schema %s is dropped at the end\n", l.schema)
+	for i, w := range chosen {
+		measurements, err := w.play(ctx, l, func(round int) {
+			stage := fmt.Sprintf("round %d of %d", round, options.Rounds)
+			if round == 0 {
+				stage = "warming up"
+			}
+			fmt.Fprintf(options.Progress, "[%d/%d] %s: %s\n", i+1, len(chosen), w.title, stage)
+		})
+		if err != nil {
+			return Report{}, fmt.Errorf("%s: %w", w.name, err)
+		}
+		report.Workloads = append(report.Workloads, Outcome{
+			Name: w.name, Title: w.title, Unit: w.unit, XAxis: w.xAxis, Latency: w.latency, Measurements: measurements,
+		})
+		for _, g := range w.goals {
+			report.Figures = append(report.Figures, g.judge(w.name, w.title, measurements))
+		}
+	}
+	return report, nil
+}
+
+// lines lets several write.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"slices"
+	"time"
+)
+
+// Spread is the middle of what the rounds gave, and its ends.
+type Spread struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// spreadOf is of any number of values; none give zeros.
+func spreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	median := sorted[middle]
+	if len(sorted)%2 == 0 {
+		median = (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return Spread{Median: median, Low: sorted[0], High: sorted[len(sorted)-1]}
+}
+
+// Measurement is what one way of a workload gave over all rounds.
+type Measurement struct {
+	// Way names how it was done, such as "agentstore" or "naive".
+	Way string `json:"way"`
+	// X is the place on a curve's axis, such as the number of writers. Zero
+	// outside of curves.
+	X float64 `json:"x,omitzero"`
+	// Rate is rows per second.
+	Rate Spread `json:"rate"`
+	// P50 and P99 are the latency of one operation in milliseconds: the median
+	// over the rounds of each round's percentile.
+	P50 Spread `json:"p50_ms"`
+	P99 Spread `json:"p99_ms"`
+	// Operations is the number of all rounds' operations.
+	Operations int `json:"operations"`
+
+	rates, p50s []float64 // by round
+}
+
+func measure(way string, x float64, rounds []sample) Measurement {
+	m := Measurement{Way: way, X: x}
+	var p99s []float64
+	for i := range rounds {
+		m.Operations += rounds[i].operations
+		m.rates = append(m.rates, rounds[i].rate())
+		m.p50s = append(m.p50s, milliseconds(rounds[i].percentile(0.50)))
+		p99s = append(p99s, milliseconds(rounds[i].percentile(0.99)))
+	}
+	m.Rate, m.P50, m.P99 = spreadOf(m.rates), spreadOf(m.p50s), spreadOf(p99s)
+	return m
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// goal is a figure to reach.
+type goal struct {
+	subject, baseline string // ways; without a baseline the figure is no ratio
+	latency           bool   // of p50 latencies, at most; else of rates, at least
+	figure            float64
+}
+
+// Figure is a goal and what was measured.
+type Figure struct {
+	Workload string `json:"workload"`
+	Title    string `json:"title"`
+	// Subject is compared with Baseline; without one, Value is rows per second.
+	Subject  string `json:"subject"`
+	Baseline string `json:"baseline,omitempty"`
+	// Latency says that latencies are compared, and that less is better.
+	Latency bool `json:"latency"`
+	// Goal is the figure to reach.
+	Goal float64 `json:"goal"`
+	// Value is the median of the rounds' ratios: the two ways of one round ran
+	// next to each other, so that what else the machine did concerns both.
+	Value   Spread `json:"value"`
+	Reached bool   `json:"reached"`
+}
+
+func (g goal) judge(workload, title string, measurements []Measurement) Figure {
+	figure := Figure{
+		Workload: workload, Title: title, Subject: g.subject, Baseline: g.baseline,
+		Latency: g.latency, Goal: g.figure,
+	}
+	find := func(way string) Measurement {
+		i := slices.IndexFunc(measurements, func(m Measurement) bool { return m.Way == way })
+		return measurements[i]
+	}
+	values := func(m Measurement) []float64 {
+		if g.latency {
+			return m.p50s
+		}
+		return m.rates
+	}
+	ratios := slices.Clone(values(find(g.subject)))
+	if g.baseline != "" {
+		for i, base := range values(find(g.baseline)) {
+			if base > 0 {
+				ratios[i] /= base
+			}
+		}
+	}
+	figure.Value = spreadOf(ratios)
+	figure.Reached = figure.Value.Median >= g.figure
+	if g.latency {
+		figure.Reached = figure.Value.Median <= g.figure
+	}
+	return figure
+}

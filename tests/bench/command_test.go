@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+func run(t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = cli.Execute(t.Context(), append([]string{"bench"}, args...), &out, &errs, func(name string) string {
+		if name == "DATABASE_URL" {
+			return databaseURL
+		}
+		return ""
+	})
+	return code, out.String(), errs.String()
+}
+
+// left are the command's schemas in the database.
+func left(t *testing.T, databaseURL string) (count int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'agentstore_bench%'").Scan(&count); err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+// Every workload runs, the one with several processes too, and nothing stays.
+func TestBenchRunsEveryWorkload(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	plots := t.TempDir()
+	code, stdout, stderr := run(t, databaseURL, "--quick", "--json", "--plot", plots)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var report struct {
+		Quick     bool `json:"quick"`
+		Workloads []struct {
+			Name         string `json:"name"`
+			XAxis        string `json:"x_axis"`
+			Measurements []struct {
+				Way        string `json:"way"`
+				Operations int    `json:"operations"`
+			} `json:"measurements"`
+		} `json:"workloads"`
+		Figures []struct {
+			Value struct{ Median float64 } `json:"value"`
+		} `json:"figures"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("stdout is not one JSON object: %v\n%s", err, stdout)
+	}
+	if !report.Quick || len(report.Workloads) != 17 || len(report.Figures) != 15 {
+		t.Errorf("quick %v, %d workloads, %d figures", report.Quick, len(report.Workloads), len(report.Figures))
+	}
+	for _, w := range report.Workloads {
+		for _, m := range w.Measurements {
+			if m.Operations == 0 {
+				t.Errorf("%s: %s did nothing", w.Name, m.Way)
+			}
+		}
+		_, err := os.Stat(filepath.Join(plots, w.Name+".svg"))
+		if (err == nil) != (w.XAxis != "") {
+			t.Errorf("%s: plot: %v", w.Name, err)
+		}
+	}
+	for i, figure := range report.Figures {
+		if figure.Value.Median <= 0 {
+			t.Errorf("figure %d is %v", i, figure.Value.Median)
+		}
+	}
+	if n := left(t, databaseURL); n != 0 {
+		t.Errorf("%d schemas were left", n)
+	}
+}
+
+func TestBenchPrintsATable(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := run(t, pgtest.NewEmptyDatabase(t), "--quick", "--workload", "append-1w-1s,stream")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for _, want := range []string{"quick run", "(append-1w-1s)", "(stream)", "bare SELECT", "≥ 0.80 ×"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+	for _, want := range []string{"[1/2]", "round 1 of 1", "dropped at the end"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%q is not in the progress\n%s", want, stderr)
+		}
+	}
+}
+
+func TestBenchThatIsInterruptedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	progress := writerFunc(func(line []byte) (int, error) {
+		if bytes.Contains(line, []byte("round 1")) {
+			cancel()
+		}
+		return len(line), nil
+	})
+	code := cli.Execute(ctx, []string{"bench", "--workload", "append-64w-1s", "--database-url", databaseURL}, &out, progress,
+		func(string) string { return "" })
+	if code != 130 || out.Len() != 0 {
+		t.Errorf("exit code %d, stdout %q", code, out.String())
+	}
+	if n := left(t, databaseURL); n != 0 {
+		t.Errorf("%d schemas were left", n)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,272 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// joinCounter counts the statements that append to several sessions.
+type joinCounter struct{ count atomic.Int64 }
+
+func (c *joinCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "-- name: MessageAppendMany") {
+		c.count.Add(1)
+	}
+	return ctx
+}
+
+func (*joinCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Two stores, as two processes have them, append to the same sessions in joined
+// groups: each session's messages are dense, and each append has its own.
+func TestJoinedAppendsOfTwoStores(t *testing.T) {
+	t.Parallel()
+	const writers, appends = 24, 40
+	databaseURL := pgtest.NewDatabase(t)
+	joined := &joinCounter{}
+	stores := make([]*agentstore.Store, 2)
+	for i := range stores {
+		config, err := pgxpool.ParseConfig(databaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ConnConfig.Tracer = joined
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		if stores[i], err = agentstore.OpenPool(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = stores[i].Close() })
+	}
+	ids := make([]repo.ID, 12)
+	for i := range ids {
+		ids[i] = newSession(t, stores[0])
+	}
+
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range appends {
+				// Some messages have ids of their own, which are looked for, and
+				// are sent twice.
+				batch := []repo.NewMessage{user(fmt.Sprintf("%d/%d", w, i)), user("and its neighbour")}
+				again := i%5 == 0
+				if again {
+					batch[0].ID = repo.NewID()
+				}
+				id := ids[(w+i)%len(ids)]
+				first, err := stores[w%2].Sessions().Append(t.Context(), id, batch[:1+i%2]...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if first[0].Content != batch[0].Content || first[0].SessionID != id {
+					t.Errorf("append %d of writer %d got another's message", i, w)
+				}
+				if !again || i%2 == 1 {
+					continue
+				}
+				second, err := stores[(w+1)%2].Sessions().Append(t.Context(), id, batch[0])
+				if err != nil || second[0].Sequence != first[0].Sequence {
+					t.Errorf("again: %v, %v", second, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+
+	total := 0
+	for _, id := range ids {
+		next := int64(0)
+		for message, err := range stores[0].Sessions().Stream(t.Context(), id, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if message.Sequence != next {
+				t.Fatalf("sequence %d after %d messages", message.Sequence, next)
+			}
+			next++
+		}
+		total += int(next)
+	}
+	if want := writers * appends * 3 / 2; total != want {
+		t.Errorf("%d messages, not %d", total, want)
+	}
+	if joined.count.Load() == 0 {
+		t.Error("no group was joined: this test has shown nothing")
+	}
+}
+
+// inOneGroup has appends wait in a lane until all are there, so that they go in
+// one group.
+func inOneGroup(t *testing.T, store *agentstore.Store, others *pgxpool.Pool, appends ...func()) {
+	t.Helper()
+	blocker := newSession(t, store)
+	release := hold(t, others, blocker)
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := store.Sessions().Append(t.Context(), blocker, user("holds the lane")); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitLockWait(t, others)
+	for _, each := range appends {
+		all.Go(each)
+	}
+	time.Sleep(50 * time.Millisecond) // they are in the lane: there is nothing to see it by
+	release()
+	all.Wait()
+}
+
+// What one append of a joined group gets is its own: a missing session, a stored
+// message and a conflict do not touch the neighbours.
+func TestJoinedNeighbours(t *testing.T) {
+	t.Parallel()
+	store, others := openOneLane(t)
+	known := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "known"}
+	ids := make([]repo.ID, 10)
+	for i := range ids {
+		ids[i] = newSession(t, store)
+	}
+	if _, err := store.Sessions().Append(t.Context(), ids[0], known); err != nil {
+		t.Fatal(err)
+	}
+	other := known
+	other.Content = "other"
+	results := make([]error, len(ids)+2)
+	var appends []func()
+	for i, id := range ids {
+		message := user("new")
+		switch i {
+		case 0:
+			message = known
+		case 1: // the same id in another session is another message
+			message = known
+		}
+		appends = append(appends, func() { _, results[i] = store.Sessions().Append(t.Context(), id, message) })
+	}
+	appends = append(appends,
+		func() { _, results[len(ids)] = store.Sessions().Append(t.Context(), repo.NewID(), user("nowhere")) },
+		func() { _, results[len(ids)+1] = store.Sessions().Append(t.Context(), ids[0], other) })
+	inOneGroup(t, store, others, appends...)
+
+	for i := range ids {
+		if results[i] != nil {
+			t.Errorf("append %d: %v", i, results[i])
+		}
+		messages, err := store.Sessions().MessagesFrom(t.Context(), ids[i], 0, 10)
+		if err != nil || len(messages) != 1 {
+			t.Errorf("session %d has %d messages: %v", i, len(messages), err)
+		}
+	}
+	if !errors.Is(results[len(ids)], repo.ErrNotFound) {
+		t.Errorf("a missing session: %v", results[len(ids)])
+	}
+	if _, ok := errors.AsType[*repo.MessageConflict](results[len(ids)+1]); !ok {
+		t.Errorf("a conflict: %v", results[len(ids)+1])
+	}
+}
+
+// A server that refuses a statement over several sessions, as one that is
+// distributed by session does, gets one for each.
+func TestServerThatRefusesToJoin(t *testing.T) {
+	t.Parallel()
+	store, others := openOneLane(t)
+	if _, err := others.Exec(t.Context(), `
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF (SELECT count(DISTINCT session_id) FROM added) > 1 THEN
+				RAISE feature_not_supported;
+			END IF;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER refuse AFTER INSERT ON messages REFERENCING NEW TABLE AS added
+		FOR EACH STATEMENT EXECUTE FUNCTION refuse()`); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is known
+		ids := make([]repo.ID, 5)
+		var appends []func()
+		for i := range ids {
+			ids[i] = newSession(t, store)
+			appends = append(appends, func() {
+				messages, err := store.Sessions().Append(t.Context(), ids[i], user("one"))
+				if err != nil || messages[0].Sequence != 0 {
+					t.Errorf("append %d: %v", i, err)
+				}
+			})
+		}
+		inOneGroup(t, store, others, appends...)
+	}
+}
+
+// Appends are planned once for all. A plan for each costs more than the append;
+// the server makes one for each if it takes those of the first for cheaper.
+func TestAppendsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(pgtest.NewDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := pool.Exec(t.Context(), fill); err != nil {
+		t.Fatal(err)
+	}
+	store, err := agentstore.OpenPool(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	ids := make([]repo.ID, 8)
+	for i := range ids {
+		ids[i] = newSession(t, store)
+	}
+	for range 10 {
+		if _, err := store.Sessions().Append(t.Context(), ids[0], user("alone")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			for range 30 {
+				if _, err := store.Sessions().Append(t.Context(), id, user("in a group")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, name := range []string{"MessageAppend ", "MessageAppendMany "} {
+		var generic, custom int
+		if err := pool.QueryRow(t.Context(), `SELECT generic_plans, custom_plans FROM pg_prepared_statements
+			WHERE statement LIKE '-- name: ' || $1 || '%'`, name).Scan(&generic, &custom); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		// The server always plans the first five by themselves.
+		if generic == 0 || custom > 5 {
+			t.Errorf("%s: %d generic plans, %d custom ones", name, generic, custom)
+		}
+	}
+}
