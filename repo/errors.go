@@ -13,11 +13,14 @@ var (
 	// ErrNotFound: the entity does not exist. See NotFoundError.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the stored state is not the one the call needs. See
-	// SequenceConflict, SessionConflict and MessageConflict.
+	// SequenceConflict, SessionConflict, MessageConflict, ActionConflict,
+	// ActionUnavailable, ActionInUse, PlanConflict and TransitionConflict.
 	ErrConflict = errors.New("conflict")
 	// ErrBudgetExceeded: the cost would pass the session's budget. See
 	// BudgetExceeded.
 	ErrBudgetExceeded = errors.New("budget exceeded")
+	// ErrLimit: there is as much as there may be. See LimitExceeded.
+	ErrLimit = errors.New("limit exceeded")
 	// ErrImport: a document cannot be imported. See ImportError.
 	ErrImport = errors.New("import refused")
 	// ErrClosed: the store was closed.
@@ -60,7 +63,7 @@ func invalid(field, reason string, args ...any) *InvalidError {
 
 // NotFoundError names what does not exist. It is [ErrNotFound].
 type NotFoundError struct {
-	// Kind is the entity's kind: "session", "message".
+	// Kind is the entity's kind: "session", "message", "plan".
 	Kind string
 	// ID is the one asked for.
 	ID ID

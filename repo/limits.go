@@ -18,6 +18,26 @@ const (
 	// MaxBatchBytes bounds the content, metadata and payload of one append.
 	MaxBatchBytes = 64 << 20
 
+	// MaxTextBytes bounds descriptions, definitions of done, invariants and
+	// reasons.
+	MaxTextBytes = 64 << 10
+	// MaxTags, MaxArguments, MaxInvariants and MaxProjects bound an action's
+	// and a plan's parts.
+	MaxTags       = 100
+	MaxArguments  = 100
+	MaxInvariants = 100
+	MaxProjects   = 100
+	// MaxPatternBytes bounds an argument's pattern.
+	MaxPatternBytes = 1000
+
+	// MaxReversions is how often a plan can be reverted.
+	MaxReversions = 3
+	// MaxPlanDepth is the depth of the deepest child plan; a top-level plan's
+	// is 0.
+	MaxPlanDepth = 10
+	// MaxChildPlans bounds the children of one plan.
+	MaxChildPlans = 1000
+
 	// DefaultPageSize is what a limit of zero means.
 	DefaultPageSize = 100
 	// MaxPageSize is the largest limit of a page.

@@ -9,6 +9,8 @@ import (
 // Store is a whole store. It is safe for concurrent use.
 type Store interface {
 	Repositories
+	// Trail is for those who keep the audit trail.
+	Trail() AuditStore
 	// InTx runs fn in one transaction: all that fn does through tx is committed
 	// together when fn returns nil, and nothing of it when fn returns an error
 	// or panics. fn's error comes back as it is; a panic goes on after the
@@ -34,6 +36,9 @@ type Store interface {
 // given.
 type Repositories interface {
 	Sessions() Sessions
+	Actions() Actions
+	Plans() Plans
+	Audit() Audit
 }
 
 // Sessions is the repository of sessions and their messages.
@@ -72,7 +77,8 @@ type SessionWriter interface {
 	// Errors: InvalidError (negative, or a total past 2^63-1); NotFoundError;
 	// BudgetExceeded, and nothing is added.
 	AddUsage(ctx context.Context, id ID, add Usage) (Usage, error)
-	// Delete deletes the session and its messages. Errors: NotFoundError.
+	// Delete deletes the session and its messages, and its links to plans. The
+	// plans stay. Errors: NotFoundError.
 	Delete(ctx context.Context, id ID) (DeletedSession, error)
 }
 
@@ -134,6 +140,6 @@ type SessionPorter interface {
 	// its times, usage and sequences, in one transaction; exporting it again
 	// gives the same document. Memory stays bounded. Errors: ImportError, and
 	// nothing is written; SessionConflict (wrapped in it) when a session with
-	// that id exists.
+	// that id exists; NotFoundError (wrapped) when a plan that it links does not.
 	Import(ctx context.Context, r io.Reader) (Session, error)
 }

@@ -23,6 +23,8 @@ type Session struct {
 	// MessageCount is the number of messages, and the sequence that the next
 	// one gets.
 	MessageCount int64
+	// Plans are those that the session is linked to, by id, each as it is now.
+	Plans []LinkedPlan
 	// CreatedAt and UpdatedAt are the database's clock. An append, an update
 	// and added usage move UpdatedAt.
 	CreatedAt, UpdatedAt time.Time
@@ -85,4 +87,6 @@ type SessionPage struct {
 type DeletedSession struct {
 	// Messages is the number of messages deleted.
 	Messages int64
+	// Plans is the number of plans that lost the session. They stay.
+	Plans int64
 }

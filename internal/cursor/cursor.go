@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -70,4 +71,35 @@ func hash(filter []string) []byte {
 		h.Write([]byte(value))
 	}
 	return h.Sum(nil)[:8]
+}
+
+// nameVersion is the first byte of a cursor that holds a name.
+const nameVersion = 2
+
+// maxName bounds the names that cursors hold, in bytes.
+const maxName = 1024
+
+// EncodeName makes the cursor of a place in a list that is ordered by a name or
+// another unique text of at most 1,024 bytes.
+func EncodeName(name string, filter ...string) string {
+	raw := make([]byte, 0, 9+len(name))
+	raw = append(raw, nameVersion)
+	raw = append(raw, hash(filter)...)
+	raw = append(raw, name...)
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// DecodeName reads such a cursor back, as Decode does.
+func DecodeName(text string, filter ...string) (string, error) {
+	if len(text) > base64.RawURLEncoding.EncodedLen(9+maxName) || strings.ContainsAny(text, "\r\n") {
+		return "", errMalformed
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) < 10 || raw[0] != nameVersion {
+		return "", errMalformed
+	}
+	if string(raw[1:9]) != string(hash(filter)) {
+		return "", errFilter
+	}
+	return string(raw[9:]), nil
 }

@@ -20,15 +20,34 @@ func CheckObject(raw []byte, maxDepth int) error {
 	if string(raw) == "{}" {
 		return nil
 	}
+	if err := checkSyntax(raw); err != nil {
+		return err
+	}
+	if first := bytes.TrimLeft(raw, " \t\r\n"); first[0] != '{' {
+		return errors.New("is not a JSON object")
+	}
+	return checkContent(raw, maxDepth)
+}
+
+// Check is CheckObject for a value of any type.
+func Check(raw []byte, maxDepth int) error {
+	if err := checkSyntax(raw); err != nil {
+		return err
+	}
+	return checkContent(raw, maxDepth)
+}
+
+func checkSyntax(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return errors.New("is not valid UTF-8")
 	}
 	if !json.Valid(raw) {
 		return errors.New("is not valid JSON")
 	}
-	if first := bytes.TrimLeft(raw, " \t\r\n"); first[0] != '{' {
-		return errors.New("is not a JSON object")
-	}
+	return nil
+}
+
+func checkContent(raw []byte, maxDepth int) error {
 	if err := checkEscapes(raw); err != nil {
 		return err
 	}

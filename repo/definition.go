@@ -1,0 +1,221 @@
+package repo
+
+import (
+	"errors"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// maxRendered bounds a rendered definition of done, in bytes.
+const maxRendered = 1 << 20
+
+// Render renders the definition of done with the arguments' values, by name. It
+// is a template of the standard library (text/template) that uses the
+// arguments as fields: "{{.branch}} is merged{{if .strict}}, without
+// warnings{{end}}". An argument without a value is an empty one. Of what
+// templates can do, what could run for long or take much memory whatever the
+// values is not allowed: other functions than comparisons, and, or, not and
+// len; templates within templates; loops over anything but one list argument,
+// and loops in loops. Values are never read as templates.
+//
+// d and the values are normalized (Normalize, Bind). Errors: InvalidError of the
+// field "definition_of_done".
+func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
+	t, err := d.template()
+	if err != nil {
+		return "", err
+	}
+	data := make(map[string]any, len(d.Arguments))
+	for _, argument := range d.Arguments {
+		data[argument.Name] = argument.zero()
+	}
+	for _, given := range values {
+		for i := range d.Arguments {
+			if d.Arguments[i].Name == given.Name {
+				value, err := d.Arguments[i].value(given.Value)
+				if err != nil {
+					err.Field = "arguments." + given.Name
+					return "", err
+				}
+				data[given.Name] = value
+			}
+		}
+	}
+	out := &bounded{}
+	if err := t.Execute(out, data); err != nil {
+		if errors.Is(err, errRenderedTooLong) {
+			return "", invalid("definition_of_done", "is rendered to more than %d bytes", maxRendered)
+		}
+		// The template's own message may quote values.
+		return "", invalid("definition_of_done", "cannot be rendered with these values")
+	}
+	rendered := out.String()
+	if err := checkText("definition_of_done", rendered, maxRendered); err != nil {
+		return "", err
+	}
+	return rendered, nil
+}
+
+func (a *Argument) zero() any {
+	switch a.Type {
+	case ArgumentInteger:
+		return int64(0)
+	case ArgumentFloat:
+		return float64(0)
+	case ArgumentBoolean:
+		return false
+	case ArgumentList:
+		return []any{}
+	default:
+		return ""
+	}
+}
+
+var errRenderedTooLong = errors.New("rendered too long")
+
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxRendered {
+		return 0, errRenderedTooLong
+	}
+	return b.Builder.Write(p)
+}
+
+// template parses the definition of done and checks that it stays within what
+// Render allows.
+func (d ActionDefinition) template() (*template.Template, error) {
+	t, err := template.New("").Option("missingkey=error").Parse(d.DefinitionOfDone)
+	if err != nil {
+		return nil, invalid("definition_of_done", "is not a template of the arguments")
+	}
+	if len(t.Templates()) > 1 {
+		return nil, invalid("definition_of_done", "defines templates of its own")
+	}
+	if t.Tree == nil || t.Root == nil { // an empty text
+		return t, nil
+	}
+	c := templateCheck{arguments: map[string]ArgumentType{}}
+	for _, argument := range d.Arguments {
+		c.arguments[argument.Name] = argument.Type
+	}
+	if reason := c.list(t.Root); reason != "" {
+		return nil, invalid("definition_of_done", "%s", reason)
+	}
+	return t, nil
+}
+
+// templateCheck walks a template. Its methods return what is not allowed, as a
+// phrase; empty if all is.
+type templateCheck struct {
+	arguments map[string]ArgumentType
+	inRange   bool
+}
+
+func (c *templateCheck) list(list *parse.ListNode) string {
+	if list == nil {
+		return ""
+	}
+	for _, node := range list.Nodes {
+		if reason := c.node(node); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func (c *templateCheck) node(node parse.Node) string {
+	switch node := node.(type) {
+	case *parse.TextNode, *parse.CommentNode:
+		return ""
+	case *parse.ActionNode:
+		return c.pipe(node.Pipe)
+	case *parse.IfNode:
+		return c.branch(&node.BranchNode)
+	case *parse.RangeNode:
+		return c.loop(node)
+	default:
+		return "uses more of templates than fields, if, range and comparisons"
+	}
+}
+
+func (c *templateCheck) branch(node *parse.BranchNode) string {
+	for _, reason := range []string{c.pipe(node.Pipe), c.list(node.List), c.list(node.ElseList)} {
+		if reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+// loop allows a range over a list argument alone: a number would be counted up
+// to, however large.
+func (c *templateCheck) loop(node *parse.RangeNode) string {
+	if c.inRange {
+		return "has a loop in a loop"
+	}
+	commands := node.Pipe.Cmds
+	if len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1 {
+		return "has a loop over more than an argument"
+	}
+	field, ok := commands[0].Args[0].(*parse.FieldNode)
+	if !ok || len(field.Ident) != 1 || c.arguments[field.Ident[0]] != ArgumentList {
+		return "has a loop over what is not a list argument"
+	}
+	c.inRange = true
+	reason := c.list(node.List)
+	c.inRange = false
+	if reason != "" {
+		return reason
+	}
+	return c.list(node.ElseList)
+}
+
+var templateFunctions = map[string]bool{
+	"eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true,
+	"and": true, "or": true, "not": true, "len": true,
+}
+
+func (c *templateCheck) pipe(pipe *parse.PipeNode) string {
+	if len(pipe.Decl) > 0 {
+		return "declares variables"
+	}
+	for _, command := range pipe.Cmds {
+		for _, arg := range command.Args {
+			if reason := c.argument(arg); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
+func (c *templateCheck) argument(node parse.Node) string {
+	switch node := node.(type) {
+	case *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
+		return ""
+	case *parse.PipeNode:
+		return c.pipe(node)
+	case *parse.IdentifierNode:
+		if !templateFunctions[node.Ident] {
+			return "calls a function that is not allowed"
+		}
+		return ""
+	case *parse.FieldNode:
+		if _, known := c.arguments[node.Ident[0]]; !known || len(node.Ident) != 1 || c.inRange {
+			return "names what is not an argument"
+		}
+		return ""
+	case *parse.VariableNode:
+		// $ is the arguments, from within a loop.
+		if len(node.Ident) == 2 && node.Ident[0] == "$" {
+			if _, known := c.arguments[node.Ident[1]]; known {
+				return ""
+			}
+		}
+		return "names what is not an argument"
+	default:
+		return "uses more of templates than fields, if, range and comparisons"
+	}
+}
