@@ -7,12 +7,13 @@ import (
 
 // AuditEntry says that something happened. Once recorded it never changes.
 type AuditEntry struct {
-	// ID is known to the caller at once and makes recording repeatable: an id
-	// that is recorded already is not recorded again. Zero, when recording: a
-	// new one.
+	// ID is known to the caller at once and, with OccurredAt, makes recording
+	// repeatable: what is recorded already, or was and is pruned, is not
+	// recorded again. Who repeats an ID repeats its time. Zero, when
+	// recording: a new one.
 	ID ID
-	// OccurredAt is when it happened, by the caller's clock. Zero, when
-	// recording: now.
+	// OccurredAt is when it happened, by the caller's clock, to the microsecond.
+	// Zero, when recording: the time within ID, which for a new one is now.
 	OccurredAt time.Time
 	// RecordedAt is the database's clock. It is ignored when recording.
 	RecordedAt time.Time

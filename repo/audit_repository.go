@@ -83,8 +83,10 @@ type AuditLog interface {
 	// Checkpoint returns the latest one. Errors: NotFoundError.
 	Checkpoint(ctx context.Context) (AuditCheckpoint, error)
 	// Strays returns up to limit entries that are neither sealed nor waiting
-	// to be: nothing but tampering makes one.
+	// to be, and Lost those that wait to be and are gone (their id and time):
+	// nothing but tampering makes either. Both read the whole trail.
 	Strays(ctx context.Context, limit int) ([]AuditEntry, error)
+	Lost(ctx context.Context, limit int) ([]AuditEntry, error)
 	// Waiting says how many entries are not sealed yet, up to limit, and the
 	// oldest RecordedAt among them (zero if none).
 	Waiting(ctx context.Context, limit int) (AuditWaiting, error)
