@@ -10,6 +10,58 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type Action struct {
+	Name              string
+	Server            string
+	Namespace         string
+	State             string
+	Version           int64
+	Description       string
+	DefinitionOfDone  string
+	StrategyActor     *string
+	ExecutionActor    *string
+	ReviewActor       *string
+	ApplyActor        *string
+	EstimationActor   *string
+	InvariantActor    *string
+	AutomationProfile *string
+	Reusable          bool
+	ReadOnly          bool
+	InputsSchema      []byte
+	Tags              []string
+	CreatedBy         *string
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+}
+
+type AuditCheckpoint struct {
+	Size      int64
+	Root      []byte
+	Note      []byte
+	CreatedAt time.Time
+}
+
+type AuditEntry struct {
+	OccurredAt time.Time
+	ID         pgtype.UUID
+	RecordedAt time.Time
+	Type       string
+	Actor      *string
+	UserName   *string
+	PlanID     pgtype.UUID
+	SessionID  pgtype.UUID
+	Project    *string
+	Details    []byte
+	Nonce      pgtype.UUID
+}
+
+type AuditHold struct {
+	Subject   pgtype.UUID
+	Kind      string
+	Reason    string
+	CreatedAt time.Time
+}
+
 type Message struct {
 	SessionID  pgtype.UUID
 	Sequence   int64
@@ -19,5 +71,53 @@ type Message struct {
 	Metadata   []byte
 	Payload    []byte
 	OccurredAt *time.Time
+	CreatedAt  time.Time
+}
+
+type PlanDetail struct {
+	ID                      pgtype.UUID
+	Name                    *string
+	Namespace               string
+	ActionName              string
+	ParentID                pgtype.UUID
+	RootID                  pgtype.UUID
+	Depth                   int32
+	Attempt                 int32
+	Description             string
+	DefinitionOfDone        string
+	Phase                   string
+	State                   string
+	AutomationProfile       *string
+	AutomationProfileSource *string
+	AutomationSnapshot      []byte
+	ErrorMessage            *string
+	ErrorDetails            []byte
+	ReversionCount          int32
+	LastCompletedStep       *int64
+	LastCheckpointID        *string
+	Version                 int64
+	CancelledAt             *time.Time
+	CancelReason            *string
+	CreatedAt               time.Time
+	UpdatedAt               time.Time
+	Projects                []string
+	ProjectAliases          []string
+	ProjectReadOnlys        []bool
+	ArgumentNames           []string
+	ArgumentValues          []string
+	Invariants              []string
+	InvariantSources        []string
+}
+
+type PlanHistory struct {
+	PlanID     pgtype.UUID
+	Version    int64
+	Transition string
+	FromPhase  *string
+	FromState  *string
+	ToPhase    string
+	ToState    string
+	Actor      *string
+	Reason     *string
 	CreatedAt  time.Time
 }

@@ -78,6 +78,9 @@ WITH created AS (
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at)
     SELECT c.id, c.updated_at FROM created c
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
+    SELECT c.created_at, audit_new_id(), 'session_created', $3, c.id FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c
 `
@@ -96,7 +99,8 @@ type SessionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: sessions_pkey. Makes the session and its counter row in one statement.
+// Index: sessions_pkey. Makes the session and its counter row in one statement, and
+// an entry of the audit trail that says so.
 // No row: a session with this id exists; the caller reads it and compares.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
@@ -113,28 +117,34 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 }
 
 const sessionDelete = `-- name: SessionDelete :one
-WITH locked AS (
-    SELECT c.session_id, c.next_sequence
+WITH counted AS (
+    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans
     FROM session_counters c
     WHERE c.session_id = $1
-    FOR UPDATE
 ), deleted AS (
-    DELETE FROM sessions s USING locked l WHERE s.id = $1 AND s.id = l.session_id
-    RETURNING s.id
+    DELETE FROM sessions s WHERE s.id = $1
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
+    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
+        format('{"entity":"session","messages":%s,"plans":%s}', n.next_sequence, n.plans)::json
+    FROM counted n
 )
-SELECT l.next_sequence FROM locked l
+SELECT n.next_sequence, n.plans FROM counted n
 `
 
-// Index: session_counters_pkey, sessions_pkey. The cascade uses messages_pkey.
-// The locked counter is the number of messages: they are dense, and no append
-// passes the lock. Counting rows here could miss those that were committed
-// while the statement waited for the lock; the cascade, which runs after it,
-// misses none.
-func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
+type SessionDeleteRow struct {
+	NextSequence int64
+	Plans        int64
+}
+
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey. The
+// session is locked, so that what is counted here is what the cascade deletes. The
+// counter is the number of messages: they are dense.
+func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id pgtype.UUID) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete, id)
-	var next_sequence int64
-	err := row.Scan(&next_sequence)
-	return next_sequence, err
+	var i SessionDeleteRow
+	err := row.Scan(&i.NextSequence, &i.Plans)
+	return i, err
 }
 
 const sessionExists = `-- name: SessionExists :one
@@ -152,7 +162,12 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
@@ -171,9 +186,11 @@ type SessionGetRow struct {
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 	NextSequence      int64
+	PlanIds           []pgtype.UUID
+	PlanStages        []string
 }
 
-// Index: sessions_pkey, session_counters_pkey. The counter row holds what an
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. The counter row holds what an
 // append changes, so it is joined wherever a session is read.
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (SessionGetRow, error) {
 	row := db.QueryRow(ctx, sessionGet, id)
@@ -191,6 +208,8 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.NextSequence,
+		&i.PlanIds,
+		&i.PlanStages,
 	)
 	return i, err
 }
@@ -207,6 +226,9 @@ WITH created AS (
     )
     ON CONFLICT (id) DO NOTHING
     RETURNING id, updated_at
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
+    SELECT clock_timestamp(), audit_new_id(), 'session_created', $3, c.id, '{"imported":true}' FROM created c
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, c.updated_at FROM created c
@@ -250,7 +272,12 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = $1
@@ -283,9 +310,11 @@ type SessionListRow struct {
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 	NextSequence      int64
+	PlanIds           []pgtype.UUID
+	PlanStages        []string
 }
 
-// Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey. Newest first.
+// Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -315,6 +344,8 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.NextSequence,
+			&i.PlanIds,
+			&i.PlanStages,
 		); err != nil {
 			return nil, err
 		}
@@ -329,7 +360,12 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 const sessionListByActor = `-- name: SessionListByActor :many
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = $1
@@ -364,9 +400,11 @@ type SessionListByActorRow struct {
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 	NextSequence      int64
+	PlanIds           []pgtype.UUID
+	PlanStages        []string
 }
 
-// Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey. Newest first.
+// Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
 // A query of its own, because an optional actor would read the whole namespace.
 func (q *Queries) SessionListByActor(ctx context.Context, db DBTX, arg SessionListByActorParams) ([]SessionListByActorRow, error) {
 	rows, err := db.Query(ctx, sessionListByActor,
@@ -398,6 +436,8 @@ func (q *Queries) SessionListByActor(ctx context.Context, db DBTX, arg SessionLi
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.NextSequence,
+			&i.PlanIds,
+			&i.PlanStages,
 		); err != nil {
 			return nil, err
 		}
@@ -416,6 +456,22 @@ SELECT next_sequence FROM session_counters WHERE session_id = $1 FOR UPDATE
 // Index: session_counters_pkey. Waits for the appends under way.
 func (q *Queries) SessionLock(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, sessionLock, id)
+	var next_sequence int64
+	err := row.Scan(&next_sequence)
+	return next_sequence, err
+}
+
+const sessionLockWhole = `-- name: SessionLockWhole :one
+SELECT c.next_sequence FROM session_counters c
+JOIN sessions s ON s.id = c.session_id
+WHERE c.session_id = $1
+FOR UPDATE
+`
+
+// Index: session_counters_pkey, sessions_pkey. Before a deletion: waits for the appends
+// under way, and for those who link plans to the session.
+func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, sessionLockWhole, id)
 	var next_sequence int64
 	err := row.Scan(&next_sequence)
 	return next_sequence, err

@@ -1,5 +1,6 @@
 -- name: SessionCreate :one
--- Index: sessions_pkey. Makes the session and its counter row in one statement.
+-- Index: sessions_pkey. Makes the session and its counter row in one statement, and
+-- an entry of the audit trail that says so.
 -- No row: a session with this id exists; the caller reads it and compares.
 WITH created AS (
     INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
@@ -9,6 +10,9 @@ WITH created AS (
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at)
     SELECT c.id, c.updated_at FROM created c
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
+    SELECT c.created_at, audit_new_id(), 'session_created', sqlc.narg(actor), c.id FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c;
 
@@ -25,16 +29,24 @@ WITH created AS (
     )
     ON CONFLICT (id) DO NOTHING
     RETURNING id, updated_at
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
+    SELECT clock_timestamp(), audit_new_id(), 'session_created', sqlc.narg(actor), c.id, '{"imported":true}' FROM created c
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, c.updated_at FROM created c;
 
 -- name: SessionGet :one
--- Index: sessions_pkey, session_counters_pkey. The counter row holds what an
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. The counter row holds what an
 -- append changes, so it is joined wherever a session is read.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id;
@@ -44,10 +56,15 @@ WHERE s.id = @id;
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
 -- name: SessionList :many
--- Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey. Newest first.
+-- Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = @namespace
@@ -58,11 +75,16 @@ ORDER BY s.created_at DESC, s.id DESC
 LIMIT @max_rows;
 
 -- name: SessionListByActor :many
--- Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey. Newest first.
+-- Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
 -- A query of its own, because an optional actor would read the whole namespace.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = @namespace
@@ -122,22 +144,31 @@ WITH locked AS (
 )
 SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.fits FROM locked l;
 
+-- name: SessionLockWhole :one
+-- Index: session_counters_pkey, sessions_pkey. Before a deletion: waits for the appends
+-- under way, and for those who link plans to the session.
+SELECT c.next_sequence FROM session_counters c
+JOIN sessions s ON s.id = c.session_id
+WHERE c.session_id = @id
+FOR UPDATE;
+
 -- name: SessionDelete :one
--- Index: session_counters_pkey, sessions_pkey. The cascade uses messages_pkey.
--- The locked counter is the number of messages: they are dense, and no append
--- passes the lock. Counting rows here could miss those that were committed
--- while the statement waited for the lock; the cascade, which runs after it,
--- misses none.
-WITH locked AS (
-    SELECT c.session_id, c.next_sequence
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey. The
+-- session is locked, so that what is counted here is what the cascade deletes. The
+-- counter is the number of messages: they are dense.
+WITH counted AS (
+    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans
     FROM session_counters c
     WHERE c.session_id = @id
-    FOR UPDATE
 ), deleted AS (
-    DELETE FROM sessions s USING locked l WHERE s.id = @id AND s.id = l.session_id
-    RETURNING s.id
+    DELETE FROM sessions s WHERE s.id = @id
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
+    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
+        format('{"entity":"session","messages":%s,"plans":%s}', n.next_sequence, n.plans)::json
+    FROM counted n
 )
-SELECT l.next_sequence FROM locked l;
+SELECT n.next_sequence, n.plans FROM counted n;
 
 -- name: SessionLock :one
 -- Index: session_counters_pkey. Waits for the appends under way.

@@ -2,9 +2,10 @@
 -- role that owns the tables (it migrates), or by a superuser. It may be run
 -- again; it takes nothing away.
 --
---   application  what a service needs that keeps sessions. No DDL, no TRUNCATE
+--   application  what a service needs that keeps sessions and plans, and records
+--                what it does. No DDL, no TRUNCATE
 --   reader       reads everything
---   audit        writes the audit trail, and reads nothing else
+--   audit        writes and seals the audit trail, and reads nothing else
 --
 -- All read agentstore_migrations: opening a store compares the schema's version.
 -- Roles are made without a login: grant them to those who log in.
@@ -36,8 +37,51 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
 GRANT SELECT, INSERT, UPDATE ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
 
+-- A plan's parts are written once, with it; plans are never deleted.
+GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON action_arguments TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON action_invariants TO :"application";
+GRANT SELECT, INSERT, UPDATE ON plans TO :"application";
+GRANT SELECT, INSERT ON plan_projects TO :"application";
+GRANT SELECT, INSERT ON plan_arguments TO :"application";
+GRANT SELECT, INSERT ON plan_invariants TO :"application";
+GRANT SELECT, INSERT ON plan_history TO :"application";
+GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
+GRANT SELECT ON plan_details TO :"application";
+
+-- The audit trail is append-only. What recording fills, triggers fill, with the
+-- owner's rights. Pruning, and holds that keep entries from it, are the owner's.
+GRANT SELECT, INSERT ON audit_entries TO :"application", :"audit";
+GRANT SELECT, INSERT ON audit_quarantine TO :"application", :"audit";
+-- Recording looks there for what was pruned.
+GRANT SELECT ON audit_leaves TO :"application";
+GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO :"application", :"audit";
+
+-- The audit role seals, too.
+GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
+GRANT SELECT, INSERT ON audit_leaves TO :"audit";
+GRANT SELECT, INSERT ON audit_hashes TO :"audit";
+GRANT SELECT, INSERT ON audit_checkpoints TO :"audit";
+
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
 GRANT SELECT ON messages TO :"reader";
+GRANT SELECT ON actions TO :"reader";
+GRANT SELECT ON action_arguments TO :"reader";
+GRANT SELECT ON action_invariants TO :"reader";
+GRANT SELECT ON plans TO :"reader";
+GRANT SELECT ON plan_projects TO :"reader";
+GRANT SELECT ON plan_arguments TO :"reader";
+GRANT SELECT ON plan_invariants TO :"reader";
+GRANT SELECT ON plan_history TO :"reader";
+GRANT SELECT ON session_plans TO :"reader";
+GRANT SELECT ON plan_details TO :"reader";
+GRANT SELECT ON audit_entries TO :"reader";
+GRANT SELECT ON audit_quarantine TO :"reader";
+GRANT SELECT ON audit_unsealed TO :"reader";
+GRANT SELECT ON audit_leaves TO :"reader";
+GRANT SELECT ON audit_hashes TO :"reader";
+GRANT SELECT ON audit_checkpoints TO :"reader";
+GRANT SELECT ON audit_holds TO :"reader";
 
 COMMIT;

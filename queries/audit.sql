@@ -1,0 +1,159 @@
+-- name: AuditRecord :one
+-- Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key. Records those that are not there
+-- yet, by their time and id, and counts them. What was pruned has a leaf, and is not recorded a
+-- second time. A null actor, user, project or id travels as an empty text or a zero uuid.
+WITH written AS (
+    INSERT INTO audit_entries (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details)
+    SELECT n.occurred_at, n.id, n.type, nullif(n.actor, ''), nullif(n.user_name, ''),
+        nullif(n.plan_id, '00000000-0000-0000-0000-000000000000'), nullif(n.session_id, '00000000-0000-0000-0000-000000000000'),
+        nullif(n.project, ''), CAST(n.details AS json)
+    FROM ROWS FROM (
+        unnest(@occurred_ats::timestamptz[]), unnest(@ids::uuid[]), unnest(@types::text[]), unnest(@actors::text[]),
+        unnest(@user_names::text[]), unnest(@plan_ids::uuid[]), unnest(@session_ids::uuid[]), unnest(@projects::text[]),
+        unnest(@details::text[])
+    ) AS n (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details)
+    WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = n.id AND l.occurred_at = n.occurred_at LIMIT 1) IS NULL
+    ON CONFLICT DO NOTHING
+    RETURNING id
+)
+SELECT count(*) FROM written;
+
+-- name: AuditMakePartitions :one
+-- Index: none. Makes the partitions of a month and of some months after it.
+SELECT audit_make_partitions(@at::timestamptz, @ahead::integer)::integer AS made;
+
+-- name: AuditGet :one
+-- Index: audit_entries_id_occurred_at_idx. The earliest, should an id have been given twice.
+SELECT * FROM audit_entries e WHERE e.id = @id ORDER BY e.occurred_at LIMIT 1;
+
+-- name: AuditQuarantine :exec
+-- Index: audit_quarantine_pkey.
+INSERT INTO audit_quarantine (id, document, reason) VALUES (@id, @document, @reason)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: AuditPruneBatch :one
+-- Index: none here. In the function: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key.
+SELECT audit_prune_batch(@before::timestamptz, @types::text[], @by_entry::uuid, @max_rows::integer)::bigint AS pruned;
+
+-- name: AuditDropPartition :one
+-- Index: none. Drops one empty partition of a month that ended before, if there is one.
+SELECT audit_drop_partition(@before::timestamptz)::boolean AS dropped;
+
+-- name: AuditCountOld :one
+-- Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
+-- would find: the whole range is read.
+SELECT count(*) FILTER (WHERE found.sealed AND NOT found.held) AS pruned,
+    count(*) FILTER (WHERE found.held) AS held,
+    count(*) FILTER (WHERE NOT found.sealed AND NOT found.held) AS unsealed
+FROM (
+    SELECT (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at LIMIT 1) IS NOT NULL AS sealed,
+        EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id)
+        OR EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) AS held
+    FROM audit_entries e
+    WHERE e.occurred_at < @before AND (cardinality(@types::text[]) = 0 OR e.type = ANY (@types::text[]))
+) AS found;
+
+-- name: AuditHold :exec
+-- Index: audit_holds_pkey.
+INSERT INTO audit_holds (kind, subject, reason) VALUES (@kind, @subject, @reason)
+ON CONFLICT (kind, subject) DO NOTHING;
+
+-- name: AuditRelease :exec
+-- Index: audit_holds_pkey.
+DELETE FROM audit_holds h WHERE h.kind = @kind AND h.subject = @subject;
+
+-- name: AuditHolds :many
+-- Index: audit_holds_pkey.
+SELECT * FROM audit_holds h ORDER BY h.kind, h.subject;
+
+-- name: AuditSealLock :one
+-- Index: none. One sealer at a time, up to the end of its transaction.
+SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0));
+
+-- name: AuditUnsealed :many
+-- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx,
+-- audit_leaves_entry_id_occurred_at_key. The next ones to seal, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
+-- leaf already was pruned, and put back past the library: it waits for ever, and stops no other.
+SELECT u.position, e.* FROM audit_unsealed u,
+LATERAL (SELECT * FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
+WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
+ORDER BY u.position
+LIMIT @max_rows;
+
+-- name: AuditLogSize :one
+-- Index: audit_leaves_pkey, backwards.
+SELECT coalesce((SELECT l.sequence + 1 FROM audit_leaves l ORDER BY l.sequence DESC LIMIT 1), 0)::bigint AS size;
+
+-- name: AuditAddLeaves :exec
+-- Index: audit_leaves_pkey. In the order of the arrays.
+INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash)
+SELECT CAST(@first_sequence AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash
+FROM ROWS FROM (
+    unnest(@occurred_ats::timestamptz[]), unnest(@entry_ids::uuid[]), unnest(@hashes::bytea[])
+) WITH ORDINALITY AS n (occurred_at, entry_id, hash, ordinality);
+
+-- name: AuditAddHashes :exec
+-- Index: audit_hashes_pkey. In the order of the array.
+INSERT INTO audit_hashes (index, hash)
+SELECT CAST(@first_index AS bigint) + n.ordinality - 1, n.hash
+FROM unnest(@hashes::bytea[]) WITH ORDINALITY AS n (hash, ordinality);
+
+-- name: AuditAddCheckpoint :exec
+-- Index: audit_checkpoints_pkey.
+INSERT INTO audit_checkpoints (size, root, note) VALUES (@size, @root, @note);
+
+-- name: AuditSealed :exec
+-- Index: audit_unsealed_pkey.
+DELETE FROM audit_unsealed u WHERE u.position = ANY (@positions::bigint[]);
+
+-- name: AuditHashes :many
+-- Index: audit_hashes_pkey. In the order of the indexes.
+SELECT h.hash FROM unnest(@indexes::bigint[]) WITH ORDINALITY AS n (index, ordinality),
+LATERAL (SELECT * FROM audit_hashes WHERE audit_hashes.index = n.index LIMIT 1) AS h
+ORDER BY n.ordinality;
+
+-- name: AuditLeaves :many
+-- Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Each with its entry, as far as that is there.
+SELECT l.sequence, l.occurred_at, l.entry_id, l.hash, l.pruned_by,
+    e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce
+FROM audit_leaves l
+LEFT JOIN audit_entries e ON e.occurred_at = l.occurred_at AND e.id = l.entry_id
+WHERE l.sequence >= @from_sequence
+ORDER BY l.sequence
+LIMIT @max_rows;
+
+-- name: AuditLeafOf :one
+-- Index: audit_leaves_entry_id_occurred_at_key.
+SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = @entry_id ORDER BY l.occurred_at LIMIT 1;
+
+-- name: AuditCheckpointGet :one
+-- Index: audit_checkpoints_pkey, backwards. The latest.
+SELECT * FROM audit_checkpoints c ORDER BY c.size DESC LIMIT 1;
+
+-- name: AuditStrays :many
+-- Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_unsealed_occurred_at_entry_id_key.
+-- From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each.
+SELECT e.*,
+    coalesce(
+        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at LIMIT 1),
+        (SELECT true FROM audit_unsealed u WHERE u.occurred_at = e.occurred_at AND u.entry_id = e.id LIMIT 1),
+        false
+    )::boolean AS known
+FROM audit_entries e
+WHERE e.occurred_at >= @after_occurred_at AND (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
+ORDER BY e.occurred_at, e.id
+LIMIT @max_rows;
+
+-- name: AuditLost :many
+-- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Entries that wait to be sealed and are gone: nothing but
+-- tampering takes one away.
+SELECT u.position, u.occurred_at, u.entry_id FROM audit_unsealed u
+WHERE u.position > @after_position
+    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) IS NULL
+ORDER BY u.position
+LIMIT @max_rows;
+
+-- name: AuditWaiting :one
+-- Index: audit_unsealed_pkey. Up to max_rows.
+SELECT count(*) AS entries, coalesce(min(w.recorded_at), '0001-01-01Z')::timestamptz AS oldest
+FROM (SELECT u.recorded_at FROM audit_unsealed u ORDER BY u.position LIMIT @max_rows) AS w;
