@@ -4,4 +4,6 @@ package postgres
 // migrated database, so that one that is renamed there is found.
 const (
 	uniqueMessageID = "messages_session_id_id_key"
+	planAction      = "plans_action_name_fkey"
+	linkSession     = "session_plans_session_id_fkey"
 )

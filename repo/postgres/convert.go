@@ -62,6 +62,7 @@ func sessionOf(row db.SessionGetRow) repo.Session {
 		},
 		Budget:       (*repo.Cost)(row.BudgetNanos),
 		MessageCount: row.NextSequence,
+		Plans:        linkedPlansOf(row.PlanIds, row.PlanStages),
 		CreatedAt:    row.CreatedAt.UTC(),
 		UpdatedAt:    row.UpdatedAt.UTC(),
 	}

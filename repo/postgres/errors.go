@@ -19,6 +19,7 @@ const (
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
 	uniqueViolation      = "23505"
+	checkViolation       = "23514"
 	outOfRange           = "22003"
 	featureNotSupported  = "0A000"
 	undefinedTable       = "42P01"
@@ -98,6 +99,11 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	case "23": // integrity constraint violation
 		if pgErr.Code == uniqueViolation {
 			return &storeError{repo.ErrConflict, pgErr}
+		}
+		if lacksPartition(pgErr) {
+			// Nothing is wrong with the values: the transaction may be run
+			// again, when the partition is made.
+			return &storeError{repo.ErrContention, pgErr}
 		}
 		return &storeError{repo.ErrInvalid, pgErr}
 	}

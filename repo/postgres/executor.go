@@ -82,6 +82,7 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return settled(err)
 		}
+		p.mend(ctx, err)
 	}
 }
 

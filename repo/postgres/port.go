@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/document"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -19,7 +21,11 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	writer, err := document.NewWriter(w, session, nil)
+	linked := make([]repo.ID, len(session.Plans))
+	for i, plan := range session.Plans {
+		linked[i] = plan.ID
+	}
+	writer, err := document.NewWriter(w, session, linked)
 	if err != nil {
 		return err
 	}
@@ -59,13 +65,42 @@ func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error
 		if err := importSession(ctx, q, session); err != nil {
 			return err
 		}
-		session.MessageCount, err = importMessages(ctx, q, session.ID, reader)
+		if session.MessageCount, err = importMessages(ctx, q, session.ID, reader); err != nil {
+			return err
+		}
+		session.Plans, err = importLinks(ctx, q, session.ID, reader.LinkedPlans())
 		return err
 	})
 	if err != nil {
 		return repo.Session{}, err
 	}
 	return session, nil
+}
+
+// importLinks links the session to the plans of the document, which all have to
+// be there.
+func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.ID) ([]repo.LinkedPlan, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	given := make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		given[i] = toUUID(id)
+	}
+	if _, err := queries.PlanLinkAll(ctx, q, toUUID(sessionID), given); err != nil {
+		return nil, err
+	}
+	row, err := queries.SessionGet(ctx, q, toUUID(sessionID))
+	if err != nil {
+		return nil, err
+	}
+	linked := linkedPlansOf(row.PlanIds, row.PlanStages)
+	for i, id := range ids { // both ascend
+		if i == len(linked) || linked[i].ID != id {
+			return nil, repo.MissingPlan(i, id)
+		}
+	}
+	return linked, nil
 }
 
 func importSession(ctx context.Context, q db.DBTX, session repo.Session) error {

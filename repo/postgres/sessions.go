@@ -141,9 +141,13 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (re
 }
 
 func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
-	var count int64
-	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
-		count, err = queries.SessionDelete(ctx, q, toUUID(id))
+	var row db.SessionDeleteRow
+	err := s.exec.atomically(ctx, func(q db.DBTX) error {
+		if _, err := queries.SessionLockWhole(ctx, q, toUUID(id)); err != nil {
+			return err
+		}
+		var err error
+		row, err = queries.SessionDelete(ctx, q, toUUID(id))
 		return err
 	})
 	if isNoRows(err) {
@@ -152,5 +156,5 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 	if err != nil {
 		return repo.DeletedSession{}, err
 	}
-	return repo.DeletedSession{Messages: count}, nil
+	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans}, nil
 }

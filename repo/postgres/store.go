@@ -67,6 +67,18 @@ func (s *Store) Share(options Options) *Store {
 // Sessions is repo.Repositories'.
 func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec} }
 
+// Actions is repo.Repositories'.
+func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
+
+// Plans is repo.Repositories'.
+func (s *Store) Plans() repo.Plans { return &plans{s.exec} }
+
+// Audit is repo.Repositories'.
+func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
+
+// Trail is repo.Store's.
+func (s *Store) Trail() repo.AuditStore { return &trail{s.exec} }
+
 // Close waits for the operations under way and refuses later ones.
 func (s *Store) Close() error {
 	s.exec.gate.close()
@@ -88,6 +100,9 @@ func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{tx}} }
 type repositories struct{ exec bound }
 
 func (r repositories) Sessions() repo.Sessions { return &sessions{r.exec} }
+func (r repositories) Actions() repo.Actions   { return &actions{r.exec} }
+func (r repositories) Plans() repo.Plans       { return &plans{r.exec} }
+func (r repositories) Audit() repo.Audit       { return &audit{r.exec} }
 
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {

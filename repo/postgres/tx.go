@@ -30,6 +30,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
+		s.exec.mend(ctx, err)
 		s.log.DebugContext(ctx, "transaction gave way to another and is run again", "attempt", attempt+1)
 	}
 }

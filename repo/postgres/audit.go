@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// audit is repo.Audit.
+type audit struct{ exec executor }
+
+func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
+	normal, err := repo.NormalizeAudit(entries)
+	if err != nil {
+		return err
+	}
+	params := auditParams(normal)
+	months := monthsOf(normal)
+	return a.exec.writeByID(ctx, func(q db.DBTX) error {
+		_, err := recordAudit(ctx, q, params, months)
+		return err
+	})
+}
+
+func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
+	var row db.AuditEntry
+	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.AuditGet(ctx, q, toUUID(id))
+		return err
+	})
+	if isNoRows(err) {
+		return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
+	}
+	if err != nil {
+		return repo.AuditEntry{}, err
+	}
+	return auditEntryOf(row), nil
+}
+
+func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, page repo.Page) (repo.AuditPage, error) {
+	filter, err := filter.Normalize()
+	if err != nil {
+		return repo.AuditPage{}, err
+	}
+	limit, err := repo.CheckLimit(page.Limit)
+	if err != nil {
+		return repo.AuditPage{}, err
+	}
+	at, id, err := filter.Place(order, page.After)
+	if err != nil {
+		return repo.AuditPage{}, err
+	}
+	rows, err := a.list(ctx, filter, order, at, id, limit+1) // one more tells whether there is a next page
+	if err != nil {
+		return repo.AuditPage{}, err
+	}
+	result := repo.AuditPage{Entries: make([]repo.AuditEntry, min(len(rows), limit))}
+	for i := range result.Entries {
+		result.Entries[i] = auditEntryOf(rows[i])
+	}
+	if len(rows) > limit {
+		result.Next = filter.CursorAfter(order, result.Entries[limit-1])
+	}
+	return result, nil
+}
+
+func (a *audit) list(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int) ([]db.AuditEntry, error) {
+	var rows []db.AuditEntry
+	selection := auditSelectionOf(filter, at, id, limit)
+	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = selection.list(ctx, q, order)
+		return err
+	})
+	return rows, err
+}
+
+func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (repo.AuditCount, error) {
+	filter, err := filter.Normalize()
+	if err != nil {
+		return repo.AuditCount{}, err
+	}
+	if limit, err = repo.CheckCount(limit); err != nil {
+		return repo.AuditCount{}, err
+	}
+	var count int64
+	selection := auditSelectionOf(filter, time.Time{}, repo.ID{}, limit+1)
+	err = a.exec.read(ctx, func(q db.DBTX) (err error) {
+		count, err = selection.count(ctx, q)
+		return err
+	})
+	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
+}
+
+// Export reads page by page, and holds no connection while it writes.
+func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
+	filter, err := filter.Normalize()
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	at, id := time.Time{}, repo.ID{}
+	for {
+		rows, err := a.list(ctx, filter, repo.OldestFirst, at, id, repo.MaxPageSize)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := encoder.Encode(repo.ExportedEntry(auditEntryOf(row))); err != nil {
+				return err
+			}
+		}
+		if len(rows) < repo.MaxPageSize {
+			return nil
+		}
+		last := rows[len(rows)-1]
+		at, id = last.OccurredAt, last.ID.Bytes
+	}
+}
+
+func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
+	return repo.AuditEntry{
+		ID:         row.ID.Bytes,
+		OccurredAt: row.OccurredAt.UTC(),
+		RecordedAt: row.RecordedAt.UTC(),
+		Type:       repo.EventType(row.Type),
+		Actor:      fromNullable(row.Actor),
+		User:       fromNullable(row.UserName),
+		PlanID:     fromOptionalUUID(row.PlanID),
+		SessionID:  fromOptionalUUID(row.SessionID),
+		Project:    fromNullable(row.Project),
+		Details:    row.Details,
+	}
+}
+
+func auditParams(entries []repo.AuditEntry) db.AuditRecordParams {
+	n := len(entries)
+	p := db.AuditRecordParams{
+		OccurredAts: make([]time.Time, n), Ids: make([]pgtype.UUID, n), Types: make([]string, n), Actors: make([]string, n),
+		UserNames: make([]string, n), PlanIds: make([]pgtype.UUID, n), SessionIds: make([]pgtype.UUID, n),
+		Projects: make([]string, n), Details: make([]string, n),
+	}
+	for i, e := range entries {
+		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, toUUID(e.ID), string(e.Type), e.Actor
+		p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.User, toUUID(e.PlanID), toUUID(e.SessionID)
+		p.Projects[i], p.Details[i] = e.Project, string(e.Details)
+	}
+	return p
+}

@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// toOptionalUUID stores the zero id as null, and fromOptionalUUID reads it.
+func toOptionalUUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: !id.IsZero()} }
+
+func fromOptionalUUID(id pgtype.UUID) repo.ID {
+	if !id.Valid {
+		return repo.ID{}
+	}
+	return id.Bytes
+}
+
+// storedName parses a name that a constraint has checked.
+func storedName(name string) (repo.ActionName, error) {
+	parsed, err := repo.ParseActionName(name)
+	if err != nil {
+		return repo.ActionName{}, fmt.Errorf("%w: a stored action's name is malformed", repo.ErrSchema)
+	}
+	return parsed, nil
+}
+
+func actionOf(row db.ActionGetRow) (repo.Action, error) {
+	name, err := storedName(row.Action.Name)
+	if err != nil {
+		return repo.Action{}, err
+	}
+	arguments := make([]repo.Argument, len(row.ArgumentNames))
+	for i := range arguments {
+		arguments[i] = repo.Argument{
+			Name:        row.ArgumentNames[i],
+			Type:        repo.ArgumentType(row.ArgumentTypes[i]),
+			Required:    row.ArgumentRequireds[i],
+			Description: row.ArgumentDescriptions[i],
+			Min:         fromNaN(row.ArgumentMins[i]),
+			Max:         fromNaN(row.ArgumentMaxs[i]),
+			Pattern:     row.ArgumentPatterns[i],
+		}
+		if text := row.ArgumentDefaults[i]; text != "" {
+			arguments[i].Default = json.RawMessage(text)
+		}
+	}
+	return repo.Action{
+		Name:    name,
+		State:   repo.ActionState(row.Action.State),
+		Version: row.Action.Version,
+		ActionDefinition: repo.ActionDefinition{
+			Description:      row.Action.Description,
+			DefinitionOfDone: row.Action.DefinitionOfDone,
+			Actors: repo.Actors{
+				Strategy:   fromNullable(row.Action.StrategyActor),
+				Execution:  fromNullable(row.Action.ExecutionActor),
+				Review:     fromNullable(row.Action.ReviewActor),
+				Apply:      fromNullable(row.Action.ApplyActor),
+				Estimation: fromNullable(row.Action.EstimationActor),
+				Invariant:  fromNullable(row.Action.InvariantActor),
+			},
+			AutomationProfile: fromNullable(row.Action.AutomationProfile),
+			Reusable:          row.Action.Reusable,
+			ReadOnly:          row.Action.ReadOnly,
+			InputsSchema:      row.Action.InputsSchema,
+			Tags:              row.Action.Tags,
+			Arguments:         arguments,
+			Invariants:        row.Invariants,
+		},
+		CreatedBy: fromNullable(row.Action.CreatedBy),
+		CreatedAt: row.Action.CreatedAt.UTC(),
+		UpdatedAt: row.Action.UpdatedAt.UTC(),
+	}, nil
+}
+
+func fromNaN(f float64) *float64 {
+	if math.IsNaN(f) {
+		return nil
+	}
+	return &f
+}
+
+func planOf(row db.PlanDetail) (repo.Plan, error) {
+	action, err := storedName(row.ActionName)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	plan := repo.Plan{
+		ID:                      row.ID.Bytes,
+		Name:                    fromNullable(row.Name),
+		Namespace:               row.Namespace,
+		Action:                  action,
+		ParentID:                fromOptionalUUID(row.ParentID),
+		RootID:                  row.RootID.Bytes,
+		Depth:                   int(row.Depth),
+		Attempt:                 int(row.Attempt),
+		Description:             row.Description,
+		DefinitionOfDone:        row.DefinitionOfDone,
+		Stage:                   repo.Stage{Phase: repo.Phase(row.Phase), State: repo.PlanState(row.State)},
+		Projects:                make([]repo.ProjectLink, len(row.Projects)),
+		Arguments:               make([]repo.ArgumentValue, len(row.ArgumentNames)),
+		Invariants:              make([]repo.PlanInvariant, len(row.Invariants)),
+		AutomationProfile:       fromNullable(row.AutomationProfile),
+		AutomationProfileSource: fromNullable(row.AutomationProfileSource),
+		AutomationSnapshot:      row.AutomationSnapshot,
+		ErrorMessage:            fromNullable(row.ErrorMessage),
+		ErrorDetails:            row.ErrorDetails,
+		ReversionCount:          int(row.ReversionCount),
+		LastCompletedStep:       row.LastCompletedStep,
+		LastCheckpointID:        fromNullable(row.LastCheckpointID),
+		Version:                 row.Version,
+		CancelReason:            fromNullable(row.CancelReason),
+		CreatedAt:               row.CreatedAt.UTC(),
+		UpdatedAt:               row.UpdatedAt.UTC(),
+	}
+	if row.CancelledAt != nil {
+		plan.CancelledAt = row.CancelledAt.UTC()
+	}
+	for i := range plan.Projects {
+		plan.Projects[i] = repo.ProjectLink{Project: row.Projects[i], Alias: row.ProjectAliases[i], ReadOnly: row.ProjectReadOnlys[i]}
+	}
+	for i := range plan.Arguments {
+		plan.Arguments[i] = repo.ArgumentValue{Name: row.ArgumentNames[i], Value: json.RawMessage(row.ArgumentValues[i])}
+	}
+	for i := range plan.Invariants {
+		plan.Invariants[i] = repo.PlanInvariant{Text: row.Invariants[i], Source: row.InvariantSources[i]}
+	}
+	return plan, nil
+}
+
+func eventOf(row db.PlanHistory) repo.PlanEvent {
+	return repo.PlanEvent{
+		PlanID:     row.PlanID.Bytes,
+		Version:    row.Version,
+		Transition: repo.Transition(row.Transition),
+		From:       repo.Stage{Phase: repo.Phase(fromNullable(row.FromPhase)), State: repo.PlanState(fromNullable(row.FromState))},
+		To:         repo.Stage{Phase: repo.Phase(row.ToPhase), State: repo.PlanState(row.ToState)},
+		Actor:      fromNullable(row.Actor),
+		Reason:     fromNullable(row.Reason),
+		CreatedAt:  row.CreatedAt.UTC(),
+	}
+}
+
+// linkedPlansOf reads the plans of a session: their ids, and their stages as
+// "phase/state". Nil: none.
+func linkedPlansOf(ids []pgtype.UUID, stages []string) []repo.LinkedPlan {
+	if len(ids) == 0 {
+		return nil
+	}
+	plans := make([]repo.LinkedPlan, len(ids))
+	for i, id := range ids {
+		phase, state, _ := strings.Cut(stages[i], "/")
+		plans[i] = repo.LinkedPlan{ID: id.Bytes, Stage: repo.Stage{Phase: repo.Phase(phase), State: repo.PlanState(state)}}
+	}
+	return plans
+}

@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Transition reads the plan, lets the lifecycle decide, and moves it if it still
+// is where it was read.
+func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+	cause, err := cause.Normalize(transition)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	if transition == repo.TransitionCancel {
+		return p.cancel(ctx, id, cause)
+	}
+	stored, err := p.Get(ctx, id)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	moved, moves, err := stored.Moved(transition, cause)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	if !moves {
+		return stored, nil
+	}
+	var row db.PlanTransitionRow
+	err = p.exec.write(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.PlanTransition(ctx, q, db.PlanTransitionParams{
+			ID:             toUUID(id),
+			FromPhase:      string(stored.Phase),
+			FromState:      string(stored.State),
+			Version:        stored.Version,
+			ToPhase:        string(moved.Phase),
+			ToState:        string(moved.State),
+			Transition:     string(transition),
+			ErrorMessage:   toNullable(moved.ErrorMessage),
+			ErrorDetails:   toText(moved.ErrorDetails),
+			ReversionCount: int32(moved.ReversionCount),
+			Actor:          toNullable(cause.Actor),
+			Reason:         toNullable(cause.Reason),
+			EventType:      string(transition.Event(moved.Stage)),
+			Details:        string(transition.Details(stored.Stage, moved.Stage, moved.Version)),
+		})
+		return err
+	})
+	if isNoRows(err) {
+		return p.overtaken(ctx, id, transition)
+	}
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	moved.UpdatedAt = row.UpdatedAt.UTC()
+	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
+	return moved, nil
+}
+
+// overtaken answers a caller whose plan another one moved meanwhile.
+func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition) (repo.Plan, error) {
+	current, err := p.Get(ctx, id)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	if to, allowed := transition.To(current.Stage); allowed && to == current.Stage {
+		return current, nil
+	}
+	return repo.Plan{}, current.Refuse(transition)
+}
+
+// cancel locks the plan's tree first, so that it does not grow meanwhile.
+func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.Plan, error) {
+	var after repo.Plan
+	err := p.exec.atomically(ctx, func(q db.DBTX) error {
+		root, err := queries.PlanLockTree(ctx, q, toUUID(id))
+		if err != nil {
+			return err
+		}
+		stored, err := getPlan(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if _, _, err := stored.Moved(repo.TransitionCancel, cause); err != nil {
+			return err
+		}
+		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
+			ID:        toUUID(id),
+			RootID:    root,
+			FromPhase: string(stored.Phase),
+			FromState: string(stored.State),
+			Version:   stored.Version,
+			Actor:     toNullable(cause.Actor),
+			Reason:    cause.Reason,
+		})
+		if err != nil {
+			return err
+		}
+		if after, err = getPlan(ctx, q, id); err != nil {
+			return err
+		}
+		if len(cancelled) == 0 { // a worker moved it meanwhile
+			return after.Refuse(repo.TransitionCancel)
+		}
+		return nil
+	})
+	if isNoRows(err) {
+		return repo.Plan{}, planNotFound(id)
+	}
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	return after, nil
+}
+
+func getPlan(ctx context.Context, q db.DBTX, id repo.ID) (repo.Plan, error) {
+	row, err := queries.PlanGet(ctx, q, toUUID(id))
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	return planOf(row)
+}
+
+func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
+	if err := progress.Validate(); err != nil {
+		return repo.Plan{}, err
+	}
+	var changed int64
+	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
+		changed, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
+			ID:            toUUID(id),
+			CompletedStep: progress.CompletedStep,
+			SetCheckpoint: progress.CheckpointID != nil,
+			CheckpointID:  optional(progress.CheckpointID),
+		})
+		return err
+	})
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	stored, err := p.Get(ctx, id)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	if changed == 0 {
+		return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
+	}
+	return stored, nil
+}

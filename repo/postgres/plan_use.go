@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// maxUses is how often a use is tried: each time the action was changed after it
+// was read.
+const maxUses = 10
+
+// Use reads the action, checks everything against it and writes the plan in one
+// statement, if the action is still at the version that was read.
+func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
+	name, err := repo.ParseActionName(action)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	given := !use.ID.IsZero()
+	if use, err = use.Normalize(); err != nil {
+		return repo.Plan{}, err
+	}
+	for range maxUses {
+		plan, err := p.use(ctx, name, use)
+		if again := errors.Is(err, errUseAgain) || given && stopsUse(err); !again {
+			return plan, err
+		}
+		// The id may be taken, which answers the call; if not, the cause stands.
+		stored, missing := p.Get(ctx, use.ID)
+		switch {
+		case missing == nil:
+			return p.existing(ctx, name, use, stored)
+		case !errors.Is(missing, repo.ErrNotFound):
+			return repo.Plan{}, missing
+		case !errors.Is(err, errUseAgain):
+			return repo.Plan{}, err
+		}
+	}
+	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action was changed again and again")}
+}
+
+// errUseAgain: the statement made no plan, for what changed since the action
+// was read.
+var errUseAgain = errors.New("the action was changed meanwhile")
+
+// stopsUse: an answer that the repetition of a successful use could get as well,
+// because the action or the parent has moved on.
+func stopsUse(err error) bool {
+	return errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrInvalid) ||
+		errors.Is(err, repo.ErrLimit)
+}
+
+func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
+	if err := use.Conflict(name, stored); err != nil {
+		return repo.Plan{}, err
+	}
+	if use.SessionID.IsZero() {
+		return stored, nil
+	}
+	return stored, p.Link(ctx, use.SessionID, stored.ID) // it may have been unlinked since
+}
+
+func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
+	if !use.SessionID.IsZero() {
+		if err := (&sessions{p.exec}).mustExist(ctx, use.SessionID); err != nil {
+			return repo.Plan{}, err
+		}
+	}
+	action, err := (&actions{p.exec}).get(ctx, name)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	if action.State != repo.ActionAvailable {
+		return repo.Plan{}, &repo.ActionUnavailable{Name: name, State: action.State}
+	}
+	plan, err := use.Plan(action)
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	create := func(q db.DBTX) error {
+		created, err := queries.PlanCreate(ctx, q, planParams(plan, action.Version, use))
+		if isNoRows(err) {
+			return errUseAgain
+		}
+		plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
+		return err
+	}
+	if plan.ParentID.IsZero() {
+		err = p.exec.writeByID(ctx, create)
+	} else {
+		err = p.exec.atomically(ctx, func(q db.DBTX) error {
+			if err := underParent(ctx, q, &plan); err != nil {
+				return err
+			}
+			return create(q)
+		})
+	}
+	if violates(err, linkSession) { // the session was deleted meanwhile
+		return repo.Plan{}, sessionNotFound(use.SessionID)
+	}
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	return plan, nil
+}
+
+// underParent puts the plan into its parent's tree, which it locks.
+func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
+	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
+		if isNoRows(err) {
+			return planNotFound(plan.ParentID)
+		}
+		return err
+	}
+	row, err := queries.PlanGet(ctx, q, toUUID(plan.ParentID))
+	if err != nil {
+		return err
+	}
+	parent, err := planOf(row)
+	if err != nil {
+		return err
+	}
+	if !parent.Live() {
+		return parent.Refuse(repo.TransitionUse)
+	}
+	if parent.Depth == repo.MaxPlanDepth {
+		return &repo.LimitExceeded{Kind: "depth", ID: parent.ID, Limit: repo.MaxPlanDepth}
+	}
+	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), repo.MaxChildPlans)
+	if err != nil {
+		return err
+	}
+	if children >= repo.MaxChildPlans {
+		return &repo.LimitExceeded{Kind: "children", ID: parent.ID, Limit: repo.MaxChildPlans}
+	}
+	plan.RootID, plan.Depth = parent.RootID, parent.Depth+1
+	if plan.Namespace == "" {
+		plan.Namespace = parent.Namespace
+	}
+	return nil
+}
+
+func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.PlanCreateParams {
+	params := db.PlanCreateParams{
+		ActionName:              plan.Action.String(),
+		ActionVersion:           actionVersion,
+		ID:                      toUUID(plan.ID),
+		Name:                    toNullable(plan.Name),
+		Namespace:               plan.Namespace,
+		ParentID:                toOptionalUUID(plan.ParentID),
+		RootID:                  toUUID(plan.RootID),
+		Depth:                   int32(plan.Depth),
+		Attempt:                 int32(plan.Attempt),
+		Description:             plan.Description,
+		DefinitionOfDone:        plan.DefinitionOfDone,
+		Phase:                   string(plan.Phase),
+		State:                   string(plan.State),
+		AutomationProfile:       toNullable(plan.AutomationProfile),
+		AutomationProfileSource: toNullable(plan.AutomationProfileSource),
+		AutomationSnapshot:      string(plan.AutomationSnapshot),
+		SessionID:               toOptionalUUID(use.SessionID),
+		Projects:                []string{},
+		ProjectAliases:          []string{},
+		ProjectReadOnlys:        []bool{},
+		ArgumentNames:           []string{},
+		ArgumentValues:          []string{},
+		Invariants:              []string{},
+		InvariantSources:        []string{},
+		Actor:                   toNullable(use.Actor),
+		Details:                 `{"action":"` + plan.Action.String() + `"}`, // a name needs no escapes
+	}
+	for _, link := range plan.Projects {
+		params.Projects = append(params.Projects, link.Project)
+		params.ProjectAliases = append(params.ProjectAliases, link.Alias)
+		params.ProjectReadOnlys = append(params.ProjectReadOnlys, link.ReadOnly)
+	}
+	for _, value := range plan.Arguments {
+		params.ArgumentNames = append(params.ArgumentNames, value.Name)
+		params.ArgumentValues = append(params.ArgumentValues, string(value.Value))
+	}
+	for _, invariant := range plan.Invariants {
+		params.Invariants = append(params.Invariants, invariant.Text)
+		params.InvariantSources = append(params.InvariantSources, invariant.Source)
+	}
+	return params
+}

@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// plans is repo.Plans: reading here, making and moving in the files beside.
+type plans struct{ exec executor }
+
+func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }
+
+func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
+	var row db.PlanDetail
+	err := p.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.PlanGet(ctx, q, toUUID(id))
+		return err
+	})
+	if isNoRows(err) {
+		return repo.Plan{}, planNotFound(id)
+	}
+	if err != nil {
+		return repo.Plan{}, err
+	}
+	return planOf(row)
+}
+
+func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.PlanPage, error) {
+	filter, err := filter.Normalize()
+	if err != nil {
+		return repo.PlanPage{}, err
+	}
+	limit, err := repo.CheckLimit(page.Limit)
+	if err != nil {
+		return repo.PlanPage{}, err
+	}
+	after, err := filter.Place(page.After)
+	if err != nil {
+		return repo.PlanPage{}, err
+	}
+	var rows []db.PlanDetail
+	err = p.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = listPlans(ctx, q, filter, after, int32(limit+1)) // one more tells whether there is a next page
+		return err
+	})
+	if err != nil {
+		return repo.PlanPage{}, err
+	}
+	var result repo.PlanPage
+	if len(rows) > limit {
+		rows = rows[:limit]
+		result.Next = filter.CursorAfter(rows[limit-1].ID.Bytes)
+	}
+	result.Plans = make([]repo.Plan, len(rows))
+	for i, row := range rows {
+		if result.Plans[i], err = planOf(row); err != nil {
+			return repo.PlanPage{}, err
+		}
+	}
+	return result, nil
+}
+
+// listPlans takes the query whose index selects most.
+func listPlans(ctx context.Context, q db.DBTX, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.PlanDetail, error) {
+	switch {
+	case !filter.SessionID.IsZero():
+		return queries.PlanListBySession(ctx, q, db.PlanListBySessionParams{
+			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
+			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
+		})
+	case !filter.ParentID.IsZero():
+		return queries.PlanListByParent(ctx, q, db.PlanListByParentParams{
+			ParentID: toUUID(filter.ParentID), AfterID: toUUID(after), MaxRows: maxRows,
+			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
+		})
+	case filter.Project != "":
+		return queries.PlanListByProject(ctx, q, db.PlanListByProjectParams{
+			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
+			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
+		})
+	case filter.Phase == "" && filter.State == "":
+		return queries.PlanList(ctx, q, db.PlanListParams{
+			Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
+		})
+	}
+	var phases, states []string
+	for _, stage := range filter.Stages() {
+		phases, states = append(phases, string(stage.Phase)), append(states, string(stage.State))
+	}
+	return queries.PlanListByStage(ctx, q, db.PlanListByStageParams{
+		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
+	})
+}
+
+func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {
+	if err := repo.CheckSequence("from", from); err != nil {
+		return nil, err
+	}
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	var rows []db.PlanHistory
+	err = p.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.PlanHistory(ctx, q, db.PlanHistoryParams{
+			PlanID: toUUID(id), FromVersion: from, MaxRows: int32(limit),
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		if err := p.exists(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	events := make([]repo.PlanEvent, len(rows))
+	for i, row := range rows {
+		events[i] = eventOf(row)
+	}
+	return events, nil
+}
+
+func (p *plans) exists(ctx context.Context, id repo.ID) error {
+	var exists bool
+	err := p.exec.read(ctx, func(q db.DBTX) (err error) {
+		exists, err = queries.PlanExists(ctx, q, toUUID(id))
+		return err
+	})
+	if err == nil && !exists {
+		return planNotFound(id)
+	}
+	return err
+}
+
+func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
+	var found db.PlanLinkRow
+	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
+		found, err = queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
+		return err
+	})
+	if violates(err, linkSession) { // it was deleted meanwhile
+		return sessionNotFound(sessionID)
+	}
+	return bothFound(err, found.Session, found.Plan, sessionID, planID)
+}
+
+func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
+	var found db.PlanUnlinkRow
+	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
+		found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		return err
+	})
+	return bothFound(err, found.Session, found.Plan, sessionID, planID)
+}
+
+func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {
+	switch {
+	case err != nil:
+		return err
+	case !session:
+		return sessionNotFound(sessionID)
+	case !plan:
+		return planNotFound(planID)
+	}
+	return nil
+}

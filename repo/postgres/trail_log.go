@@ -1,0 +1,262 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// maxSeal bounds the entries of one seal: fn holds them in memory.
+const maxSeal = 10_000
+
+func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+	if limit < 1 || limit > maxSeal {
+		return 0, &repo.InvalidError{Field: "limit", Reason: "is not between 1 and 10,000"}
+	}
+	sealed := 0
+	var failed error // fn's, which comes back as it is
+	err := t.exec.atomically(ctx, func(q db.DBTX) error {
+		alone, err := queries.AuditSealLock(ctx, q)
+		if err != nil {
+			return err
+		}
+		if !alone {
+			return &storeError{repo.ErrContention, errors.New("another sealer is at work")}
+		}
+		rows, err := queries.AuditUnsealed(ctx, q, int32(limit))
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		size, err := queries.AuditLogSize(ctx, q)
+		if err != nil {
+			return err
+		}
+		unsealed := repo.AuditUnsealed{Size: size, Entries: make([]repo.SealedEntry, len(rows))}
+		leaves := db.AuditAddLeavesParams{FirstSequence: size}
+		positions := make([]int64, len(rows))
+		for i, row := range rows {
+			positions[i] = row.Position
+			leaves.OccurredAts = append(leaves.OccurredAts, row.OccurredAt)
+			leaves.EntryIds = append(leaves.EntryIds, row.ID)
+			unsealed.Entries[i] = repo.SealedEntry{
+				AuditEntry: auditEntryOf(db.AuditEntry{
+					OccurredAt: row.OccurredAt, ID: row.ID, RecordedAt: row.RecordedAt, Type: row.Type, Actor: row.Actor,
+					UserName: row.UserName, PlanID: row.PlanID, SessionID: row.SessionID, Project: row.Project, Details: row.Details,
+				}),
+				Nonce: row.Nonce.Bytes,
+			}
+		}
+		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
+			hashes, err := readHashes(ctx, q, indexes)
+			return hashes, translate(ctx, err, reading)
+		})
+		if err != nil {
+			failed = err
+			return err
+		}
+		if len(seal.Leaves) != len(rows) || seal.Checkpoint.Size != size+int64(len(rows)) {
+			return &repo.InvalidError{Field: "seal", Reason: "does not have a leaf for each entry and a checkpoint of them all"}
+		}
+		leaves.Hashes = toBytes(seal.Leaves)
+		if err := queries.AuditAddLeaves(ctx, q, leaves); err != nil {
+			return err
+		}
+		if err := queries.AuditAddHashes(ctx, q, seal.FirstHash, toBytes(seal.Hashes)); err != nil {
+			return err
+		}
+		if err := queries.AuditAddCheckpoint(ctx, q, db.AuditAddCheckpointParams{
+			Size: seal.Checkpoint.Size, Root: seal.Checkpoint.Root[:], Note: seal.Checkpoint.Note,
+		}); err != nil {
+			return err
+		}
+		sealed = len(rows)
+		return queries.AuditSealed(ctx, q, positions)
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	if err != nil {
+		return 0, err
+	}
+	return sealed, nil
+}
+
+func toBytes(hashes [][32]byte) [][]byte {
+	raw := make([][]byte, len(hashes))
+	for i := range hashes {
+		raw[i] = hashes[i][:]
+	}
+	return raw
+}
+
+func readHashes(ctx context.Context, q db.DBTX, indexes []int64) ([][32]byte, error) {
+	rows, err := queries.AuditHashes(ctx, q, indexes)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(indexes) {
+		return nil, &repo.NotFoundError{Kind: "audit hash"}
+	}
+	hashes := make([][32]byte, len(rows))
+	for i, row := range rows {
+		if copy(hashes[i][:], row) != len(hashes[i]) {
+			return nil, &repo.NotFoundError{Kind: "audit hash"}
+		}
+	}
+	return hashes, nil
+}
+
+func (t *trail) Hashes(ctx context.Context, indexes []int64) (hashes [][32]byte, err error) {
+	err = t.exec.read(ctx, func(q db.DBTX) (err error) {
+		hashes, err = readHashes(ctx, q, indexes)
+		return err
+	})
+	return hashes, err
+}
+
+func (t *trail) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+	if err := repo.CheckSequence("from", from); err != nil {
+		return nil, err
+	}
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	var rows []db.AuditLeavesRow
+	err = t.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.AuditLeaves(ctx, q, from, int32(limit))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	leaves := make([]repo.AuditLeaf, len(rows))
+	for i, row := range rows {
+		leaves[i] = leafOf(row)
+	}
+	return leaves, nil
+}
+
+func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
+	leaf := repo.AuditLeaf{
+		Sequence: row.Sequence, EntryID: row.EntryID.Bytes, OccurredAt: row.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(row.PrunedBy),
+	}
+	copy(leaf.Hash[:], row.Hash)
+	if row.ID.Valid {
+		leaf.Entry = &repo.SealedEntry{
+			AuditEntry: auditEntryOf(db.AuditEntry{
+				OccurredAt: row.OccurredAt, ID: row.ID, RecordedAt: *row.RecordedAt, Type: *row.Type, Actor: row.Actor,
+				UserName: row.UserName, PlanID: row.PlanID, SessionID: row.SessionID, Project: row.Project, Details: row.Details,
+			}),
+			Nonce: row.Nonce.Bytes,
+		}
+	}
+	return leaf
+}
+
+func (t *trail) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	var rows []db.AuditLeavesRow
+	err := t.exec.read(ctx, func(q db.DBTX) error {
+		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
+		if err != nil {
+			return err
+		}
+		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)
+		return err
+	})
+	if isNoRows(err) || err == nil && len(rows) == 0 {
+		return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
+	}
+	if err != nil {
+		return repo.AuditLeaf{}, err
+	}
+	return leafOf(rows[0]), nil
+}
+
+func (t *trail) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
+	var row db.AuditCheckpoint
+	err := t.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.AuditCheckpointGet(ctx, q)
+		return err
+	})
+	if isNoRows(err) {
+		return repo.AuditCheckpoint{}, &repo.NotFoundError{Kind: "audit checkpoint"}
+	}
+	if err != nil {
+		return repo.AuditCheckpoint{}, err
+	}
+	checkpoint := repo.AuditCheckpoint{Size: row.Size, Note: row.Note, CreatedAt: row.CreatedAt.UTC()}
+	copy(checkpoint.Root[:], row.Root)
+	return checkpoint, nil
+}
+
+func (t *trail) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	var strays []repo.AuditEntry
+	place := db.AuditStraysParams{AfterID: toUUID(repo.ID{}), MaxRows: repo.MaxPageSize, AfterOccurredAt: time.Time{}}
+	for {
+		var rows []db.AuditStraysRow
+		err := t.exec.read(ctx, func(q db.DBTX) (err error) {
+			rows, err = queries.AuditStrays(ctx, q, place)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			place.AfterOccurredAt, place.AfterID = row.OccurredAt, row.ID
+			if row.Known {
+				continue
+			}
+			strays = append(strays, auditEntryOf(db.AuditEntry{
+				OccurredAt: row.OccurredAt, ID: row.ID, RecordedAt: row.RecordedAt, Type: row.Type, Actor: row.Actor,
+				UserName: row.UserName, PlanID: row.PlanID, SessionID: row.SessionID, Project: row.Project, Details: row.Details,
+			}))
+			if len(strays) == limit {
+				return strays, nil
+			}
+		}
+		if len(rows) < repo.MaxPageSize {
+			return strays, nil
+		}
+	}
+}
+
+func (t *trail) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	limit, err := repo.CheckLimit(limit)
+	if err != nil {
+		return nil, err
+	}
+	var rows []db.AuditLostRow
+	err = t.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.AuditLost(ctx, q, 0, int32(limit))
+		return err
+	})
+	lost := make([]repo.AuditEntry, len(rows))
+	for i, row := range rows {
+		lost[i] = repo.AuditEntry{ID: row.EntryID.Bytes, OccurredAt: row.OccurredAt.UTC()}
+	}
+	return lost, err
+}
+
+func (t *trail) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {
+	limit, err := repo.CheckCount(limit)
+	if err != nil {
+		return repo.AuditWaiting{}, err
+	}
+	var row db.AuditWaitingRow
+	err = t.exec.read(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.AuditWaiting(ctx, q, int32(limit))
+		return err
+	})
+	if err != nil || row.Entries == 0 {
+		return repo.AuditWaiting{}, err
+	}
+	return repo.AuditWaiting{Entries: row.Entries, Oldest: row.Oldest.UTC()}, nil
+}

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Sink opens a connection of its own: a pool that is exhausted does not stop the
+// trail, and the trail takes nothing from the pool.
+func (t *trail) Sink(ctx context.Context) (repo.AuditSink, error) {
+	if err := t.exec.gate.enter(); err != nil {
+		return nil, err
+	}
+	defer t.exec.gate.leave()
+	s := &sink{config: t.exec.link.pool.Config()}
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// sink is repo.AuditSink. One goroutine uses it at a time.
+type sink struct {
+	config *pgxpool.Config
+	conn   *pgx.Conn
+	closed bool
+}
+
+func (s *sink) connect(ctx context.Context) error {
+	if s.closed {
+		return repo.ErrClosed
+	}
+	if s.conn != nil && !s.conn.IsClosed() {
+		return nil
+	}
+	// The pool's hooks are its connections': a password that changes, types.
+	config := s.config.ConnConfig.Copy()
+	if hook := s.config.BeforeConnect; hook != nil {
+		if err := hook(ctx, config); err != nil {
+			return translate(ctx, err, unsent)
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return translate(ctx, err, unsent)
+	}
+	if hook := s.config.AfterConnect; hook != nil {
+		if err := hook(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+			return translate(ctx, err, unsent)
+		}
+	}
+	s.conn = conn
+	return nil
+}
+
+// failed gives an error its meaning, and gives up a connection whose server
+// takes no writes (any more): the next one may find the server that does.
+func (s *sink) failed(ctx context.Context, err error) error {
+	if hasCode(err, readOnlyTransaction) {
+		_ = s.conn.Close(ctx)
+	}
+	return translate(ctx, err, committing)
+}
+
+func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
+	normal, err := repo.NormalizeAudit(entries)
+	if err != nil {
+		return repo.AuditRecorded{}, err
+	}
+	if err := s.connect(ctx); err != nil {
+		return repo.AuditRecorded{}, err
+	}
+	written, err := recordAudit(ctx, s.conn, auditParams(normal), monthsOf(normal))
+	if err != nil {
+		return repo.AuditRecorded{}, s.failed(ctx, err)
+	}
+	return repo.AuditRecorded{Written: int(written), Known: len(normal) - int(written)}, nil
+}
+
+func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	err := queries.AuditQuarantine(ctx, s.conn, db.AuditQuarantineParams{
+		ID: toUUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
+	})
+	return s.failed(ctx, err)
+}
+
+func (s *sink) Close() error {
+	s.closed = true
+	if s.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	if err := s.conn.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return translate(ctx, err, reading)
+	}
+	return nil
+}
