@@ -3,6 +3,7 @@ package agentstore
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -20,7 +21,8 @@ type Store struct {
 	release func()
 }
 
-// Pool is the connection pool, for statements of the caller's own.
+// Pool is the connection pool, for statements of the caller's own. It is nil for
+// a store in memory.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Close waits for this store's operations and gives up its share of the pool;
@@ -34,12 +36,15 @@ func (s *Store) Close() error {
 }
 
 // Open opens the store that databaseURL names: postgres://… (also written
-// postgresql://… or as key=value pairs, as libpq does).
+// postgresql://… or as key=value pairs, as libpq does), or memory://name for one
+// in this process.
 //
 // All who open one database in one process, in whatever spelling of its URL,
 // share one pool, and only one is ever made, however many open it at once. Each
 // closes its own store; with the last one the pool is closed, and who opens
-// after that gets a new one. A failure is not remembered.
+// after that gets a new one. A failure is not remembered. So it is with a store
+// in memory and its data (package repo/memory); of the options, only Logger may
+// be set for it.
 //
 // Open connects, and compares the schema. Errors: repo.ErrInvalid for a URL or
 // options that cannot be used, repo.ErrUnavailable for a server that cannot be
@@ -51,6 +56,9 @@ func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, 
 	o, err := one(options)
 	if err != nil {
 		return nil, err
+	}
+	if name, found := strings.CutPrefix(databaseURL, memoryScheme); found {
+		return openMemory(ctx, name, o)
 	}
 	config, err := parse(databaseURL)
 	if err != nil {

@@ -20,7 +20,11 @@ type access interface {
 
 // direct is the access of operations that are no part of a unit of work, and
 // their view.
-type direct struct{ *Store }
+type direct struct {
+	*core
+	// closed refuses operations.
+	closed bool
+}
 
 func (d *direct) read(ctx context.Context) (view, error) {
 	if err := ctx.Err(); err != nil {

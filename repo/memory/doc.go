@@ -3,6 +3,11 @@
 // tests. Its behaviour is held to PostgreSQL's by the same conformance suite,
 // package repotest. What it stores is gone with the process.
 //
+// # Sharing
+//
+// Stores that [Store.Share] made share their data, until the last of them is
+// closed. agentstore.Open gives such a one to each who opens "memory://name".
+//
 // # Concurrency
 //
 // A store is safe for concurrent use. Operations are short and take turns.

@@ -51,7 +51,7 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	})
 	result := repo.SessionPage{Sessions: make([]repo.Session, 0, min(len(found), limit))}
 	for _, r := range found[:min(len(found), limit)] {
-		result.Sessions = append(result.Sessions, r.snapshot())
+		result.Sessions = append(result.Sessions, r.snapshot(v))
 	}
 	if len(found) > limit {
 		result.Next = filter.CursorAfter(result.Sessions[limit-1])

@@ -16,7 +16,11 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	writer, err := document.NewWriter(w, session, nil)
+	linked := make([]repo.ID, len(session.Plans))
+	for i, plan := range session.Plans {
+		linked[i] = plan.ID
+	}
+	writer, err := document.NewWriter(w, session, linked)
 	if err != nil {
 		return err
 	}
@@ -42,7 +46,7 @@ func (s *sessions) whole(ctx context.Context, id repo.ID) (repo.Session, []*repo
 	if r == nil {
 		return repo.Session{}, nil, notFound(id)
 	}
-	return r.snapshot(), r.between(0, int64(len(r.messages))), nil
+	return r.snapshot(v), r.between(0, int64(len(r.messages))), nil
 }
 
 // Import reads the whole document before it takes the lock: what is not stored
@@ -67,8 +71,17 @@ func (s *sessions) Import(ctx context.Context, source io.Reader) (repo.Session, 
 	if id := r.session.ID; v.find(id) != nil {
 		return repo.Session{}, &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: id}}
 	}
+	for i, planID := range reader.LinkedPlans() {
+		if v.plans().get(planID) == nil {
+			return repo.Session{}, repo.MissingPlan(i, planID)
+		}
+	}
 	v.insert(r)
-	return r.snapshot(), nil
+	told(v, repo.EventSessionCreated, v.now(), r.session.Actor, r.session.ID, repo.ID{}, `{"imported":true}`)
+	for _, planID := range reader.LinkedPlans() {
+		link(v, r.session.ID, planID)
+	}
+	return r.snapshot(v), nil
 }
 
 // check is whether the store can be used at all, before much work is done.

@@ -23,8 +23,9 @@ type record struct {
 }
 
 // snapshot is the session as a caller gets it.
-func (r *record) snapshot() repo.Session {
+func (r *record) snapshot(v view) repo.Session {
 	session := copySession(r.session)
+	session.Plans = linkedPlans(v, session.ID)
 	session.MessageCount = int64(len(r.messages))
 	return session
 }

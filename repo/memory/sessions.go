@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -35,7 +36,7 @@ func (s *sessions) create(ctx context.Context, new repo.NewSession) (_ repo.Sess
 	}
 	defer s.at.unlock()
 	if r := v.find(new.ID); r != nil {
-		return r.snapshot(), true, nil
+		return r.snapshot(v), true, nil
 	}
 	now := v.now()
 	r := &record{session: copySession(repo.Session{
@@ -49,7 +50,8 @@ func (s *sessions) create(ctx context.Context, new repo.NewSession) (_ repo.Sess
 		UpdatedAt:         now,
 	})}
 	v.insert(r)
-	return r.snapshot(), false, nil
+	told(v, repo.EventSessionCreated, now, new.Actor, new.ID, repo.ID{}, `{}`)
+	return r.snapshot(v), false, nil
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
@@ -62,7 +64,7 @@ func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	if r == nil {
 		return repo.Session{}, notFound(id)
 	}
-	return r.snapshot(), nil
+	return r.snapshot(v), nil
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
@@ -97,7 +99,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	r = v.edit(id)
 	r.session = copySession(changed)
 	r.touch(v.now())
-	return r.snapshot(), nil
+	return r.snapshot(v), nil
 }
 
 func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (repo.Usage, error) {
@@ -143,7 +145,10 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 	if r == nil {
 		return repo.DeletedSession{}, notFound(id)
 	}
-	deleted := repo.DeletedSession{Messages: int64(len(r.messages))}
+	deleted := repo.DeletedSession{Messages: int64(len(r.messages)), Plans: int64(len(linkedPlans(v, id)))}
 	v.remove(id)
+	v.links().remove(id)
+	told(v, repo.EventEntityDeleted, v.now(), "", id, repo.ID{},
+		fmt.Sprintf(`{"entity":"session","messages":%d,"plans":%d}`, deleted.Messages, deleted.Plans))
 	return deleted, nil
 }

@@ -10,11 +10,20 @@ import (
 type tables struct {
 	sessions map[repo.ID]*record
 	// byAge has the records of each namespace, oldest first.
-	byAge map[string][]*record
+	byAge   map[string][]*record
+	actions base[string, repo.Action]
+	plans   base[repo.ID, planRecord]
+	links   base[repo.ID, []repo.ID]
+	entries base[repo.ID, repo.SealedEntry]
+	log     *sealedLog
 }
 
 func newTables() tables {
-	return tables{sessions: map[repo.ID]*record{}, byAge: map[string][]*record{}}
+	return tables{
+		sessions: map[repo.ID]*record{}, byAge: map[string][]*record{},
+		actions: base[string, repo.Action]{}, plans: base[repo.ID, planRecord]{}, links: base[repo.ID, []repo.ID]{},
+		entries: base[repo.ID, repo.SealedEntry]{}, log: newSealedLog(),
+	}
 }
 
 // older orders records by CreatedAt, then ID.

@@ -12,7 +12,7 @@ import (
 // InTx is repo.Store's. It runs fn once: nothing here gives a transaction up
 // for another one's sake. See the package's comment for who waits meanwhile.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
-	u, err := s.begin(ctx)
+	u, err := s.at.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,15 +33,36 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 type repositories struct{ unit *unit }
 
 func (r repositories) Sessions() repo.Sessions { return &sessions{r.unit} }
+func (r repositories) Actions() repo.Actions   { return &actions{r.unit} }
+func (r repositories) Plans() repo.Plans       { return &plans{r.unit} }
+func (r repositories) Audit() repo.Audit       { return &audit{r.unit} }
 
 // unit is a unit of work: a view of its changes on top of the committed state,
 // which stays as it is until the commit. It is also its own access. Store.mu
 // guards it.
 type unit struct {
-	store   *Store
+	store   *core
 	changes map[repo.ID]*change
 	ended   bool
+
+	actionShelf *overlay[string, repo.Action]
+	planShelf   *overlay[repo.ID, planRecord]
+	linkShelf   *overlay[repo.ID, []repo.ID]
+	entryShelf  *overlay[repo.ID, repo.SealedEntry]
+	queued      []repo.ID
 }
+
+func (u *unit) actions() shelf[string, repo.Action] { return u.actionShelf }
+func (u *unit) plans() shelf[repo.ID, planRecord]   { return u.planShelf }
+func (u *unit) sealed(id repo.ID) bool {
+	_, sealed := u.store.tables.log.byEntry[id]
+	return sealed
+}
+
+func (u *unit) entries() shelf[repo.ID, repo.SealedEntry] { return u.entryShelf }
+func (u *unit) queue(id repo.ID)                          { u.queued = append(u.queued, id) }
+
+func (u *unit) links() shelf[repo.ID, []repo.ID] { return u.linkShelf }
 
 // change is what a unit of work made of one session.
 type change struct {
@@ -55,15 +76,15 @@ type change struct {
 }
 
 // begin waits for the turn and opens a unit of work.
-func (s *Store) begin(ctx context.Context) (*unit, error) {
-	d := direct{s}
+func (d *direct) begin(ctx context.Context) (*unit, error) {
 	if _, err := d.read(ctx); err != nil {
 		return nil, err
 	}
 	d.unlock()
-	if err := s.waitTurn(ctx); err != nil {
+	if err := d.waitTurn(ctx); err != nil {
 		return nil, err
 	}
+	s := d.core
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released {
@@ -71,7 +92,11 @@ func (s *Store) begin(ctx context.Context) (*unit, error) {
 		return nil, repo.ErrClosed
 	}
 	s.open = true
-	return &unit{store: s, changes: map[repo.ID]*change{}}, nil
+	return &unit{
+		store: s, changes: map[repo.ID]*change{},
+		actionShelf: newOverlay(s.tables.actions), planShelf: newOverlay(s.tables.plans), linkShelf: newOverlay(s.tables.links),
+		entryShelf: newOverlay(s.tables.entries),
+	}, nil
 }
 
 // commit makes the changes the committed state, in one step.
@@ -92,6 +117,11 @@ func (u *unit) commit() {
 		}
 	}
 	u.changes = nil
+	u.actionShelf.commit()
+	u.planShelf.commit()
+	u.linkShelf.commit()
+	u.entryShelf.commit()
+	s.tables.log.unsealed = append(s.tables.log.unsealed, u.queued...)
 }
 
 // end gives the turn on. Changes that were not committed are dropped.

@@ -21,6 +21,18 @@ type view interface {
 	// list returns the newest records that the query selects, newest first.
 	list(q *query) []*record
 	now() time.Time
+
+	actions() shelf[string, repo.Action]
+	plans() shelf[repo.ID, planRecord]
+	// links has each session's plans, by id.
+	links() shelf[repo.ID, []repo.ID]
+
+	entries() shelf[repo.ID, repo.SealedEntry]
+	// queue has an entry wait to be sealed.
+	queue(id repo.ID)
+	// sealed reports whether an entry is in the log, which it does not leave
+	// when it is pruned.
+	sealed(id repo.ID) bool
 }
 
 // The direct view is the committed state, which it changes in place.
@@ -30,3 +42,15 @@ func (d *direct) edit(id repo.ID) *record { return d.tables.sessions[id] }
 func (d *direct) insert(r *record)        { d.tables.insert(r) }
 func (d *direct) remove(id repo.ID)       { d.tables.remove(id) }
 func (d *direct) list(q *query) []*record { return d.tables.list(q, nil) }
+
+func (d *direct) actions() shelf[string, repo.Action] { return d.tables.actions }
+func (d *direct) plans() shelf[repo.ID, planRecord]   { return d.tables.plans }
+func (d *direct) sealed(id repo.ID) bool {
+	_, sealed := d.tables.log.byEntry[id]
+	return sealed
+}
+
+func (d *direct) entries() shelf[repo.ID, repo.SealedEntry] { return d.tables.entries }
+func (d *direct) queue(id repo.ID)                          { d.tables.log.unsealed = append(d.tables.log.unsealed, id) }
+
+func (d *direct) links() shelf[repo.ID, []repo.ID] { return d.tables.links }
