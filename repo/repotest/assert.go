@@ -154,3 +154,11 @@ func brief(document []byte) string {
 	}
 	return string(bytes.ToValidUTF8(document[:most], nil)) + "…"
 }
+
+// wantSame compares two values whole.
+func wantSame[V any](t *testing.T, what string, got, want V) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the %s is\n%+v, want\n%+v", what, got, want)
+	}
+}

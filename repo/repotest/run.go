@@ -12,6 +12,15 @@ import (
 // it closes with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) repo.Store) {
 	t.Helper()
+	for _, group := range slices.Concat(repositoryGroups(), storeGroups(), keeperGroups()) {
+		group.run(t, open)
+	}
+}
+
+// RunApplication runs the suite but for the keeping of the audit trail (sealing,
+// pruning, holds), which takes rights that a service need not have.
+func RunApplication(t *testing.T, open func(t *testing.T) repo.Store) {
+	t.Helper()
 	for _, group := range slices.Concat(repositoryGroups(), storeGroups()) {
 		group.run(t, open)
 	}
@@ -30,10 +39,12 @@ func RunRepositories(t *testing.T, bind func(t *testing.T) repo.Repositories) {
 }
 
 // unstored are repositories in the place of a store. The subtests that run on
-// them call nothing but Sessions.
+// them call nothing of a store's.
 type unstored struct{ repo.Repositories }
 
 func (unstored) Close() error { panic("repotest: these repositories are no store") }
+
+func (unstored) Trail() repo.AuditStore { panic("repotest: these repositories are no store") }
 
 func (unstored) InTx(context.Context, func(context.Context, repo.Repositories) error) error {
 	panic("repotest: these repositories are no store")
@@ -77,6 +88,11 @@ func repositoryGroups() []group {
 		{"Stream", streamTests()},
 		{"Values", valueTests()},
 		{"Port", portTests()},
+		{"Actions", actionTests()},
+		{"Use", useTests()},
+		{"Lifecycle", lifecycleTests()},
+		{"Plans", planListTests()},
+		{"Audit", auditTests()},
 	}
 }
 
@@ -86,5 +102,13 @@ func storeGroups() []group {
 		{"Contexts", contextTests()},
 		{"Concurrency", concurrencyTests()},
 		{"Closing", closingTests()},
+		{"PlanRaces", planRaceTests()},
+		{"Trail", trailTests()},
+	}
+}
+
+func keeperGroups() []group {
+	return []group{
+		{"Keeping", keepingTests()},
 	}
 }

@@ -1,0 +1,476 @@
+package repotest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// onAudit is a test that needs no more than the entries.
+func onAudit(name string, run func(t *testing.T, a repo.Audit)) test {
+	return test{name, func(t *testing.T, store repo.Store) { run(t, store.Audit()) }}
+}
+
+func auditTests() []test {
+	return []test{
+		onAudit("ZeroValue", testAuditZeroValue),
+		onAudit("EveryField", testAuditEveryField),
+		onAudit("Details", testAuditDetails),
+		onAudit("Months", testAuditMonths),
+		onAudit("Invalid", testAuditInvalid),
+		onAudit("Again", testAuditAgain),
+		onAudit("Missing", testAuditMissing),
+		onAudit("Filters", testAuditFilters),
+		onAudit("Times", testAuditTimes),
+		onAudit("Pages", testAuditPages),
+		onAudit("Cursors", testAuditCursors),
+		onAudit("Count", testAuditCount),
+		onAudit("Export", testAuditExport),
+		onAudit("ReadInvalid", testAuditReadInvalid),
+	}
+}
+
+// auditEntry sets every field. Its time is a second of its own, in the past.
+func auditEntry() repo.AuditEntry {
+	return repo.AuditEntry{
+		ID: repo.NewID(), OccurredAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond),
+		Type: repo.EventToolInvoked, Actor: "agent/" + randomName(), User: "user/" + randomName(),
+		PlanID: repo.NewID(), SessionID: repo.NewID(), Project: "project/" + randomName(),
+		Details: json.RawMessage(`{"tool":"ls","n":[1,2.50,null],"é":"<&>"}`),
+	}
+}
+
+func record(t *testing.T, a repo.Audit, entries ...repo.AuditEntry) {
+	t.Helper()
+	if err := a.Record(t.Context(), entries...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEntry checks all but the database's time.
+func wantEntry(t *testing.T, got, want repo.AuditEntry) {
+	t.Helper()
+	if got.RecordedAt.IsZero() {
+		t.Error("the entry has no recorded_at")
+	}
+	got.RecordedAt, want.RecordedAt = time.Time{}, time.Time{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the entry is\n%+v, want\n%+v", got, want)
+	}
+}
+
+// wantEntries checks which entries there are, by their ids, in order.
+func wantEntries(t *testing.T, what string, got, want []repo.AuditEntry) {
+	t.Helper()
+	ids := func(entries []repo.AuditEntry) []repo.ID {
+		ids := make([]repo.ID, len(entries))
+		for i, e := range entries {
+			ids[i] = e.ID
+		}
+		return ids
+	}
+	if !slices.Equal(ids(got), ids(want)) {
+		t.Errorf("%s: %d entries, want %d (or in another order)\n%v\n%v", what, len(got), len(want), ids(got), ids(want))
+	}
+}
+
+// listAll reads a list to its end, limit entries at a time.
+func listAll(t *testing.T, a repo.AuditReader, filter repo.AuditFilter, order repo.AuditOrder, limit int) []repo.AuditEntry {
+	t.Helper()
+	var all []repo.AuditEntry
+	page := repo.Page{Limit: limit}
+	for {
+		got, err := a.List(t.Context(), filter, order, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Entries) > limit {
+			t.Fatalf("a page of %d entries, limit %d", len(got.Entries), limit)
+		}
+		all = append(all, got.Entries...)
+		if page.After = got.Next; got.Next == "" {
+			return all
+		}
+		if len(got.Entries) != limit {
+			t.Fatalf("a page of %d entries that is not the last, limit %d", len(got.Entries), limit)
+		}
+	}
+}
+
+func testAuditZeroValue(t *testing.T, a repo.Audit) {
+	project := randomName()
+	before := time.Now()
+	record(t, a, repo.AuditEntry{Type: repo.EventConfigChanged, Project: project})
+	got := listAll(t, a, repo.AuditFilter{Project: project}, repo.NewestFirst, 10)
+	if len(got) != 1 {
+		t.Fatalf("there are %d entries", len(got))
+	}
+	if got[0].ID.IsZero() || got[0].OccurredAt.Before(before.Add(-time.Second)) || got[0].OccurredAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("the entry has the id %s and the time %v", got[0].ID, got[0].OccurredAt)
+	}
+	wantEntry(t, got[0], repo.AuditEntry{
+		ID: got[0].ID, OccurredAt: got[0].OccurredAt, Type: repo.EventConfigChanged, Project: project, Details: json.RawMessage(`{}`),
+	})
+
+	// An id without a time has the time within the id: it can be recorded again.
+	e := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventConfigChanged, Project: randomName()}
+	record(t, a, e)
+	record(t, a, e)
+	got = listAll(t, a, repo.AuditFilter{Project: e.Project}, repo.NewestFirst, 10)
+	if len(got) != 1 || !got[0].OccurredAt.Equal(e.ID.Timestamp()) {
+		t.Errorf("there are the entries %+v", got)
+	}
+}
+
+func testAuditEveryField(t *testing.T, a repo.Audit) {
+	e := auditEntry()
+	given := e
+	given.OccurredAt = e.OccurredAt.Add(999).In(time.FixedZone("", 3600)) // nanoseconds, elsewhere
+	given.RecordedAt = time.Now().Add(-1000 * time.Hour)                  // is ignored
+	record(t, a, given)
+	got, err := a.Entry(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEntry(t, got, e)
+	if got.RecordedAt.Equal(given.RecordedAt) {
+		t.Error("recorded_at is the caller's")
+	}
+	if got.OccurredAt.Location() != time.UTC || got.RecordedAt.Location() != time.UTC {
+		t.Errorf("the times %v and %v are not UTC", got.OccurredAt, got.RecordedAt)
+	}
+}
+
+// Details come back byte for byte: what was hashed is what is read.
+func testAuditDetails(t *testing.T, a repo.Audit) {
+	for _, object := range objects() {
+		e := auditEntry()
+		e.Details = json.RawMessage(object)
+		record(t, a, e)
+		got, err := a.Entry(t.Context(), e.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEntry(t, got, e)
+	}
+}
+
+// Each month is kept by itself, and made when it is needed.
+func testAuditMonths(t *testing.T, a repo.Audit) {
+	plan := repo.NewID()
+	var entries []repo.AuditEntry
+	for _, at := range []time.Time{
+		time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2012, 2, 29, 23, 59, 59, 999_999_000, time.UTC),
+		time.Date(2012, 3, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2100, 12, 31, 23, 59, 59, 0, time.UTC),
+	} {
+		e := auditEntry()
+		e.OccurredAt, e.PlanID = at, plan
+		entries = append(entries, e)
+	}
+	record(t, a, entries...)
+	filter := repo.AuditFilter{PlanID: plan}
+	wantEntries(t, "oldest first", listAll(t, a, filter, repo.OldestFirst, 3), entries)
+	slices.Reverse(entries)
+	wantEntries(t, "newest first", listAll(t, a, filter, repo.NewestFirst, 3), entries)
+}
+
+func testAuditInvalid(t *testing.T, a repo.Audit) {
+	plan := repo.NewID()
+	for _, test := range []struct {
+		field  string
+		change func(e *repo.AuditEntry)
+	}{
+		{"type", func(e *repo.AuditEntry) { e.Type = "" }},
+		{"type", func(e *repo.AuditEntry) { e.Type = secret }},
+		{"occurred_at", func(e *repo.AuditEntry) { e.OccurredAt = time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC) }},
+		{"occurred_at", func(e *repo.AuditEntry) { e.OccurredAt = time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"actor", func(e *repo.AuditEntry) { e.Actor = tooLong() }},
+		{"actor", func(e *repo.AuditEntry) { e.Actor = "a\x00" + secret }},
+		{"user", func(e *repo.AuditEntry) { e.User = "\xff" + secret }},
+		{"project", func(e *repo.AuditEntry) { e.Project = tooLong() }},
+		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`["` + secret + `"]`) }},
+		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`{"` + secret + `":`) }},
+		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage{} }},
+		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`{"a":"\ud800"}`) }},
+		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`{"a":"\u0000"}`) }},
+		{"details", func(e *repo.AuditEntry) {
+			e.Details = json.RawMessage(`{"a":"` + string(bytes.Repeat([]byte("x"), repo.MaxMetadataBytes)) + `"}`)
+		}},
+	} {
+		good, bad := auditEntry(), auditEntry()
+		good.PlanID, bad.PlanID = plan, plan
+		test.change(&bad)
+		wantInvalid(t, a.Record(t.Context(), good, bad), "entries[1]."+test.field)
+	}
+	wantInvalid(t, a.Record(t.Context()), "entries")
+	wantInvalid(t, a.Record(t.Context(), make([]repo.AuditEntry, repo.MaxBatchMessages+1)...), "entries")
+	if got := listAll(t, a, repo.AuditFilter{PlanID: plan}, repo.NewestFirst, 10); len(got) != 0 {
+		t.Errorf("%d entries of refused batches are recorded", len(got))
+	}
+}
+
+// What is recorded stays as it is, and is recorded once.
+func testAuditAgain(t *testing.T, a repo.Audit) {
+	first, second := auditEntry(), auditEntry()
+	second.PlanID = first.PlanID
+	second.OccurredAt = first.OccurredAt.Add(time.Second)
+	record(t, a, first)
+	stored, err := a.Entry(t.Context(), first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := first
+	other.Actor, other.Details = "another", json.RawMessage(`{"another":true}`)
+	record(t, a, other)
+	record(t, a, first, second, second, other)
+	got := listAll(t, a, repo.AuditFilter{PlanID: first.PlanID}, repo.OldestFirst, 10)
+	wantEntries(t, "once each", got, []repo.AuditEntry{first, second})
+	if again, err := a.Entry(t.Context(), first.ID); err != nil || !reflect.DeepEqual(again, stored) {
+		t.Errorf("the entry is %+v, %v, was %+v", again, err, stored)
+	}
+}
+
+func testAuditMissing(t *testing.T, a repo.Audit) {
+	for _, id := range []repo.ID{repo.NewID(), {}} {
+		_, err := a.Entry(t.Context(), id)
+		wantNotFound(t, err, "audit entry", id)
+	}
+}
+
+// Every combination of fields selects what Selects says.
+func testAuditFilters(t *testing.T, a repo.Audit) {
+	one, two := auditEntry(), auditEntry()
+	two.Type = repo.EventAuthFailure
+	var entries []repo.AuditEntry
+	for bits := range 1 << 6 { // each field is one's or two's, or not set
+		e := repo.AuditEntry{ID: repo.NewID(), OccurredAt: one.OccurredAt.Add(time.Duration(bits) * time.Millisecond), Type: one.Type, Details: json.RawMessage(`{}`)}
+		pick := func(bit int) repo.AuditEntry {
+			if bits&(1<<bit) == 0 {
+				return one
+			}
+			return two
+		}
+		e.Type, e.Actor, e.User = pick(0).Type, pick(1).Actor, pick(2).User
+		e.PlanID, e.SessionID, e.Project = pick(3).PlanID, pick(4).SessionID, pick(5).Project
+		entries = append(entries, e)
+	}
+	unset := one
+	unset.ID, unset.Actor, unset.User, unset.Project = repo.NewID(), "", "", ""
+	unset.PlanID, unset.SessionID = repo.ID{}, repo.ID{}
+	entries = append(entries, unset)
+	record(t, a, entries...)
+	for bits := 1; bits < 1<<6; bits++ { // which fields are asked for
+		filter := repo.AuditFilter{}
+		set := func(bit int, apply func()) {
+			if bits&(1<<bit) != 0 {
+				apply()
+			}
+		}
+		set(0, func() { filter.Type = two.Type })
+		set(1, func() { filter.Actor = one.Actor })
+		set(2, func() { filter.User = one.User })
+		set(3, func() { filter.PlanID = two.PlanID })
+		set(4, func() { filter.SessionID = one.SessionID })
+		set(5, func() { filter.Project = two.Project })
+		if bits == 1 { // others record that type too
+			filter.OccurredFrom, filter.OccurredBefore = one.OccurredAt, one.OccurredAt.Add(time.Second)
+		}
+		var want []repo.AuditEntry
+		for _, e := range entries {
+			if filter.Selects(e) {
+				want = append(want, e)
+			}
+		}
+		own := func(all []repo.AuditEntry) []repo.AuditEntry {
+			return slices.DeleteFunc(all, func(e repo.AuditEntry) bool {
+				return !slices.ContainsFunc(entries, func(own repo.AuditEntry) bool { return own.ID == e.ID })
+			})
+		}
+		wantEntries(t, "oldest first", own(listAll(t, a, filter, repo.OldestFirst, 100)), want)
+		slices.Reverse(want)
+		wantEntries(t, "newest first", own(listAll(t, a, filter, repo.NewestFirst, 100)), want)
+		if bits == 1 {
+			continue
+		}
+		count, err := a.Count(t.Context(), filter, 0)
+		if err != nil || count != (repo.AuditCount{Entries: int64(len(want))}) {
+			t.Errorf("counted %+v, %v, want %d", count, err, len(want))
+		}
+	}
+}
+
+// The time range begins with its first moment and ends before its last.
+func testAuditTimes(t *testing.T, a repo.Audit) {
+	e := auditEntry()
+	var entries []repo.AuditEntry
+	for i := range 5 {
+		next := e
+		next.ID, next.OccurredAt = repo.NewID(), e.OccurredAt.Add(time.Duration(i)*time.Microsecond)
+		entries = append(entries, next)
+	}
+	record(t, a, entries...)
+	for from := range 5 {
+		for before := from; before < 5; before++ {
+			filter := repo.AuditFilter{Project: e.Project, OccurredFrom: entries[from].OccurredAt, OccurredBefore: entries[before].OccurredAt}
+			wantEntries(t, "range", listAll(t, a, filter, repo.OldestFirst, 10), entries[from:before])
+		}
+	}
+}
+
+// A list is complete and in order, whatever the size of its pages, also where
+// entries have the same time.
+func testAuditPages(t *testing.T, a repo.Audit) {
+	e := auditEntry()
+	var entries []repo.AuditEntry
+	for i := range 23 {
+		next := e
+		next.ID, next.OccurredAt = repo.NewID(), e.OccurredAt.Add(time.Duration(i/5)*time.Hour*24*20)
+		entries = append(entries, next)
+	}
+	record(t, a, entries...)
+	slices.SortFunc(entries, func(a, b repo.AuditEntry) int {
+		if c := a.OccurredAt.Compare(b.OccurredAt); c != 0 {
+			return c
+		}
+		return bytes.Compare(a.ID[:], b.ID[:])
+	})
+	backwards := slices.Clone(entries)
+	slices.Reverse(backwards)
+	for _, filter := range []repo.AuditFilter{
+		{Actor: e.Actor}, {User: e.User}, {PlanID: e.PlanID}, {SessionID: e.SessionID}, {Project: e.Project},
+		{Project: e.Project, Type: e.Type, OccurredFrom: e.OccurredAt},
+	} {
+		for _, limit := range []int{1, 2, 5, 22, 23, 24} {
+			wantEntries(t, "oldest first", listAll(t, a, filter, repo.OldestFirst, limit), entries)
+			wantEntries(t, "newest first", listAll(t, a, filter, repo.NewestFirst, limit), backwards)
+		}
+	}
+}
+
+// A cursor belongs to its list.
+func testAuditCursors(t *testing.T, a repo.Audit) {
+	e := auditEntry()
+	second := e
+	second.ID = repo.NewID()
+	record(t, a, e, second)
+	filter := repo.AuditFilter{Project: e.Project}
+	page, err := a.List(t.Context(), filter, repo.NewestFirst, repo.Page{Limit: 1})
+	if err != nil || page.Next == "" {
+		t.Fatalf("the cursor %q, %v", page.Next, err)
+	}
+	for _, after := range []repo.Cursor{"x", page.Next + "x", page.Next[1:]} {
+		_, err := a.List(t.Context(), filter, repo.NewestFirst, repo.Page{After: after})
+		wantInvalid(t, err, "page.after")
+	}
+	_, err = a.List(t.Context(), filter, repo.OldestFirst, repo.Page{After: page.Next})
+	wantInvalid(t, err, "page.after")
+	for _, other := range []repo.AuditFilter{
+		{}, {Actor: e.Project}, {User: e.Project}, {Project: e.Project, Type: e.Type},
+		{Project: e.Project, PlanID: e.PlanID}, {Project: e.Project, SessionID: e.SessionID},
+		{Project: e.Project, OccurredFrom: e.OccurredAt}, {Project: e.Project, OccurredBefore: e.OccurredAt},
+	} {
+		_, err := a.List(t.Context(), other, repo.NewestFirst, repo.Page{After: page.Next})
+		wantInvalid(t, err, "page.after")
+	}
+}
+
+func testAuditCount(t *testing.T, a repo.Audit) {
+	e := auditEntry()
+	var entries []repo.AuditEntry
+	for range 7 {
+		next := e
+		next.ID = repo.NewID()
+		entries = append(entries, next)
+	}
+	record(t, a, entries...)
+	for limit, want := range map[int]repo.AuditCount{
+		0: {Entries: 7}, 8: {Entries: 7}, 7: {Entries: 7}, 6: {Entries: 6, AtLeast: true}, 1: {Entries: 1, AtLeast: true},
+		repo.MaxAuditCount: {Entries: 7},
+	} {
+		if got, err := a.Count(t.Context(), repo.AuditFilter{PlanID: e.PlanID}, limit); err != nil || got != want {
+			t.Errorf("limit %d: %+v, %v, want %+v", limit, got, err, want)
+		}
+	}
+	if got, err := a.Count(t.Context(), repo.AuditFilter{PlanID: repo.NewID()}, 0); err != nil || got != (repo.AuditCount{}) {
+		t.Errorf("of nothing: %+v, %v", got, err)
+	}
+}
+
+func testAuditExport(t *testing.T, a repo.Audit) {
+	const count = repo.MaxPageSize + 7 // more than a page
+	e := auditEntry()
+	bare := e
+	bare.PlanID, bare.Actor, bare.User, bare.Details = repo.ID{}, "", "", json.RawMessage(`{}`)
+	var entries []repo.AuditEntry
+	for i := range count {
+		next := e
+		if i%2 == 1 {
+			next = bare
+		}
+		next.ID, next.OccurredAt = repo.NewID(), e.OccurredAt.Add(time.Duration(i)*time.Microsecond)
+		entries = append(entries, next)
+	}
+	record(t, a, entries...)
+	var document bytes.Buffer
+	if err := a.Export(t.Context(), repo.AuditFilter{Project: e.Project}, &document); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(&document)
+	n := 0
+	for ; lines.Scan(); n++ {
+		var line repo.ExportedAuditEntry
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		wantEntry(t, repo.ImportedEntry(line), entries[n])
+		if t.Failed() {
+			return
+		}
+	}
+	if n != count {
+		t.Errorf("%d lines, want %d", n, count)
+	}
+	if err := a.Export(t.Context(), repo.AuditFilter{Project: e.Project}, failingWriter{}); !errors.Is(err, errWriter) {
+		t.Errorf("the writer's error came back as %v", err)
+	}
+	if err := a.Export(t.Context(), repo.AuditFilter{Project: randomName()}, failingWriter{}); err != nil {
+		t.Errorf("nothing to write: %v", err)
+	}
+}
+
+var errWriter = errors.New("the writer's own")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errWriter }
+
+func testAuditReadInvalid(t *testing.T, a repo.Audit) {
+	for field, filter := range map[string]repo.AuditFilter{
+		"type": {Type: secret}, "actor": {Actor: tooLong()}, "user": {User: "\x00" + secret}, "project": {Project: "\xff" + secret},
+	} {
+		_, err := a.List(t.Context(), filter, repo.NewestFirst, repo.Page{})
+		wantInvalid(t, err, field)
+		_, err = a.Count(t.Context(), filter, 0)
+		wantInvalid(t, err, field)
+		wantInvalid(t, a.Export(t.Context(), filter, failingWriter{}), field)
+	}
+	for _, limit := range []int{-1, repo.MaxPageSize + 1} {
+		_, err := a.List(t.Context(), repo.AuditFilter{}, repo.NewestFirst, repo.Page{Limit: limit})
+		wantInvalid(t, err, "limit")
+	}
+	for _, limit := range []int{-1, repo.MaxAuditCount + 1} {
+		_, err := a.Count(t.Context(), repo.AuditFilter{}, limit)
+		wantInvalid(t, err, "limit")
+	}
+	_, err := a.List(t.Context(), repo.AuditFilter{}, 2, repo.Page{})
+	wantInvalid(t, err, "order")
+}

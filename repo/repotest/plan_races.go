@@ -1,0 +1,232 @@
+package repotest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func planRaceTests() []test {
+	return []test{
+		{"Rollback", testPlanTxRollback},
+		{"Transitions", testRaceTransitions},
+		{"CreateAction", testRaceCreateAction},
+		{"Use", testRaceUse},
+		{"NotReusable", testRaceNotReusable},
+		{"UpdateAction", testRaceUpdateAction},
+		{"SpawnAndCancel", testRaceSpawnAndCancel},
+		{"LinkAndDelete", testRaceLinkAndDelete},
+	}
+}
+
+// Of concurrent callers of one transition one moves the plan. The others get a
+// conflict, or, where the lifecycle has it so, the plan as it is.
+func testRaceTransitions(t *testing.T, store repo.Store) {
+	name := plain(t, store)
+	all := routes()
+	stage := func(phase repo.Phase, state repo.PlanState) []repo.Transition {
+		return all[repo.Stage{Phase: phase, State: state}]
+	}
+	for transition, route := range map[repo.Transition][]repo.Transition{
+		repo.TransitionStart:     stage(repo.PhaseStrategize, repo.StateQueued),
+		repo.TransitionComplete:  stage(repo.PhaseApply, repo.StateProcessing),
+		repo.TransitionFail:      stage(repo.PhaseExecute, repo.StateProcessing),
+		repo.TransitionExecute:   stage(repo.PhaseStrategize, repo.StateComplete),
+		repo.TransitionApply:     stage(repo.PhaseExecute, repo.StateComplete),
+		repo.TransitionConstrain: stage(repo.PhaseApply, repo.StateProcessing),
+		repo.TransitionRevert:    stage(repo.PhaseExecute, repo.StateErrored),
+		repo.TransitionResume:    stage(repo.PhaseExecute, repo.StateErrored),
+		repo.TransitionCancel:    stage(repo.PhaseExecute, repo.StateQueued),
+	} {
+		id := usePlan(t, store, name, repo.UseAction{}).ID
+		move(t, store, id, route...)
+		before := getPlan(t, store, id)
+		to, _ := transition.To(before.Stage)
+		stays := false
+		if then, allowed := transition.To(to); allowed && then == to {
+			stays = true
+		}
+		var moved, stayed counter
+		together(workers, func(worker int) {
+			cause := causeOf(transition)
+			cause.Actor = fmt.Sprint(worker)
+			got, err := store.Plans().Transition(t.Context(), id, transition, cause)
+			switch {
+			case err == nil && got.Version == before.Version+1:
+				moved.add()
+			case err == nil:
+				t.Errorf("%s gave version %d after %d", transition, got.Version, before.Version)
+			case errors.Is(err, repo.ErrConflict) && !stays:
+				wantTransitionConflict(t, err, repo.TransitionConflict{PlanID: id, Transition: transition, Stage: to, Version: before.Version + 1})
+				stayed.add()
+			default:
+				t.Errorf("%s: %v", transition, err)
+			}
+		})
+		after := getPlan(t, store, id)
+		if after.Stage != to || after.Version != before.Version+1 || int64(len(history(t, store, id))) != after.Version {
+			t.Errorf("%s: at %v, version %d, %d events", transition, after.Stage, after.Version, len(history(t, store, id)))
+		}
+		if winners := moved.get(); !stays && winners != 1 || stays && winners != workers {
+			t.Errorf("%s: %d callers got the moved plan, %d a conflict", transition, winners, stayed.get())
+		}
+	}
+}
+
+func testRaceCreateAction(t *testing.T, store repo.Store) {
+	name := actionName()
+	var winners acknowledgedActors
+	together(workers, func(worker int) {
+		description := fmt.Sprint(worker % 4)
+		created, err := store.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: repo.ActionDefinition{Description: description}})
+		if err == nil {
+			winners.add(created.Description)
+			return
+		}
+		wantActionConflict(t, err, "description")
+	})
+	stored, err := store.Actions().Get(t.Context(), name)
+	must(t, stored, err)
+	if len(winners.actors) != workers/4 {
+		t.Errorf("%d callers got the action, want %d", len(winners.actors), workers/4)
+	}
+	for _, description := range winners.actors {
+		if description != stored.Description {
+			t.Errorf("a caller got %q, stored is %q", description, stored.Description)
+		}
+	}
+}
+
+// One use, repeated at once, makes one plan.
+func testRaceUse(t *testing.T, store repo.Store) {
+	name, namespace := plain(t, store), randomName()
+	use := repo.UseAction{ID: repo.NewID(), Namespace: namespace}
+	together(workers, func(int) {
+		plan, err := store.Plans().Use(t.Context(), name, use)
+		if err != nil || plan.ID != use.ID || plan.Version != 1 {
+			t.Errorf("Use: %+v, %v", plan.ID, err)
+		}
+	})
+	if all := walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 10); len(all) != 1 || len(history(t, store, use.ID)) != 1 {
+		t.Errorf("%d plans were made", len(all))
+	}
+}
+
+func testRaceNotReusable(t *testing.T, store repo.Store) {
+	name, namespace := createAction(t, store, repo.ActionDefinition{}), randomName()
+	var made counter
+	together(workers, func(int) {
+		_, err := store.Plans().Use(t.Context(), name, repo.UseAction{Namespace: namespace})
+		if err == nil {
+			made.add()
+			return
+		}
+		_, _ = wantError[*repo.ActionUnavailable](t, err, repo.ErrConflict)
+	})
+	if all := walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 10); made.get() != 1 || len(all) != 1 {
+		t.Errorf("%d uses succeeded, %d plans", made.get(), len(all))
+	}
+}
+
+// No update is lost to another one that gave the version it knows.
+func testRaceUpdateAction(t *testing.T, store repo.Store) {
+	name := plain(t, store)
+	var won counter
+	together(8, func(worker int) {
+		for range 10 {
+			stored, err := store.Actions().Get(t.Context(), name)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			definition := stored.ActionDefinition
+			definition.Invariants = append(definition.Invariants, fmt.Sprint(worker))
+			_, err = store.Actions().Update(t.Context(), name, stored.Version, definition)
+			if err == nil {
+				won.add()
+				continue
+			}
+			wantActionConflict(t, err, "version")
+		}
+	})
+	stored, err := store.Actions().Get(t.Context(), name)
+	if must(t, stored, err); len(stored.Invariants) != won.get() || stored.Version != int64(won.get())+1 {
+		t.Errorf("%d updates succeeded, %d are stored, version %d", won.get(), len(stored.Invariants), stored.Version)
+	}
+}
+
+// A child that is spawned while its ancestors are cancelled is cancelled with
+// them, or refused: none is left alive.
+func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
+	name := plain(t, store)
+	for range 5 {
+		namespace := randomName()
+		root := usePlan(t, store, name, repo.UseAction{Namespace: namespace})
+		child := usePlan(t, store, name, repo.UseAction{ParentID: root.ID})
+		together(9, func(worker int) {
+			if worker == 8 {
+				if _, err := store.Plans().Transition(t.Context(), root.ID, repo.TransitionCancel, repo.Cause{Reason: "x"}); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			parent := child.ID
+			for range 5 {
+				plan, err := store.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent})
+				if err != nil {
+					_, _ = wantError[*repo.TransitionConflict](t, err, repo.ErrConflict)
+					return
+				}
+				if _, err := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{}); err != nil && !errors.Is(err, repo.ErrConflict) {
+					t.Error(err)
+				}
+				if worker%2 == 0 {
+					parent = plan.ID
+				}
+			}
+		})
+		for _, plan := range walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 100) {
+			if plan.State != repo.StateCancelled {
+				t.Errorf("a plan at depth %d is at %v", plan.Depth, plan.Stage)
+			}
+			if events := history(t, store, plan.ID); int64(len(events)) != plan.Version {
+				t.Errorf("%d events, version %d", len(events), plan.Version)
+			}
+		}
+	}
+}
+
+// A link that races its session's deletion is counted by it, or refused.
+func testRaceLinkAndDelete(t *testing.T, store repo.Store) {
+	name := plain(t, store)
+	for range 5 {
+		session := create(t, store.Sessions())
+		var linked counter
+		var deleted repo.DeletedSession
+		together(9, func(worker int) {
+			if worker == 8 {
+				for linked.get() == 0 && !t.Failed() {
+					tick()
+				}
+				var err error
+				if deleted, err = store.Sessions().Delete(t.Context(), session); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			for range 5 {
+				_, err := store.Plans().Use(t.Context(), name, repo.UseAction{SessionID: session})
+				if err != nil {
+					wantNotFound(t, err, "session", session)
+					return
+				}
+				linked.add()
+			}
+		})
+		if deleted.Plans != int64(linked.get()) {
+			t.Errorf("%d plans lost the session, %d were linked", deleted.Plans, linked.get())
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package repotest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// onPlans is a test that needs no more than the repositories.
+func onPlans(name string, run func(t *testing.T, r repo.Repositories)) test {
+	return test{name, func(t *testing.T, store repo.Store) { run(t, store) }}
+}
+
+// actionName is a name that no other test has, in a namespace of its own.
+func actionName() string { return "ns" + repo.NewID().String() + "/review" }
+
+func createAction(t *testing.T, r repo.Repositories, definition repo.ActionDefinition) string {
+	t.Helper()
+	name := actionName()
+	_, err := r.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: definition})
+	must(t, name, err)
+	return name
+}
+
+// plain is a reusable action without arguments.
+func plain(t *testing.T, r repo.Repositories) string {
+	t.Helper()
+	return createAction(t, r, repo.ActionDefinition{Reusable: true})
+}
+
+func usePlan(t *testing.T, r repo.Repositories, action string, use repo.UseAction) repo.Plan {
+	t.Helper()
+	plan, err := r.Plans().Use(t.Context(), action, use)
+	return must(t, plan, err)
+}
+
+func getPlan(t *testing.T, r repo.Repositories, id repo.ID) repo.Plan {
+	t.Helper()
+	plan, err := r.Plans().Get(t.Context(), id)
+	return must(t, plan, err)
+}
+
+func history(t *testing.T, r repo.Repositories, id repo.ID) []repo.PlanEvent {
+	t.Helper()
+	events, err := r.Plans().History(t.Context(), id, 0, repo.MaxPageSize)
+	return must(t, events, err)
+}
+
+// causeOf is a cause that the transition accepts.
+func causeOf(transition repo.Transition) repo.Cause {
+	cause := repo.Cause{Actor: "tester", Reason: "reason of " + string(transition)}
+	if transition == repo.TransitionFail {
+		cause.Details = json.RawMessage(`{ "code" : 1.0 }`)
+	}
+	return cause
+}
+
+func move(t *testing.T, r repo.Repositories, id repo.ID, transitions ...repo.Transition) repo.Plan {
+	t.Helper()
+	var plan repo.Plan
+	for _, transition := range transitions {
+		var err error
+		plan, err = r.Plans().Transition(t.Context(), id, transition, causeOf(transition))
+		if err != nil {
+			t.Fatalf("%s: %v", transition, err)
+		}
+	}
+	return plan
+}
+
+// routes lead from strategize/queued to each stage that can be reached. (No
+// transition leads to apply/complete: completing there is applying.)
+func routes() map[repo.Stage][]repo.Transition {
+	const (
+		start, complete, fail = repo.TransitionStart, repo.TransitionComplete, repo.TransitionFail
+		execute, apply        = repo.TransitionExecute, repo.TransitionApply
+		cancel, constrain     = repo.TransitionCancel, repo.TransitionConstrain
+	)
+	stage := func(phase repo.Phase, state repo.PlanState) repo.Stage { return repo.Stage{Phase: phase, State: state} }
+	found := map[repo.Stage][]repo.Transition{}
+	var before []repo.Transition
+	for _, phase := range []struct {
+		phase repo.Phase
+		enter []repo.Transition
+	}{
+		{repo.PhaseStrategize, nil},
+		{repo.PhaseExecute, []repo.Transition{start, complete, execute}},
+		{repo.PhaseApply, []repo.Transition{start, complete, apply}},
+	} {
+		before = append(before, phase.enter...)
+		to := func(steps ...repo.Transition) []repo.Transition {
+			return append(append([]repo.Transition{}, before...), steps...)
+		}
+		found[stage(phase.phase, repo.StateQueued)] = to()
+		found[stage(phase.phase, repo.StateProcessing)] = to(start)
+		found[stage(phase.phase, repo.StateErrored)] = to(start, fail)
+		found[stage(phase.phase, repo.StateCancelled)] = to(cancel)
+		if phase.phase == repo.PhaseApply {
+			found[stage(phase.phase, repo.StateApplied)] = to(start, complete)
+			found[stage(phase.phase, repo.StateConstrained)] = to(start, constrain)
+		} else {
+			found[stage(phase.phase, repo.StateComplete)] = to(start, complete)
+		}
+	}
+	return found
+}
+
+func wantPlan(t *testing.T, got, want repo.Plan) {
+	t.Helper()
+	wantSame(t, "plan", got, want)
+}
+
+func wantTransitionConflict(t *testing.T, err error, want repo.TransitionConflict) {
+	t.Helper()
+	if got, ok := wantError[*repo.TransitionConflict](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, want)
+	}
+}
+
+func wantActionNotFound(t *testing.T, err error, name string) {
+	t.Helper()
+	if got, ok := wantError[*repo.ActionNotFound](t, err, repo.ErrNotFound); ok && got.Name.String() != name {
+		t.Errorf("got the error %v, want one about %s", got, name)
+	}
+}
+
+func wantActionConflict(t *testing.T, err error, field string) {
+	t.Helper()
+	if got, ok := wantError[*repo.ActionConflict](t, err, repo.ErrConflict); ok && got.Field != field {
+		t.Errorf("got the error %v, want one about %s", got, field)
+	}
+}
+
+func wantPlanConflict(t *testing.T, err error, want repo.PlanConflict) {
+	t.Helper()
+	if got, ok := wantError[*repo.PlanConflict](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, want)
+	}
+}
+
+func wantLimit(t *testing.T, err error, kind string) {
+	t.Helper()
+	if got, ok := wantError[*repo.LimitExceeded](t, err, repo.ErrLimit); ok && got.Kind != kind {
+		t.Errorf("got the error %v, want one about %s", got, kind)
+	}
+}

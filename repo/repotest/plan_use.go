@@ -1,0 +1,385 @@
+package repotest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func useTests() []test {
+	return []test{
+		onPlans("ZeroValue", testUseZeroValue),
+		onPlans("EveryField", testUseEveryField),
+		onPlans("Defaults", testUseDefaults),
+		onPlans("Arguments", testUseArguments),
+		onPlans("Invalid", testUseInvalid),
+		onPlans("Again", testUseAgain),
+		onPlans("Conflicts", testUseConflicts),
+		onPlans("NotReusable", testUseNotReusable),
+		onPlans("ReadOnly", testUseReadOnly),
+		onPlans("LeavesAction", testUseLeavesAction),
+		onPlans("Child", testUseChild),
+		onPlans("ParentNotLive", testUseParentNotLive),
+		onPlans("Depth", testUseDepth),
+		onPlans("Session", testUseSession),
+		onPlans("Copies", testUseCopies),
+	}
+}
+
+func value(name, text string) repo.ArgumentValue {
+	return repo.ArgumentValue{Name: name, Value: json.RawMessage(text)}
+}
+
+// fullUse sets every field that a top-level plan can have.
+func fullUse() repo.UseAction {
+	return repo.UseAction{
+		ID: repo.NewID(), Name: "plan of the test", Namespace: randomName(), Attempt: 3, Description: "described",
+		Projects:   []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p"}, {Project: "q", Alias: "two"}},
+		Arguments:  []repo.ArgumentValue{value("files", ` ["x",1.0] `), value("branch", `"main"`), value("depth", "7")},
+		Invariants: []repo.PlanInvariant{{Text: "own"}, {Text: "given", Source: "policy"}},
+
+		AutomationProfile: "careful", AutomationProfileSource: "project",
+		AutomationSnapshot: json.RawMessage(`{ "level" : 1.00 }`), Actor: "tester",
+	}
+}
+
+func testUseZeroValue(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	plan := usePlan(t, r, name, repo.UseAction{})
+	action, err := repo.ParseActionName(name)
+	must(t, action, err)
+	want := repo.Plan{
+		ID: plan.ID, Namespace: action.Namespace, Action: action, RootID: plan.ID, Attempt: 1,
+		Stage:    repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued},
+		Projects: []repo.ProjectLink{}, Arguments: []repo.ArgumentValue{}, Invariants: []repo.PlanInvariant{},
+		AutomationSnapshot: json.RawMessage(`{}`), Version: 1, CreatedAt: plan.CreatedAt, UpdatedAt: plan.CreatedAt,
+	}
+	if plan.ID.IsZero() || plan.CreatedAt.IsZero() {
+		t.Error("the plan has no id or no time")
+	}
+	wantPlan(t, plan, want)
+	wantPlan(t, getPlan(t, r, plan.ID), want)
+	events := history(t, r, plan.ID)
+	wantSame(t, "history", events, []repo.PlanEvent{{
+		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, CreatedAt: plan.CreatedAt,
+	}})
+}
+
+func testUseEveryField(t *testing.T, r repo.Repositories) {
+	definition := fullDefinition()
+	definition.ReadOnly = false
+	name := createAction(t, r, definition)
+	use := fullUse()
+	plan := usePlan(t, r, name, use)
+	want := plan
+	want.ID, want.RootID, want.Name, want.Namespace, want.Attempt, want.Description = use.ID, use.ID, use.Name, use.Namespace, 3, "described"
+	want.Projects = []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p", Alias: "p"}, {Project: "q", Alias: "two"}}
+	want.Arguments = []repo.ArgumentValue{
+		value("branch", `"main"`), value("depth", "7"), value("ratio", "0.50"), value("strict", "true"), value("files", ` ["x",1.0] `),
+	}
+	want.Invariants = []repo.PlanInvariant{
+		{Text: "never push", Source: repo.SourceAction}, {Text: "always test", Source: repo.SourceAction},
+		{Text: "own", Source: repo.SourcePlan}, {Text: "given", Source: "policy"},
+	}
+	want.AutomationProfile, want.AutomationProfileSource, want.AutomationSnapshot = "careful", "project", use.AutomationSnapshot
+	want.DefinitionOfDone = "main is reviewed, twice: x 1.0"
+	wantPlan(t, plan, want)
+	wantPlan(t, getPlan(t, r, use.ID), want)
+	if events := history(t, r, use.ID); len(events) != 1 || events[0].Actor != "tester" {
+		t.Errorf("the history is %+v", events)
+	}
+}
+
+// What the use leaves out, the action says.
+func testUseDefaults(t *testing.T, r repo.Repositories) {
+	plan := usePlan(t, r, createAction(t, r, fullDefinition()), repo.UseAction{Arguments: []repo.ArgumentValue{value("branch", `"b"`)}})
+	if plan.Description != fullDefinition().Description || plan.AutomationProfile != "nightly" || plan.AutomationProfileSource != repo.SourceAction {
+		t.Errorf("the plan is %+v", plan)
+	}
+	wantSame(t, "arguments", plan.Arguments, []repo.ArgumentValue{
+		value("branch", `"b"`), value("depth", " 2 "), value("ratio", "0.50"), value("strict", "true"), value("files", `[ "a", {"b": 1.0} ]`),
+	})
+}
+
+func testUseArguments(t *testing.T, r repo.Repositories) {
+	name := createAction(t, r, fullDefinition())
+	branch := value("branch", `"b"`)
+	for _, given := range [][]repo.ArgumentValue{
+		{value("branch", `"a"`)}, {branch, value("depth", "0")}, {branch, value("depth", " -0 ")}, {branch, value("depth", "10")},
+		{branch, value("ratio", "1e300")}, {branch, value("ratio", "-0.5")}, {branch, value("ratio", "3")},
+		{branch, value("strict", "false")}, {branch, value("files", "[]")}, {branch, value("files", `[null,[],{}]`)},
+	} {
+		plan := usePlan(t, r, name, repo.UseAction{Arguments: given})
+		for _, want := range given {
+			for _, got := range plan.Arguments {
+				if got.Name == want.Name && string(got.Value) != string(want.Value) {
+					t.Errorf("%s is %s, want %s", want.Name, got.Value, want.Value)
+				}
+			}
+		}
+	}
+	for field, values := range map[string][]repo.ArgumentValue{
+		"arguments.branch": {
+			value("branch", "1"), value("branch", "null"), value("branch", `"`+secret), value("branch", `"A"`), value("branch", `""`),
+			value("branch", `"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`), value("branch", `"a\u0000"`), value("branch", ""),
+		},
+		"arguments.depth": {
+			value("depth", "1.0"), value("depth", "1e1"), value("depth", `"1"`), value("depth", "-1"), value("depth", "11"),
+			value("depth", "9223372036854775808"), value("depth", "null"),
+		},
+		"arguments.ratio":  {value("ratio", "1e400"), value("ratio", "-0.6"), value("ratio", "true")},
+		"arguments.strict": {value("strict", "0"), value("strict", `"true"`), value("strict", "null")},
+		"arguments.files":  {value("files", "{}"), value("files", "null"), value("files", "[1,2,3,4]"), value("files", `[{"a":1,"a":2}]`)},
+		"arguments[1]":     {value("unknown", "1"), value("branch2", "1")},
+	} {
+		for _, given := range values {
+			use := repo.UseAction{ID: repo.NewID(), Arguments: []repo.ArgumentValue{branch, given}}
+			if given.Name == "branch" {
+				use.Arguments = []repo.ArgumentValue{given}
+			}
+			_, err := r.Plans().Use(t.Context(), name, use)
+			wantInvalid(t, err, field)
+			_, err = r.Plans().Get(t.Context(), use.ID)
+			wantNotFound(t, err, "plan", use.ID)
+		}
+	}
+	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{})
+	wantInvalid(t, err, "arguments.branch")
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Arguments: []repo.ArgumentValue{branch, branch}})
+	wantInvalid(t, err, "arguments[1]")
+}
+
+func testUseInvalid(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	for field, use := range map[string]repo.UseAction{
+		"name":                      {Name: tooLong()},
+		"namespace":                 {Namespace: secret + "\x00"},
+		"actor":                     {Actor: "\xff"},
+		"attempt":                   {Attempt: -1},
+		"description":               {Description: "\x00"},
+		"automation_profile_source": {AutomationProfileSource: "x"},
+		"automation_snapshot":       {AutomationSnapshot: json.RawMessage(`1`)},
+		"projects[0].project":       {Projects: []repo.ProjectLink{{}}},
+		"projects[1].alias":         {Projects: []repo.ProjectLink{{Project: "p"}, {Project: "q", Alias: "p"}}},
+		"invariants[0].text":        {Invariants: []repo.PlanInvariant{{}}},
+		"invariants[0].source":      {Invariants: []repo.PlanInvariant{{Text: "x", Source: tooLong()}}},
+	} {
+		_, err := r.Plans().Use(t.Context(), name, use)
+		wantInvalid(t, err, field)
+	}
+	parent := usePlan(t, r, name, repo.UseAction{})
+	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent.ID, Name: "x"})
+	wantInvalid(t, err, "name")
+	missing := repo.NewID()
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: missing})
+	wantNotFound(t, err, "plan", missing)
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{SessionID: missing})
+	wantNotFound(t, err, "session", missing)
+}
+
+// Repeating a use returns its plan, wherever it and its action have come to.
+func testUseAgain(t *testing.T, r repo.Repositories) {
+	definition := fullDefinition()
+	name := createAction(t, r, definition)
+	use := fullUse()
+	first := usePlan(t, r, name, use)
+	wantPlan(t, usePlan(t, r, name, use), first)
+	moved := move(t, r, use.ID, repo.TransitionStart)
+	wantPlan(t, usePlan(t, r, name, use), moved)
+	if _, err := r.Actions().Update(t.Context(), name, 0, repo.ActionDefinition{Description: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	wantPlan(t, usePlan(t, r, name, use), moved)
+	if _, err := r.Actions().Archive(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	wantPlan(t, usePlan(t, r, name, use), moved)
+	if events := history(t, r, use.ID); len(events) != 2 {
+		t.Errorf("the history has %d events", len(events))
+	}
+}
+
+func testUseConflicts(t *testing.T, r repo.Repositories) {
+	name, other := createAction(t, r, fullDefinition()), createAction(t, r, fullDefinition())
+	use := fullUse()
+	first := usePlan(t, r, name, use)
+	parent := usePlan(t, r, plain(t, r), repo.UseAction{})
+	_, err := r.Plans().Use(t.Context(), other, use)
+	wantPlanConflict(t, err, repo.PlanConflict{ID: use.ID, Field: "action"})
+	for field, change := range map[string]func(*repo.UseAction){
+		"name":                      func(u *repo.UseAction) { u.Name = secret },
+		"namespace":                 func(u *repo.UseAction) { u.Namespace = secret },
+		"parent_id":                 func(u *repo.UseAction) { u.Name, u.ParentID = "", parent.ID },
+		"attempt":                   func(u *repo.UseAction) { u.Attempt = 4 },
+		"description":               func(u *repo.UseAction) { u.Description = secret },
+		"projects":                  func(u *repo.UseAction) { u.Projects = u.Projects[:1] },
+		"arguments":                 func(u *repo.UseAction) { u.Arguments[2] = value("depth", "8") },
+		"invariants":                func(u *repo.UseAction) { u.Invariants[0].Text = secret },
+		"automation_profile":        func(u *repo.UseAction) { u.AutomationProfile = secret },
+		"automation_profile_source": func(u *repo.UseAction) { u.AutomationProfileSource = "" },
+		"automation_snapshot":       func(u *repo.UseAction) { u.AutomationSnapshot = nil },
+	} {
+		changed := fullUse()
+		changed.ID, changed.Namespace = use.ID, use.Namespace
+		change(&changed)
+		_, err := r.Plans().Use(t.Context(), name, changed)
+		if field == "parent_id" { // the name, which a child cannot have, differs first
+			field = "name"
+		}
+		wantPlanConflict(t, err, repo.PlanConflict{ID: use.ID, Field: field})
+	}
+	wantPlan(t, getPlan(t, r, use.ID), first)
+}
+
+func testUseNotReusable(t *testing.T, r repo.Repositories) {
+	name := createAction(t, r, repo.ActionDefinition{})
+	use := repo.UseAction{ID: repo.NewID()}
+	first := usePlan(t, r, name, use)
+	archived, err := r.Actions().Get(t.Context(), name)
+	if must(t, archived, err).State != repo.ActionArchived || archived.Version != 2 {
+		t.Errorf("the action is %+v", archived)
+	}
+	wantPlan(t, usePlan(t, r, name, use), first)
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{})
+	_, _ = wantError[*repo.ActionUnavailable](t, err, repo.ErrConflict)
+}
+
+func testUseReadOnly(t *testing.T, r repo.Repositories) {
+	name := createAction(t, r, repo.ActionDefinition{ReadOnly: true, Reusable: true})
+	use := repo.UseAction{ID: repo.NewID(), Projects: []repo.ProjectLink{{Project: "p"}, {Project: "q", ReadOnly: true}}}
+	plan := usePlan(t, r, name, use)
+	if !plan.Projects[0].ReadOnly || !plan.Projects[1].ReadOnly || use.Projects[0].ReadOnly {
+		t.Errorf("the links are %+v, the argument %+v", plan.Projects, use.Projects)
+	}
+	wantPlan(t, usePlan(t, r, name, use), plan)
+}
+
+func testUseLeavesAction(t *testing.T, r repo.Repositories) {
+	name := createAction(t, r, fullDefinition())
+	before, err := r.Actions().Get(t.Context(), name)
+	must(t, before, err)
+	usePlan(t, r, name, fullUse())
+	after, err := r.Actions().Get(t.Context(), name)
+	wantSame(t, "action", must(t, after, err), before)
+}
+
+func testUseChild(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	root := usePlan(t, r, name, repo.UseAction{Namespace: "of the root"})
+	child := usePlan(t, r, name, repo.UseAction{ParentID: root.ID})
+	grandchild := usePlan(t, r, name, repo.UseAction{ID: repo.NewID(), ParentID: child.ID, Namespace: "own"})
+	for _, p := range []repo.Plan{child, grandchild} {
+		wantPlan(t, getPlan(t, r, p.ID), p)
+		if p.RootID != root.ID {
+			t.Errorf("the root is %s, want %s", p.RootID, root.ID)
+		}
+	}
+	if child.Depth != 1 || child.Namespace != "of the root" || grandchild.Depth != 2 || grandchild.Namespace != "own" || grandchild.ParentID != child.ID {
+		t.Errorf("the child is %+v, the grandchild %+v", child, grandchild)
+	}
+	wantPlan(t, usePlan(t, r, name, repo.UseAction{ID: grandchild.ID, ParentID: child.ID, Namespace: "own"}), grandchild)
+	// Unchanged by its children:
+	wantPlan(t, getPlan(t, r, root.ID), root)
+}
+
+func testUseParentNotLive(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	for stage, route := range routes() {
+		parent := usePlan(t, r, name, repo.UseAction{})
+		move(t, r, parent.ID, route...)
+		parent = getPlan(t, r, parent.ID)
+		_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent.ID})
+		if stage.Live() {
+			must(t, stage, err)
+			continue
+		}
+		wantTransitionConflict(t, err, repo.TransitionConflict{
+			PlanID: parent.ID, Transition: repo.TransitionUse, Stage: stage, Version: parent.Version,
+		})
+	}
+}
+
+func testUseDepth(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	plan := usePlan(t, r, name, repo.UseAction{})
+	for range repo.MaxPlanDepth {
+		plan = usePlan(t, r, name, repo.UseAction{ParentID: plan.ID})
+	}
+	if plan.Depth != repo.MaxPlanDepth {
+		t.Errorf("the depth is %d", plan.Depth)
+	}
+	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: plan.ID})
+	wantLimit(t, err, "depth")
+}
+
+// A plan that is made for a session is linked to it; repeating the use links it
+// again.
+func testUseSession(t *testing.T, r repo.Repositories) {
+	name := plain(t, r)
+	session := create(t, r.Sessions())
+	use := repo.UseAction{ID: repo.NewID(), SessionID: session}
+	plan := usePlan(t, r, name, use)
+	linked := []repo.LinkedPlan{{ID: plan.ID, Stage: plan.Stage}}
+	wantSame(t, "links", get(t, r.Sessions(), session).Plans, linked)
+	if err := r.Plans().Unlink(t.Context(), session, plan.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, "links", get(t, r.Sessions(), session).Plans, nil)
+	usePlan(t, r, name, use)
+	wantSame(t, "links", get(t, r.Sessions(), session).Plans, linked)
+}
+
+func testUseCopies(t *testing.T, r repo.Repositories) {
+	name := createAction(t, r, fullDefinition())
+	use := fullUse()
+	plan := usePlan(t, r, name, use)
+	want := getPlan(t, r, use.ID)
+	plan.Arguments[0].Value[1], plan.Projects[0].Alias, plan.Invariants[0].Text, plan.AutomationSnapshot[0] = 'x', "x", "x", 'x'
+	use.Arguments[1].Value[1], use.Projects[0].Alias, use.AutomationSnapshot[0] = 'x', "x", 'x'
+	changed := getPlan(t, r, use.ID)
+	wantPlan(t, changed, want)
+	changed.Arguments[0].Value[1] = 'x'
+	wantPlan(t, getPlan(t, r, use.ID), want)
+}
+
+// A unit of work that fails leaves neither action nor plan behind.
+func testPlanTxRollback(t *testing.T, store repo.Store) {
+	name := plain(t, store)
+	plan := usePlan(t, store, name, repo.UseAction{})
+	before, session := getPlan(t, store, plan.ID), create(t, store.Sessions())
+	fresh, child := actionName(), repo.NewID()
+	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		if _, err := tx.Actions().Create(ctx, repo.NewAction{Name: fresh}); err != nil {
+			return err
+		}
+		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionStart, repo.Cause{}); err != nil {
+			return err
+		}
+		if _, err := tx.Plans().Use(ctx, name, repo.UseAction{ID: child, ParentID: plan.ID, SessionID: session}); err != nil {
+			return err
+		}
+		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"}); err != nil {
+			return err
+		}
+		if got, err := tx.Plans().Get(ctx, child); err != nil || got.State != repo.StateCancelled {
+			t.Errorf("within: %+v, %v", got.Stage, err)
+		}
+		wantPlan(t, getPlan(t, store, plan.ID), before) // outside nothing is seen
+		return errBroken
+	})
+	if !errors.Is(err, errBroken) {
+		t.Fatal(err)
+	}
+	wantPlan(t, getPlan(t, store, plan.ID), before)
+	_, err = store.Actions().Get(t.Context(), fresh)
+	wantActionNotFound(t, err, fresh)
+	_, err = store.Plans().Get(t.Context(), child)
+	wantNotFound(t, err, "plan", child)
+	if events := history(t, store, plan.ID); len(events) != 1 {
+		t.Errorf("the history has %d events", len(events))
+	}
+	wantSame(t, "links", get(t, store.Sessions(), session).Plans, nil)
+}
