@@ -7,6 +7,7 @@ require (
 	github.com/jackc/puddle/v2 v2.2.3
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/pressly/goose/v3 v3.29.0
+	golang.org/x/mod v0.42.0
 )
 
 require (

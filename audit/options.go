@@ -1,0 +1,91 @@
+package audit
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Options configure a Writer. The zero value is the default.
+type Options struct {
+	// QueueEntries and QueueBytes bound what waits to be written. A full queue
+	// makes callers wait. Zero: 10,000 entries and 64 MiB.
+	QueueEntries, QueueBytes int
+	// BatchEntries bounds what is written in one transaction, at most
+	// repo.MaxBatchMessages. Zero: 1,000.
+	BatchEntries int
+	// WriteTimeout bounds one attempt to write a batch: a server that hangs is
+	// one that fails. Zero: 30 s.
+	WriteTimeout time.Duration
+	// MinBackoff and MaxBackoff bound the pause between attempts, which
+	// doubles and is jittered. Zero: 50 ms and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+	// Redactor takes secrets out of entries. Nil: NewRedactor's default.
+	Redactor *Redactor
+	// Spool keeps entries while the database is away. Nil: they wait in the
+	// queue. The writer closes it.
+	Spool *Spool
+	// OnQuarantine is told of each entry that the database refuses for what it
+	// holds. It runs in the writer's goroutine, and the entry is redacted.
+	OnQuarantine func(entry repo.AuditEntry, reason error)
+	// Logger receives what the writer does by itself: retries, quarantined
+	// entries, gaps. It never gets an entry's details. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+const (
+	defaultQueueEntries = 10_000
+	defaultQueueBytes   = 64 << 20
+	defaultBatchEntries = 1000
+	defaultWriteTimeout = 30 * time.Second
+	defaultMinBackoff   = 50 * time.Millisecond
+	defaultMaxBackoff   = 30 * time.Second
+)
+
+// normalize checks the options and puts the defaults in.
+func (o Options) normalize() (Options, error) {
+	for _, number := range []struct {
+		field   string
+		value   *int
+		initial int
+		most    int
+	}{
+		{"QueueEntries", &o.QueueEntries, defaultQueueEntries, 10_000_000},
+		{"QueueBytes", &o.QueueBytes, defaultQueueBytes, 16 << 30},
+		{"BatchEntries", &o.BatchEntries, defaultBatchEntries, repo.MaxBatchMessages},
+	} {
+		if *number.value < 0 || *number.value > number.most {
+			return o, &repo.InvalidError{Field: "options." + number.field, Reason: "is negative or too large"}
+		}
+		if *number.value == 0 {
+			*number.value = number.initial
+		}
+	}
+	for _, pause := range []struct {
+		field   string
+		value   *time.Duration
+		initial time.Duration
+	}{
+		{"WriteTimeout", &o.WriteTimeout, defaultWriteTimeout},
+		{"MinBackoff", &o.MinBackoff, defaultMinBackoff},
+		{"MaxBackoff", &o.MaxBackoff, max(defaultMaxBackoff, o.MinBackoff)},
+	} {
+		if *pause.value < 0 {
+			return o, &repo.InvalidError{Field: "options." + pause.field, Reason: "is negative"}
+		}
+		if *pause.value == 0 {
+			*pause.value = pause.initial
+		}
+	}
+	if o.MinBackoff > o.MaxBackoff {
+		return o, &repo.InvalidError{Field: "options.MinBackoff", Reason: "is above MaxBackoff"}
+	}
+	if o.Redactor == nil {
+		o.Redactor = NewRedactor(RedactorOptions{})
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

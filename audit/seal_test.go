@@ -1,0 +1,375 @@
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+)
+
+// tampered is a log whose reader may be lied to, as a database's owner could.
+type tampered struct {
+	repo.AuditLog
+	leaf       func(*repo.AuditLeaf) bool // false: it is gone
+	hashes     func([][32]byte)
+	checkpoint func(*repo.AuditCheckpoint)
+	strays     []repo.AuditEntry
+	lost       []repo.AuditEntry
+}
+
+func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+	leaves, err := l.AuditLog.Leaves(ctx, from, limit)
+	if l.leaf == nil {
+		return leaves, err
+	}
+	kept := leaves[:0]
+	for _, leaf := range leaves {
+		if l.leaf(&leaf) {
+			kept = append(kept, leaf)
+		}
+	}
+	// A page that is short of a removed leaf is not the last one.
+	if missing := len(leaves) - len(kept); missing > 0 && len(leaves) == limit {
+		more, err := l.AuditLog.Leaves(ctx, leaves[len(leaves)-1].Sequence+1, missing)
+		return append(kept, more...), err
+	}
+	return kept, err
+}
+
+func (l *tampered) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
+	hashes, err := l.AuditLog.Hashes(ctx, indexes)
+	if l.hashes != nil {
+		l.hashes(hashes)
+	}
+	return hashes, err
+}
+
+func (l *tampered) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
+	checkpoint, err := l.AuditLog.Checkpoint(ctx)
+	if l.checkpoint != nil {
+		l.checkpoint(&checkpoint)
+	}
+	return checkpoint, err
+}
+
+func (l *tampered) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	if l.strays != nil {
+		return l.strays, nil
+	}
+	return l.AuditLog.Strays(ctx, limit)
+}
+
+func (l *tampered) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	if l.lost != nil {
+		return l.lost, nil
+	}
+	return l.AuditLog.Lost(ctx, limit)
+}
+
+func sealedStore(t testing.TB, count int, signer note.Signer) (*memory.Store, []repo.AuditEntry) {
+	t.Helper()
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	var entries []repo.AuditEntry
+	for i := range count {
+		entries = append(entries, repo.AuditEntry{
+			ID: repo.NewID(), OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, i*1000, time.UTC), Type: repo.EventToolInvoked,
+			Actor: "a", User: "u", Project: "p", PlanID: repo.NewID(), SessionID: repo.NewID(), Details: json.RawMessage(fmt.Sprintf(`{"i": %d}`, i)),
+		})
+	}
+	for part := range slices.Chunk(entries, 1000) {
+		if err := store.Audit().Record(t.Context(), part...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seal(t, store, signer, 700)
+	return store, entries
+}
+
+func seal(t testing.TB, store repo.Store, signer note.Signer, batch int) {
+	t.Helper()
+	sealer, err := NewSealer(store.Trail(), SealerOptions{Signer: signer, Batch: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		sealed, err := sealer.SealOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sealed == 0 {
+			return
+		}
+	}
+}
+
+func keys(t testing.TB) (note.Signer, note.Verifier) {
+	t.Helper()
+	private, public, err := note.GenerateKey(rand.Reader, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, verifier
+}
+
+func verify(t *testing.T, log repo.AuditLog, options VerifyOptions) Report {
+	t.Helper()
+	report, err := Verify(t.Context(), log, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestVerifyIntact(t *testing.T) {
+	signer, verifier := keys(t)
+	for _, count := range []int{0, 1, 2, 3, 7, 8, 999, 1000, 1001, 2500} {
+		store, _ := sealedStore(t, count, signer)
+		if report := verify(t, store.Trail(), VerifyOptions{Verifier: verifier}); report.Sealed != int64(count) || len(report.Breaks) != 0 {
+			t.Errorf("%d entries: %+v", count, report)
+		}
+	}
+}
+
+// Whatever is changed of the trail, the log or its checkpoint is found, and named.
+func TestVerifyFindsTampering(t *testing.T) {
+	signer, verifier := keys(t)
+	other, _ := keys(t)
+	store, _ := sealedStore(t, 1500, signer)
+	at := func(sequence int64, change func(*repo.AuditLeaf) bool) func(*repo.AuditLeaf) bool {
+		return func(leaf *repo.AuditLeaf) bool { return leaf.Sequence != sequence || change(leaf) }
+	}
+	entry := func(change func(*repo.SealedEntry)) func(*repo.AuditLeaf) bool {
+		return at(1203, func(leaf *repo.AuditLeaf) bool { change(leaf.Entry); return true })
+	}
+	forged, err := newCheckpoint(DefaultOrigin, 1500, [32]byte{1}, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		log  tampered
+		want BreakKind
+	}{
+		"details":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Details = json.RawMessage(`{"i":1203}`) })}, BreakContent},
+		"type":        {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Type = repo.EventAuthFailure })}, BreakContent},
+		"actor":       {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Actor = "b" })}, BreakContent},
+		"actor, user": {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Actor, e.User = "au", "" })}, BreakContent},
+		"project":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Project = "" })}, BreakContent},
+		"occurred":    {tampered{leaf: entry(func(e *repo.SealedEntry) { e.OccurredAt = e.OccurredAt.Add(time.Microsecond) })}, BreakContent},
+		"recorded":    {tampered{leaf: entry(func(e *repo.SealedEntry) { e.RecordedAt = e.RecordedAt.Add(-time.Microsecond) })}, BreakContent},
+		"plan":        {tampered{leaf: entry(func(e *repo.SealedEntry) { e.PlanID[15]++ })}, BreakContent},
+		"session":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.SessionID = repo.ID{} })}, BreakContent},
+		"nonce":       {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Nonce[0]++ })}, BreakContent},
+		"id":          {tampered{leaf: entry(func(e *repo.SealedEntry) { e.ID[3]++ })}, BreakContent},
+		"removed":     {tampered{leaf: at(1203, func(leaf *repo.AuditLeaf) bool { leaf.Entry = nil; return true })}, BreakMissing},
+		"leaf": {tampered{leaf: at(1203, func(leaf *repo.AuditLeaf) bool {
+			leaf.Entry.Actor = "b"
+			leaf.Hash = LeafHash(*leaf.Entry)
+			return true
+		})}, BreakHash},
+		"leaf removed": {tampered{leaf: at(1203, func(*repo.AuditLeaf) bool { return false })}, BreakLeaf},
+		"last removed": {tampered{leaf: at(1499, func(*repo.AuditLeaf) bool { return false })}, BreakCheckpoint},
+		"hash":         {tampered{hashes: func(h [][32]byte) { h[len(h)/2][7] ^= 1 }}, BreakHash},
+		"checkpoint":   {tampered{checkpoint: func(c *repo.AuditCheckpoint) { c.Root[0] ^= 1 }}, BreakCheckpoint},
+		"forged":       {tampered{checkpoint: func(c *repo.AuditCheckpoint) { *c = forged }}, BreakCheckpoint},
+		"stray":        {tampered{strays: []repo.AuditEntry{{ID: repo.NewID()}}}, BreakStray},
+		"lost":         {tampered{lost: []repo.AuditEntry{{ID: repo.NewID()}}}, BreakMissing},
+	} {
+		log := test.log
+		log.AuditLog = store.Trail()
+		report := verify(t, &log, VerifyOptions{Verifier: verifier})
+		found := slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == test.want })
+		if !found {
+			t.Errorf("%s: %+v", name, report.Breaks)
+		}
+		if (test.want == BreakContent || name == "removed") && (len(report.Breaks) != 1 || report.Breaks[0].Sequence != 1203 || report.Breaks[0].EntryID.IsZero()) {
+			t.Errorf("%s: %+v", name, report.Breaks)
+		}
+	}
+}
+
+// A whole log that was made anew is found by a checkpoint that was kept.
+func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
+	signer, verifier := keys(t)
+	store, entries := sealedStore(t, 100, signer)
+	held, err := store.Trail().Checkpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+		t.Fatal(err)
+	}
+	seal(t, store, signer, 10)
+	if report := verify(t, store.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 0 {
+		t.Errorf("the log that went on: %+v", report)
+	}
+	anew := memory.New()
+	defer func() { _ = anew.Close() }()
+	entries[50].Actor = "someone else"
+	if err := anew.Audit().Record(t.Context(), entries...); err != nil {
+		t.Fatal(err)
+	}
+	seal(t, anew, signer, 1000)
+	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
+		t.Errorf("by itself the new log is sound: %+v", report)
+	}
+	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 1 || report.Breaks[0].Kind != BreakHeld {
+		t.Errorf("the log made anew: %+v", report)
+	}
+	short, _ := sealedStore(t, 10, signer)
+	if report := verify(t, short.Trail(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 1 || report.Breaks[0].Kind != BreakHeld {
+		t.Errorf("the log cut off: %+v", report)
+	}
+}
+
+// A prune, and a hold, leave the rest verifiable, and the proofs of it.
+func TestVerifyAfterPrune(t *testing.T) {
+	store, entries := sealedStore(t, 300, nil)
+	if err := store.Trail().Hold(t.Context(), repo.AuditHold{PlanID: entries[7].PlanID, Reason: "a court"}); err != nil {
+		t.Fatal(err)
+	}
+	pruned, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: entries[200].OccurredAt, Reason: "age"})
+	if err != nil || pruned.Entries != 199 || pruned.Held != 1 {
+		t.Fatalf("pruned %+v, %v", pruned, err)
+	}
+	seal(t, store, nil, 100)
+	report := verify(t, store.Trail(), VerifyOptions{})
+	if report.Sealed != 301 || report.Pruned != 199 || len(report.Breaks) != 0 {
+		t.Errorf("%+v", report)
+	}
+	if _, err := Prove(t.Context(), store.Trail(), entries[250].ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := Prove(t.Context(), store.Trail(), entries[3].ID); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("the proof of a pruned entry gave %v", err)
+	}
+}
+
+func TestProof(t *testing.T) {
+	signer, verifier := keys(t)
+	_, stranger := keys(t)
+	store, entries := sealedStore(t, 137, signer)
+	for i, entry := range entries {
+		proof, err := Prove(t.Context(), store.Trail(), entry.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(proof)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read Proof
+		if err := json.Unmarshal(raw, &read); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckProof(read, verifier); err != nil {
+			t.Errorf("entry %d: %v", i, err)
+		}
+		if err := CheckProof(read, stranger); !errors.Is(err, ErrCheckpoint) {
+			t.Errorf("another key gave %v", err)
+		}
+		read.Entry.Text = `{"i":-1}`
+		if err := CheckProof(read, verifier); !errors.Is(err, ErrProof) {
+			t.Errorf("another entry gave %v", err)
+		}
+		read = proof
+		read.Sequence = (read.Sequence + 1) % 137
+		if err := CheckProof(read, verifier); !errors.Is(err, ErrProof) {
+			t.Errorf("another place gave %v", err)
+		}
+	}
+	if _, err := Prove(t.Context(), store.Trail(), repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("an unknown entry gave %v", err)
+	}
+}
+
+func TestParseCheckpoint(t *testing.T) {
+	for _, malformed := range []string{
+		"", "a\n", "a\n1\n", "a\n0\n" + strings.Repeat("A", 43) + "=\n", "a\n01\n" + strings.Repeat("A", 43) + "=\n",
+		"\n1\n" + strings.Repeat("A", 43) + "=\n", "a\n1\nAAAA\n", "a\n1\n" + strings.Repeat("A", 60) + "\n", "a\n-1\nx\n",
+	} {
+		if _, err := ParseCheckpoint([]byte(malformed), nil); !errors.Is(err, ErrCheckpoint) {
+			t.Errorf("%q gave %v", malformed, err)
+		}
+	}
+}
+
+// Two sealers at once: one works, the other does not fail.
+func TestSealersTogether(t *testing.T) {
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{}, 2)
+	published := make(chan repo.AuditCheckpoint, 10_000)
+	for range 2 {
+		sealer, err := NewSealer(store.Trail(), SealerOptions{Interval: time.Millisecond, Batch: 10, Publish: func(_ context.Context, c repo.AuditCheckpoint) error {
+			published <- c
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			sealer.Run(ctx)
+			ended <- struct{}{}
+		}()
+	}
+	for range 500 {
+		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for waiting := int64(1); waiting > 0; {
+		w, err := store.Trail().Waiting(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = w.Entries
+	}
+	cancel()
+	<-ended
+	<-ended
+	if report := verify(t, store.Trail(), VerifyOptions{}); report.Sealed != 500 || len(report.Breaks) != 0 {
+		t.Errorf("%+v", report)
+	}
+	if len(published) == 0 {
+		t.Error("no checkpoint was published")
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	signer, _ := keys(b)
+	sealer, err := NewSealer(nil, SealerOptions{Signer: signer})
+	if err != nil {
+		b.Fatal(err)
+	}
+	entries := make([]repo.SealedEntry, 5000)
+	for i := range entries {
+		entries[i] = repo.SealedEntry{AuditEntry: repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, Details: json.RawMessage(strings.Repeat("x", 500))}}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := sealer.seal(repo.AuditUnsealed{Entries: entries}, noHashes); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*len(entries))/b.Elapsed().Seconds(), "entries/s")
+}

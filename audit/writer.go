@@ -1,0 +1,353 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// ErrSpooled says that an entry is safe in the spool's file, and not yet in the
+// trail.
+var ErrSpooled = errors.New("audit: spooled, not yet recorded")
+
+// ErrQuarantined says that the database refuses an entry for what it holds, and
+// that it was set aside there.
+var ErrQuarantined = errors.New("audit: quarantined")
+
+// ErrReturned says that the writer was closed before an entry could be written.
+// Close's caller got it.
+var ErrReturned = errors.New("audit: returned by Close")
+
+// Opener opens sinks. repo.AuditStore is one.
+type Opener interface {
+	Sink(ctx context.Context) (repo.AuditSink, error)
+}
+
+// Writer records entries in the background: in the order in which each caller
+// gave them, each once. It is safe for concurrent use. NewWriter makes one; its
+// owner closes it.
+type Writer struct {
+	opener  Opener
+	options Options
+	queue   *queue
+
+	// ended is the writer's goroutine's. cancel ends its waits and writes.
+	ended  chan struct{}
+	ctx    context.Context //nolint:containedctx // the goroutine's own, which no caller's context owns
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	health Health
+
+	closing  sync.Once
+	returned []repo.AuditEntry
+	failed   error
+
+	// The rest is the goroutine's alone.
+	sink     repo.AuditSink
+	noted    int64 // refused entries that a gap entry tells of
+	spooling bool
+}
+
+// NewWriter starts a writer. It connects in the background, so that a database
+// that is away is no error. Errors: repo.InvalidError of the options.
+func NewWriter(opener Opener, options Options) (*Writer, error) {
+	options, err := options.normalize()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		opener: opener, options: options, queue: newQueue(options.QueueEntries, options.QueueBytes),
+		ended: make(chan struct{}), health: Health{State: Healthy},
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	if s := options.Spool; s != nil && s.entries > 0 { // what an earlier process left
+		w.spooling = true
+		w.queue.account(func(stats *Stats) {
+			stats.Accepted += s.entries
+			stats.Spooled += s.entries
+		})
+	}
+	go w.run()
+	return w, nil
+}
+
+// Record takes an entry. Nil means that it is accepted: it will be written, or
+// come back from Close. While the queue is full Record waits. Errors:
+// repo.InvalidError; repo.ErrClosed; the context's own, and then the entry is not
+// accepted. The entry's id and time, where none were given, are made here; use
+// repo.NewID to know the id.
+func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
+	entry, err := entry.Normalize()
+	if err != nil {
+		return err
+	}
+	return w.queue.put(ctx, entry, nil)
+}
+
+// RecordWait is Record, and returns when the entry is committed. When the context
+// ends after the entry was accepted the error wraps repo.ErrUnknownOutcome: it
+// is, or will be, written. Errors also: ErrSpooled, ErrQuarantined, ErrReturned.
+func (w *Writer) RecordWait(ctx context.Context, entry repo.AuditEntry) error {
+	entry, err := entry.Normalize()
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	if err := w.queue.put(ctx, entry, done); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the entry was accepted: %w", repo.ErrUnknownOutcome, ctx.Err())
+	}
+}
+
+// Flush waits until all that was accepted before is settled: committed,
+// quarantined or in the spool's file.
+func (w *Writer) Flush(ctx context.Context) error { return w.queue.wait(ctx) }
+
+// Stats counts what became of entries.
+func (w *Writer) Stats() Stats { return w.queue.snapshot() }
+
+// Health says how the writer gets on.
+func (w *Writer) Health() Health {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.health
+}
+
+// Close refuses entries from now on, also those whose callers wait for room,
+// writes what was accepted, and ends the writer. What could not be written when
+// ctx ends comes back, redacted and in order, with ctx's error; with a spool it is
+// kept there, and only what that has no room for comes back. Close may be called
+// by many at once, and again; all get the same answer, or their own context's
+// error.
+func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
+	w.queue.refuse()
+	select {
+	case <-w.ended:
+		return w.returned, w.failed
+	case <-ctx.Done():
+	}
+	w.closing.Do(func() {
+		w.failed = fmt.Errorf("audit: close: %w", ctx.Err())
+		w.cancel()
+	})
+	<-w.ended // a sink heeds its context
+	return w.returned, w.failed
+}
+
+// run writes until the queue is closed and empty, or the writer is cancelled.
+func (w *Writer) run() {
+	defer close(w.ended)
+	defer w.cancel()
+	defer w.disconnect()
+	for {
+		if w.spooling {
+			if !w.drain() {
+				break
+			}
+			continue
+		}
+		w.noteGap()
+		batch, closed := w.queue.front(w.options.BatchEntries)
+		if len(batch) == 0 {
+			if closed {
+				break
+			}
+			select {
+			case <-w.queue.work:
+			case <-w.ctx.Done():
+			}
+			continue
+		}
+		if !w.write(batch) {
+			break
+		}
+	}
+	w.giveBack()
+}
+
+// write settles a batch. It returns false when the writer was cancelled.
+func (w *Writer) write(batch []item) bool {
+	entries := make([]repo.AuditEntry, len(batch))
+	for i, it := range batch {
+		entries[i] = w.options.Redactor.Entry(it.entry)
+	}
+	return w.record(batch, entries)
+}
+
+// record writes entries, which are the batch's, until they are settled.
+func (w *Writer) record(batch []item, entries []repo.AuditEntry) bool {
+	for attempt := 1; ; attempt++ {
+		recorded, err := w.attempt(entries)
+		switch {
+		case err == nil:
+			w.settle(batch, nil, func(s *Stats) {
+				s.Written += int64(recorded.Written)
+				s.Known += int64(recorded.Known)
+			})
+			return true
+		case w.ctx.Err() != nil:
+			return false
+		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:
+			// One of them is refused. Which one it is, halving finds out; the
+			// others are written, in order.
+			half := len(entries) / 2
+			return w.record(batch[:half], entries[:half]) && w.record(batch[half:], entries[half:])
+		case errors.Is(err, repo.ErrInvalid):
+			return w.quarantine(batch, entries[0], err)
+		case w.options.Spool != nil:
+			if w.spool(batch, entries) {
+				w.spooling = true
+				return true
+			}
+		}
+		if !w.pause(attempt) {
+			return false
+		}
+	}
+}
+
+// attempt tries once to record entries, and notes how that went.
+func (w *Writer) attempt(entries []repo.AuditEntry) (recorded repo.AuditRecorded, err error) {
+	err = w.try(func(ctx context.Context) (err error) {
+		recorded, err = w.sink.Record(ctx, entries)
+		return err
+	})
+	return recorded, err
+}
+
+// try runs one operation on the sink, within its time. What the database answers
+// to the entry itself says nothing of its health.
+func (w *Writer) try(operation func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(w.ctx, w.options.WriteTimeout)
+	defer cancel()
+	err := w.connect(ctx)
+	if err == nil {
+		err = operation(ctx)
+	}
+	if err == nil || errors.Is(err, repo.ErrInvalid) {
+		w.healthy()
+	} else {
+		w.unhealthy(err)
+	}
+	return err
+}
+
+func (w *Writer) connect(ctx context.Context) error {
+	if w.sink != nil {
+		return nil
+	}
+	sink, err := w.opener.Sink(ctx)
+	if err != nil {
+		return err
+	}
+	w.sink = sink
+	return nil
+}
+
+func (w *Writer) disconnect() {
+	if w.sink != nil {
+		if err := w.sink.Close(); err != nil {
+			w.options.Logger.Warn("audit: closing the connection", "error", err)
+		}
+	}
+}
+
+func (w *Writer) healthy() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.health.State != Healthy {
+		w.options.Logger.Info("audit: recording again", "attempts", w.health.Attempts)
+	}
+	w.health = Health{State: Healthy}
+}
+
+func (w *Writer) unhealthy(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.health.State == Healthy {
+		w.health.Since = time.Now()
+		w.options.Logger.Warn("audit: cannot record, trying on", "error", err)
+	}
+	w.health.State, w.health.Err = Retrying, err
+	w.health.Attempts++
+	if isMisconfigured(err) {
+		w.health.State = Misconfigured
+	}
+}
+
+// isMisconfigured: the login, a permission or a table. See
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+func isMisconfigured(err error) bool {
+	if errors.Is(err, repo.ErrSchema) {
+		return true
+	}
+	var coded interface{ SQLState() string }
+	if !errors.As(err, &coded) {
+		return false
+	}
+	state := coded.SQLState()
+	return state == "42501" || len(state) == 5 && (state[:2] == "28" || state[:2] == "3D")
+}
+
+// pause waits before the next attempt: twice as long each time, and half of it by
+// chance. It returns false when the writer was cancelled.
+func (w *Writer) pause(attempt int) bool {
+	pause := w.options.MaxBackoff
+	if shift := attempt - 1; shift < 20 {
+		pause = min(pause, w.options.MinBackoff<<shift)
+	}
+	pause = pause/2 + rand.N(pause/2+1)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// settle takes a batch out of the queue and tells who waits for its entries.
+func (w *Writer) settle(batch []item, outcome error, account func(*Stats)) {
+	w.queue.settle(len(batch), account)
+	for _, it := range batch {
+		if it.done != nil {
+			it.done <- outcome // it has room for one
+		}
+	}
+}
+
+// giveBack hands over what is left when the writer ends.
+func (w *Writer) giveBack() {
+	for {
+		batch, _ := w.queue.front(w.options.BatchEntries)
+		if len(batch) == 0 {
+			break
+		}
+		entries := make([]repo.AuditEntry, len(batch))
+		for i, it := range batch {
+			entries[i] = w.options.Redactor.Entry(it.entry)
+		}
+		if w.options.Spool != nil && w.spool(batch, entries) {
+			continue
+		}
+		w.returned = append(w.returned, entries...)
+		w.settle(batch, ErrReturned, func(s *Stats) { s.Returned += int64(len(batch)) })
+	}
+	if w.options.Spool != nil {
+		if err := w.options.Spool.Close(); err != nil {
+			w.options.Logger.Warn("audit: closing the spool", "error", err)
+		}
+	}
+}
