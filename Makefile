@@ -18,7 +18,7 @@ help: ## List the targets
 
 .PHONY: demo
 demo: ## Show the main job, on DATABASE_URL or a disposable database
-	@$(DISPOSABLE) -durable -server '$(SERVER)' go run ./cmd/agentstore demo
+	@$(DISPOSABLE) -durable -optional -server '$(SERVER)' go run ./cmd/agentstore demo
 
 .PHONY: bench
 bench: ## Measure beside doing it by hand; BENCHFLAGS='--plot DIR', see agentstore bench --help

@@ -16,6 +16,7 @@ import (
 func commands() []command {
 	return []command{
 		{name: "migrate", summary: "apply, revert and inspect the database schema", run: migrate},
+		{name: "audit", summary: "verify, prove, prune and look after the audit trail", run: runAudit},
 		{name: "demo", summary: "show the main job on a database, in a few seconds", run: runDemo},
 		{name: "bench", summary: "measure the library on a database beside doing it by hand", run: runBench},
 		{name: "version", summary: "print the version of this binary and of its schema", run: version},

@@ -15,6 +15,7 @@ import (
 const demoUsage = `agentstore demo shows the main job on a database: eight writers append to one
 session while a reader follows it, and the naive way does the same beside it.
 It takes some seconds, works in a schema of its own and drops it at the end.
+Without a database it shows the store in memory.
 
 Usage:
   agentstore demo [flags]
@@ -30,7 +31,7 @@ func runDemo(ctx context.Context, invocation invocation) error {
 		*databaseURL = invocation.env("DATABASE_URL")
 	}
 	if *databaseURL == "" {
-		return usageError{text: "no database: set DATABASE_URL or --database-url, or run make demo in a clone, which starts a disposable one"}
+		return demo.RunInMemory(ctx, invocation.stdout)
 	}
 	if err := pgurl.Check(*databaseURL); err != nil {
 		return usageError{text: fmt.Sprintf("the database URL %s", err)}

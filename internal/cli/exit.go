@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
@@ -16,6 +17,8 @@ const (
 	exitAhead       = 4
 	exitLocked      = 5
 	exitDataLoss    = 6
+	exitBroken      = 7
+	exitFindings    = 8
 	exitInterrupted = 130
 )
 
@@ -27,6 +30,8 @@ const exitCodesText = `Exit codes:
   4    the database is newer than this binary
   5    another process was migrating for longer than --lock-timeout
   6    refused: reverting would destroy rows (see --allow-data-loss)
+  7    the audit trail, or a proof, does not verify
+  8    the audit doctor has findings
   130  interrupted by a signal; the version that was running is rolled back
 `
 
@@ -57,6 +62,10 @@ func exitCode(ctx context.Context, err error) int {
 		return exitLocked
 	case errors.Is(err, schema.ErrDataLoss):
 		return exitDataLoss
+	case errors.Is(err, errBroken), errors.Is(err, audit.ErrProof), errors.Is(err, audit.ErrCheckpoint):
+		return exitBroken
+	case errors.Is(err, errFindings):
+		return exitFindings
 	}
 	return exitFailed
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // The size of the demonstration: a few seconds on a small machine.
@@ -71,5 +72,19 @@ func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	return report(out, ours, naive, checks)
+	return report(out, ours, &naive, checks)
+}
+
+// RunInMemory shows it in process, where there is no database.
+func RunInMemory(ctx context.Context, out io.Writer) error {
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	fmt.Fprintf(out, "There is no PostgreSQL here, so that this is the store in memory. (With DATABASE_URL, or in a clone with\n"+
+		"a container or PostgreSQL's binaries, make demo shows it on a database, and the naive way beside it.)\n\n")
+	fmt.Fprintf(out, "%d writers append %d messages each to one session, while a reader follows it:\n", writers, perWriter)
+	ours, checks, err := runOurs(ctx, store.Sessions())
+	if err != nil {
+		return err
+	}
+	return report(out, ours, nil, checks)
 }

@@ -3,7 +3,7 @@
 // AGENTSTORE_TEST_DATABASE_URL the server, for package pgtest. Where these are
 // set already, it runs the command and nothing else.
 //
-//	disposable [-server container|local] [-durable] command [argument …]
+//	disposable [-server container|local] [-durable] [-optional] command [argument …]
 package main
 
 import (
@@ -27,6 +27,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	server := flag.String("server", "", "container or local; else the first that can be had")
 	durable := flag.Bool("durable", false, "leave fsync on, for benchmarks")
+	optional := flag.Bool("optional", false, "where no server can be had, run the command without one")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "disposable: which command?")
@@ -45,6 +46,9 @@ func run() int {
 	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "disposable:", err)
+		if *optional {
+			return child(ctx, environment)
+		}
 		return 1
 	}
 	defer started.Stop()

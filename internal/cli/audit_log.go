@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// errBroken is the answer of a verification that found breaks.
+var errBroken = errors.New("the trail does not verify")
+
+func auditVerify(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
+	verifier, err := flags.verifier()
+	if err != nil {
+		return err
+	}
+	options := audit.VerifyOptions{Verifier: verifier, MaxWaiting: flags.maxWaiting}
+	if flags.held != "" {
+		if options.Held, err = os.ReadFile(flags.held); err != nil {
+			return err
+		}
+	}
+	report, err := audit.Verify(ctx, store.Trail(), options)
+	if err != nil {
+		return err
+	}
+	if len(report.Breaks) > 0 {
+		err = errBroken
+	}
+	if flags.json {
+		return printReport(invocation, report, err)
+	}
+	fmt.Fprintf(invocation.stdout, "%d entries are sealed, %d of them pruned; %d wait to be sealed\n", report.Sealed, report.Pruned, report.Waiting)
+	for _, b := range report.Breaks {
+		line := "BROKEN  " + string(b.Kind)
+		if b.Sequence >= 0 {
+			line += fmt.Sprintf("  leaf %d", b.Sequence)
+		}
+		if !b.EntryID.IsZero() {
+			line += "  entry " + b.EntryID.String()
+		}
+		if b.Detail != "" {
+			line += "  " + b.Detail
+		}
+		fmt.Fprintln(invocation.stdout, line)
+	}
+	if report.More {
+		fmt.Fprintln(invocation.stdout, "BROKEN  and more")
+	}
+	if err == nil {
+		fmt.Fprintln(invocation.stdout, "the trail verifies")
+	}
+	return err
+}
+
+func auditProve(ctx context.Context, invocation invocation, _ auditFlags, args []string, store *agentstore.Store) error {
+	id, err := repo.ParseID(args[0])
+	if err != nil {
+		return usageError{text: err.Error()}
+	}
+	proof, err := audit.Prove(ctx, store.Trail(), id)
+	if err != nil {
+		return err
+	}
+	return printJSON(invocation.stdout, proof)
+}
+
+func auditCheck(_ context.Context, invocation invocation, flags auditFlags, args []string, _ *agentstore.Store) error {
+	verifier, err := flags.verifier()
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	var proof audit.Proof
+	if err := json.Unmarshal(raw, &proof); err != nil {
+		return fmt.Errorf("%w: it is no JSON of a proof", audit.ErrProof)
+	}
+	if err := audit.CheckProof(proof, verifier); err != nil {
+		return err
+	}
+	checkpoint, err := audit.ParseCheckpoint([]byte(proof.Checkpoint), verifier)
+	if err != nil {
+		return err
+	}
+	signed := "its checkpoint's signature is right"
+	if verifier == nil {
+		signed = "no --key was given, so that its checkpoint's signature was not checked"
+	}
+	fmt.Fprintf(invocation.stdout, "entry %s is leaf %d of %d; %s\n", proof.Entry.ID, proof.Sequence, checkpoint.Size, signed)
+	return nil
+}
+
+func auditCheckpoint(ctx context.Context, invocation invocation, _ auditFlags, _ []string, store *agentstore.Store) error {
+	checkpoint, err := store.Trail().Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = invocation.stdout.Write(checkpoint.Note)
+	return err
+}
+
+func auditSeal(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
+	signer, err := flags.signer()
+	if err != nil {
+		return err
+	}
+	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{Signer: signer})
+	if err != nil {
+		return err
+	}
+	total := 0
+	for {
+		sealed, err := sealer.SealOnce(ctx)
+		if err != nil {
+			return err
+		}
+		if sealed == 0 {
+			break
+		}
+		total += sealed
+	}
+	fmt.Fprintf(invocation.stdout, "%d entries sealed\n", total)
+	return nil
+}
+
+func auditKeygen(_ context.Context, invocation invocation, _ auditFlags, args []string, _ *agentstore.Store) error {
+	private, public, err := note.GenerateKey(rand.Reader, args[0])
+	if err != nil {
+		return usageError{text: "the name of a key is not empty, and has no spaces and no plus sign"}
+	}
+	fmt.Fprintln(invocation.stdout, private)
+	fmt.Fprintln(invocation.stderr, public)
+	return nil
+}
