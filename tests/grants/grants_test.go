@@ -27,12 +27,13 @@ func openStore(t *testing.T, databaseURL string) *agentstore.Store {
 	return store
 }
 
-// The whole conformance suite runs as the application role.
+// The conformance suite runs as the application role, but for what keepers of the
+// audit trail do.
 func TestConformanceOfApplicationRole(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
 	openStore(t, g.application) // keeps the pool, which the subtests share
-	repotest.Run(t, func(t *testing.T) repo.Store {
+	repotest.RunApplication(t, func(t *testing.T) repo.Store {
 		store, err := agentstore.Open(t.Context(), g.application)
 		if err != nil {
 			t.Fatal(err)

@@ -191,7 +191,7 @@ func TestPreparedStatementsFail(t *testing.T) {
 		var wg sync.WaitGroup
 		for range cap(failures) {
 			wg.Go(func() {
-				for range 25 {
+				for range 500 {
 					if _, err := store.Sessions().Get(ctx, repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
 						failures <- err
 						return

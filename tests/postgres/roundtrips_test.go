@@ -85,13 +85,14 @@ func TestRoundTrips(t *testing.T) {
 		}},
 		// chunks of 100, 200, 400, 800
 		{"export 1,004 messages", 5, func(ctx context.Context) error { return sessions.Export(ctx, id, &document) }},
-		{"delete", 1, func(ctx context.Context) error { _, err := sessions.Delete(ctx, id); return err }},
+		// begin, lock, delete, commit
+		{"delete", 4, func(ctx context.Context) error { _, err := sessions.Delete(ctx, id); return err }},
 		// begin, session, two chunks of up to 1,000, commit
 		{"import 1,004 messages", 5, func(ctx context.Context) error {
 			_, err := sessions.Import(ctx, bytes.NewReader(document.Bytes()))
 			return err
 		}},
-		{"delete another", 1, func(ctx context.Context) error { _, err := sessions.Delete(ctx, other); return err }},
+		{"delete another", 4, func(ctx context.Context) error { _, err := sessions.Delete(ctx, other); return err }},
 	} {
 		before := tracer.count.Load()
 		if err := operation.run(t.Context()); err != nil {

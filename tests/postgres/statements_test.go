@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +13,7 @@ import (
 type statement struct {
 	name    string
 	sql     string
-	indexes []string // those that its comment names
+	indexes [][]string // those that its comment names, with their alternatives
 }
 
 var (
@@ -26,14 +27,19 @@ var (
 // and the comments from queries/.
 func statements(t *testing.T) []statement {
 	t.Helper()
-	indexes := map[string][]string{}
+	indexes := map[string][][]string{}
 	for _, text := range readAll(t, "../../queries/*.sql") {
 		for _, query := range commented.FindAllStringSubmatch(text, -1) {
 			line := indexLine.FindStringSubmatch(query[2])
 			if line == nil {
 				t.Fatalf("%s: its comment names no index", query[1])
 			}
-			indexes[query[1]] = indexName.FindAllString(line[1], -1)
+			indexes[query[1]] = nil
+			for item := range strings.SplitSeq(line[1], ",") {
+				if names := indexName.FindAllString(item, -1); names != nil {
+					indexes[query[1]] = append(indexes[query[1]], names)
+				}
+			}
 		}
 	}
 	var all []statement

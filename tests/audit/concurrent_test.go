@@ -1,0 +1,263 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// Recorders, readers, a pruner and two sealers at once, for thousands of entries:
+// each entry is there once, or is gone with a leaf that says by which prune.
+func TestEverybodyAtOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := open(t, databaseURL, agentstore.Options{MaxConns: 16})
+	const recorders, batches, size = 6, 40, 25
+	old, young := repo.EventToolInvoked, repo.EventUserApproval // the old are pruned
+	lastYear := time.Now().AddDate(-1, 0, 0)
+	var mu sync.Mutex
+	accepted := map[repo.ID]repo.AuditEntry{}
+
+	var done atomic.Bool
+	var background, recording sync.WaitGroup
+	for i := range recorders {
+		recording.Go(func() {
+			sink, err := store.Trail().Sink(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = sink.Close() }()
+			for n := range batches {
+				batch := make([]repo.AuditEntry, size)
+				for j := range batch {
+					batch[j] = entryAt(time.Now())
+					batch[j].Type, batch[j].Project = young, "project"
+					if j%2 == 0 {
+						batch[j].Type = old
+						batch[j].OccurredAt = lastYear.Add(time.Duration(n*size+j) * time.Hour).UTC().Truncate(time.Microsecond)
+					}
+				}
+				switch (i + n) % 3 {
+				case 0:
+					err = store.Audit().Record(t.Context(), batch...)
+				case 1:
+					err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error { return tx.Audit().Record(ctx, batch...) })
+				case 2: // and again, as after a lost answer
+					if _, err = sink.Record(t.Context(), batch); err == nil {
+						var again repo.AuditRecorded
+						if again, err = sink.Record(t.Context(), batch); err == nil && again.Written != 0 {
+							t.Errorf("%d entries were written twice", again.Written)
+						}
+					}
+				}
+				if err != nil {
+					t.Errorf("recorder %d: %v", i, err)
+					return
+				}
+				mu.Lock()
+				for _, e := range batch {
+					accepted[e.ID] = e
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 2 {
+		background.Go(func() {
+			for !done.Load() {
+				_, err := store.Trail().Seal(t.Context(), 500, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+					leaves := make([][32]byte, len(u.Entries))
+					return repo.AuditSeal{Leaves: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
+				})
+				if err != nil && !errors.Is(err, repo.ErrContention) {
+					t.Errorf("sealer: %v", err)
+					return
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	var pruned int64
+	background.Go(func() {
+		for !done.Load() {
+			got, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -2, 0), Types: []repo.EventType{old}})
+			if err != nil {
+				t.Errorf("pruner: %v", err)
+				return
+			}
+			pruned += got.Entries
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	for i := range 3 {
+		background.Go(func() {
+			order := repo.AuditOrder(i % 2)
+			for !done.Load() {
+				mu.Lock()
+				known := len(accepted)
+				want := make(map[repo.ID]bool, known)
+				for id, e := range accepted {
+					if e.Type == young {
+						want[id] = true
+					}
+				}
+				mu.Unlock()
+				seen := listed(t, store, repo.AuditFilter{Project: "project"}, order)
+				for _, e := range seen {
+					delete(want, e.ID)
+				}
+				if len(want) != 0 {
+					t.Errorf("a list misses %d of the entries that were recorded before it began and are not pruned", len(want))
+					return
+				}
+				if _, err := store.Audit().Count(t.Context(), repo.AuditFilter{Type: young}, 1000); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	recording.Wait()
+	time.Sleep(100 * time.Millisecond)
+	done.Store(true)
+	background.Wait()
+	for seal(t, store, 10_000) > 0 {
+	}
+
+	if len(accepted) != recorders*batches*size {
+		t.Fatalf("%d entries were accepted", len(accepted))
+	}
+	there := map[repo.ID]bool{}
+	for _, e := range listed(t, store, repo.AuditFilter{}, repo.OldestFirst) {
+		there[e.ID] = true
+	}
+	leaves := map[repo.ID]int{}
+	var gone int64
+	for from := int64(0); ; {
+		page, err := store.Trail().Leaves(t.Context(), from, repo.MaxPageSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		from += int64(len(page))
+		for _, leaf := range page {
+			leaves[leaf.EntryID]++
+			if there[leaf.EntryID] == (leaf.Entry == nil) || (leaf.Entry == nil) == leaf.PrunedBy.IsZero() {
+				t.Errorf("the leaf %d does not fit the trail", leaf.Sequence)
+			}
+			if leaf.Entry == nil {
+				gone++
+				if !there[leaf.PrunedBy] {
+					t.Errorf("no entry tells of the prune that removed the entry of leaf %d", leaf.Sequence)
+				}
+			}
+		}
+	}
+	for id := range accepted {
+		if leaves[id] != 1 {
+			t.Errorf("an accepted entry has %d leaves", leaves[id])
+		}
+	}
+	if gone != pruned || gone == 0 {
+		t.Errorf("%d entries are gone, the prunes say %d", gone, pruned)
+	}
+	strays, err := store.Trail().Strays(t.Context(), 10)
+	if err != nil || len(strays) != 0 {
+		t.Errorf("strays: %d, %v", len(strays), err)
+	}
+	t.Logf("%d entries, of which %d pruned, %d leaves", len(accepted), gone, len(leaves))
+}
+
+// listed reads a list to its end and checks that it is in order.
+func listed(t *testing.T, store repo.Store, filter repo.AuditFilter, order repo.AuditOrder) []repo.AuditEntry {
+	t.Helper()
+	var all []repo.AuditEntry
+	for page := (repo.Page{Limit: 333}); ; {
+		got, err := store.Audit().List(t.Context(), filter, order, page)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		all = append(all, got.Entries...)
+		if page.After = got.Next; got.Next == "" {
+			break
+		}
+	}
+	if !slices.IsSortedFunc(all, func(a, b repo.AuditEntry) int {
+		c := a.OccurredAt.Compare(b.OccurredAt)
+		if c == 0 {
+			c = bytes.Compare(a.ID[:], b.ID[:])
+		}
+		if c == 0 {
+			t.Error("an entry is listed twice")
+		}
+		if order == repo.NewestFirst {
+			return -c
+		}
+		return c
+	}) {
+		t.Error("a list is out of order")
+	}
+	return all
+}
+
+// An entry whose transaction commits late is sealed all the same. One who goes on
+// from the last time or id that he saw, as one is tempted to, misses it.
+func TestLateCommit(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := open(t, databaseURL)
+	conn := connect(t, databaseURL)
+	naive := func(after time.Time) (seen []repo.ID, last time.Time) {
+		rows, err := conn.Query(t.Context(), "SELECT id, recorded_at FROM audit_entries WHERE recorded_at > $1 ORDER BY recorded_at", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = after
+		defer rows.Close()
+		for rows.Next() {
+			var id [16]byte
+			if err := rows.Scan(&id, &last); err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, id)
+		}
+		return seen, last
+	}
+	late, early := entryAt(time.Now()), entryAt(time.Now())
+	var cursor time.Time
+	var seen []repo.ID
+	sealed := 0
+	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		if err := tx.Audit().Record(ctx, late); err != nil {
+			return err
+		}
+		if err := store.Audit().Record(ctx, early); err != nil {
+			return err
+		}
+		seen, cursor = naive(cursor)
+		sealed = seal(t, store, 100)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _ := naive(cursor)
+	if seen = append(seen, more...); len(seen) != 1 {
+		t.Errorf("the naive way saw %d: this test sees nothing", len(seen))
+	}
+	if sealed += seal(t, store, 100); sealed != 2 {
+		t.Errorf("%d entries were sealed", sealed)
+	}
+}

@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// The doctor finds each thing that is broken, and what it says to do mends it.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := open(t, databaseURL)
+	conn := connect(t, databaseURL)
+	doctor := func() []postgres.AuditFinding {
+		findings, err := store.AuditDoctor(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return findings
+	}
+	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if findings := doctor(); len(findings) != 0 {
+		t.Fatalf("nothing is wrong, but: %+v", findings)
+	}
+	month := "audit_entries_" + time.Now().UTC().Format("200601")
+	first := time.Date(time.Now().UTC().Year(), time.Now().UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	next := "audit_entries_" + first.AddDate(0, 1, 0).Format("200601")
+	role := "Some " + strings.ToLower(repo.NewID().String())
+	exec(t, conn, `CREATE ROLE "`+role+`"`)
+	defer exec(t, conn, `DROP OWNED BY "`+role+`"; DROP ROLE "`+role+`"`)
+	for _, test := range []struct{ check, names, damage string }{
+		{"partitions", first.AddDate(0, 1, 0).Format("2006-01"), "DROP TABLE " + next},
+		{"triggers", "audit_entries_queue of audit_entries", "ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_queue"},
+		{"triggers", "audit_entries_queue of audit_entries", "DROP TRIGGER audit_entries_queue ON audit_entries"},
+		{"triggers", "audit_entries_refuse of " + month, "ALTER TABLE " + month + " ENABLE TRIGGER audit_entries_refuse"},
+		{"triggers", "audit_entries_refuse_truncate of " + month, "DROP TRIGGER audit_entries_refuse_truncate ON " + month},
+		{"triggers", "audit_leaves_refuse of audit_leaves", "DROP TRIGGER audit_leaves_refuse ON audit_leaves"},
+		{"triggers", "audit_hashes_refuse_truncate of audit_hashes", "DROP TRIGGER audit_hashes_refuse_truncate ON audit_hashes"},
+		{"triggers", "another function, harmless", `CREATE FUNCTION harmless() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
+			DROP TRIGGER audit_checkpoints_refuse ON audit_checkpoints;
+			CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE ON audit_checkpoints FOR EACH ROW EXECUTE FUNCTION harmless();
+			ALTER TABLE audit_checkpoints ENABLE ALWAYS TRIGGER audit_checkpoints_refuse`},
+		{"grants", role, `GRANT DELETE ON audit_entries TO "` + role + `"`},
+		{"grants", role, `GRANT INSERT ON ` + month + ` TO "` + role + `"`},
+		{"grants", "everybody", "GRANT TRUNCATE ON audit_leaves TO PUBLIC"},
+		{"functions", "audit_prune_batch", "GRANT EXECUTE ON FUNCTION audit_prune_batch TO PUBLIC"},
+	} {
+		exec(t, conn, test.damage)
+		findings := doctor()
+		if len(findings) != 1 || findings[0].Check != test.check || !strings.Contains(findings[0].Problem, test.names) {
+			t.Errorf("%s: found %+v", test.damage, findings)
+		}
+		for _, finding := range findings {
+			exec(t, conn, finding.Action)
+		}
+		if findings := doctor(); len(findings) != 0 {
+			t.Errorf("%s: after what was to be done: %+v", test.damage, findings)
+		}
+	}
+	// What the actions made does what it should.
+	if sealed := seal(t, store, 10); sealed != 1 {
+		t.Errorf("sealed %d", sealed)
+	}
+	if waiting, err := store.Trail().Waiting(t.Context(), 0); err != nil || waiting != (repo.AuditWaiting{}) {
+		t.Errorf("nothing waits, but: %+v, %v", waiting, err)
+	}
+	for _, sql := range changes(month) {
+		wantCode(t, conn, refused, sql)
+	}
+	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, "UPDATE audit_unsealed SET recorded_at = now() - interval '2 hours'")
+	if findings := doctor(); len(findings) != 1 || findings[0].Check != "sealing" {
+		t.Errorf("an entry that nobody seals: %+v", findings)
+	}
+	seal(t, store, 10)
+	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = public")
+	if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, "audit_queue") {
+		t.Errorf("a search path that can be hijacked: %+v", findings)
+	}
+	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = public, pg_temp")
+	sink, err := store.Trail().Sink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sink.Close() }()
+	if err := sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if findings := doctor(); len(findings) != 1 || findings[0].Check != "quarantine" {
+		t.Errorf("an entry in quarantine: %+v", findings)
+	}
+	exec(t, conn, "CREATE TABLE rest PARTITION OF audit_entries DEFAULT")
+	if findings := doctor(); len(findings) < 2 || !strings.Contains(findings[0].Problem, "rest is a default partition") {
+		t.Errorf("a default partition: %+v", findings)
+	}
+}
