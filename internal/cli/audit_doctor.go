@@ -12,11 +12,7 @@ import (
 var errFindings = errors.New("the audit trail needs looking after")
 
 func auditDoctor(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
-	database, ok := store.Store.(*postgres.Store)
-	if !ok {
-		return usageError{text: "audit doctor looks at a PostgreSQL database"}
-	}
-	findings, err := database.AuditDoctor(ctx)
+	findings, err := store.AuditDoctor(ctx)
 	if err != nil {
 		return err
 	}
