@@ -13,7 +13,7 @@ type Options struct {
 	// makes callers wait. Zero: 10,000 entries and 64 MiB.
 	QueueEntries, QueueBytes int
 	// BatchEntries bounds what is written in one transaction, at most
-	// repo.MaxBatchMessages. Zero: 1,000.
+	// repo.MaxBatchMessages. Zero: 2,000.
 	BatchEntries int
 	// WriteTimeout bounds one attempt to write a batch: a server that hangs is
 	// one that fails. Zero: 30 s.
@@ -37,7 +37,7 @@ type Options struct {
 const (
 	defaultQueueEntries = 10_000
 	defaultQueueBytes   = 64 << 20
-	defaultBatchEntries = 1000
+	defaultBatchEntries = 2000
 	defaultWriteTimeout = 30 * time.Second
 	defaultMinBackoff   = 50 * time.Millisecond
 	defaultMaxBackoff   = 30 * time.Second

@@ -55,8 +55,10 @@ func (r *Redactor) Text(text string) string {
 	if len(text) < shortestSecret {
 		return text
 	}
+	has := lettersOf(text)
 	for i := range r.patterns {
-		text = r.patterns[i].redact(text)
+		// A replacement brings letters along, but no secret.
+		text = r.patterns[i].redact(text, has)
 	}
 	return text
 }

@@ -31,20 +31,41 @@ type pattern struct {
 	replacement string
 }
 
-func (p *pattern) redact(text string) string {
-	if !p.hinted(text) || !p.expression.MatchString(text) {
+func (p *pattern) redact(text string, has *letters) string {
+	if !p.hinted(text, has) || !p.expression.MatchString(text) {
 		return text
 	}
 	return p.expression.ReplaceAllString(text, p.replacement)
 }
 
-func (p *pattern) hinted(text string) bool {
+func (p *pattern) hinted(text string, has *letters) bool {
 	for _, hint := range p.hints {
-		if p.fold && containsFold(text, hint) || !p.fold && strings.Contains(text, hint) {
+		if has.all(hint, p.fold) && (p.fold && containsFold(text, hint) || !p.fold && strings.Contains(text, hint)) {
 			return true
 		}
 	}
 	return len(p.hints) == 0
+}
+
+// letters are the bytes that a text has: one look at them saves most searches.
+type letters [256]bool
+
+func lettersOf(text string) *letters {
+	var has letters
+	for i := range len(text) {
+		has[text[i]] = true
+	}
+	return &has
+}
+
+// all reports whether the text has every byte of the hint, in either case if fold.
+func (l *letters) all(hint string, fold bool) bool {
+	for i := range len(hint) {
+		if !l[hint[i]] && (!fold || !l[hint[i]-'a'+'A']) {
+			return false
+		}
+	}
+	return true
 }
 
 // containsFold looks for an ASCII text in lower case.
