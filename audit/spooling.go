@@ -2,6 +2,7 @@ package audit
 
 import (
 	"errors"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -45,11 +46,29 @@ func (w *Writer) drain() bool {
 		if w.ctx.Err() != nil {
 			return false
 		}
-		closed := w.spoolQueue()
-		if closed || !w.pause(attempt) {
+		if !w.pauseSpooling(attempt) {
 			return false // what is in the spool, the next process writes
 		}
 		attempt++
+	}
+}
+
+// pauseSpooling is pause, and spools what comes meanwhile. It returns false, too,
+// when the queue is closed.
+func (w *Writer) pauseSpooling(attempt int) bool {
+	timer := time.NewTimer(w.backoff(attempt))
+	defer timer.Stop()
+	for {
+		if closed := w.spoolQueue(); closed {
+			return false
+		}
+		select {
+		case <-timer.C:
+			return true
+		case <-w.queue.work:
+		case <-w.ctx.Done():
+			return false
+		}
 	}
 }
 

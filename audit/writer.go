@@ -300,15 +300,19 @@ func isMisconfigured(err error) bool {
 	return state == "42501" || len(state) == 5 && (state[:2] == "28" || state[:2] == "3D")
 }
 
-// pause waits before the next attempt: twice as long each time, and half of it by
-// chance. It returns false when the writer was cancelled.
-func (w *Writer) pause(attempt int) bool {
+// backoff is how long to wait before the next attempt: twice as long each time,
+// and half of it by chance.
+func (w *Writer) backoff(attempt int) time.Duration {
 	pause := w.options.MaxBackoff
 	if shift := attempt - 1; shift < 20 {
 		pause = min(pause, w.options.MinBackoff<<shift)
 	}
-	pause = pause/2 + rand.N(pause/2+1)
-	timer := time.NewTimer(pause)
+	return pause/2 + rand.N(pause/2+1)
+}
+
+// pause waits so long. It returns false when the writer was cancelled.
+func (w *Writer) pause(attempt int) bool {
+	timer := time.NewTimer(w.backoff(attempt))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

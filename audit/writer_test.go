@@ -533,6 +533,32 @@ func TestSpoolWhileAway(t *testing.T) {
 
 // What recording adds to the caller, while the queue has room: the sink hangs, so
 // that the writer's own work is not measured.
+// However long the pauses have become, what is recorded goes to the spool at once.
+func TestSpoolDuringPauses(t *testing.T) {
+	sink := newFake()
+	sink.fail = func(int, []repo.AuditEntry) (error, error) { return fmt.Errorf("%w: gone", repo.ErrUnavailable), nil }
+	path := filepath.Join(t.TempDir(), "spool")
+	spool, err := OpenSpool(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(t, sink, Options{QueueEntries: 2, Spool: spool, MinBackoff: time.Hour, MaxBackoff: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 50 {
+		if err := w.Record(ctx, entryOf(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closeWriter(t, w)
+	if stats := w.Stats(); stats.Spooled != 50 {
+		t.Errorf("the stats are %+v", stats)
+	}
+}
+
 func BenchmarkRecord(b *testing.B) {
 	sink := newFake()
 	sink.hang = true

@@ -1,0 +1,159 @@
+package agentstore_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// The examples run on the store in memory, which needs no database. With a URL of
+// PostgreSQL nothing else changes.
+const exampleURL = "memory://example"
+
+func Example() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+
+	session, err := store.Sessions().Create(ctx, repo.NewSession{Actor: "openai/gpt"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A turn is stored whole or not at all.
+	if _, err := store.Sessions().Append(ctx, session.ID,
+		repo.NewMessage{Role: repo.RoleUser, Content: "hello"},
+		repo.NewMessage{Role: repo.RoleAssistant, Content: "hi"},
+	); err != nil {
+		log.Fatal(err)
+	}
+	for message, err := range store.Sessions().Stream(ctx, session.ID, 0) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(message.Sequence, message.Role, message.Content)
+	}
+	// Output:
+	// 0 user hello
+	// 1 assistant hi
+}
+
+// A caller who has to answer exactly what he has read says so, and learns what he
+// missed.
+func Example_expectedSequence() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	session, err := store.Sessions().Create(ctx, repo.NewSession{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	say := func(content string) repo.NewMessage { return repo.NewMessage{Role: repo.RoleUser, Content: content} }
+	if _, err := store.Sessions().Append(ctx, session.ID, say("one"), say("two")); err != nil {
+		log.Fatal(err)
+	}
+	_, err = store.Sessions().AppendAt(ctx, session.ID, 1, say("after one"))
+	if conflict, ok := errors.AsType[*repo.SequenceConflict](err); ok {
+		fmt.Println("missed", conflict.Expected, "to", conflict.Next-1)
+	}
+	// Output: missed 1 to 1
+}
+
+// Several calls in one transaction: all of it, or nothing.
+func Example_inTx() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	id := repo.NewID()
+	err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		if _, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id}); err != nil {
+			return err
+		}
+		return errors.New("changed my mind")
+	})
+	fmt.Println(err)
+	_, err = store.Sessions().Get(ctx, id)
+	fmt.Println(errors.Is(err, repo.ErrNotFound))
+	// Output:
+	// changed my mind
+	// true
+}
+
+// A plan goes through its lifecycle; of many who move it at once one does.
+func Example_plan() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if _, err := store.Actions().Create(ctx, repo.NewAction{Name: "local/review", ActionDefinition: repo.ActionDefinition{
+		Reusable:         true,
+		DefinitionOfDone: "{{.branch}} is reviewed",
+		Arguments:        []repo.Argument{{Name: "branch", Type: repo.ArgumentString, Required: true}},
+	}}); err != nil {
+		log.Fatal(err)
+	}
+	plan, err := store.Plans().Use(ctx, "review", repo.UseAction{
+		Arguments: []repo.ArgumentValue{{Name: "branch", Value: json.RawMessage(`"main"`)}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.DefinitionOfDone)
+	for range 2 {
+		plan, err = store.Plans().Transition(ctx, plan.ID, repo.TransitionStart, repo.Cause{Actor: "worker-7"})
+		if conflict, ok := errors.AsType[*repo.TransitionConflict](err); ok {
+			fmt.Println("too late:", conflict.Phase, conflict.State)
+			break
+		}
+		fmt.Println(plan.Phase, plan.State)
+	}
+	// Output:
+	// main is reviewed
+	// strategize processing
+	// too late: strategize processing
+}
+
+// A session as a document, from one store to another.
+func Example_export() {
+	ctx := context.Background()
+	from, err := agentstore.Open(ctx, "memory://from")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	to, err := agentstore.Open(ctx, "memory://to")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = to.Close() }()
+	session, err := from.Sessions().Create(ctx, repo.NewSession{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := from.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "hello"}); err != nil {
+		log.Fatal(err)
+	}
+	var document bytes.Buffer
+	if err := from.Sessions().Export(ctx, session.ID, &document); err != nil {
+		log.Fatal(err)
+	}
+	imported, err := to.Sessions().Import(ctx, &document)
+	fmt.Println(imported.ID == session.ID, imported.MessageCount, err)
+	// Output: true 1 <nil>
+}
