@@ -531,8 +531,6 @@ func TestSpoolWhileAway(t *testing.T) {
 	}
 }
 
-// What recording adds to the caller, while the queue has room: the sink hangs, so
-// that the writer's own work is not measured.
 // However long the pauses have become, what is recorded goes to the spool at once.
 func TestSpoolDuringPauses(t *testing.T) {
 	sink := newFake()
@@ -559,6 +557,8 @@ func TestSpoolDuringPauses(t *testing.T) {
 	}
 }
 
+// What recording adds to the caller, while the queue has room: the sink hangs, so
+// that the writer's own work is not measured.
 func BenchmarkRecord(b *testing.B) {
 	sink := newFake()
 	sink.hang = true
