@@ -359,27 +359,35 @@ func (q *Queries) AuditMakePartitions(ctx context.Context, db DBTX, at time.Time
 }
 
 const auditPruneBatch = `-- name: AuditPruneBatch :one
-SELECT audit_prune_batch($1::timestamptz, $2::text[], $3::uuid, $4::integer)::bigint AS pruned
+SELECT CAST(b.pruned AS bigint) AS pruned, CAST(b.reached AS timestamptz) AS reached
+FROM audit_prune_batch($1::timestamptz, $2::timestamptz, $3::text[], $4::uuid, $5::integer) AS b (pruned, reached)
 `
 
 type AuditPruneBatchParams struct {
+	After   time.Time
 	Before  time.Time
 	Types   []string
 	ByEntry pgtype.UUID
 	MaxRows int32
 }
 
+type AuditPruneBatchRow struct {
+	Pruned  int64
+	Reached time.Time
+}
+
 // Index: none here. In the function: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key.
-func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (int64, error) {
+func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (AuditPruneBatchRow, error) {
 	row := db.QueryRow(ctx, auditPruneBatch,
+		arg.After,
 		arg.Before,
 		arg.Types,
 		arg.ByEntry,
 		arg.MaxRows,
 	)
-	var pruned int64
-	err := row.Scan(&pruned)
-	return pruned, err
+	var i AuditPruneBatchRow
+	err := row.Scan(&i.Pruned, &i.Reached)
+	return i, err
 }
 
 const auditQuarantine = `-- name: AuditQuarantine :exec

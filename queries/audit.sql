@@ -33,7 +33,8 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: AuditPruneBatch :one
 -- Index: none here. In the function: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key.
-SELECT audit_prune_batch(@before::timestamptz, @types::text[], @by_entry::uuid, @max_rows::integer)::bigint AS pruned;
+SELECT CAST(b.pruned AS bigint) AS pruned, CAST(b.reached AS timestamptz) AS reached
+FROM audit_prune_batch(@after::timestamptz, @before::timestamptz, @types::text[], @by_entry::uuid, @max_rows::integer) AS b (pruned, reached);
 
 -- name: AuditDropPartition :one
 -- Index: none. Drops one empty partition of a month that ended before, if there is one.

@@ -50,19 +50,19 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 		return repo.AuditPruned{}, err
 	}
 	result.Entries = 0
+	var batch db.AuditPruneBatchRow
 	for {
-		var pruned int64
 		err := t.exec.write(ctx, func(q db.DBTX) (err error) {
-			pruned, err = queries.AuditPruneBatch(ctx, q, db.AuditPruneBatchParams{
-				Before: prune.Before, Types: types, ByEntry: toUUID(entry.ID), MaxRows: pruneBatch,
+			batch, err = queries.AuditPruneBatch(ctx, q, db.AuditPruneBatchParams{
+				After: batch.Reached, Before: prune.Before, Types: types, ByEntry: toUUID(entry.ID), MaxRows: pruneBatch,
 			})
 			return err
 		})
-		result.Entries += pruned
 		if err != nil {
 			return result, err
 		}
-		if pruned < pruneBatch {
+		result.Entries += batch.Pruned
+		if batch.Pruned < pruneBatch {
 			return result, t.dropPartitions(ctx, prune.Before)
 		}
 	}

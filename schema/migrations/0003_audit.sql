@@ -209,19 +209,18 @@ END
 $$;
 -- +goose StatementEnd
 
--- Removes up to max_rows entries, oldest first, that are older than before, of the
--- types (none: all), sealed and on no hold, and notes on their leaves which
--- entry tells of it.
+-- Removes up to max_rows entries, oldest first, that are not older than after and
+-- older than before, of the types (none: all), sealed and on no hold, and notes on
+-- their leaves which entry tells of it. It says how far it came: the next batch
+-- need not pass by again what stays.
 -- +goose StatementBegin
-CREATE FUNCTION audit_prune_batch(before timestamptz, types text[], by_entry uuid, max_rows integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+CREATE FUNCTION audit_prune_batch(after timestamptz, before timestamptz, types text[], by_entry uuid, max_rows integer, OUT pruned bigint, OUT reached timestamptz) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
-DECLARE
-    pruned bigint;
 BEGIN
     PERFORM set_config('agentstore.audit_prune', 'on', true);
     WITH doomed AS (
         SELECT e.occurred_at, e.id FROM audit_entries e
-        WHERE e.occurred_at < before
+        WHERE e.occurred_at >= after AND e.occurred_at < before
             AND (cardinality(types) = 0 OR e.type = ANY (types))
             AND NOT EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id)
             AND NOT EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id)
@@ -232,15 +231,14 @@ BEGIN
         LIMIT max_rows
     ), deleted AS (
         DELETE FROM audit_entries e USING doomed d
-        WHERE e.occurred_at = d.occurred_at AND e.id = d.id AND e.occurred_at < before
+        WHERE e.occurred_at = d.occurred_at AND e.id = d.id AND e.occurred_at >= after AND e.occurred_at < before
         RETURNING e.occurred_at, e.id
     ), noted AS (
         UPDATE audit_leaves l SET pruned_by = by_entry FROM deleted d
         WHERE l.occurred_at = d.occurred_at AND l.entry_id = d.id
     )
-    SELECT count(*) INTO pruned FROM deleted;
+    SELECT count(*), coalesce(max(d.occurred_at), before) INTO pruned, reached FROM deleted d;
     PERFORM set_config('agentstore.audit_prune', 'off', true);
-    RETURN pruned;
 END
 $$;
 -- +goose StatementEnd
@@ -314,7 +312,7 @@ DROP TABLE audit_leaves;
 DROP TABLE audit_unsealed;
 DROP TABLE audit_entries;
 DROP FUNCTION audit_drop_partition(timestamptz);
-DROP FUNCTION audit_prune_batch(timestamptz, text[], uuid, integer);
+DROP FUNCTION audit_prune_batch(timestamptz, timestamptz, text[], uuid, integer);
 DROP FUNCTION audit_make_partitions(timestamptz, integer);
 DROP FUNCTION audit_queue();
 DROP FUNCTION audit_refuse();

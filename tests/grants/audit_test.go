@@ -65,7 +65,7 @@ func TestNobodyChangesTheTrail(t *testing.T) {
 			"UPDATE audit_entries SET actor = 'x'", "DELETE FROM audit_entries", "TRUNCATE audit_entries",
 			"INSERT INTO "+month+" (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'x')", "DELETE FROM "+month,
 			"UPDATE audit_leaves SET hash = hash", "DELETE FROM audit_leaves", "DELETE FROM audit_hashes", "DELETE FROM audit_checkpoints",
-			"SELECT audit_prune_batch(now(), '{}', gen_random_uuid(), 1)", "SELECT audit_drop_partition(now())",
+			"SELECT audit_prune_batch(now(), now(), '{}', gen_random_uuid(), 1)", "SELECT audit_drop_partition(now())",
 			"INSERT INTO audit_holds (kind, subject, reason) VALUES ('plan', gen_random_uuid(), 'x')", "DELETE FROM audit_holds",
 			"ALTER TABLE audit_entries DISABLE TRIGGER ALL", "SET session_replication_role = replica",
 			"ALTER TABLE audit_entries DETACH PARTITION "+month,
