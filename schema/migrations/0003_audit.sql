@@ -181,6 +181,7 @@ AS $$
 DECLARE
     month timestamp;
     partition text;
+    grantee text;
     made integer := 0;
 BEGIN
     IF ahead NOT BETWEEN 0 AND 120 THEN
@@ -201,6 +202,15 @@ BEGIN
             EXECUTE format('CREATE TRIGGER audit_entries_refuse_truncate BEFORE TRUNCATE ON %I
                 FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse(''entries'')', partition);
             EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER audit_entries_refuse_truncate', partition);
+            -- Rights are the parent's. The owner's default privileges would let
+            -- others write past the queue.
+            FOR grantee IN
+                SELECT DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC')
+                FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+                WHERE c.relname = partition AND c.relnamespace = current_schema()::regnamespace AND a.grantee <> c.relowner
+            LOOP
+                EXECUTE format('REVOKE ALL ON %I FROM %s', partition, grantee);
+            END LOOP;
             made := made + 1;
         END IF;
     END LOOP;

@@ -64,6 +64,17 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: after what was to be done: %+v", test.damage, findings)
 		}
 	}
+	// Default privileges, with which many a database is set up, do not come to a month.
+	exec(t, conn, `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO "`+role+`", PUBLIC`)
+	exec(t, conn, "SELECT audit_make_partitions('2031-01-01Z', 0)")
+	exec(t, conn, "SELECT 'audit_entries_203101'::regclass")
+	if findings := doctor(); len(findings) != 0 {
+		t.Errorf("after default privileges: %+v", findings)
+	}
+	exec(t, conn, "CREATE TABLE witness ()")
+	if scan[bool](t, conn, "SELECT relacl IS NULL FROM pg_class WHERE relname = 'witness'") {
+		t.Error("there are no default privileges: this test sees nothing")
+	}
 	// What the actions made does what it should.
 	if sealed := seal(t, store, 10); sealed != 1 {
 		t.Errorf("sealed %d", sealed)
