@@ -10,6 +10,10 @@ import (
 // maxRendered bounds a rendered definition of done, in bytes.
 const maxRendered = 1 << 20
 
+// maxLoopSteps bounds what loops do: the parts of a loop's body, times the items
+// of its list. The time that a loop takes is not bounded by what it writes.
+const maxLoopSteps = 100_000
+
 // Render renders the definition of done with the arguments' values, by name. It
 // is a template of the standard library (text/template) that uses the
 // arguments as fields: "{{.branch}} is merged{{if .strict}}, without
@@ -17,12 +21,13 @@ const maxRendered = 1 << 20
 // templates can do, what could run for long or take much memory whatever the
 // values is not allowed: other functions than comparisons, and, or, not and
 // len; templates within templates; loops over anything but one list argument,
-// and loops in loops. Values are never read as templates.
+// and loops in loops. A loop's items times the parts of its body are at most
+// 100,000, all loops together. Values are never read as templates.
 //
 // d and the values are normalized (Normalize, Bind). Errors: InvalidError of the
 // field "definition_of_done".
 func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
-	t, err := d.template()
+	t, loops, err := d.template()
 	if err != nil {
 		return "", err
 	}
@@ -41,6 +46,14 @@ func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
 				data[given.Name] = value
 			}
 		}
+	}
+	steps := int64(0)
+	for _, loop := range loops {
+		list, _ := data[loop.list].([]any)
+		steps += int64(len(list)) * int64(loop.parts) // at most 2^19 items and 2^16 parts in all
+	}
+	if steps > maxLoopSteps {
+		return "", invalid("definition_of_done", "takes too many steps with these values: more than %d", maxLoopSteps)
 	}
 	out := &bounded{}
 	if err := t.Execute(out, data); err != nil {
@@ -84,26 +97,26 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // template parses the definition of done and checks that it stays within what
-// Render allows.
-func (d ActionDefinition) template() (*template.Template, error) {
+// Render allows. It returns the loops as well.
+func (d ActionDefinition) template() (*template.Template, []loop, error) {
 	t, err := template.New("").Option("missingkey=error").Parse(d.DefinitionOfDone)
 	if err != nil {
-		return nil, invalid("definition_of_done", "is not a template of the arguments")
+		return nil, nil, invalid("definition_of_done", "is not a template of the arguments")
 	}
 	if len(t.Templates()) > 1 {
-		return nil, invalid("definition_of_done", "defines templates of its own")
+		return nil, nil, invalid("definition_of_done", "defines templates of its own")
 	}
 	if t.Tree == nil || t.Root == nil { // an empty text
-		return t, nil
+		return t, nil, nil
 	}
 	c := templateCheck{arguments: map[string]ArgumentType{}}
 	for _, argument := range d.Arguments {
 		c.arguments[argument.Name] = argument.Type
 	}
 	if reason := c.list(t.Root); reason != "" {
-		return nil, invalid("definition_of_done", "%s", reason)
+		return nil, nil, invalid("definition_of_done", "%s", reason)
 	}
-	return t, nil
+	return t, c.loops, nil
 }
 
 // templateCheck walks a template. Its methods return what is not allowed, as a
@@ -111,6 +124,14 @@ func (d ActionDefinition) template() (*template.Template, error) {
 type templateCheck struct {
 	arguments map[string]ArgumentType
 	inRange   bool
+	parts     int // of all loops' bodies so far
+	loops     []loop
+}
+
+// loop is a loop over a list argument, whose body has so many parts.
+type loop struct {
+	list  string
+	parts int
 }
 
 func (c *templateCheck) list(list *parse.ListNode) string {
@@ -126,6 +147,7 @@ func (c *templateCheck) list(list *parse.ListNode) string {
 }
 
 func (c *templateCheck) node(node parse.Node) string {
+	c.count()
 	switch node := node.(type) {
 	case *parse.TextNode, *parse.CommentNode:
 		return ""
@@ -137,6 +159,13 @@ func (c *templateCheck) node(node parse.Node) string {
 		return c.loop(node)
 	default:
 		return "uses more of templates than fields, if, range and comparisons"
+	}
+}
+
+// count counts a part of a loop's body.
+func (c *templateCheck) count() {
+	if c.inRange {
+		c.parts++
 	}
 }
 
@@ -163,9 +192,11 @@ func (c *templateCheck) loop(node *parse.RangeNode) string {
 	if !ok || len(field.Ident) != 1 || c.arguments[field.Ident[0]] != ArgumentList {
 		return "has a loop over what is not a list argument"
 	}
+	before := c.parts
 	c.inRange = true
 	reason := c.list(node.List)
 	c.inRange = false
+	c.loops = append(c.loops, loop{list: field.Ident[0], parts: 1 + c.parts - before})
 	if reason != "" {
 		return reason
 	}
@@ -192,6 +223,7 @@ func (c *templateCheck) pipe(pipe *parse.PipeNode) string {
 }
 
 func (c *templateCheck) argument(node parse.Node) string {
+	c.count()
 	switch node := node.(type) {
 	case *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
 		return ""

@@ -60,7 +60,7 @@ func (d ActionDefinition) Normalize() (ActionDefinition, error) {
 		return d, err
 	}
 	d.Tags, d.Invariants = orEmpty(d.Tags), orEmpty(d.Invariants)
-	if _, err := d.template(); err != nil {
+	if _, _, err := d.template(); err != nil {
 		return d, err
 	}
 	return d, nil
