@@ -210,7 +210,9 @@ func testActionCopies(t *testing.T, r repo.Repositories) {
 	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()}
 	created, err := r.Actions().Create(t.Context(), given)
 	must(t, created, err)
-	for _, d := range []repo.ActionDefinition{given.ActionDefinition, created.ActionDefinition} {
+	got, err := r.Actions().Get(t.Context(), given.Name)
+	must(t, got, err)
+	for _, d := range []repo.ActionDefinition{given.ActionDefinition, created.ActionDefinition, got.ActionDefinition} {
 		d.Tags[0], d.Invariants[0], d.InputsSchema[0] = "x", "x", 'x'
 		*d.Arguments[1].Min, d.Arguments[1].Default[0] = 9, 'x'
 		d.Arguments[0].Name = "x"

@@ -105,7 +105,7 @@ func testAppendArguments(t *testing.T, s repo.Sessions) {
 	if !given[0].ID.IsZero() || given[0].Metadata != nil || given[1].Content != before[1].Content {
 		t.Errorf("the arguments became %+v", given)
 	}
-	want := readAll(t, s, id)
+	want := clone(readAll(t, s, id))
 	given[1].Payload[0], given[1].Metadata[1] = 'x', 'x'
 	stored[1].Payload, stored[1].Content = nil, "x"
 	changed := readAll(t, s, id)
@@ -114,6 +114,29 @@ func testAppendArguments(t *testing.T, s repo.Sessions) {
 	}
 	changed[1].Payload[1], changed[1].Metadata[2] = 'y', 'y'
 	wantMessages(t, readAll(t, s, id), want)
+
+	// However they are read.
+	for _, read := range []func() ([]repo.Message, error){
+		func() ([]repo.Message, error) { return s.MessagesFrom(t.Context(), id, 0, 10) },
+		func() ([]repo.Message, error) { return s.LastMessages(t.Context(), id, 10) },
+		func() ([]repo.Message, error) {
+			messages, err := s.MessagesBefore(t.Context(), id, 2, 10)
+			slices.Reverse(messages)
+			return messages, err
+		},
+		func() ([]repo.Message, error) {
+			message, err := s.Message(t.Context(), id, given[1].ID)
+			return []repo.Message{want[0], message}, err
+		},
+	} {
+		for range 2 {
+			messages, err := read()
+			if wantMessages(t, must(t, messages, err), want); t.Failed() {
+				return
+			}
+			messages[1].Payload[1], messages[1].Metadata[2] = 'z', 'z'
+		}
+	}
 }
 
 func testAppendMissing(t *testing.T, s repo.Sessions) {

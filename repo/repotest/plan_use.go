@@ -336,13 +336,21 @@ func testUseCopies(t *testing.T, r repo.Repositories) {
 	name := createAction(t, r, fullDefinition())
 	use := fullUse()
 	plan := usePlan(t, r, name, use)
-	want := getPlan(t, r, use.ID)
+	want := clone(getPlan(t, r, use.ID))
 	plan.Arguments[0].Value[1], plan.Projects[0].Alias, plan.Invariants[0].Text, plan.AutomationSnapshot[0] = 'x', "x", "x", 'x'
 	use.Arguments[1].Value[1], use.Projects[0].Alias, use.AutomationSnapshot[0] = 'x', "x", 'x'
 	changed := getPlan(t, r, use.ID)
 	wantPlan(t, changed, want)
-	changed.Arguments[0].Value[1] = 'x'
+	changed.Arguments[0].Value[1], changed.Projects[0].Alias, changed.Invariants[0].Text, changed.AutomationSnapshot[0] = 'x', "x", "x", 'x'
 	wantPlan(t, getPlan(t, r, use.ID), want)
+	for range 2 {
+		listed := walkPlans(t, r, repo.PlanFilter{Namespace: use.Namespace}, 10)
+		if len(listed) != 1 {
+			t.Fatalf("%d plans are listed", len(listed))
+		}
+		wantPlan(t, listed[0], want)
+		listed[0].Arguments[0].Value[1], listed[0].Projects[0].Alias = 'x', "x"
+	}
 }
 
 // A unit of work that fails leaves neither action nor plan behind.

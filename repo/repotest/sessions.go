@@ -11,6 +11,7 @@ func sessionTests() []test {
 	return []test{
 		on("CreateZeroValue", testCreateZeroValue),
 		on("CreateEveryField", testCreateEveryField),
+		on("Copies", testSessionCopies),
 		on("CreateWithoutID", testCreateWithoutID),
 		on("CreateAgain", testCreateAgain),
 		on("CreateAgainAfterUse", testCreateAgainAfterUse),
@@ -33,6 +34,30 @@ func fullSession() repo.NewSession {
 		Metadata:          json.RawMessage(`{"a":1,"b":{"c":[true,null,"é"],"d":2.50}}`),
 		Budget:            ptr(5 * repo.CostUnit),
 	}
+}
+
+// What is given, and what comes back, is the caller's.
+func testSessionCopies(t *testing.T, s repo.Sessions) {
+	given := fullSession()
+	created := createAs(t, s, given)
+	want := clone(get(t, s, given.ID))
+	update := repo.SessionUpdate{Metadata: json.RawMessage(`{"updated":1}`), Budget: ptr(repo.Cost(7))}
+	change := func(metadata json.RawMessage, budget *repo.Cost) { metadata[2], *budget = 'x', 1 }
+	change(given.Metadata, given.Budget)
+	change(created.Metadata, created.Budget)
+	for range 2 {
+		got := get(t, s, given.ID)
+		wantSession(t, got, want)
+		change(got.Metadata, got.Budget)
+		listed := walk(t, s, repo.SessionFilter{Namespace: given.Namespace}, 10)
+		wantList(t, listed, []repo.Session{want})
+		change(listed[0].Metadata, listed[0].Budget)
+	}
+	updated, err := s.Update(t.Context(), given.ID, update)
+	want = clone(must(t, updated, err))
+	change(update.Metadata, update.Budget)
+	change(updated.Metadata, updated.Budget)
+	wantSession(t, get(t, s, given.ID), want)
 }
 
 func testCreateZeroValue(t *testing.T, s repo.Sessions) {

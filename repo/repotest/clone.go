@@ -1,0 +1,35 @@
+package repotest
+
+import "reflect"
+
+// clone copies a value with all that it refers to, so that it stays what it was
+// when a store's own memory is behind it.
+func clone[V any](value V) V {
+	copied := reflect.New(reflect.TypeFor[V]()).Elem()
+	cloneInto(copied, reflect.ValueOf(&value).Elem())
+	return copied.Interface().(V)
+}
+
+func cloneInto(to, from reflect.Value) {
+	to.Set(from)
+	switch from.Kind() {
+	case reflect.Pointer:
+		if !from.IsNil() {
+			to.Set(reflect.New(from.Type().Elem()))
+			cloneInto(to.Elem(), from.Elem())
+		}
+	case reflect.Slice:
+		if !from.IsNil() {
+			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+			for i := range from.Len() {
+				cloneInto(to.Index(i), from.Index(i))
+			}
+		}
+	case reflect.Struct:
+		for i := range from.NumField() {
+			if from.Type().Field(i).IsExported() { // a time is copied whole
+				cloneInto(to.Field(i), from.Field(i))
+			}
+		}
+	}
+}

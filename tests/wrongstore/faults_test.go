@@ -1,0 +1,240 @@
+package wrongstore
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// countingStore takes the count of messages, read before, for the next sequence.
+type countingStore struct{ repo.Store }
+
+func (s countingStore) Sessions() repo.Sessions { return countingSessions{s.Store.Sessions()} }
+
+type countingSessions struct{ repo.Sessions }
+
+func (s countingSessions) Append(ctx context.Context, id repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
+	session, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	runtime.Gosched() // what a round trip does
+	stored, err := s.Sessions.Append(ctx, id, messages...)
+	for i := range stored {
+		if stored[i].Sequence >= session.MessageCount { // a new one
+			stored[i].Sequence = session.MessageCount + int64(i)
+		}
+	}
+	return stored, err
+}
+
+// unconditionalStore moves a plan from where it read it, without the condition
+// that it is still there: whoever looked in time believes to have moved it.
+type unconditionalStore struct{ repo.Store }
+
+func (s unconditionalStore) Plans() repo.Plans { return unconditionalPlans{s.Store.Plans()} }
+
+type unconditionalPlans struct{ repo.Plans }
+
+func (p unconditionalPlans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+	stored, err := p.Get(ctx, id)
+	if err != nil {
+		return stored, err
+	}
+	moved, moves, err := stored.Moved(transition, cause)
+	if err != nil || !moves {
+		return p.Plans.Transition(ctx, id, transition, cause)
+	}
+	runtime.Gosched()
+	after, err := p.Plans.Transition(ctx, id, transition, cause)
+	if errors.Is(err, repo.ErrConflict) {
+		return moved, nil
+	}
+	return after, err
+}
+
+// versionlessStore ignores the version that the caller knows.
+type versionlessStore struct{ repo.Store }
+
+func (s versionlessStore) Plans() repo.Plans { return versionlessPlans{s.Store.Plans()} }
+
+type versionlessPlans struct{ repo.Plans }
+
+func (p versionlessPlans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+	if cause.Version > 0 {
+		cause.Version = 0
+	}
+	return p.Plans.Transition(ctx, id, transition, cause)
+}
+
+// sharingStore keeps the caller's slices and hands out its own.
+type sharingStore struct {
+	repo.Store
+	mu       sync.Mutex
+	messages map[repo.ID]repo.NewMessage
+	sessions map[repo.ID]repo.Session
+	plans    map[repo.ID]repo.Plan
+}
+
+func newSharingStore(store repo.Store) *sharingStore {
+	return &sharingStore{Store: store, messages: map[repo.ID]repo.NewMessage{},
+		sessions: map[repo.ID]repo.Session{}, plans: map[repo.ID]repo.Plan{}}
+}
+
+func (s *sharingStore) Sessions() repo.Sessions { return sharingSessions{s.Store.Sessions(), s} }
+func (s *sharingStore) Plans() repo.Plans       { return sharingPlans{s.Store.Plans(), s} }
+
+type sharingSessions struct {
+	repo.Sessions
+	store *sharingStore
+}
+
+func (s sharingSessions) Append(ctx context.Context, id repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
+	stored, err := s.Sessions.Append(ctx, id, messages...)
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for i := range stored {
+		if _, known := s.store.messages[stored[i].ID]; !known {
+			s.store.messages[stored[i].ID] = messages[i]
+		}
+	}
+	return stored, err
+}
+
+func (s sharingSessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
+	session, err := s.Sessions.Get(ctx, id)
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if known, found := s.store.sessions[id]; found && err == nil && known.UpdatedAt.Equal(session.UpdatedAt) {
+		session.Metadata, session.Budget = known.Metadata, known.Budget
+	}
+	s.store.sessions[id] = session
+	return session, err
+}
+
+func (s sharingSessions) MessagesFrom(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.Message, error) {
+	messages, err := s.Sessions.MessagesFrom(ctx, id, from, limit)
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for i := range messages {
+		if given, known := s.store.messages[messages[i].ID]; known && given.Payload != nil {
+			messages[i].Payload = given.Payload
+		}
+	}
+	return messages, err
+}
+
+type sharingPlans struct {
+	repo.Plans
+	store *sharingStore
+}
+
+func (p sharingPlans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
+	plan, err := p.Plans.Get(ctx, id)
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	if known, found := p.store.plans[id]; found && err == nil {
+		plan.Projects, plan.Arguments, plan.Invariants = known.Projects, known.Arguments, known.Invariants
+	}
+	p.store.plans[id] = plan
+	return plan, err
+}
+
+// cachingStore reads each plan once.
+type cachingStore struct {
+	repo.Store
+	mu    sync.Mutex
+	plans map[repo.ID]repo.Plan
+}
+
+func newCachingStore(store repo.Store) *cachingStore {
+	return &cachingStore{Store: store, plans: map[repo.ID]repo.Plan{}}
+}
+
+func (s *cachingStore) Plans() repo.Plans { return cachingPlans{s.Store.Plans(), s} }
+
+type cachingPlans struct {
+	repo.Plans
+	store *cachingStore
+}
+
+func (p cachingPlans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	if plan, known := p.store.plans[id]; known {
+		return plan, nil
+	}
+	plan, err := p.Plans.Get(ctx, id)
+	if err == nil {
+		p.store.plans[id] = plan
+	}
+	return plan, err
+}
+
+// uncheckedStore passes over arguments that the action does not take.
+type uncheckedStore struct{ repo.Store }
+
+func (s uncheckedStore) Plans() repo.Plans { return uncheckedPlans{s.Store.Plans()} }
+
+type uncheckedPlans struct{ repo.Plans }
+
+func (p uncheckedPlans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
+	for {
+		plan, err := p.Plans.Use(ctx, action, use)
+		invalid, ok := errors.AsType[*repo.InvalidError](err)
+		if !ok || !strings.HasPrefix(invalid.Field, "arguments") {
+			return plan, err
+		}
+		var rest []repo.ArgumentValue
+		for i, value := range use.Arguments {
+			if invalid.Field != "arguments."+value.Name && invalid.Field != "arguments["+strconv.Itoa(i)+"]" {
+				rest = append(rest, value)
+			}
+		}
+		if len(rest) == len(use.Arguments) {
+			return plan, err
+		}
+		use.Arguments = rest
+	}
+}
+
+// looseStore has no transactions: what was done before an error stays.
+type looseStore struct{ repo.Store }
+
+func (s looseStore) InTx(ctx context.Context, run func(context.Context, repo.Repositories) error) error {
+	return run(ctx, s.Store)
+}
+
+// naiveStore answers a creation from what it saw before it.
+type naiveStore struct {
+	repo.Store
+	mu      sync.Mutex
+	actions map[string]repo.Action
+}
+
+func newNaiveStore(store repo.Store) *naiveStore {
+	return &naiveStore{Store: store, actions: map[string]repo.Action{}}
+}
+
+func (s *naiveStore) Actions() repo.Actions { return naiveActions{s.Store.Actions(), s} }
+
+type naiveActions struct {
+	repo.Actions
+	store *naiveStore
+}
+
+func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.Action, error) {
+	_, before := a.Get(ctx, action.Name)
+	runtime.Gosched()
+	created, err := a.Actions.Create(ctx, action)
+	if errors.Is(before, repo.ErrNotFound) && errors.Is(err, repo.ErrConflict) {
+		name, definition, err := action.Normalize()
+		return repo.Action{Name: name, ActionDefinition: definition, State: repo.ActionAvailable, Version: 1}, err
+	}
+	return created, err
+}

@@ -1,0 +1,86 @@
+package wrongstore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
+)
+
+// TestSuite runs the conformance suite on the store with the fault that the
+// environment names. Without one that is the right store, which passes.
+func TestSuite(t *testing.T) {
+	wrong := func(store repo.Store) repo.Store { return store }
+	if name := os.Getenv(faultEnv); name != "" {
+		wrong = faults[name].wrap
+	}
+	repotest.Run(t, func(t *testing.T) repo.Store {
+		store := memory.New()
+		t.Cleanup(func() { _ = store.Close() })
+		return wrong(store)
+	})
+}
+
+// fault is a way to be wrong, and the subtests that have to notice.
+type fault struct {
+	wrap  func(repo.Store) repo.Store
+	fails string
+}
+
+var faults = map[string]fault{
+	"sequence by count":       {func(s repo.Store) repo.Store { return countingStore{s} }, "Concurrency/AppendToOne"},
+	"unconditional moves":     {func(s repo.Store) repo.Store { return unconditionalStore{s} }, "PlanRaces/Transitions"},
+	"versions ignored":        {func(s repo.Store) repo.Store { return versionlessStore{s} }, "Lifecycle/Versions"},
+	"memory shared":           {func(s repo.Store) repo.Store { return newSharingStore(s) }, "Sessions/Copies Append/Arguments Use/Copies"},
+	"plans cached":            {func(s repo.Store) repo.Store { return newCachingStore(s) }, "Lifecycle/EveryCell"},
+	"arguments unchecked":     {func(s repo.Store) repo.Store { return uncheckedStore{s} }, "Use/Arguments"},
+	"no transactions":         {func(s repo.Store) repo.Store { return looseStore{s} }, "PlanRaces/Rollback"},
+	"create looks, then acts": {func(s repo.Store) repo.Store { return newNaiveStore(s) }, "PlanRaces/CreateAction"},
+}
+
+func TestWrongStoresFail(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			binary, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := exec.CommandContext(ctx, binary, "-test.run=^TestSuite$", "-test.timeout=2m")
+			command.Env = append(os.Environ(), faultEnv+"="+name)
+			output, err := command.CombinedOutput()
+			// Not a crash and not a timeout: the suite says that it failed.
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+				t.Fatalf("the suite ended with %v, want its failure", err)
+			}
+			failed := failures(string(output))
+			t.Logf("failed: %s", strings.Join(failed, " "))
+			for _, test := range strings.Fields(fault.fails) {
+				if !slices.Contains(failed, test) {
+					t.Errorf("%s did not fail", test)
+				}
+			}
+		})
+	}
+}
+
+// failures are the names of the failed subtests.
+func failures(output string) []string {
+	var names []string
+	for line := range strings.Lines(output) {
+		if name, found := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: TestSuite/"); found {
+			name, _, _ = strings.Cut(name, " ")
+			names = append(names, name)
+		}
+	}
+	return names
+}
