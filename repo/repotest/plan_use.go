@@ -55,7 +55,7 @@ func testUseZeroValue(t *testing.T, r repo.Repositories) {
 		ID: plan.ID, Namespace: action.Namespace, Action: action, RootID: plan.ID, Attempt: 1,
 		Stage:    repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued},
 		Projects: []repo.ProjectLink{}, Arguments: []repo.ArgumentValue{}, Invariants: []repo.PlanInvariant{},
-		AutomationSnapshot: json.RawMessage(`{}`), Version: 1, CreatedAt: plan.CreatedAt, UpdatedAt: plan.CreatedAt,
+		AutomationSnapshot: json.RawMessage(`{}`), Version: 1, CreatedAt: plan.CreatedAt, UpdatedAt: plan.UpdatedAt,
 	}
 	if plan.ID.IsZero() || plan.CreatedAt.IsZero() {
 		t.Error("the plan has no id or no time")

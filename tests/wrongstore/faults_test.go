@@ -213,7 +213,6 @@ func (s looseStore) InTx(ctx context.Context, run func(context.Context, repo.Rep
 // naiveStore answers a creation from what it saw before it.
 type naiveStore struct {
 	repo.Store
-	mu      sync.Mutex
 	actions map[string]repo.Action
 }
 

@@ -64,7 +64,7 @@ func TestWrongStoresFail(t *testing.T) {
 			}
 			failed := failures(string(output))
 			t.Logf("failed: %s", strings.Join(failed, " "))
-			for _, test := range strings.Fields(fault.fails) {
+			for test := range strings.FieldsSeq(fault.fails) {
 				if !slices.Contains(failed, test) {
 					t.Errorf("%s did not fail", test)
 				}
