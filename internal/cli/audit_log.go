@@ -137,6 +137,9 @@ func auditSeal(ctx context.Context, invocation invocation, flags auditFlags, _ [
 
 func auditKeygen(_ context.Context, invocation invocation, _ auditFlags, args []string, _ *agentstore.Store) error {
 	private, public, err := note.GenerateKey(rand.Reader, args[0])
+	if err == nil {
+		_, err = note.NewSigner(private) // it checks the name
+	}
 	if err != nil {
 		return usageError{text: "the name of a key is not empty, and has no spaces and no plus sign"}
 	}

@@ -1,0 +1,113 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// command runs agentstore audit on a database.
+func command(t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = cli.Execute(t.Context(), append([]string{"audit"}, args...), &out, &errs, func(name string) string {
+		if name == "DATABASE_URL" {
+			return databaseURL
+		}
+		return ""
+	})
+	return code, out.String(), errs.String()
+}
+
+// From a key to a proof that is checked offline, and to the entry that was
+// changed.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := open(t, databaseURL)
+	ids := make([]repo.ID, 20)
+	for i := range ids {
+		ids[i] = repo.NewID()
+		if err := store.Audit().Record(t.Context(), repo.AuditEntry{ID: ids[i], Type: repo.EventToolInvoked, Details: json.RawMessage(`{ "i" : 1 }`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, private, public := command(t, "", "keygen", "test")
+	if code != 0 {
+		t.Fatalf("keygen: %d, %s", code, public)
+	}
+	public = strings.TrimSpace(public)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte(private), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := func(wantCode int, wantText string, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := command(t, databaseURL, args...)
+		if code != wantCode || !strings.Contains(stdout+stderr, wantText) {
+			t.Fatalf("%v: code %d, %s%s; want %d, %q", args, code, stdout, stderr, wantCode, wantText)
+		}
+		return stdout
+	}
+	want(0, "20 entries sealed", "seal", "--private-key-file", keyFile)
+	want(0, "the trail verifies", "verify", "--key", public)
+	want(0, `"breaks":null`, "verify", "--json")
+	want(0, "should be", "doctor")
+
+	held := filepath.Join(t.TempDir(), "checkpoint")
+	if err := os.WriteFile(held, []byte(want(0, audit.DefaultOrigin+"\n20\n", "checkpoint")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proof := filepath.Join(t.TempDir(), "proof")
+	text := want(0, ids[7].String(), "prove", ids[7].String())
+	for content, wantCode := range map[string]int{text: 0, strings.Replace(text, `\"i\"`, `\"j\"`, 1): 7, "{": 7, "": 7} {
+		if err := os.WriteFile(proof, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, stdout, stderr := command(t, "", "check", proof, "--key", public); code != wantCode {
+			t.Errorf("check: code %d, want %d: %s%s", code, wantCode, stdout, stderr)
+		}
+	}
+
+	for _, sql := range []string{
+		"ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_refuse",
+		"UPDATE audit_entries SET actor = 'mallory' WHERE id = '" + uuid(ids[3]) + "'",
+		"DELETE FROM audit_entries WHERE id = '" + uuid(ids[5]) + "'",
+	} {
+		if _, err := store.Pool().Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(7, "content changed  leaf 3  entry "+ids[3].String(), "verify", "--key", public, "--checkpoint", held)
+	want(7, "entry missing  leaf 5  entry "+ids[5].String(), "verify")
+	want(8, "audit_entries_refuse", "doctor")
+	want(0, "would be pruned", "prune", "--before", "2100-01-01", "--dry-run")
+
+	for _, args := range [][]string{
+		{}, {"nonsense"}, {"prove"}, {"prove", "x"}, {"prune"}, {"prune", "--before", "yesterday"}, {"verify", "--key", "x"},
+		{"prune", "--before", "2020-01-01", "--types", "No Type"}, {"keygen", "a b"}, {"verify", "more"},
+	} {
+		if code, _, stderr := command(t, databaseURL, args...); code != 2 || !strings.HasPrefix(stderr, "agentstore: ") {
+			t.Errorf("%v: code %d, %s", args, code, stderr)
+		}
+	}
+}
+
+func uuid(id repo.ID) string {
+	text := id.Bytes()
+	const digits = "0123456789abcdef"
+	var out strings.Builder
+	for _, b := range text {
+		out.WriteByte(digits[b>>4])
+		out.WriteByte(digits[b&15])
+	}
+	return out.String()
+}
