@@ -211,21 +211,11 @@ func (s looseStore) InTx(ctx context.Context, run func(context.Context, repo.Rep
 }
 
 // naiveStore answers a creation from what it saw before it.
-type naiveStore struct {
-	repo.Store
-	actions map[string]repo.Action
-}
+type naiveStore struct{ repo.Store }
 
-func newNaiveStore(store repo.Store) *naiveStore {
-	return &naiveStore{Store: store, actions: map[string]repo.Action{}}
-}
+func (s naiveStore) Actions() repo.Actions { return naiveActions{s.Store.Actions()} }
 
-func (s *naiveStore) Actions() repo.Actions { return naiveActions{s.Store.Actions(), s} }
-
-type naiveActions struct {
-	repo.Actions
-	store *naiveStore
-}
+type naiveActions struct{ repo.Actions }
 
 func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.Action, error) {
 	_, before := a.Get(ctx, action.Name)

@@ -43,7 +43,7 @@ var faults = map[string]fault{
 	"plans cached":            {func(s repo.Store) repo.Store { return newCachingStore(s) }, "Lifecycle/EveryCell"},
 	"arguments unchecked":     {func(s repo.Store) repo.Store { return uncheckedStore{s} }, "Use/Arguments"},
 	"no transactions":         {func(s repo.Store) repo.Store { return looseStore{s} }, "PlanRaces/Rollback"},
-	"create looks, then acts": {func(s repo.Store) repo.Store { return newNaiveStore(s) }, "PlanRaces/CreateAction"},
+	"create looks, then acts": {func(s repo.Store) repo.Store { return naiveStore{s} }, "PlanRaces/CreateAction"},
 }
 
 func TestWrongStoresFail(t *testing.T) {

@@ -1,0 +1,218 @@
+package plans
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// model is what is expected of one plan.
+type model struct {
+	id, parent repo.ID
+	repo.Stage
+	version    int64
+	reversions int
+	message    string
+	events     []repo.PlanEvent // without what the database gives
+}
+
+// to is the lifecycle as rules, where package repo has it as a table.
+func (m *model) to(transition repo.Transition) (to repo.Stage, allowed bool) {
+	at := m.Stage
+	in := func(state repo.PlanState) repo.Stage { return repo.Stage{Phase: at.Phase, State: state} }
+	ended := at.State == repo.StateApplied || at.State == repo.StateCancelled
+	switch transition {
+	case repo.TransitionStart:
+		return in(repo.StateProcessing), at.State == repo.StateQueued
+	case repo.TransitionComplete:
+		if at.Phase == repo.PhaseApply {
+			return in(repo.StateApplied), at.State == repo.StateProcessing
+		}
+		return in(repo.StateComplete), at.State == repo.StateProcessing
+	case repo.TransitionFail:
+		return in(repo.StateErrored), at.State == repo.StateProcessing
+	case repo.TransitionConstrain:
+		return in(repo.StateConstrained), at == repo.Stage{Phase: repo.PhaseApply, State: repo.StateProcessing}
+	case repo.TransitionResume:
+		return in(repo.StateQueued), at.State == repo.StateErrored
+	case repo.TransitionCancel:
+		return in(repo.StateCancelled), !ended
+	case repo.TransitionRevert:
+		return repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued},
+			at.Phase != repo.PhaseStrategize && at.State != repo.StateApplied || at.Phase == repo.PhaseStrategize && at.State == repo.StateErrored
+	case repo.TransitionExecute:
+		if at.Phase != repo.PhaseStrategize {
+			return at, true
+		}
+		return repo.Stage{Phase: repo.PhaseExecute, State: repo.StateQueued}, at.State == repo.StateComplete
+	default: // apply
+		if at.Phase == repo.PhaseApply {
+			return at, true
+		}
+		return repo.Stage{Phase: repo.PhaseApply, State: repo.StateQueued}, at.Phase == repo.PhaseExecute && at.State == repo.StateComplete
+	}
+}
+
+// move moves the model, and notes it.
+func (m *model) move(transition repo.Transition, to repo.Stage, reason string) {
+	m.version++
+	m.events = append(m.events, repo.PlanEvent{
+		PlanID: m.id, Version: m.version, Transition: transition, From: m.Stage, To: to, Actor: "rapid", Reason: reason,
+	})
+	m.Stage = to
+	switch transition {
+	case repo.TransitionFail:
+		m.message = reason
+	case repo.TransitionCancel:
+	default:
+		m.message = ""
+	}
+}
+
+type models struct {
+	store  repo.Store
+	action string
+	plans  []*model
+}
+
+func (m *models) pick(t *rapid.T) *model {
+	if len(m.plans) == 0 {
+		t.Skip("no plan yet")
+	}
+	return rapid.SampledFrom(m.plans).Draw(t, "plan")
+}
+
+func (m *models) use(t *rapid.T) {
+	use := repo.UseAction{ID: repo.NewID(), Actor: "rapid"}
+	if len(m.plans) > 0 && rapid.Bool().Draw(t, "child") {
+		parent := m.pick(t)
+		use.ParentID = parent.id
+		if parent.State == repo.StateApplied || parent.State == repo.StateCancelled {
+			_, err := m.store.Plans().Use(t.Context(), m.action, use)
+			wantConflict(t, err, parent, repo.TransitionUse)
+			return
+		}
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "times") { // a second time it is the same plan
+		if _, err := m.store.Plans().Use(t.Context(), m.action, use); err != nil {
+			if _, deep := errors.AsType[*repo.LimitExceeded](err); deep {
+				return
+			}
+			t.Fatal(err)
+		}
+	}
+	made := &model{id: use.ID, parent: use.ParentID}
+	made.move(repo.TransitionUse, repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, "")
+	m.plans = append(m.plans, made)
+}
+
+func (m *models) transition(t *rapid.T) {
+	plan := m.pick(t)
+	transition := rapid.SampledFrom(repo.Transitions()).Draw(t, "transition")
+	cause := repo.Cause{Actor: "rapid", Reason: rapid.SampledFrom([]string{"one", "two"}).Draw(t, "reason")}
+	cause.Version = max(0, plan.version-rapid.Int64Range(-1, 3).Draw(t, "behind"))
+	if rapid.Bool().Draw(t, "any version") {
+		cause.Version = 0
+	}
+	got, err := m.store.Plans().Transition(t.Context(), plan.id, transition, cause)
+	to, allowed := plan.to(transition)
+	switch {
+	case allowed && to == plan.Stage:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case !allowed || cause.Version != 0 && cause.Version != plan.version:
+		wantConflict(t, err, plan, transition)
+		return
+	case transition == repo.TransitionRevert && plan.reversions == repo.MaxReversions:
+		if _, ok := errors.AsType[*repo.LimitExceeded](err); !ok {
+			t.Fatalf("the fourth reversion gave %v", err)
+		}
+		return
+	default:
+		if err != nil {
+			t.Fatal(err)
+		}
+		if transition == repo.TransitionRevert {
+			plan.reversions++
+		}
+		plan.move(transition, to, cause.Reason)
+		if transition == repo.TransitionCancel {
+			m.cancelBelow(plan.id, cause.Reason)
+		}
+	}
+	wantPlan(t, got, plan)
+}
+
+// cancelBelow cancels all live descendants, below those too that are not.
+func (m *models) cancelBelow(id repo.ID, reason string) {
+	for _, child := range m.plans {
+		if child.parent != id {
+			continue
+		}
+		if to, allowed := child.to(repo.TransitionCancel); allowed {
+			child.move(repo.TransitionCancel, to, reason)
+		}
+		m.cancelBelow(child.id, reason)
+	}
+}
+
+// check compares a plan and its history with what is expected.
+func (m *models) check(t *rapid.T) {
+	if len(m.plans) == 0 {
+		return
+	}
+	plan := m.pick(t)
+	stored, err := m.store.Plans().Get(t.Context(), plan.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantPlan(t, stored, plan)
+	events, err := m.store.Plans().History(t.Context(), plan.id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != len(plan.events) {
+		t.Fatalf("%d events, want %d", len(events), len(plan.events))
+	}
+	for i, want := range plan.events {
+		want.CreatedAt = events[i].CreatedAt
+		if events[i] != want {
+			t.Fatalf("event %d is %+v, want %+v", i, events[i], want)
+		}
+	}
+}
+
+func wantPlan(t *rapid.T, got repo.Plan, want *model) {
+	t.Helper()
+	cancelled := got.State == repo.StateCancelled
+	if got.ID != want.id || got.Stage != want.Stage || got.Version != want.version || got.ReversionCount != want.reversions ||
+		got.ErrorMessage != want.message || got.ParentID != want.parent ||
+		cancelled != !got.CancelledAt.IsZero() || cancelled != (got.CancelReason != "") {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}
+
+func wantConflict(t *rapid.T, err error, plan *model, transition repo.Transition) {
+	t.Helper()
+	got, ok := errors.AsType[*repo.TransitionConflict](err)
+	if !ok || *got != (repo.TransitionConflict{PlanID: plan.id, Transition: transition, Stage: plan.Stage, Version: plan.version}) {
+		t.Fatalf("%s gave %v, want a conflict at %v, version %d", transition, err, plan.Stage, plan.version)
+	}
+}
+
+// Whatever is called in whatever order, the store and the model agree.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	store := openURL(t, pgtest.NewDatabase(t))
+	action := newAction(t, store)
+	rapid.Check(t, func(t *rapid.T) {
+		m := &models{store: store, action: action}
+		// Moving is what it is about: use is one of four.
+		t.Repeat(map[string]func(*rapid.T){"use": m.use, "move": m.transition, "move again": m.transition, "move on": m.transition, "": m.check})
+	})
+}
