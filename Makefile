@@ -36,6 +36,10 @@ test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
 faults: ## Make every fault, 20 times and more each, and print the table of them
 	AGENTSTORE_FAULTS=full go test -race -v -count=1 -timeout 15m $(TESTFLAGS) ./tests/faults
 
+.PHONY: soak
+soak: ## Ten minutes of mixed load: memory, goroutines and connections stay flat
+	$(DISPOSABLE) -durable -server '$(SERVER)' env AGENTSTORE_SOAK=10m go test -timeout 20m -v -count 1 ./tests/soak
+
 .PHONY: generate
 generate: $(SQLC) ## Generate db/ from queries/ and schema/
 	$(SQLC) generate
