@@ -192,9 +192,9 @@ BEGIN
         partition := 'audit_entries_' || to_char(month, 'YYYYMM');
         -- Not to_regclass: it may answer from a cache, which a wait for an advisory
         -- lock does not refresh.
-        CONTINUE WHEN EXISTS (SELECT FROM pg_class c WHERE c.relname = partition AND c.relnamespace = current_schema()::regnamespace);
+        CONTINUE WHEN EXISTS (SELECT FROM pg_class c WHERE c.relname = partition AND c.relnamespace = quote_ident(current_schema())::regnamespace);
         PERFORM pg_advisory_xact_lock(hashtextextended('agentstore.audit_make_partitions', 0));
-        IF NOT EXISTS (SELECT FROM pg_class c WHERE c.relname = partition AND c.relnamespace = current_schema()::regnamespace) THEN
+        IF NOT EXISTS (SELECT FROM pg_class c WHERE c.relname = partition AND c.relnamespace = quote_ident(current_schema())::regnamespace) THEN
             EXECUTE format('CREATE TABLE %I (LIKE audit_entries INCLUDING ALL)', partition);
             EXECUTE format('ALTER TABLE audit_entries ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                 partition, month AT TIME ZONE 'UTC', (month + interval '1 month') AT TIME ZONE 'UTC');
@@ -207,7 +207,7 @@ BEGIN
             FOR grantee IN
                 SELECT DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC')
                 FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
-                WHERE c.relname = partition AND c.relnamespace = current_schema()::regnamespace AND a.grantee <> c.relowner
+                WHERE c.relname = partition AND c.relnamespace = quote_ident(current_schema())::regnamespace AND a.grantee <> c.relowner
             LOOP
                 EXECUTE format('REVOKE ALL ON %I FROM %s', partition, grantee);
             END LOOP;
