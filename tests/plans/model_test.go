@@ -2,6 +2,8 @@ package plans
 
 import (
 	"errors"
+	"flag"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -112,10 +114,20 @@ func (m *models) use(t *rapid.T) {
 
 func (m *models) transition(t *rapid.T) {
 	plan := m.pick(t)
-	transition := rapid.SampledFrom(repo.Transitions()).Draw(t, "transition")
+	among := repo.Transitions()
+	if rapid.Bool().Draw(t, "allowed") { // or few plans would come far
+		among = slices.DeleteFunc(among, func(transition repo.Transition) bool {
+			to, allowed := plan.to(transition)
+			return !allowed || to == plan.Stage
+		})
+	}
+	if len(among) == 0 {
+		t.Skip("the plan has ended")
+	}
+	transition := rapid.SampledFrom(among).Draw(t, "transition")
 	cause := repo.Cause{Actor: "rapid", Reason: rapid.SampledFrom([]string{"one", "two"}).Draw(t, "reason")}
 	cause.Version = max(0, plan.version-rapid.Int64Range(-1, 3).Draw(t, "behind"))
-	if rapid.Bool().Draw(t, "any version") {
+	if rapid.IntRange(0, 3).Draw(t, "any version") > 0 {
 		cause.Version = 0
 	}
 	got, err := m.store.Plans().Transition(t.Context(), plan.id, transition, cause)
@@ -210,6 +222,11 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	store := openURL(t, pgtest.NewDatabase(t))
 	action := newAction(t, store)
+	if testing.Short() {
+		if err := flag.Set("rapid.checks", "20"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		m := &models{store: store, action: action}
 		// Moving is what it is about: use is one of four.
