@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -62,7 +63,7 @@ func (c *naiveCatalog) use(_ context.Context, name string) (repo.ID, error) {
 	id := repo.NewID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.plans[name] = append(plans[:len(plans):len(plans)], id)
+	c.plans[name] = append(slices.Clip(plans), id)
 	c.used[name] = true
 	return id, nil
 }
