@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	stdlog "log"
 	"net/netip"
 	"os"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+	tclog "github.com/testcontainers/testcontainers-go/log"
 	"github.com/testcontainers/testcontainers-go/modules/postgres"
 )
 
@@ -39,6 +38,7 @@ func startContainer(ctx context.Context, options Options) (*Server, error) {
 		// like a container itself.
 		setDefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 	}
+	tclog.SetDefault(tclog.NewNoopLogger()) // it tells of the machine at each run
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
@@ -61,7 +61,6 @@ func startContainer(ctx context.Context, options Options) (*Server, error) {
 		testcontainers.WithCmdArgs(settings...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: strconv.Itoa(os.Getpid())}),
 		testcontainers.WithHostConfigModifier(onLoopback),
-		testcontainers.WithLogger(stdlog.New(io.Discard, "", 0)),
 		postgres.BasicWaitStrategies(),
 	)
 	stop := func() {
