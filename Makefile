@@ -30,6 +30,7 @@ bench/go: ## Run the Go benchmarks, for benchstat; BENCHFLAGS='-count 10'
 
 .PHONY: test
 test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
+	@bash tests/install.sh
 	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: faults
