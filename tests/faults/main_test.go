@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -18,6 +19,12 @@ func TestMain(m *testing.M) {
 		os.Exit(writerMain())
 	case os.Getenv(clientEnv) != "":
 		os.Exit(clientMain())
+	case os.Getenv(planTaskVariable) != "":
+		if err := runPlanClients(os.Getenv(planTaskVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	zerolog.SetGlobalLevel(zerolog.Disabled) // part of the proxy logs by itself
 	// The proxy leaves goroutines behind where one direction of a connection ends

@@ -1,11 +1,15 @@
 package faults
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -28,15 +32,17 @@ func stateOf(p repo.Plan) planState { return planState{p.Stage, p.Version, p.Rev
 
 // planCall is one call on a plan: a transition, or a read where there is none.
 type planCall struct {
-	transition repo.Transition
-	// actor is the call's own: the plan's history tells by it which calls of
+	Transition repo.Transition
+	// Actor is the call's own: the plan's history tells by it which calls of
 	// unknown outcome were made.
-	actor   string
-	outcome string
-	// after is what a call that is done returned; seen what a refused one said
+	Actor   string
+	Outcome string
+	// After is what a call that is done returned; Seen what a refused one said
 	// of where the plan is.
-	after planState
-	seen  repo.TransitionConflict
+	After planState
+	Seen  repo.TransitionConflict
+	// Call and Return are of the machine's clock, for all processes.
+	Call, Return int64
 }
 
 // planModel is the contract of one plan, for one who calls one operation at a
@@ -48,22 +54,22 @@ var planModel = porcupine.Model{
 	},
 	Step: func(state, input, _ any) (bool, any) {
 		s, call := state.(planState), input.(planCall)
-		switch call.outcome {
+		switch call.Outcome {
 		case conflicted:
-			return call.seen.Stage == s.Stage && call.seen.Version == s.Version, s
+			return call.Seen.Stage == s.Stage && call.Seen.Version == s.Version, s
 		case refused: // past the limit
-			return call.transition == repo.TransitionRevert && s.Reversions == repo.MaxReversions, s
+			return call.Transition == repo.TransitionRevert && s.Reversions == repo.MaxReversions, s
 		}
-		if call.transition == "" {
-			return call.after == s, s
+		if call.Transition == "" {
+			return call.After == s, s
 		}
 		plan := repo.Plan{Stage: s.Stage, Version: s.Version, ReversionCount: s.Reversions}
-		moved, _, err := plan.Moved(call.transition, repo.Cause{Reason: "x"})
-		return err == nil && call.after == stateOf(moved), stateOf(moved)
+		moved, _, err := plan.Moved(call.Transition, repo.Cause{Reason: "x"})
+		return err == nil && call.After == stateOf(moved), stateOf(moved)
 	},
 }
 
-// Clients of four pools move one plan, and read it, while connections are cut and
+// Clients of four pools here, and of two other processes, move one plan, and read it, while connections are cut and
 // backends end. What each saw must be explained by some order.
 func TestPlanIsLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
@@ -150,10 +156,11 @@ func (n naiveMover) Transition(ctx context.Context, id repo.ID, transition repo.
 	return moved, err
 }
 
-// movePlan has eight clients make calls of their own choice.
+// movePlan has eight clients make calls of their own choice, and with faults as
+// many in two other processes.
 func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open func(context.Context, int) (planMover, func(), error)) []porcupine.Operation {
 	t.Helper()
-	const clients, pools = 8, 4
+	const pools = 4
 	var movers [pools]planMover
 	for n := range movers {
 		mover, end, err := open(t.Context(), n)
@@ -163,36 +170,114 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 		defer end()
 		movers[n] = mover
 	}
-	var mu sync.Mutex
-	var all []porcupine.Operation
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var trouble, working sync.WaitGroup
+	var trouble sync.WaitGroup
+	var processes []func() []planCall
 	if faults {
+		for n := range 2 {
+			processes = append(processes, startPlanClients(t, planTask{s.proxy.through(t, s.url), id, fmt.Sprintf("process%d/", n), calls / 2}))
+		}
 		trouble.Go(func() { s.planTrouble(ctx, t) })
 	}
-	begin := time.Now()
+	all := planClients(ctx, movers[:], id, "", calls)
+	for _, end := range processes {
+		all = append(all, end()...)
+	}
+	cancel()
+	trouble.Wait()
+	operations := make([]porcupine.Operation, len(all))
+	for i, call := range all {
+		operations[i] = porcupine.Operation{ClientId: i % 64, Input: call, Call: call.Call, Return: call.Return}
+	}
+	return operations
+}
+
+// planClients are the clients of one process.
+func planClients(ctx context.Context, movers []planMover, id repo.ID, name string, calls int) []planCall {
+	const clients = 8
+	var mu sync.Mutex
+	var all []planCall
+	var working sync.WaitGroup
 	for client := range clients {
 		working.Go(func() {
 			for i := range calls {
-				call := planCall{actor: fmt.Sprintf("%d/%d", client, i)}
+				call := planCall{Actor: fmt.Sprintf("%s%d/%d", name, client, i)}
 				if rand.N(4) > 0 {
 					// No cancelling: the plan would soon be at its end.
 					all := repo.Transitions()
-					call.transition = all[rand.N(len(all)-1)]
+					call.Transition = all[rand.N(len(all)-1)]
 				}
-				called := time.Since(begin)
-				call.do(ctx, movers[(client+i)%pools], id)
+				call.Call = time.Now().UnixNano()
+				call.do(ctx, movers[(client+i)%len(movers)], id)
+				call.Return = time.Now().UnixNano()
 				mu.Lock()
-				all = append(all, porcupine.Operation{ClientId: client, Input: call, Call: int64(called), Return: int64(time.Since(begin))})
+				all = append(all, call)
 				mu.Unlock()
 			}
 		})
 	}
 	working.Wait()
-	cancel()
-	trouble.Wait()
 	return all
+}
+
+// planTask is what a process of clients is told.
+type planTask struct {
+	DatabaseURL string
+	Plan        repo.ID
+	Name        string
+	Calls       int
+}
+
+const planTaskVariable = "AGENTSTORE_FAULTS_PLAN_CLIENTS"
+
+// startPlanClients starts this binary again, as clients. The function it returns
+// waits for them, and returns their calls.
+func startPlanClients(t *testing.T, task planTask) func() []planCall {
+	t.Helper()
+	raw, err := json.Marshal(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), planTaskVariable+"="+string(raw))
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() []planCall {
+		if err := command.Wait(); err != nil {
+			t.Fatalf("the process %s: %v", task.Name, err)
+		}
+		var calls []planCall
+		if err := json.Unmarshal(output.Bytes(), &calls); err != nil {
+			t.Fatal(err)
+		}
+		return calls
+	}
+}
+
+// runPlanClients is such a process.
+func runPlanClients(text string) error {
+	var task planTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	var store *agentstore.Store
+	for attempt := 0; ; attempt++ { // the network may be cut just now
+		var err error
+		if store, err = agentstore.Open(ctx, task.DatabaseURL); err == nil {
+			break
+		}
+		if attempt == 100 {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	defer func() { _ = store.Close() }()
+	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls))
 }
 
 func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
@@ -200,21 +285,21 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 	defer cancel()
 	var plan repo.Plan
 	var err error
-	if c.transition == "" {
+	if c.Transition == "" {
 		plan, err = plans.Get(ctx, id)
 	} else {
-		plan, err = plans.Transition(ctx, id, c.transition, repo.Cause{Actor: c.actor, Reason: "x"})
+		plan, err = plans.Transition(ctx, id, c.Transition, repo.Cause{Actor: c.Actor, Reason: "x"})
 	}
 	conflict, isConflict := errors.AsType[*repo.TransitionConflict](err)
 	switch {
 	case err == nil:
-		c.outcome, c.after = done, stateOf(plan)
+		c.Outcome, c.After = done, stateOf(plan)
 	case isConflict:
-		c.outcome, c.seen = conflicted, *conflict
+		c.Outcome, c.Seen = conflicted, *conflict
 	case errors.Is(err, repo.ErrLimit):
-		c.outcome = refused
+		c.Outcome = refused
 	default:
-		c.outcome = unknown
+		c.Outcome = unknown
 	}
 }
 
@@ -260,14 +345,14 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 	counts := map[string]int{}
 	for _, operation := range calls {
 		call := operation.Input.(planCall)
-		counts[call.outcome]++
-		if call.outcome == unknown {
-			event, found := made[call.actor]
+		counts[call.Outcome]++
+		if call.Outcome == unknown {
+			event, found := made[call.Actor]
 			if !found {
 				continue // it was never made
 			}
 			operation.Return = math.MaxInt64
-			call.outcome, call.after = done, planState{event.To, event.Version, reversions[event.Version]}
+			call.Outcome, call.After = done, planState{event.To, event.Version, reversions[event.Version]}
 			operation.Input = call
 		}
 		known = append(known, operation)
