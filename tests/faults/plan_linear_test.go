@@ -82,7 +82,7 @@ func TestPlanIsLinearizable(t *testing.T) {
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	for range choose(20, 3) {
+	for range choose(20, 2) {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
