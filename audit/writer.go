@@ -371,4 +371,3 @@ func (w *Writer) settle(batch []item, outcome error, account func(*Stats)) {
 		}
 	}
 }
-
