@@ -53,6 +53,9 @@ func (s *jsonRedaction) apply() []byte {
 }
 
 func appendJSON(dst []byte, text string) []byte {
+	if text == Redacted {
+		return append(dst, `"`+Redacted+`"`...)
+	}
 	var quoted bytes.Buffer
 	encoder := json.NewEncoder(&quoted)
 	encoder.SetEscapeHTML(false)
@@ -384,6 +387,9 @@ func (s *jsonRedaction) elements(c meaning) (found bool) {
 			userOption = isText && command == "curl" && (string(s.in[start:s.at]) == `"-u"` || string(s.in[start:s.at]) == `"--user"`)
 		}
 		s.close(place, place != second)
+		if found && c.kind != plain { // the array will be replaced as a whole
+			s.edits = s.edits[:whole+1]
+		}
 		if count == 1 {
 			secondTo = s.at
 		}

@@ -62,7 +62,7 @@ func runOf(text string, more string, most int) (length int, digit bool) {
 	return length, digit
 }
 
-// enough is how much of a run is looked at before it is known to be a secret.
+// enough is the length above which a value is a secret without a closer look.
 const enough = 400
 
 // shapeAt is the length of a provider's key that begins the text. Zero: none.
@@ -73,8 +73,9 @@ func shapeAt(text string) int {
 			continue
 		}
 		rest := text[len(s.prefix):]
-		if length, digit := runOf(rest, s.more, enough); digit && length >= s.least {
-			if length == enough {
+		most := s.least + 40 // is enough to know it
+		if length, digit := runOf(rest, s.more, most); digit && length >= s.least {
+			if length == most {
 				length, _ = runOf(rest, s.more, len(rest))
 			}
 			return len(s.prefix) + len(strings.TrimRight(rest[:length], ".,= "))

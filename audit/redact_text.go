@@ -571,46 +571,57 @@ func (s *scan) header(from int, cookie bool) int {
 	for from < len(text) && text[from] == ' ' {
 		from++
 	}
-	to := from + endOfWord(text[from:], "\r\n\"'\\`")
-	if from == to {
+	const ends = "\r\n\"'\\`"
+	first := text[from:min(len(text), from+200)]
+	first = first[:endOfWord(first, " "+ends)]
+	if first == "" {
 		return from
 	}
 	if cookie {
-		if equals := strings.IndexByte(text[from:to], '='); equals > 0 && !strings.Contains(text[from:from+equals], " ") {
+		if strings.IndexByte(first, '=') <= 0 {
+			return from
+		}
+		to := from + endOfWord(text[from:], ends)
+		s.found(from, to)
+		return to
+	}
+	space := from + len(first)
+	if space >= len(text) || text[space] != ' ' { // no scheme
+		if first != Redacted && isToken(first) && len(first) >= 6 {
+			to := from + endOfWord(text[from:], " "+ends)
 			s.found(from, to)
 			return to
 		}
 		return from
 	}
-	space := strings.IndexByte(text[from:to], ' ')
-	if space < 0 {
-		if v := text[from:to]; v != Redacted && isToken(v) && len(v) >= 6 {
-			s.found(from, to)
-			return to
-		}
-		return from
-	}
-	scheme := strings.ToLower(text[from : from+space])
-	from += space + 1
-	credential := text[from:to]
-	if !has(schemes, scheme) && !(len(credential) >= 16 && isOpaque(credential)) {
-		return from
-	}
-	switch scheme {
+	from = space + 1
+	switch strings.ToLower(first) {
 	case "digest", "oauth", "hawk", "signature", "vapid": // a list, in which values are quoted
-		to = from + endOfWord(text[from:], "\r\n")
-		credential = text[from:to]
+		if near := text[from:min(len(text), from+100)]; strings.IndexByte(near, '=') > 0 && !strings.HasPrefix(near, Redacted) {
+			to := from + endOfWord(text[from:], "\r\n")
+			s.found(from, to)
+			return to
+		}
+		return from
+	case "aws4-hmac-sha256":
+		to := from + endOfWord(text[from:], ends)
+		s.found(from, to)
+		return to
 	}
-	if !strings.ContainsAny(credential, "=,") || strings.HasSuffix(credential, "=") {
-		to = from + endOfWord(credential, " ,")
-		credential = text[from:to]
+	to := from + endOfWord(text[from:min(len(text), from+longestCredential)], " ,"+ends)
+	credential := text[from:to]
+	if credential == "" || credential == Redacted || isReference(credential) || strings.HasPrefix(credential, "<") {
+		return from
 	}
-	if credential != Redacted && (isToken(credential) || len(credential) >= 24 || strings.ContainsAny(credential, "=:")) && !isReference(credential+" ") {
+	if known := has(schemes, strings.ToLower(first)); known && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential) {
 		s.found(from, to)
 		return to
 	}
 	return from
 }
+
+// longestCredential bounds one behind a scheme.
+const longestCredential = 64 << 10
 
 // element passes the text of <password>…<.
 func (s *scan) element(i int) int {
@@ -757,10 +768,10 @@ const longestURL = 1000
 func (s *scan) url(i int) int {
 	from := i + 3
 	rest := s.text[from:min(len(s.text), from+longestURL)]
-	rest = rest[:endOfWord(rest, " \t\r\n\"'<>\\`")]
 	if again := strings.Index(rest, "://"); again >= 0 {
 		rest = rest[:again]
 	}
+	rest = rest[:endOfWord(rest, " \t\r\n\"'<>\\`")]
 	user := endOfWord(rest, ":/@?#")
 	if user == len(rest) {
 		return from
