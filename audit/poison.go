@@ -10,32 +10,19 @@ import (
 )
 
 // quarantine sets an entry aside that the database refuses, so that it does not
-// hold up the others. It returns false when the writer was cancelled.
-func (w *Writer) quarantine(batch []item, entry repo.AuditEntry, reason error) bool {
+// hold up the others: until that is done, or the writer is cancelled.
+func (w *Writer) quarantine(batch []item, entry repo.AuditEntry, reason error) progress {
 	for attempt := 1; ; attempt++ {
 		if err := w.setAside(entry, reason); err == nil {
 			break
 		}
 		if w.ctx.Err() != nil || !w.pause(attempt) {
-			return false
+			return cancelled
 		}
 	}
 	w.settle(batch, fmt.Errorf("%w: %w", ErrQuarantined, reason), func(s *Stats) { s.Quarantined++ })
 	w.reportPoison(entry, reason)
-	return true
-}
-
-// quarantineSpooled does so with an entry of the spool.
-func (w *Writer) quarantineSpooled(entry repo.AuditEntry, reason error) error {
-	if err := w.setAside(entry, reason); err != nil {
-		return err
-	}
-	w.queue.account(func(s *Stats) {
-		s.Spooled--
-		s.Quarantined++
-	})
-	w.reportPoison(entry, reason)
-	return nil
+	return settled
 }
 
 func (w *Writer) setAside(entry repo.AuditEntry, reason error) error {

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -22,23 +21,22 @@ type RedactorOptions struct {
 	Patterns []*regexp.Regexp
 }
 
-// Redactor takes secrets out of entries: by the names of members, and by what
-// texts look like. It is safe for concurrent use.
+// Redactor takes secrets out of entries: by the names of members, variables,
+// options and headers, in JSON, in JSON within texts and in text, and by what keys of
+// the usual providers look like. It is best effort: a secret that neither its name
+// nor its shape gives away stays, and so does one that is encoded. It takes time in
+// proportion to its input. It is safe for concurrent use.
 type Redactor struct {
 	keys     map[string]struct{}
-	patterns []pattern
+	patterns []*regexp.Regexp
 }
 
 // NewRedactor returns a redactor that knows the usual secrets and those of the
 // options.
 func NewRedactor(options RedactorOptions) *Redactor {
-	r := &Redactor{keys: map[string]struct{}{}, patterns: knownPatterns}
-	for _, key := range slices.Concat(secretKeys, options.Keys) {
+	r := &Redactor{keys: map[string]struct{}{}, patterns: slices.Clone(options.Patterns)}
+	for _, key := range options.Keys {
 		r.keys[normalKey(key)] = struct{}{}
-	}
-	r.patterns = slices.Clone(r.patterns)
-	for _, p := range options.Patterns {
-		r.patterns = append(r.patterns, pattern{expression: p, replacement: Redacted})
 	}
 	return r
 }
@@ -50,45 +48,61 @@ func (r *Redactor) Entry(e repo.AuditEntry) repo.AuditEntry {
 	return e
 }
 
-// Text returns the text without secrets.
-func (r *Redactor) Text(text string) string {
+// mostNested is how many texts within texts are read as JSON.
+const mostNested = 6
+
+// shortestSecret is the length below which nothing is found in a text.
+const shortestSecret = 6
+
+// Text returns the text without secrets. One that is JSON stays it.
+func (r *Redactor) Text(text string) string { return r.text(text, 0) }
+
+// mostPasses bounds how often a text is looked at again: what was taken out may
+// part what was one word.
+const mostPasses = 4
+
+func (r *Redactor) text(text string, depth int) string {
 	if len(text) < shortestSecret {
 		return text
 	}
-	has := lettersOf(text)
-	for i := range r.patterns {
-		// A replacement brings letters along, but no secret.
-		text = r.patterns[i].redact(text, has)
+	if depth < mostNested {
+		if begin := strings.TrimLeft(text[:min(len(text), 64)], " \t\r\n"); begin != "" && (begin[0] == '{' || begin[0] == '[' || begin[0] == '"') && json.Valid([]byte(text)) {
+			return string(r.json([]byte(text), depth+1))
+		}
+	}
+	for range mostPasses {
+		clean := r.redactText(text)
+		if clean == text {
+			break
+		}
+		text = clean
+	}
+	for _, expression := range r.patterns {
+		text = expression.ReplaceAllString(text, Redacted)
 	}
 	return text
 }
 
-// JSON returns the document without secrets. What is not a secret stays byte for
-// byte as it is; so does what is not JSON, which no store accepts.
+// JSON returns the document without secrets, as valid JSON. What is not a secret
+// stays byte for byte as it is; so does what is not JSON, which no store accepts.
 func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
 	if len(document) <= len("{}") || !json.Valid(document) {
 		return document
 	}
-	s := jsonRedaction{redactor: r, in: document}
-	s.value(false)
-	if s.out == nil { // nothing was replaced
-		return document
-	}
-	return append(s.out, s.in[s.copied:]...)
+	return r.json(document, 0)
 }
 
-// secretKey reports whether the value of a member with this name is a secret.
-func (r *Redactor) secretKey(name string) bool {
-	normal := normalKey(name)
-	if _, known := r.keys[normal]; known {
-		return true
+// kindOf is kindOf, and knows the options' names.
+func (r *Redactor) kindOf(name string) kind {
+	if kind := kindOf(name); kind != plain {
+		return kind
 	}
-	for _, suffix := range secretSuffixes {
-		if strings.HasSuffix(normal, suffix) {
-			return true
+	if len(r.keys) > 0 {
+		if _, known := r.keys[normalKey(name)]; known {
+			return any_
 		}
 	}
-	return false
+	return plain
 }
 
 // normalKey drops case and separators.
@@ -102,133 +116,4 @@ func normalKey(key string) string {
 		}
 		return -1
 	}, key)
-}
-
-// jsonRedaction walks valid JSON and copies it, from the first replacement on.
-type jsonRedaction struct {
-	redactor *Redactor
-	in       []byte
-	at       int
-	out      []byte
-	copied   int // how much of in is in out
-}
-
-func (s *jsonRedaction) space() {
-	for s.at < len(s.in) && (s.in[s.at] == ' ' || s.in[s.at] == '\n' || s.in[s.at] == '\t' || s.in[s.at] == '\r') {
-		s.at++
-	}
-}
-
-// replace puts text in the place of what stands from start to at.
-func (s *jsonRedaction) replace(start int, text string) {
-	if s.out == nil {
-		s.out = make([]byte, 0, len(s.in)+len(text))
-	}
-	s.out = append(s.out, s.in[s.copied:start]...)
-	s.out = appendJSON(s.out, text)
-	s.copied = s.at
-}
-
-func appendJSON(dst []byte, text string) []byte {
-	var quoted bytes.Buffer
-	encoder := json.NewEncoder(&quoted)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil { // a string always encodes
-		return append(dst, `"`+Redacted+`"`...)
-	}
-	return append(dst, bytes.TrimRight(quoted.Bytes(), "\n")...)
-}
-
-// value passes one value. A secret one is replaced whole, unless it says nothing:
-// null, true, false and the empty text stay.
-func (s *jsonRedaction) value(secret bool) {
-	s.space()
-	start := s.at
-	switch s.in[s.at] {
-	case '{':
-		s.members(secret)
-	case '[':
-		s.elements(secret)
-	case '"':
-		s.text(secret)
-		return
-	default:
-		for s.at < len(s.in) && !strings.ContainsRune(",]} \t\r\n", rune(s.in[s.at])) {
-			s.at++
-		}
-		if c := s.in[start]; secret && c != 'n' && c != 't' && c != 'f' {
-			s.replace(start, Redacted)
-		}
-	}
-}
-
-func (s *jsonRedaction) members(secret bool) {
-	s.at++
-	for {
-		s.space()
-		if s.in[s.at] == '}' {
-			s.at++
-			return
-		}
-		if s.in[s.at] == ',' {
-			s.at++
-			continue
-		}
-		name := s.string()
-		s.space()
-		s.at++ // the colon
-		s.value(secret || s.redactor.secretKey(name))
-	}
-}
-
-func (s *jsonRedaction) elements(secret bool) {
-	s.at++
-	for {
-		s.space()
-		switch s.in[s.at] {
-		case ']':
-			s.at++
-			return
-		case ',':
-			s.at++
-		default:
-			s.value(secret)
-		}
-	}
-}
-
-// string passes a string and returns what it stands for.
-func (s *jsonRedaction) string() string {
-	start := s.at
-	escaped := false
-	for s.at++; s.in[s.at] != '"'; s.at++ {
-		if s.in[s.at] == '\\' {
-			escaped = true
-			s.at++
-		}
-	}
-	s.at++
-	raw := s.in[start:s.at]
-	if !escaped {
-		return string(raw[1 : len(raw)-1])
-	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil { // it is valid
-		return string(raw)
-	}
-	return text
-}
-
-func (s *jsonRedaction) text(secret bool) {
-	start := s.at
-	text := s.string()
-	if secret {
-		if text != "" && text != Redacted {
-			s.replace(start, Redacted)
-		}
-		return
-	}
-	if clean := s.redactor.Text(text); clean != text {
-		s.replace(start, clean)
-	}
 }

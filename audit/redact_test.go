@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -38,7 +39,7 @@ func TestRedactShapes(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"token":null,"password":"","secret":true}`:                                       `{"token":null,"password":"","secret":true}`,
 		`{"password":12345}`:                                                               `{"password":"[REDACTED]"}`,
-		`{"credentials":{"user":"u","n":[1,"x",{"y":2.5}]}}`:                               `{"credentials":{"user":"[REDACTED]","n":["[REDACTED]","[REDACTED]",{"y":"[REDACTED]"}]}}`,
+		`{"credentials":{"user":"u","n":[1,"x",{"y":2.5}]}}`:                               `{"credentials":{"user":"[REDACTED]","n":"[REDACTED]"}}`,
 		`{ "a" : [ { "Api\u004bey" : "x" , "b" : 1.00 } ] }`:                               `{ "a" : [ { "Api\u004bey" : "[REDACTED]" , "b" : 1.00 } ] }`,
 		`{"a":"Authorization: Bearer abcdefgh.ijkl=="}`:                                    `{"a":"Authorization: Bearer [REDACTED]"}`,
 		`{"a":"postgres://user:p%40ss@host/db?x=1"}`:                                       `{"a":"postgres://user:[REDACTED]@host/db?x=1"}`,
@@ -110,5 +111,57 @@ func BenchmarkRedact(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = r.Entry(entry)
+	}
+}
+
+// Texts and documents made to take long do not: four times as much takes about four times as
+// long, and 16 MiB seconds.
+func TestRedactHostile(t *testing.T) {
+	r := NewRedactor(RedactorOptions{})
+	for name, part := range map[string]string{
+		"less": "<", "quotes": `"`, "single quotes": "'", "escaped quotes": `\"`, "backslashes": `\`, "urls": "a://", "urls with @": "a://b:c@d/",
+		"users": "a://b:", "ats": "@", "assignments": "password=", "quoted assignments": `password="`, "open quotes": `password=" '`, "options": "--password ",
+		"short options": "-p ", "curl": "curl -u a:b ", "mysql": "mysql -p ", "begins": "-----BEGIN RSA PRIVATE KEY-----", "ends": "-----END ", "jwt": "eyJ", "jwts": "eyJaaaaaaaaaa.",
+		"keys": "sk-", "long keys": "sk-a", "elements": "<password>", "closed": "<a>", "bearers": "Bearer ", "tcp": "a:b@tcp(", "colons": ":", "equals": "=", "dashes": "-",
+		"dots": "a.", "digits": "12345678:", "hex": "0123456789abcdef", "snake": "password_", "names": `name="password" `, "spaces": " ", "lines": "\n", "is": "password is ",
+		"arn": "secret:", "tilde": "8Q~", "commas": "'x_password', ", "headers": "Authorization: ", "cookies": "Cookie: a", "M": "Maaaaaaaaaaaaaaaaaaaaaaaa.", "nulls": "\x00",
+		"prose": "password: is not ", "code": "password = f(", "declared": "secretKey: x ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := time.Now()
+			r.Text(strings.Repeat(part, (64<<10)/len(part)))
+			one := time.Since(begun)
+			begun = time.Now()
+			r.Text(strings.Repeat(part, (256<<10)/len(part)))
+			if four := time.Since(begun); four > 3*time.Second || four > 12*one+500*time.Millisecond {
+				t.Errorf("1 MiB took %v, 4 MiB %v", one, four)
+			}
+		})
+	}
+	const size = 16 << 20
+	for name, document := range map[string]string{
+		"less": `{"a":"` + strings.Repeat("<", size) + `"}`, "quotes": `{"a":"` + strings.Repeat(`\"`, size/2) + `"}`,
+		"arrays": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "objects": strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000),
+		"secrets": strings.Repeat(`{"secret":[`, 4000) + "1" + strings.Repeat("]}", 4000), "values": strings.Repeat(`{"value":`, 9000) + `"x"` + strings.Repeat(`,"name":"password"}`, 9000),
+		"numbers": `[` + strings.Repeat("1,", size/8) + `1]`, "secret numbers": `{"secret":[` + strings.Repeat("1,", size/8) + `1]}`,
+		"members": `{` + strings.Repeat(`"secret":"x",`, size/64) + `"a":1}`, "schemas": strings.Repeat(`{"secret":`, 9000) + `"x"` + strings.Repeat("}", 9000),
+	} {
+		t.Run("document "+name, func(t *testing.T) {
+			begun := time.Now()
+			out := r.JSON(json.RawMessage(document))
+			if took := time.Since(begun); took > 30*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if !json.Valid(out) || len(out) > 3*len(document) {
+				t.Errorf("%d bytes became %d", len(document), len(out))
+			}
+		})
+	}
+	nested := `{"secret":"x","n":1.50}`
+	for range 12 {
+		nested = `{"a":` + quoted(nested, 1) + `}`
+	}
+	if out := r.JSON(json.RawMessage(nested)); !json.Valid(out) || !strings.Contains(string(out), "1.50") {
+		t.Error("nested texts are not JSON any more")
 	}
 }

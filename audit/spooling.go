@@ -2,32 +2,37 @@ package audit
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// spool moves a batch from the queue to the spool's file. It returns false when
-// that has no room or fails; then the batch stays where it is.
-func (w *Writer) spool(batch []item, entries []repo.AuditEntry) bool {
-	if err := w.options.Spool.append(entries); err != nil {
-		w.options.Logger.Error("audit: cannot spool", "error", err)
-		return false
+// spool moves as much as it can of a batch from the queue to the spool's file, and
+// returns how much that is.
+func (w *Writer) spool(batch []item, entries []repo.AuditEntry) (int, error) {
+	taken, err := w.options.Spool.append(entries)
+	if taken > 0 {
+		w.settle(batch[:taken], ErrSpooled, func(s *Stats) { s.Spooled += int64(taken) })
 	}
-	w.settle(batch, ErrSpooled, func(s *Stats) { s.Spooled += int64(len(batch)) })
-	return true
+	if err != nil {
+		w.options.Logger.Error("audit: cannot spool", "error", err, "entries", len(entries)-taken)
+	}
+	return taken, err
 }
 
 // drain writes what is in the spool, and spools what comes meanwhile: so the
 // order stays. It returns when the spool is empty, with true, or when the writer
-// ends, with false: after an attempt that failed, if the queue is closed.
+// ends, with false: after an attempt that failed, if nothing waits and the queue
+// is closed.
 func (w *Writer) drain() bool {
 	for attempt := 1; ; {
-		entries, end, err := w.options.Spool.next(w.options.BatchEntries)
+		entries, ends, err := w.options.Spool.next(w.options.BatchEntries)
 		if err != nil {
-			// The file cannot be read: it is left for somebody to look at, and the
+			// The file cannot be read: it is left for the next OpenSpool, and the
 			// queue goes on without it.
 			w.options.Logger.Error("audit: cannot read the spool", "error", err)
+			w.closeSpool()
 			w.spooling, w.options.Spool = false, nil
 			return true
 		}
@@ -35,12 +40,8 @@ func (w *Writer) drain() bool {
 			w.spooling = false
 			return true
 		}
-		err = w.recordSpooled(entries)
-		if err == nil {
+		if err = w.recordSpooled(entries, ends); err == nil {
 			attempt = 1
-			if err := w.options.Spool.done(len(entries), end); err != nil {
-				w.options.Logger.Error("audit: cannot empty the spool", "error", err)
-			}
 			continue
 		}
 		if w.ctx.Err() != nil {
@@ -54,48 +55,57 @@ func (w *Writer) drain() bool {
 }
 
 // pauseSpooling is pause, and spools what comes meanwhile. It returns false, too,
-// when the queue is closed.
+// when the queue is closed and all that was in it is in the spool.
 func (w *Writer) pauseSpooling(attempt int) bool {
 	timer := time.NewTimer(w.backoff(attempt))
 	defer timer.Stop()
 	for {
-		if closed := w.spoolQueue(); closed {
+		room, ended := w.spoolQueue()
+		if ended {
 			return false
+		}
+		work := w.queue.work
+		if !room {
+			work = nil // a spool that was full a moment ago is not asked again for each entry
 		}
 		select {
 		case <-timer.C:
 			return true
-		case <-w.queue.work:
+		case <-work:
 		case <-w.ctx.Done():
 			return false
 		}
 	}
 }
 
-// spoolQueue moves all that waits to the spool, as far as there is room.
-func (w *Writer) spoolQueue() (closed bool) {
+// spoolQueue moves all that waits to the spool, as far as there is room. ended:
+// nothing waits, and nothing will.
+func (w *Writer) spoolQueue() (room, ended bool) {
 	for {
 		batch, closed := w.queue.front(w.options.BatchEntries)
 		if len(batch) == 0 {
-			return closed
+			return true, closed
 		}
-		entries := make([]repo.AuditEntry, len(batch))
-		for i, it := range batch {
-			entries[i] = w.options.Redactor.Entry(it.entry)
-		}
-		if !w.spool(batch, entries) {
-			return closed
+		entries := w.redacted(batch)
+		taken, err := w.spool(batch, entries)
+		switch {
+		case errors.Is(err, ErrSpoolRecord):
+			if w.quarantine(batch[taken:taken+1], entries[taken], err) == cancelled {
+				return false, false
+			}
+		case err != nil:
+			return false, false
 		}
 	}
 }
 
-// recordSpooled writes entries of the spool, and quarantines what is refused.
-func (w *Writer) recordSpooled(entries []repo.AuditEntry) error {
+// recordSpooled writes entries of the spool, and quarantines what is refused. ends
+// are their places.
+func (w *Writer) recordSpooled(entries []repo.AuditEntry, ends []int64) error {
 	recorded, err := w.attempt(entries)
 	switch {
 	case err == nil:
-		w.queue.account(func(s *Stats) {
-			s.Spooled -= int64(len(entries))
+		w.doneSpooled(ends, func(s *Stats) {
 			s.Written += int64(recorded.Written)
 			s.Known += int64(recorded.Known)
 		})
@@ -104,10 +114,81 @@ func (w *Writer) recordSpooled(entries []repo.AuditEntry) error {
 		return err
 	case len(entries) > 1:
 		half := len(entries) / 2
-		if err := w.recordSpooled(entries[:half]); err != nil {
+		if err := w.recordSpooled(entries[:half], ends[:half]); err != nil {
 			return err
 		}
-		return w.recordSpooled(entries[half:])
+		return w.recordSpooled(entries[half:], ends[half:])
 	}
-	return w.quarantineSpooled(entries[0], err)
+	if err := w.setAside(entries[0], err); err != nil {
+		return err
+	}
+	w.doneSpooled(ends, func(s *Stats) { s.Quarantined++ })
+	w.reportPoison(entries[0], err)
+	return nil
+}
+
+// doneSpooled counts the spool's oldest entries as something else.
+func (w *Writer) doneSpooled(ends []int64, account func(*Stats)) {
+	w.queue.account(func(s *Stats) {
+		s.Spooled -= int64(len(ends))
+		account(s)
+	})
+	if err := w.options.Spool.file.Done(len(ends), ends[len(ends)-1]); err != nil {
+		w.options.Logger.Error("audit: cannot empty the spool", "error", err)
+	}
+}
+
+// giveBack hands over what is left when the writer ends.
+func (w *Writer) giveBack() {
+	if w.options.Spool != nil && w.options.Spool.file.Gone() {
+		w.giveBackSpooled()
+	}
+	spooling := w.options.Spool != nil && w.lost == nil
+	for {
+		batch, _ := w.queue.front(w.options.BatchEntries)
+		if len(batch) == 0 {
+			break
+		}
+		entries := w.redacted(batch)
+		if spooling {
+			taken, err := w.spool(batch, entries)
+			batch, entries = batch[taken:], entries[taken:]
+			switch {
+			case errors.Is(err, ErrSpoolRecord):
+				batch, entries = batch[:1], entries[:1]
+			case err != nil:
+				spooling = false
+			}
+		}
+		if len(batch) > 0 {
+			w.returned = append(w.returned, entries...)
+			w.settle(batch, ErrReturned, func(s *Stats) { s.Returned += int64(len(batch)) })
+		}
+	}
+	if w.options.Spool != nil {
+		w.closeSpool()
+	}
+}
+
+// giveBackSpooled hands over what is in a file that has no name any more.
+func (w *Writer) giveBackSpooled() {
+	w.lost = fmt.Errorf("audit: close: %w", ErrSpoolGone)
+	for {
+		entries, ends, err := w.options.Spool.next(w.options.BatchEntries)
+		if err != nil {
+			w.lost = fmt.Errorf("%w: %w", w.lost, err)
+			return
+		}
+		if len(entries) == 0 {
+			return
+		}
+		w.returned = append(w.returned, entries...)
+		w.doneSpooled(ends, func(s *Stats) { s.Returned += int64(len(entries)) })
+	}
+}
+
+func (w *Writer) closeSpool() {
+	if err := w.options.Spool.Close(); err != nil {
+		w.options.Logger.Warn("audit: closing the spool", "error", err)
+	}
 }

@@ -44,9 +44,12 @@ type Writer struct {
 	mu     sync.Mutex
 	health Health
 
-	closing  sync.Once
+	failed error // why Close gave up; mu guards it
+
+	// returned and lost are the goroutine's until it has ended: what Close hands
+	// over, and why, if that is not for want of time.
 	returned []repo.AuditEntry
-	failed   error
+	lost     error
 
 	// The rest is the goroutine's alone.
 	sink     repo.AuditSink
@@ -66,11 +69,11 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 		ended: make(chan struct{}), health: Health{State: Healthy},
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	if s := options.Spool; s != nil && s.entries > 0 { // what an earlier process left
+	if s := options.Spool; s != nil && s.file.Records() > 0 { // what an earlier process left
 		w.spooling = true
 		w.queue.account(func(stats *Stats) {
-			stats.Accepted += s.entries
-			stats.Spooled += s.entries
+			stats.Accepted += s.file.Records()
+			stats.Spooled += s.file.Records()
 		})
 	}
 	go w.run()
@@ -126,23 +129,34 @@ func (w *Writer) Health() Health {
 
 // Close refuses entries from now on, also those whose callers wait for room,
 // writes what was accepted, and ends the writer. What could not be written when
-// ctx ends comes back, redacted and in order, with ctx's error; with a spool it is
-// kept there, and only what that has no room for comes back. Close may be called
+// ctx ends comes back, redacted and in order, with ctx's error. With a spool Close
+// does not wait for the database: it ends as soon as all is written or in the
+// spool's file. What that has no room for it tries to write until ctx ends, and
+// hands over then. Where the spool's file was deleted all that was in it comes
+// back, with ErrSpoolGone. Close may be called
 // by many at once, and again; all get the same answer, or their own context's
 // error.
 func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	w.queue.refuse()
 	select {
 	case <-w.ended:
-		return w.returned, w.failed
 	case <-ctx.Done():
+		w.giveUp(ctx.Err())
+		<-w.ended // a sink heeds its context
 	}
-	w.closing.Do(func() {
-		w.failed = fmt.Errorf("audit: close: %w", ctx.Err())
-		w.cancel()
-	})
-	<-w.ended // a sink heeds its context
-	return w.returned, w.failed
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.returned, errors.Join(w.failed, w.lost)
+}
+
+// giveUp ends the writer's attempts. The first reason is the one that is told.
+func (w *Writer) giveUp(reason error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = fmt.Errorf("audit: close: %w", reason)
+	}
+	w.cancel()
 }
 
 // run writes until the queue is closed and empty, or the writer is cancelled.
@@ -169,24 +183,41 @@ func (w *Writer) run() {
 			}
 			continue
 		}
-		if !w.write(batch) {
+		if w.write(batch) == cancelled {
 			break
 		}
 	}
 	w.giveBack()
 }
 
-// write settles a batch. It returns false when the writer was cancelled.
-func (w *Writer) write(batch []item) bool {
+// progress is how far the writer came with a batch.
+type progress int
+
+const (
+	// settled: all of it is.
+	settled progress = iota
+	// begun: some of it is in the spool, the rest at the front of the queue. What
+	// is in the spool is written first.
+	begun
+	// cancelled: the writer ends.
+	cancelled
+)
+
+// write settles a batch, or a part of it.
+func (w *Writer) write(batch []item) progress {
+	return w.record(batch, w.redacted(batch))
+}
+
+func (w *Writer) redacted(batch []item) []repo.AuditEntry {
 	entries := make([]repo.AuditEntry, len(batch))
 	for i, it := range batch {
 		entries[i] = w.options.Redactor.Entry(it.entry)
 	}
-	return w.record(batch, entries)
+	return entries
 }
 
 // record writes entries, which are the batch's, until they are settled.
-func (w *Writer) record(batch []item, entries []repo.AuditEntry) bool {
+func (w *Writer) record(batch []item, entries []repo.AuditEntry) progress {
 	for attempt := 1; ; attempt++ {
 		recorded, err := w.attempt(entries)
 		switch {
@@ -195,24 +226,33 @@ func (w *Writer) record(batch []item, entries []repo.AuditEntry) bool {
 				s.Written += int64(recorded.Written)
 				s.Known += int64(recorded.Known)
 			})
-			return true
+			return settled
 		case w.ctx.Err() != nil:
-			return false
+			return cancelled
 		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:
 			// One of them is refused. Which one it is, halving finds out; the
 			// others are written, in order.
 			half := len(entries) / 2
-			return w.record(batch[:half], entries[:half]) && w.record(batch[half:], entries[half:])
+			if first := w.record(batch[:half], entries[:half]); first != settled || w.spooling {
+				return max(first, begun)
+			}
+			return w.record(batch[half:], entries[half:])
 		case errors.Is(err, repo.ErrInvalid):
 			return w.quarantine(batch, entries[0], err)
 		case w.options.Spool != nil:
-			if w.spool(batch, entries) {
+			switch taken, err := w.spool(batch, entries); {
+			case taken > 0:
 				w.spooling = true
-				return true
+				return begun
+			case errors.Is(err, ErrSpoolRecord):
+				if w.quarantine(batch[:1], entries[0], err) == cancelled {
+					return cancelled
+				}
+				return begun
 			}
 		}
 		if !w.pause(attempt) {
-			return false
+			return cancelled
 		}
 	}
 }
@@ -328,30 +368,6 @@ func (w *Writer) settle(batch []item, outcome error, account func(*Stats)) {
 	for _, it := range batch {
 		if it.done != nil {
 			it.done <- outcome // it has room for one
-		}
-	}
-}
-
-// giveBack hands over what is left when the writer ends.
-func (w *Writer) giveBack() {
-	for {
-		batch, _ := w.queue.front(w.options.BatchEntries)
-		if len(batch) == 0 {
-			break
-		}
-		entries := make([]repo.AuditEntry, len(batch))
-		for i, it := range batch {
-			entries[i] = w.options.Redactor.Entry(it.entry)
-		}
-		if w.options.Spool != nil && w.spool(batch, entries) {
-			continue
-		}
-		w.returned = append(w.returned, entries...)
-		w.settle(batch, ErrReturned, func(s *Stats) { s.Returned += int64(len(batch)) })
-	}
-	if w.options.Spool != nil {
-		if err := w.options.Spool.Close(); err != nil {
-			w.options.Logger.Warn("audit: closing the spool", "error", err)
 		}
 	}
 }

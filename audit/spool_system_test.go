@@ -1,0 +1,338 @@
+//go:build linux
+
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// again runs a test of this binary in another process.
+func again(t *testing.T, name, variable, value string) (string, error) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.timeout=60s", "-test.v")
+	child.Env = append(os.Environ(), variable+"="+value)
+	out, err := child.CombinedOutput()
+	return string(out), err
+}
+
+func TestSpoolOfTwoProcesses(t *testing.T) {
+	const variable = "AGENTSTORE_AUDIT_SPOOL_SECOND"
+	if path := os.Getenv(variable); path != "" {
+		_, err := OpenSpool(path, 0)
+		fmt.Println("in use:", errors.Is(err, ErrSpoolInUse))
+		return
+	}
+	path := filepath.Join(t.TempDir(), "spool")
+	spoolOf(t, path, fewEntries()...)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[60] ^= 1 // the first one replaces the file: its lock must hold all the same
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := openSpool(t, path)
+	if out, err := again(t, t.Name(), variable, path); err != nil || !strings.Contains(out, "in use: true") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := again(t, t.Name(), variable, path); err != nil || !strings.Contains(out, "in use: false") {
+		t.Errorf("then %v: %s", err, out)
+	}
+}
+
+// fillDisk records until the spool takes no more, in a writer whose database is
+// away, lets the database come back, and checks that nothing is missing.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	spool, err := OpenSpool(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := newFake()
+	away := true
+	sink.fail = func(int, []repo.AuditEntry) (error, error) {
+		if away {
+			return repo.ErrUnavailable, nil
+		}
+		return nil, nil
+	}
+	if _, err := spool.append([]repo.AuditEntry{entryOf(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}); !errors.Is(err, ErrSpoolFull) {
+		t.Fatalf("without room append gave %v", err)
+	}
+	w := newWriter(t, sink, Options{Spool: spool, QueueEntries: 20, BatchEntries: 5, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
+	accepted := 0
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := w.Record(ctx, entryOf(`{"x":"`+strings.Repeat("x", 1000)+`"}`))
+		cancel()
+		if err != nil {
+			break
+		}
+		accepted++
+	}
+	if stats := check(t, w); stats.Spooled < 20 || stats.Waiting != 20 {
+		t.Errorf("with a full disk the stats are %+v", stats)
+	}
+	sink.set(func() { away = false })
+	closeWriter(t, w)
+	if stats := check(t, w); stats.Written != int64(accepted)+1 { // and the gap
+		t.Errorf("%d accepted, the stats are %+v", accepted, stats)
+	}
+}
+
+// The process may write no more than 100 kB into a file.
+func TestSpoolFileLimit(t *testing.T) {
+	const variable = "AGENTSTORE_AUDIT_SPOOL_LIMIT"
+	if path := os.Getenv(variable); path != "" {
+		limit := syscall.Rlimit{Cur: 100_000, Max: 100_000}
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		fillDisk(t, path)
+		return
+	}
+	if out, err := again(t, t.Name(), variable, filepath.Join(t.TempDir(), "spool")); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A disk that is really full. Only root can make one; for others the limit above
+// stands for it.
+func TestSpoolDiskFull(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=128k"); err != nil {
+		if os.Geteuid() == 0 && !errors.Is(err, syscall.EPERM) {
+			t.Fatal(err)
+		}
+		t.Logf("no disk could be made: %v", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(disk, "spool")
+	fillDisk(t, path)
+
+	// Damaged, and no room for a file without the damage: left as it is.
+	entries := spoolOf(t, path, fewEntries()...)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[60] ^= 1
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	filler, err := os.Create(filepath.Join(disk, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 512))
+	}
+	if _, err := OpenSpool(path, 0); !errors.Is(err, ErrSpoolFull) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk gave %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(raw) {
+		t.Errorf("the file was changed: %v", err)
+	}
+	if err := errors.Join(filler.Close(), os.Remove(filler.Name())); err != nil {
+		t.Fatal(err)
+	}
+	if sink, recovery := drained(t, path); len(sink.recorded) != len(entries)-1 || recovery.Saved == "" {
+		t.Errorf("with room again recovered %+v", recovery)
+	}
+}
+
+// readOnly runs fn as a user who may not write into the directory.
+func readOnly(t *testing.T, directory string, fn func()) {
+	t.Helper()
+	if err := os.Chmod(directory, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // whom no permission keeps out: this thread becomes somebody else for files
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := syscall.Setfsuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := syscall.Setfsuid(0); err != nil {
+				t.Fatal(err)
+			}
+		}()
+	}
+	fn()
+}
+
+func TestSpoolReadOnlyDirectory(t *testing.T) {
+	parent, err := os.MkdirTemp("/tmp", "agentstore-spool") // t.TempDir's are root's alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	if err := os.Chmod(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	directory := filepath.Join(parent, "d")
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(directory, "spool")
+	entries := spoolOf(t, path, fewEntries()...)
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readOnly(t, directory, func() {
+		if _, err := OpenSpool(path+"-new", 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a new file: %v", err)
+		}
+		if s, err := OpenSpool(path, 0); err != nil || s.Recovery.Entries != int64(len(entries)) {
+			t.Errorf("the file that is there: %v", err)
+		} else if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		raw[60] ^= 1
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenSpool(path, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a damaged file: %v", err)
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != string(raw) {
+			t.Errorf("the file was changed: %v", err)
+		}
+	})
+}
+
+// The file is deleted while it is open: nothing more is accepted into it, and what
+// was comes back from Close, if it could not be written.
+func TestSpoolDeleted(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "spool")
+		spool, err := OpenSpool(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := newFake()
+		away := true
+		sink.fail = func(int, []repo.AuditEntry) (error, error) {
+			if away {
+				return repo.ErrUnavailable, nil
+			}
+			return nil, nil
+		}
+		w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
+		var want []repo.ID
+		record := func() {
+			e := entryOf(`{}`)
+			want = append(want, e.ID)
+			if err := w.Record(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			record()
+		}
+		if err := w.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			record()
+		}
+		time.Sleep(50 * time.Millisecond)
+		if stats := check(t, w); stats.Spooled != 5 || stats.Waiting != 5 {
+			t.Errorf("the stats are %+v", stats)
+		}
+		sink.set(func() { away = !back })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if !back {
+			cancel()
+		}
+		left, err := w.Close(ctx)
+		cancel()
+		stats := check(t, w)
+		if back {
+			if stats.Written != 10 || len(left) != 0 {
+				t.Errorf("%d came back with %v, the stats are %+v", len(left), err, stats)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrSpoolGone) || stats.Returned != 10 || len(left) != 10 {
+			t.Fatalf("%d came back with %v, the stats are %+v", len(left), err, stats)
+		}
+		for i, e := range left {
+			if e.ID != want[i] {
+				t.Errorf("entry %d is another one", i)
+			}
+		}
+	}
+}
+
+// The file is cut off, or damaged, while it is open: what is left of it is for the
+// next process, and the queue goes on.
+func TestSpoolChangedWhileOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool")
+	spoolOf(t, path, fewEntries()...)
+	spool := openSpool(t, path)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[places(raw)[2]+20] ^= 4
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := spool.next(10); !errors.Is(err, ErrSpoolDamaged) {
+		t.Fatalf("next gave %v", err)
+	}
+	sink := newFake()
+	w := newWriter(t, sink, Options{Spool: spool})
+	if err := w.RecordWait(t.Context(), entryOf(`{"after":1}`)); err != nil {
+		t.Error(err)
+	}
+	closeWriter(t, w)
+	if stats := w.Stats(); stats.Spooled != 5 || stats.Written != 1 {
+		t.Errorf("the stats are %+v", stats)
+	}
+	if sink, recovery := drained(t, path); len(sink.recorded) != 4 || recovery.Saved == "" {
+		t.Errorf("recovered %+v", recovery)
+	}
+
+	cut := openSpool(t, path)
+	if _, err := cut.append([]repo.AuditEntry{entryOf(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cut.append([]repo.AuditEntry{entryOf(`{}`)}); !errors.Is(err, ErrSpoolDamaged) {
+		t.Errorf("append to a file that was cut off gave %v", err)
+	}
+}
