@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/cmd/agentstore/internal/cli"
 )
 
 func main() {
