@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/internal/bench"
+	"github.com/seed-df90f812/agentstore/cmd/agentstore/internal/bench"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 )
 
