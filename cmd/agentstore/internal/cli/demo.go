@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/internal/demo"
+	"github.com/seed-df90f812/agentstore/cmd/agentstore/internal/demo"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 )
 
