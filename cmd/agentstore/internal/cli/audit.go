@@ -2,35 +2,15 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	urfave "github.com/urfave/cli/v3"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/repo"
 )
-
-const auditUsage = `agentstore audit looks after the audit trail of a database.
-
-Usage:
-  agentstore audit <command> [flags]
-
-Commands:
-  verify          find every change of what was sealed; exit code 7 if there is one
-  prove ID        print the proof that an entry is in the log, as JSON
-  check FILE      check such a proof, offline: it needs no database
-  checkpoint      print the latest checkpoint, to be kept elsewhere
-  seal            seal what waits to be, once
-  prune           remove old entries; what is on hold or not sealed stays
-  doctor          look at partitions, triggers, grants and the sealer's lag; exit code 8
-                  if somebody has to do something
-  keygen NAME     make a key pair: the private key on stdout, the public on stderr
-`
 
 type auditFlags struct {
 	databaseURL string
@@ -46,79 +26,124 @@ type auditFlags struct {
 	json        bool
 }
 
-// auditCommands have their arguments' number, and whether they need a database.
-var auditCommands = map[string]struct {
-	arguments int
-	offline   bool
-	run       func(ctx context.Context, invocation invocation, flags auditFlags, args []string, store *agentstore.Store) error
-}{
-	"verify":     {run: auditVerify},
-	"prove":      {arguments: 1, run: auditProve},
-	"check":      {arguments: 1, offline: true, run: auditCheck},
-	"checkpoint": {run: auditCheckpoint},
-	"seal":       {run: auditSeal},
-	"prune":      {run: auditPrune},
-	"doctor":     {run: auditDoctor},
-	"keygen":     {arguments: 1, offline: true, run: auditKeygen},
+// auditVerb is a command that keeps the trail.
+type auditVerb struct {
+	name, summary string
+	arguments     []string
+	offline       bool
+	flags         func(*auditFlags) []urfave.Flag
+	more          string
+	run           func(ctx context.Context, invocation invocation, flags auditFlags, args []string, store *agentstore.Store) error
 }
 
-func runAudit(ctx context.Context, invocation invocation) error {
-	if len(invocation.args) == 0 {
-		return usageError{text: "which audit command? See agentstore audit --help"}
+func auditVerbs() []auditVerb {
+	return []auditVerb{
+		{
+			name: "verify", summary: "find every change of what was sealed; exit code 7 if there is one",
+			flags: verifyFlags, run: auditVerify,
+			more: `Examples:
+  agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
+		},
+		{
+			name: "prove", summary: "print the proof that an entry is in the log, as JSON",
+			arguments: []string{"ID"}, flags: noFlags, run: auditProve,
+			more: `Examples:
+  agentstore audit prove 01KGGZ7Q3M0000000000000001 > proof.json`,
+		},
+		{
+			name: "check", summary: "check such a proof, offline: it needs no database",
+			arguments: []string{"FILE"}, offline: true, flags: keyFlag, run: auditCheck,
+			more: `Examples:
+  agentstore audit check proof.json --key "$PUBLIC_KEY"`,
+		},
+		{
+			name: "checkpoint", summary: "print the latest checkpoint, to be kept elsewhere",
+			flags: noFlags, run: auditCheckpoint,
+		},
+		{
+			name: "seal", summary: "seal what waits to be, once",
+			flags: sealFlags, run: auditSeal,
+			more: `Examples:
+  agentstore audit seal --private-key-file /run/secrets/audit`,
+		},
+		{
+			name: "prune", summary: "remove old entries; what is on hold or not sealed stays",
+			flags: pruneFlags, run: auditPrune,
+			more: `Examples:
+  agentstore audit prune --before 2026-01-01 --dry-run
+  agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
+		},
+		{
+			name: "doctor", summary: "look at partitions, triggers, grants and sealing; exit code 8 if somebody has to act",
+			flags: doctorFlags, run: auditDoctor,
+		},
+		{
+			name: "keygen", summary: "make a key pair: the private key on stdout, the public on stderr",
+			arguments: []string{"NAME"}, offline: true, flags: noFlags, run: auditKeygen,
+			more: `Examples:
+  agentstore audit keygen audit.example.com > private.key`,
+		},
 	}
-	name, rest := invocation.args[0], invocation.args[1:]
-	if strings.HasPrefix(name, "-") {
-		name, rest = "", invocation.args
+}
+
+func noFlags(*auditFlags) []urfave.Flag { return nil }
+
+func keyFlag(values *auditFlags) []urfave.Flag {
+	return []urfave.Flag{stringFlag(&values.key, "key", "the public `key` that checkpoints must be signed with")}
+}
+
+func verifyFlags(values *auditFlags) []urfave.Flag {
+	return append(keyFlag(values),
+		stringFlag(&values.held, "checkpoint", "a `file` with a checkpoint that was kept elsewhere"),
+		durationFlag(&values.maxWaiting, "max-waiting", "how `long` an entry may wait to be sealed", time.Hour),
+		boolFlag(&values.json, "json", "print one JSON object instead of text"),
+	)
+}
+
+func sealFlags(values *auditFlags) []urfave.Flag {
+	return []urfave.Flag{stringFlag(&values.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")}
+}
+
+func pruneFlags(values *auditFlags) []urfave.Flag {
+	return []urfave.Flag{
+		stringFlag(&values.before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
+		stringFlag(&values.types, "types", "only these `types`, with commas between"),
+		stringFlag(&values.reason, "reason", "`why`, for the entry that the prune itself records"),
+		stringFlag(&values.actor, "actor", "`who`, for that entry"),
+		boolFlag(&values.dryRun, "dry-run", "only count"),
+		boolFlag(&values.json, "json", "print one JSON object instead of text"),
 	}
+}
+
+func doctorFlags(values *auditFlags) []urfave.Flag {
+	return []urfave.Flag{boolFlag(&values.json, "json", "print one JSON object instead of text")}
+}
+
+func auditCommand(world invocation) *urfave.Command {
+	var commands []*urfave.Command
+	for _, verb := range auditVerbs() {
+		commands = append(commands, verb.command(world))
+	}
+	return group("audit", "verify, prove, prune and look after the audit trail", "", commands...)
+}
+
+func (v auditVerb) command(world invocation) *urfave.Command {
 	var values auditFlags
-	flags := flag.NewFlagSet("audit "+name, flag.ContinueOnError)
-	flags.StringVar(&values.databaseURL, "database-url", "", "the database `URL`, else DATABASE_URL of the environment")
-	flags.StringVar(&values.key, "key", "", "verify, check: the public `key` that checkpoints must be signed with")
-	flags.StringVar(&values.keyFile, "private-key-file", "", "seal: the `file` with the private key that signs checkpoints")
-	flags.StringVar(&values.held, "checkpoint", "", "verify: a `file` with a checkpoint that was kept elsewhere")
-	flags.DurationVar(&values.maxWaiting, "max-waiting", time.Hour, "verify: how long an entry may wait to be sealed")
-	flags.StringVar(&values.before, "before", "", "prune: entries that occurred before this `time` (RFC 3339, or 2006-01-02)")
-	flags.StringVar(&values.types, "types", "", "prune: `types`, with commas between; otherwise all")
-	flags.StringVar(&values.reason, "reason", "", "prune: `why`, for the entry that the prune itself records")
-	flags.StringVar(&values.actor, "actor", "", "prune: `who`, for that entry")
-	flags.BoolVar(&values.dryRun, "dry-run", false, "prune: only count")
-	flags.BoolVar(&values.json, "json", false, "print one JSON object")
-	command, known := auditCommands[name]
-	arguments := rest[:min(command.arguments, len(rest))]
-	if len(arguments) > 0 && strings.HasPrefix(arguments[0], "-") {
-		arguments = nil
+	flags := v.flags(&values)
+	if !v.offline {
+		flags = append(flags, databaseFlag(&values.databaseURL))
 	}
-	if err := parse(flags, rest[len(arguments):], auditUsage); err != nil {
-		return err
-	}
-	if !known {
-		return usageError{text: fmt.Sprintf("unknown audit command %q. See agentstore audit --help", name)}
-	}
-	if len(arguments) != command.arguments {
-		return usageError{text: fmt.Sprintf("audit %s needs an argument. See agentstore audit --help", name)}
-	}
-	if command.offline {
-		return command.run(ctx, invocation, values, arguments, nil)
-	}
-	store, err := auditStore(ctx, invocation, values)
-	if err != nil {
-		return err
-	}
-	return errors.Join(command.run(ctx, invocation, values, arguments, store), store.Close())
-}
-
-func auditStore(ctx context.Context, invocation invocation, flags auditFlags) (*agentstore.Store, error) {
-	if flags.databaseURL == "" {
-		flags.databaseURL = invocation.env("DATABASE_URL")
-	}
-	if flags.databaseURL == "" {
-		return nil, usageError{text: "no database: set DATABASE_URL or --database-url"}
-	}
-	store, err := agentstore.Open(ctx, flags.databaseURL)
-	if errors.Is(err, repo.ErrInvalid) {
-		return nil, usageError{text: err.Error()}
-	}
-	return store, err
+	return leaf{
+		name: v.name, summary: v.summary, arguments: v.arguments, flags: flags, more: v.more,
+		run: func(ctx context.Context, invocation invocation) error {
+			if v.offline {
+				return v.run(ctx, invocation, values, invocation.args, nil)
+			}
+			return withStore(ctx, invocation, values.databaseURL, func(store *agentstore.Store) error {
+				return v.run(ctx, invocation, values, invocation.args, store)
+			})
+		},
+	}.command(world)
 }
 
 // verifier reads the public key. Nil: none was given.

@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"strings"
 	"time"
+
+	urfave "github.com/urfave/cli/v3"
 
 	"github.com/seed-df90f812/agentstore/schema"
 )
@@ -15,8 +15,8 @@ import (
 type verb struct {
 	name    string
 	summary string
-	// flags adds what this verb takes beside the common flags.
-	flags func(*flag.FlagSet, *migrateFlags)
+	// flags are what this verb takes.
+	flags func(*migrateFlags) []urfave.Flag
 	run   func(ctx context.Context, invocation invocation, flags migrateFlags) error
 }
 
@@ -52,92 +52,96 @@ type migrateFlags struct {
 // unset is the value of --to when it was not given: 0 has a meaning.
 const unset = -1
 
-func migrate(ctx context.Context, invocation invocation) error {
-	if len(invocation.args) == 0 {
-		return usageError{text: "migrate what? See agentstore migrate --help"}
-	}
-	name := invocation.args[0]
-	if strings.HasPrefix(name, "-h") || name == "--help" || name == "help" {
-		return helpError{text: migrateUsage()}
-	}
+func migrateCommand(world invocation) *urfave.Command {
+	var commands []*urfave.Command
 	for _, verb := range verbs() {
-		if verb.name != name {
-			continue
-		}
-		values := migrateFlags{to: unset}
-		flags := flag.NewFlagSet("migrate "+name, flag.ContinueOnError)
-		verb.flags(flags, &values)
-		usage := fmt.Sprintf("agentstore migrate %s: %s.\n", verb.name, verb.summary)
-		if err := parse(flags, invocation.args[1:], usage); err != nil {
-			return err
-		}
-		if values.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, values.timeout, fmt.Errorf("not done within --timeout %s", values.timeout)) //nolint:fatcontext // one verb is run
-			defer cancel()
-		}
-		err := verb.run(ctx, invocation, values)
-		if cause := context.Cause(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		if values.json {
-			return reportFailure(invocation, err)
-		}
-		return err
+		commands = append(commands, verb.command(world))
 	}
-	return usageError{text: fmt.Sprintf("unknown migrate command %q. See agentstore migrate --help", name)}
+	return group("migrate", "apply, revert and inspect the database schema", migrateHelp, commands...)
 }
 
-func migrateUsage() string {
-	var text strings.Builder
-	text.WriteString("agentstore migrate applies, reverts and inspects the database schema.\n\nUsage:\n  agentstore migrate <command> [flags]\n\nCommands:\n")
-	for _, verb := range verbs() {
-		fmt.Fprintf(&text, "  %-10s %s\n", verb.name, verb.summary)
+func (v verb) command(world invocation) *urfave.Command {
+	values := migrateFlags{to: unset}
+	return leaf{
+		name: v.name, summary: v.summary, flags: v.flags(&values), more: migrateExamples[v.name],
+		run: func(ctx context.Context, invocation invocation) error { return v.start(ctx, invocation, values) },
+	}.command(world)
+}
+
+// start runs the verb within its --timeout.
+func (v verb) start(ctx context.Context, invocation invocation, values migrateFlags) error {
+	if values.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, values.timeout, fmt.Errorf("not done within --timeout %s", values.timeout))
+		defer cancel()
 	}
-	text.WriteString(`
-Any number of processes may migrate one database at once: one works, the others
-wait for it. Each version runs in a transaction. See agentstore migrate <command>
---help for the flags.
+	err := v.run(ctx, invocation, values)
+	if cause := context.Cause(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	if values.json {
+		return reportFailure(invocation, err)
+	}
+	return err
+}
+
+const migrateHelp = `Any number of processes may migrate one database at once: one works, the others
+wait for it. Each version runs in a transaction.
 
 The database is given by --database-url or by DATABASE_URL in the environment,
 which keeps the password out of the process list.
 
-` + exitCodesText)
-	return text.String()
+` + exitCodesText
+
+var migrateExamples = map[string]string{
+	"up": `Examples:
+  agentstore migrate up --dry-run
+  agentstore migrate up --timeout 5m`,
+	"down": `Examples:
+  agentstore migrate down                           # the newest version
+  agentstore migrate down --to 2 --allow-data-loss`,
+	"sql": `Examples:
+  agentstore migrate sql --version 3 | psql "$DATABASE_URL"`,
+	"grants": `Examples:
+  agentstore migrate grants --application-role shop | psql "$DATABASE_URL"`,
 }
 
-func jsonFlag(flags *flag.FlagSet, values *migrateFlags) {
-	flags.BoolVar(&values.json, "json", false, "print one JSON object instead of text")
+func jsonFlag(values *migrateFlags) []urfave.Flag {
+	return []urfave.Flag{boolFlag(&values.json, "json", "print one JSON object instead of text")}
 }
 
-func readFlags(flags *flag.FlagSet, values *migrateFlags) {
-	jsonFlag(flags, values)
-	flags.StringVar(&values.databaseURL, "database-url", "", "`url` of the database (otherwise: DATABASE_URL)")
-	flags.DurationVar(&values.timeout, "timeout", 0, "give up after this `time`, for example 90s (otherwise: never)")
+func readFlags(values *migrateFlags) []urfave.Flag {
+	return append(jsonFlag(values),
+		databaseFlag(&values.databaseURL),
+		durationFlag(&values.timeout, "timeout", "give up after this `time`, for example 90s (otherwise: never)", 0),
+	)
 }
 
-func runFlags(flags *flag.FlagSet, values *migrateFlags) {
-	readFlags(flags, values)
-	flags.Int64Var(&values.to, "to", unset, "stop at this `version`")
-	flags.BoolVar(&values.dryRun, "dry-run", false, "only print what would be run")
-	flags.DurationVar(&values.lockTimeout, "lock-timeout", schema.DefaultLockTimeout, "wait this `time` for another process that is migrating; 0 does not wait")
-	flags.DurationVar(&values.progressEvery, "progress-every", 10*time.Second, "report a version that is still running each time this `time` has passed; 0 never")
+func runFlags(values *migrateFlags) []urfave.Flag {
+	return append(readFlags(values),
+		int64Flag(&values.to, "to", "stop at this `version`", unset),
+		boolFlag(&values.dryRun, "dry-run", "only print what would be run"),
+		durationFlag(&values.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0 does not wait", schema.DefaultLockTimeout),
+		durationFlag(&values.progressEvery, "progress-every", "report a version that is still running each time this `time` has passed; 0 never", 10*time.Second),
+	)
 }
 
-func upFlags(flags *flag.FlagSet, values *migrateFlags) {
-	runFlags(flags, values)
-	flags.IntVar(&values.steps, "steps", 0, "apply at most this `number` of versions (otherwise: all)")
+func upFlags(values *migrateFlags) []urfave.Flag {
+	return append(runFlags(values), intFlag(&values.steps, "steps", "apply at most this `number` of versions (otherwise: all)", 0))
 }
 
-func downFlags(flags *flag.FlagSet, values *migrateFlags) {
-	runFlags(flags, values)
-	flags.IntVar(&values.steps, "steps", 0, "revert this `number` of versions (otherwise: 1)")
-	flags.BoolVar(&values.allowDataLoss, "allow-data-loss", false, "revert even if that destroys rows")
+func downFlags(values *migrateFlags) []urfave.Flag {
+	return append(runFlags(values),
+		intFlag(&values.steps, "steps", "revert this `number` of versions (otherwise: 1)", 0),
+		boolFlag(&values.allowDataLoss, "allow-data-loss", "revert even if that destroys rows"),
+	)
 }
 
-func sqlFlags(flags *flag.FlagSet, values *migrateFlags) {
-	flags.Int64Var(&values.version, "version", 0, "the `version` (otherwise: all)")
-	flags.BoolVar(&values.down, "down", false, "print how it is reverted instead of applied")
+func sqlFlags(values *migrateFlags) []urfave.Flag {
+	return []urfave.Flag{
+		int64Flag(&values.version, "version", "the `version` (otherwise: all)", 0),
+		boolFlag(&values.down, "down", "print how it is reverted instead of applied"),
+	}
 }
 
 // open makes the migrator for a verb that needs the database.

@@ -2,16 +2,19 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
+
+	urfave "github.com/urfave/cli/v3"
 
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-func grantsFlags(flags *flag.FlagSet, values *migrateFlags) {
-	flags.StringVar(&values.roles.Application, "application-role", "", "`name` of the role that services use (otherwise: agentstore_application)")
-	flags.StringVar(&values.roles.Reader, "reader-role", "", "`name` of the role that only reads (otherwise: agentstore_reader)")
-	flags.StringVar(&values.roles.Audit, "audit-role", "", "`name` of the role that writes the audit trail (otherwise: agentstore_audit)")
+func grantsFlags(values *migrateFlags) []urfave.Flag {
+	return []urfave.Flag{
+		stringFlag(&values.roles.Application, "application-role", "`name` of the role that services use (otherwise: agentstore_application)"),
+		stringFlag(&values.roles.Reader, "reader-role", "`name` of the role that only reads (otherwise: agentstore_reader)"),
+		stringFlag(&values.roles.Audit, "audit-role", "`name` of the role that writes the audit trail (otherwise: agentstore_audit)"),
+	}
 }
 
 // migrateGrants prints what a person who administers the database runs: with

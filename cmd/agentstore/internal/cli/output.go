@@ -1,16 +1,75 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
+	"unicode/utf16"
 )
 
-// printJSON writes one object on one line.
+// output is stdout. The first write that fails ends the command.
+type output struct {
+	mu     sync.Mutex
+	w      io.Writer
+	failed func()
+	err    error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.err = err
+		o.failed()
+	}
+	return n, err
+}
+
+func (o *output) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// printJSON writes one object on one line. What could steer a terminal is
+// escaped, which JSON allows within strings, and it has such characters nowhere
+// else.
 func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	text := bytes.TrimSuffix(line.Bytes(), []byte("\n"))
+	if bytes.IndexFunc(text, steers) >= 0 {
+		text = escapedJSON(text)
+	}
+	_, err := w.Write(append(text, '\n'))
+	return err
+}
+
+func escapedJSON(text []byte) []byte {
+	out := make([]byte, 0, len(text)+16)
+	for _, r := range string(text) {
+		switch {
+		case !steers(r):
+			out = append(out, string(r)...)
+		case r > 0xffff:
+			first, second := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, first, second)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }
 
 // printReport prints a report that tells of err, which may be nil.
