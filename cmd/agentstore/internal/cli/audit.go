@@ -26,7 +26,8 @@ type auditFlags struct {
 	json        bool
 }
 
-// auditVerb is a command that keeps the trail.
+// auditVerb is a command that keeps the trail: those that read it are in
+// audit_list.go.
 type auditVerb struct {
 	name, summary string
 	arguments     []string
@@ -120,11 +121,11 @@ func doctorFlags(values *auditFlags) []urfave.Flag {
 }
 
 func auditCommand(world invocation) *urfave.Command {
-	var commands []*urfave.Command
+	commands := []*urfave.Command{auditListCommand(world), auditExportCommand(world)}
 	for _, verb := range auditVerbs() {
 		commands = append(commands, verb.command(world))
 	}
-	return group("audit", "verify, prove, prune and look after the audit trail", "", commands...)
+	return group("audit", "read, verify, prune and look after the audit trail", "", commands...)
 }
 
 func (v auditVerb) command(world invocation) *urfave.Command {

@@ -19,6 +19,9 @@ import (
 // commands in the order in which help lists them.
 func commands(world invocation) []*urfave.Command {
 	return []*urfave.Command{
+		sessionCommand(world),
+		planCommand(world),
+		actionCommand(world),
 		auditCommand(world),
 		migrateCommand(world),
 		demoCommand(world),
