@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"strings"
 	"sync"
-	"unicode/utf16"
 )
 
 // output is stdout. The first write that fails ends the command.
@@ -48,28 +47,9 @@ func printJSON(w io.Writer, value any) error {
 	if err := encoder.Encode(value); err != nil {
 		return err
 	}
-	text := bytes.TrimSuffix(line.Bytes(), []byte("\n"))
-	if bytes.IndexFunc(text, steers) >= 0 {
-		text = escapedJSON(text)
-	}
-	_, err := w.Write(append(text, '\n'))
+	text := strings.TrimSuffix(line.String(), "\n")
+	_, err := io.WriteString(w, plain(text, "", escapedJSON)+"\n")
 	return err
-}
-
-func escapedJSON(text []byte) []byte {
-	out := make([]byte, 0, len(text)+16)
-	for _, r := range string(text) {
-		switch {
-		case !steers(r):
-			out = append(out, string(r)...)
-		case r > 0xffff:
-			first, second := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, first, second)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-	}
-	return out
 }
 
 // printReport prints a report that tells of err, which may be nil.

@@ -177,10 +177,14 @@ func outputFlag(to *string) urfave.Flag {
 	return stringFlag(to, "output", "write to this `file` instead of stdout; it appears when it is whole, for its owner alone")
 }
 
-// writeTo gives fn stdout or a file.
+// writeTo gives fn, which writes JSON, stdout or a file.
 func writeTo(invocation invocation, name string, fn func(io.Writer) error) error {
 	if name == "" || name == "-" {
-		w := bufio.NewWriterSize(invocation.stdout, 1<<16)
+		out := invocation.screen
+		if invocation.terminal {
+			out = &plainWriter{w: out, json: true}
+		}
+		w := bufio.NewWriterSize(out, 1<<16)
 		return errors.Join(fn(w), w.Flush())
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
@@ -43,13 +44,22 @@ func escaped(r rune) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
+// escapedJSON is how it is written within a string of JSON.
+func escapedJSON(r rune) string {
+	if r > 0xffff {
+		first, second := utf16.EncodeRune(r)
+		return fmt.Sprintf(`\u%04x\u%04x`, first, second)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
 // oneLine is a stored value for a cell of a table.
-func oneLine(s string) string { return plain(s, "") }
+func oneLine(s string) string { return plain(s, "", escaped) }
 
 // lines is a stored value with its line ends and tabs.
-func lines(s string) string { return plain(s, "\n\t") }
+func lines(s string) string { return plain(s, "\n\t", escaped) }
 
-func plain(s, keep string) string {
+func plain(s, keep string, escaped func(rune) string) string {
 	if strings.IndexFunc(s, steers) < 0 && utf8.ValidString(s) {
 		return s
 	}
@@ -71,6 +81,7 @@ func plain(s, keep string) string {
 // and tabs, instead of passing them on.
 type plainWriter struct {
 	w    io.Writer
+	json bool   // what is written is JSON, and is to stay the same value
 	rest []byte // the beginning of a character, whose end the next write has
 }
 
@@ -88,7 +99,11 @@ func (p *plainWriter) Write(b []byte) (int, error) {
 			break
 		}
 	}
-	text := plain(string(data[:end]), "\n\t")
+	escape := escaped
+	if p.json {
+		escape = escapedJSON
+	}
+	text := plain(string(data[:end]), "\n\t", escape)
 	p.rest = append([]byte(nil), data[end:]...)
 	if _, err := io.WriteString(p.w, text); err != nil {
 		return 0, err
