@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/cmd/agentstore/internal/cli"
 )
 
 func main() {
@@ -19,5 +19,8 @@ func run() int {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return cli.Execute(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+	// Without this the first write after "| head" has gone would kill the process,
+	// with what it has in the database left as it is. Execute ends it in order.
+	signal.Ignore(syscall.SIGPIPE)
+	return cli.Execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 }

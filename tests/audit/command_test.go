@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,22 +8,15 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/audit"
-	"github.com/seed-df90f812/agentstore/internal/cli"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// command runs agentstore audit on a database.
-func command(t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
+// auditCommand runs agentstore audit on a database.
+func auditCommand(t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = cli.Execute(t.Context(), append([]string{"audit"}, args...), &out, &errs, func(name string) string {
-		if name == "DATABASE_URL" {
-			return databaseURL
-		}
-		return ""
-	})
-	return code, out.String(), errs.String()
+	return command.Run(t.Context(), t, databaseURL, append([]string{"audit"}, args...)...)
 }
 
 // From a key to a proof that is checked offline, and to the entry that was
@@ -40,7 +32,7 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, private, public := command(t, "", "keygen", "test")
+	code, private, public := auditCommand(t, "", "keygen", "test")
 	if code != 0 {
 		t.Fatalf("keygen: %d, %s", code, public)
 	}
@@ -51,7 +43,7 @@ func TestCommands(t *testing.T) {
 	}
 	want := func(wantCode int, wantText string, args ...string) string {
 		t.Helper()
-		code, stdout, stderr := command(t, databaseURL, args...)
+		code, stdout, stderr := auditCommand(t, databaseURL, args...)
 		if code != wantCode || !strings.Contains(stdout+stderr, wantText) {
 			t.Fatalf("%v: code %d, %s%s; want %d, %q", args, code, stdout, stderr, wantCode, wantText)
 		}
@@ -72,7 +64,7 @@ func TestCommands(t *testing.T) {
 		if err := os.WriteFile(proof, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, stdout, stderr := command(t, "", "check", proof, "--key", public); code != wantCode {
+		if code, stdout, stderr := auditCommand(t, "", "check", proof, "--key", public); code != wantCode {
 			t.Errorf("check: code %d, want %d: %s%s", code, wantCode, stdout, stderr)
 		}
 	}
@@ -95,7 +87,7 @@ func TestCommands(t *testing.T) {
 		{}, {"nonsense"}, {"prove"}, {"prove", "x"}, {"prune"}, {"prune", "--before", "yesterday"}, {"verify", "--key", "x"},
 		{"prune", "--before", "2020-01-01", "--types", "No Type"}, {"keygen", "a b"}, {"verify", "more"},
 	} {
-		if code, _, stderr := command(t, databaseURL, args...); code != 2 || !strings.HasPrefix(stderr, "agentstore: ") {
+		if code, _, stderr := auditCommand(t, databaseURL, args...); code != 2 || !strings.HasPrefix(stderr, "agentstore: ") {
 			t.Errorf("%v: code %d, %s", args, code, stderr)
 		}
 	}

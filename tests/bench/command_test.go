@@ -11,20 +11,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-df90f812/agentstore/internal/cli"
+	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func run(t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = cli.Execute(t.Context(), append([]string{"bench"}, args...), &out, &errs, func(name string) string {
-		if name == "DATABASE_URL" {
-			return databaseURL
-		}
-		return ""
-	})
-	return code, out.String(), errs.String()
+	return command.Run(t.Context(), t, databaseURL, append([]string{"bench"}, args...)...)
 }
 
 // left are the command's schemas in the database.
@@ -120,9 +113,9 @@ func TestBenchThatIsInterruptedLeavesNothing(t *testing.T) {
 		}
 		return len(line), nil
 	})
-	code := cli.Execute(ctx, []string{"bench", "--workload", "append-64w-1s", "--database-url", databaseURL}, &out, progress,
-		func(string) string { return "" })
-	if code != 130 || out.Len() != 0 {
+	bench := command.New(ctx, t, "", "bench", "--workload", "append-64w-1s", "--database-url", databaseURL)
+	bench.Stdout, bench.Stderr = &out, progress
+	if code := command.Exit(t, bench.Run(), bench); code != 130 || out.Len() != 0 {
 		t.Errorf("exit code %d, stdout %q", code, out.String())
 	}
 	if n := left(t, databaseURL); n != 0 {

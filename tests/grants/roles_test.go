@@ -1,12 +1,10 @@
 package grants
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/seed-df90f812/agentstore/internal/cli"
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -67,12 +65,11 @@ func newGranted(t *testing.T) granted {
 // printed is the output of "agentstore migrate grants".
 func printed(t *testing.T, flags ...string) string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := cli.Execute(t.Context(), append([]string{"migrate", "grants"}, flags...), &stdout, &stderr, os.Getenv)
+	code, stdout, stderr := command.Run(t.Context(), t, "", append([]string{"migrate", "grants"}, flags...)...)
 	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	return stdout.String()
+	return stdout
 }
 
 func connect(t *testing.T, databaseURL string) *pgx.Conn {

@@ -33,7 +33,7 @@ func TestCommandPrintsALinePerVersion(t *testing.T) {
 		{"down --to 0", fmt.Sprintf(`(down  \w+  reverted in .*\n){%d}the database is at version 0\n`, schema.Latest())},
 		{"up --to 1 --timeout 1m", `up    0001_\w+  applied in .*\nthe database is at version 1\n`},
 	} {
-		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(test.args)...)...)
+		code, stdout, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, strings.Fields(test.args)...)...)
 		if code != 0 || stderr != "" || !regexp.MustCompile("^"+test.want+"$").MatchString(stdout) {
 			t.Errorf("%s: exit code %d, stderr %q, stdout\n%swant\n%s", test.args, code, stderr, stdout, test.want)
 		}
@@ -71,7 +71,7 @@ func TestCommandJSON(t *testing.T) {
 		{"up --to 9999", 1, func(a answer) bool { return strings.Contains(a.Error, "unknown version 9999") }},
 		{"up --timeout 1ns", 1, func(a answer) bool { return strings.Contains(a.Error, "not done within --timeout 1ns") }},
 	} {
-		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(test.args+" --json")...)...)
+		code, stdout, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, strings.Fields(test.args+" --json")...)...)
 		var got answer
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 			t.Errorf("%s: stdout %q: %v", test.args, stdout, err)

@@ -110,7 +110,7 @@ func TestDatabaseNewerThanTheBinary(t *testing.T) {
 		t.Errorf("status %v, error %v", list, err)
 	}
 	for _, verb := range []string{"up", "down", "validate"} {
-		if code, _, stderr := execute(t.Context(), databaseURL, "migrate", verb); code != 4 || !strings.Contains(stderr, "newer than this binary") {
+		if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", verb); code != 4 || !strings.Contains(stderr, "newer than this binary") {
 			t.Errorf("%s: exit code %d: %s", verb, code, stderr)
 		}
 	}
@@ -132,7 +132,7 @@ func TestWrongPasswordIsNotPrinted(t *testing.T) {
 	if strings.Contains(err.Error(), "hush") {
 		t.Errorf("got %v", err)
 	}
-	code, stdout, stderr := execute(t.Context(), databaseURL, "migrate", "up", "--json")
+	code, stdout, stderr := execute(t.Context(), t, databaseURL, "migrate", "up", "--json")
 	if code != 1 || strings.Contains(stdout+stderr, "hush") || !strings.Contains(stderr, "nobody") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}

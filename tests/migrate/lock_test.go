@@ -43,7 +43,7 @@ func TestLockTimeout(t *testing.T) {
 	if query[bool](t, holder, "SELECT to_regclass('agentstore_migrations') IS NOT NULL") {
 		t.Error("a run without the lock made the version table")
 	}
-	if code, _, stderr := execute(t.Context(), databaseURL, "migrate", "up", "--lock-timeout", "0"); code != 5 {
+	if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", "up", "--lock-timeout", "0"); code != 5 {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/tests/command"
 )
 
 // The test binary is also the naive migrator that the tests start.
@@ -14,7 +14,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(naiveVariable) != "" {
 		os.Exit(naiveMigrator())
 	}
-	code := pgtest.Main(m)
-	removeBinary()
-	os.Exit(code)
+	os.Exit(command.Main(m))
 }

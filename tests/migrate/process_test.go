@@ -2,37 +2,15 @@ package migrate
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/tests/command"
 )
-
-// binary builds the real agentstore command, once for all tests.
-var binary = sync.OnceValues(func() (string, error) {
-	directory, err := os.MkdirTemp("", "agentstore-migrate-")
-	if err != nil {
-		return "", err
-	}
-	binaryDirectory = directory
-	path := filepath.Join(directory, "agentstore")
-	output, err := exec.Command("go", "build", "-o", path, "github.com/seed-df90f812/agentstore/cmd/agentstore").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(output))
-	}
-	return path, nil
-})
-
-var binaryDirectory string
-
-func removeBinary() {
-	if binaryDirectory != "" {
-		os.RemoveAll(binaryDirectory)
-	}
-}
 
 // process is a command that runs beside the test.
 type process struct {
@@ -43,11 +21,7 @@ type process struct {
 // agentstore starts the real command on a database.
 func agentstore(t *testing.T, databaseURL string, args ...string) *process {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return start(t, exec.Command(path, args...), "DATABASE_URL="+databaseURL)
+	return start(t, command.New(context.Background(), t, databaseURL, args...), "DATABASE_URL="+databaseURL)
 }
 
 // naive starts this test binary as the migrator of naive_test.go.
@@ -56,9 +30,9 @@ func naive(t *testing.T, databaseURL string) *process {
 	return start(t, exec.Command(os.Args[0]), naiveVariable+"="+databaseURL)
 }
 
-func start(t *testing.T, command *exec.Cmd, env string) *process {
+func start(t *testing.T, cmd *exec.Cmd, env string) *process {
 	t.Helper()
-	p := &process{Cmd: command}
+	p := &process{Cmd: cmd}
 	p.Env = append(os.Environ(), env)
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.WaitDelay = 5 * time.Second

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -9,21 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/internal/cli"
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// execute runs the command in process and returns what it printed.
-func execute(ctx context.Context, databaseURL string, args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = cli.Execute(ctx, args, &out, &errs, func(name string) string {
-		if name == "DATABASE_URL" {
-			return databaseURL
-		}
-		return ""
-	})
-	return code, out.String(), errs.String()
+// execute runs the command to its end and returns what it printed.
+func execute(ctx context.Context, t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return command.Run(ctx, t, databaseURL, args...)
 }
 
 func TestReadingChangesNothing(t *testing.T) {
@@ -79,7 +72,7 @@ func read(t *testing.T, databaseURL string) {
 		if args[0] == "validate" && version == 0 {
 			want = 3
 		}
-		if code, _, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, args...)...); code != want {
+		if code, _, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, args...)...); code != want {
 			t.Errorf("%v: exit code %d, want %d: %s", args, code, want, stderr)
 		}
 	}

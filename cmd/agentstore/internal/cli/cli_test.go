@@ -14,7 +14,7 @@ import (
 // run executes the command with nothing in its environment.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = Execute(context.Background(), args, &out, &errs, func(string) string { return "" })
+	code = Execute(context.Background(), args, strings.NewReader(""), &out, &errs, func(string) string { return "" })
 	return code, out.String(), errs.String()
 }
 
@@ -24,12 +24,12 @@ func TestHelpNamesEveryCommandAndExitCode(t *testing.T) {
 		if code != exitOK || stderr != "" {
 			t.Errorf("%v: code %d, stderr %q", args, code, stderr)
 		}
-		for _, command := range commands() {
-			if !strings.Contains(stdout, "  "+command.name) {
-				t.Errorf("%v does not name %s", args, command.name)
+		for _, command := range commands(invocation{}) {
+			if !strings.Contains(stdout, "  "+command.Name) {
+				t.Errorf("%v does not name %s", args, command.Name)
 			}
 		}
-		for _, code := range []int{exitOK, exitFailed, exitUsage, exitBehind, exitAhead, exitLocked, exitDataLoss, exitInterrupted} {
+		for _, code := range []int{exitOK, exitFailed, exitUsage, exitBehind, exitAhead, exitLocked, exitDataLoss, exitBroken, exitFindings, exitInterrupted, exitPipe} {
 			if !strings.Contains(stdout, fmt.Sprintf("\n  %-4d", code)) {
 				t.Errorf("%v does not document exit code %d", args, code)
 			}

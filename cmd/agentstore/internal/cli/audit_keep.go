@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -13,10 +12,11 @@ import (
 func auditPrune(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
 	prune := repo.AuditPrune{DryRun: flags.dryRun, Actor: flags.actor, Reason: flags.reason}
 	var err error
-	if prune.Before, err = time.Parse(time.RFC3339, flags.before); err != nil {
-		if prune.Before, err = time.Parse(time.DateOnly, flags.before); err != nil {
-			return usageError{text: "--before is no time such as 2026-01-31 or 2026-01-31T12:00:00Z"}
-		}
+	if prune.Before, err = timeOf("before", flags.before); err != nil {
+		return err
+	}
+	if prune.Before.IsZero() {
+		return usageError{text: "audit prune needs --before: entries that occurred before that time are removed"}
 	}
 	for kind := range strings.SplitSeq(flags.types, ",") {
 		if kind != "" {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,58 +10,73 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	urfave "github.com/urfave/cli/v3"
 
-	"github.com/seed-df90f812/agentstore/internal/bench"
+	"github.com/seed-df90f812/agentstore/cmd/agentstore/internal/bench"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 )
 
-func benchUsage() string {
-	return `agentstore bench measures the library on a database, each workload beside the
-ways in which its job is done by hand, in turn with them. It works in a schema
-of its own and drops it at the end. A whole run takes some minutes and keeps the
-server busy.
+func benchHelp() string {
+	return `Each workload runs beside the ways in which its job is done by hand, in turn with
+them, in a schema of its own that is dropped at the end. A whole run takes some
+minutes and keeps the server busy.
 
 Compare the ratios of one run. The store's pool is as the URL asks for it
 (pool_max_conns).
 
-Usage:
-  agentstore bench [flags]
+Examples:
+  agentstore bench
+  agentstore bench --workload append-64w-1s,stream --rounds 5
+  agentstore bench --plot plots --json > figures.json
 
 Workloads, of --workload, which takes several with commas between them; or
 figures (those with a figure to reach), curves, all:
 ` + bench.Names()
 }
 
-func runBench(ctx context.Context, invocation invocation) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	databaseURL := flags.String("database-url", "", "the database `URL`, else DATABASE_URL of the environment")
-	names := flags.String("workload", "", "the `names` of what to run (otherwise figures; with --plot, all)")
-	rounds := flags.Int("rounds", 3, "how `often` each way of each workload runs")
-	duration := flags.Duration("duration", time.Second, "how `long` each runs in each round")
-	quick := flags.Bool("quick", false, "shrink everything, to see that it runs: the figures mean nothing")
-	asJSON := flags.Bool("json", false, "print one JSON object instead of text")
-	plot := flags.String("plot", "", "write plots of the curves as SVG files into this `directory`")
-	if err := parse(flags, invocation.args, benchUsage()); err != nil {
-		return err
-	}
-	config, err := benchConfig(invocation, databaseURL)
+type benchFlags struct {
+	databaseURL, names, plot string
+	rounds                   int
+	duration                 time.Duration
+	quick, json              bool
+}
+
+func benchCommand(world invocation) *urfave.Command {
+	var values benchFlags
+	return leaf{
+		name: "bench", summary: "measure the library on a database beside doing it by hand", more: benchHelp(),
+		flags: []urfave.Flag{
+			databaseFlag(&values.databaseURL),
+			stringFlag(&values.names, "workload", "the `names` of what to run (otherwise figures; with --plot, all)"),
+			intFlag(&values.rounds, "rounds", "how `often` each way of each workload runs", 3),
+			durationFlag(&values.duration, "duration", "how `long` each runs in each round", time.Second),
+			boolFlag(&values.quick, "quick", "shrink everything, to see that it runs: the figures mean nothing"),
+			boolFlag(&values.json, "json", "print one JSON object instead of text"),
+			stringFlag(&values.plot, "plot", "write plots of the curves as SVG files into this `directory`"),
+		},
+		run: func(ctx context.Context, invocation invocation) error { return runBench(ctx, invocation, values) },
+	}.command(world)
+}
+
+func runBench(ctx context.Context, invocation invocation, flags benchFlags) error {
+	config, err := benchConfig(invocation, &flags.databaseURL)
 	if err != nil {
 		return err
 	}
 	if worker := invocation.env(bench.WorkerVariable); worker != "" {
-		return bench.Work(ctx, config, worker, os.Stdin, invocation.stdout)
+		return bench.Work(ctx, config, worker, invocation.stdin, invocation.screen)
 	}
 	options := bench.Options{
-		Config: config, DatabaseURL: *databaseURL, Workloads: strings.Split(*names, ","),
-		Rounds: *rounds, Duration: *duration, Quick: *quick, Progress: invocation.stderr,
+		Config: config, DatabaseURL: flags.databaseURL, Workloads: strings.Split(flags.names, ","),
+		Rounds: flags.rounds, Duration: flags.duration, Quick: flags.quick, Progress: invocation.stderr,
 	}
 	switch {
-	case *names == "" && *plot != "":
+	case flags.names == "" && flags.plot != "":
 		options.Workloads = []string{bench.GroupAll}
-	case *names == "":
+	case flags.names == "":
 		options.Workloads = []string{bench.GroupFigures}
 	}
-	if *quick {
+	if flags.quick {
 		options.Rounds, options.Duration = 1, 40*time.Millisecond
 	}
 	if options.Rounds < 1 || options.Duration < 4*time.Millisecond {
@@ -71,11 +85,11 @@ func runBench(ctx context.Context, invocation invocation) error {
 	if err := bench.Check(options.Workloads); err != nil {
 		return usageError{text: fmt.Sprintf("--workload: %s. See agentstore bench --help", err)}
 	}
-	err = benchReport(ctx, invocation, options, *plot, *asJSON)
+	err = benchReport(ctx, invocation, options, flags.plot, flags.json)
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	if *asJSON {
+	if flags.json {
 		return reportFailure(invocation, err)
 	}
 	return err

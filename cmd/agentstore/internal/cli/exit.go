@@ -20,6 +20,7 @@ const (
 	exitBroken      = 7
 	exitFindings    = 8
 	exitInterrupted = 130
+	exitPipe        = 141
 )
 
 const exitCodesText = `Exit codes:
@@ -33,6 +34,7 @@ const exitCodesText = `Exit codes:
   7    the audit trail, or a proof, does not verify
   8    the audit doctor has findings
   130  interrupted by a signal; the version that was running is rolled back
+  141  nobody read the rest of the output, as with "| head"
 `
 
 // usageError is a mistake in the arguments.

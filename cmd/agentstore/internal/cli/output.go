@@ -1,16 +1,55 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
+	"sync"
 )
 
-// printJSON writes one object on one line.
+// output is stdout. The first write that fails ends the command.
+type output struct {
+	mu     sync.Mutex
+	w      io.Writer
+	failed func()
+	err    error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.err = err
+		o.failed()
+	}
+	return n, err
+}
+
+func (o *output) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// printJSON writes one object on one line. What could steer a terminal is
+// escaped, which JSON allows within strings, and it has such characters nowhere
+// else.
 func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	text := strings.TrimSuffix(line.String(), "\n")
+	_, err := io.WriteString(w, plain(text, "", escapedJSON)+"\n")
+	return err
 }
 
 // printReport prints a report that tells of err, which may be nil.

@@ -2,21 +2,23 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
+	urfave "github.com/urfave/cli/v3"
+
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-func version(_ context.Context, invocation invocation) error {
-	flags := flag.NewFlagSet("version", flag.ContinueOnError)
-	if err := parse(flags, invocation.args, "agentstore version prints the version of this binary and of its schema.\n"); err != nil {
-		return err
-	}
-	fmt.Fprintf(invocation.stdout, "agentstore %s, schema version %d, %s\n", buildVersion(), schema.Latest(), runtime.Version())
-	return nil
+func versionCommand(world invocation) *urfave.Command {
+	return leaf{
+		name: "version", summary: "print the version of this binary and of its schema",
+		run: func(_ context.Context, invocation invocation) error {
+			fmt.Fprintf(invocation.stdout, "agentstore %s, schema version %d, %s\n", buildVersion(), schema.Latest(), runtime.Version())
+			return nil
+		},
+	}.command(world)
 }
 
 // buildVersion is the module's version, or the commit of a build from a clone.
