@@ -2,6 +2,7 @@ package agentstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,10 +47,12 @@ func (s *Store) Close() error {
 // in memory and its data (package repo/memory); of the options, only Logger may
 // be set for it.
 //
-// Open connects, and compares the schema. Errors: repo.ErrInvalid for a URL or
-// options that cannot be used, repo.ErrUnavailable for a server that cannot be
-// reached or refuses the login, repo.ErrSchema (with schema.BehindError or
-// schema.AheadError) for a database at another version, repo.ErrConflict for
+// Open connects, and compares the schema: the database has this library's version,
+// or a newer one that allows this library (see package schema, Upgrades). Errors:
+// repo.ErrInvalid for a URL or options that cannot be used, repo.ErrUnavailable for
+// a server that cannot be reached or refuses the login, or migrations that failed,
+// repo.ErrSchema for a schema that this library does not work on (schema.BehindError,
+// schema.AheadError, schema.GapError, schema.UnknownVersionError), repo.ErrConflict for
 // pool options other than those the database was opened with. None holds the
 // password. At most one Options may be given.
 func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, error) {
@@ -165,7 +168,7 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 		}
 	}
 	store := &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}
-	return store, checkSchema(ctx, shared.pool)
+	return store, schemaError(ctx, schema.Check(ctx, shared.pool))
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool) error {
@@ -174,23 +177,17 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	_, err = migrator.Up(ctx)
-	return err
+	return schemaError(ctx, err)
 }
 
-// checkSchema compares the database's version with the library's.
-func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	have, err := schema.CurrentVersion(ctx, pool)
+// schemaError gives an error of package schema its sentinel.
+func schemaError(ctx context.Context, err error) error {
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err == nil || ctx.Err() != nil:
 		return err
-	case err != nil:
+	case errors.Is(err, schema.ErrBehind), errors.Is(err, schema.ErrAhead), errors.Is(err, schema.ErrGap), errors.Is(err, schema.ErrUnknownVersion):
+		return fmt.Errorf("%w: %w", repo.ErrSchema, err)
+	default:
 		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
 	}
-	switch want := schema.Latest(); {
-	case have < want:
-		return fmt.Errorf("%w: %w", repo.ErrSchema, schema.BehindError{Have: have, Want: want})
-	case have > want:
-		return fmt.Errorf("%w: %w", repo.ErrSchema, schema.AheadError{Have: have, Want: want})
-	}
-	return nil
 }

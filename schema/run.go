@@ -52,7 +52,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 		return nil, err
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, m.fsys,
-		goose.WithStore(versionTable{}),
+		goose.WithStore(versionTable{m.migrations}),
 		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout(), tables: m.options.tableLockTimeout()}),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
