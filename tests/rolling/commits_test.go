@@ -54,7 +54,7 @@ func file(t *testing.T, version int64) string {
 func before(t *testing.T, version int64) string {
 	t.Helper()
 	path := file(t, version)
-	added := strings.Fields(git(t, "log", "--first-parent", "--diff-merges=first-parent", "--diff-filter=A", "--format=%H", "--", path))
+	added := strings.Fields(git(t, "log", "--no-patch", "--first-parent", "--diff-merges=first-parent", "--diff-filter=A", "--format=%H", "--", path))
 	commit := "HEAD" // not committed yet
 	if len(added) > 0 {
 		commit = added[len(added)-1] + "^"
