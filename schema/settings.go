@@ -49,21 +49,41 @@ func checkSettings(ctx context.Context, db *sql.DB) error {
 // begins with a schema that is not there: new tables would be made in a later one,
 // perhaps as a second copy of those that are in the schema that was meant.
 func checkPlace(ctx context.Context, conn *pgx.Conn) error {
-	var readOnly bool
-	var path, current, user, versions string
-	if err := conn.QueryRow(ctx, placeSQL, pgx.QueryExecModeSimpleProtocol).Scan(&readOnly, &path, &current, &user, &versions); err != nil {
-		return fmt.Errorf("read the session's settings: %w", err)
+	place, err := readPlace(ctx, conn)
+	if err != nil {
+		return err
 	}
-	if readOnly {
+	if place.readOnly {
 		return pgsettings.ReadOnly()
 	}
-	if current != user {
-		user = "" // "$user" is not there
+	return place.check()
+}
+
+// place is where tables would be made.
+type place struct {
+	readOnly bool
+	// current is the schema in which tables would be made, versions the one that
+	// the version table is in. Either is empty where there is none.
+	path, current, user, versions string
+}
+
+func readPlace(ctx context.Context, querier Querier) (p place, err error) {
+	if err := querier.QueryRow(ctx, placeSQL).Scan(&p.readOnly, &p.path, &p.current, &p.user, &p.versions); err != nil {
+		return place{}, fmt.Errorf("read the session's settings: %w", err)
 	}
+	return p, nil
+}
+
+func (p place) check() error {
 	refuse := func(reason string, args ...any) error {
-		return &SettingError{Name: "search_path", Value: path, Reason: fmt.Sprintf(reason, args...)}
+		return &SettingError{Name: "search_path", Value: p.path, Reason: fmt.Sprintf(reason, args...)}
 	}
-	switch first := pgsettings.FirstSchema(path, user); {
+	user := ""
+	if p.current == p.user { // "$user" is there
+		user = p.user
+	}
+	current, versions := p.current, p.versions
+	switch first := pgsettings.FirstSchema(p.path, user); {
 	case current == "":
 		return refuse("none of its schemas is there and may be used")
 	case first != current:

@@ -56,13 +56,23 @@ type Querier interface {
 
 // Check returns nil when this library works on the database: it has the library's
 // version, or a newer one that allows the library. Otherwise: [ErrBehind],
-// [ErrAhead], [ErrGap], [ErrUnknownVersion], or the failure to read. Like
+// [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] where there is no schema
+// and search_path begins with one that is not there, or the failure to read. Like
 // [CurrentVersion] it takes no lock, changes nothing, and leaves a transaction
 // usable.
 func Check(ctx context.Context, querier Querier) error {
 	exists, err := hasVersionTable(ctx, querier)
 	if err != nil {
 		return err
+	}
+	if !exists { // is it looked for where it is?
+		place, err := readPlace(ctx, querier)
+		if err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
+		if err := place.check(); err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
 	}
 	var versions, oldest []int64
 	if exists {

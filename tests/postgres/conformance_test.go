@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -106,6 +107,6 @@ func withParameter(t *testing.T, databaseURL, name, value string) string {
 	}
 	query := parsed.Query()
 	query.Set(name, value)
-	parsed.RawQuery = query.Encode()
+	parsed.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // the driver takes + for itself
 	return parsed.String()
 }
