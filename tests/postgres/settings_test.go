@@ -258,6 +258,12 @@ func TestSettingsThatAreRefused(t *testing.T) {
 					return err
 				})
 				refusal(t, "InTx "+mode, err, test.name, test.value)
+				_, err = bare.Trail().Sink(t.Context())
+				refusal(t, "Sink "+mode, err, test.name, test.value)
+				_, err = bare.Sessions().Append(t.Context(), repo.NewID(), user(accented))
+				refusal(t, "Append "+mode, err, test.name, test.value)
+				_, err = bare.Sessions().Delete(t.Context(), repo.NewID())
+				refusal(t, "Delete "+mode, err, test.name, test.value)
 				_ = bare.Close()
 			}
 		})
