@@ -16,7 +16,7 @@ import (
 // [ErrSetting].
 type SettingError = pgsettings.Error
 
-// ErrSetting: a setting of the database session does not fit ([SettingError]).
+// ErrSetting is a setting of the database session that does not fit ([SettingError]).
 var ErrSetting = pgsettings.ErrSetting
 
 const placeSQL = `

@@ -5,6 +5,7 @@ package pgsettings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -49,9 +50,7 @@ func Pin(parameters map[string]string) {
 			}
 		}
 	}
-	for name, value := range pinned {
-		parameters[name] = value
-	}
+	maps.Copy(parameters, pinned)
 }
 
 // where a setting matters.
