@@ -10,6 +10,9 @@ import (
 // oldestServer is the oldest major version of PostgreSQL that is supported.
 const oldestServer = 13
 
+// anyPooler is the mode that prepares nothing, so that any pooler can carry it.
+const anyPooler = pgx.QueryExecModeSimpleProtocol
+
 // The second argument: a setting that this server does not have is no error.
 const askSQL = `
 SELECT coalesce(current_setting('server_version', true), ''), current_setting('server_version_num')::int,
@@ -29,7 +32,7 @@ func Ask(ctx context.Context, conn *pgx.Conn) error {
 	for i := range values {
 		destinations = append(destinations, &values[i])
 	}
-	if err := conn.QueryRow(ctx, askSQL).Scan(destinations...); err != nil {
+	if err := conn.QueryRow(ctx, askSQL, anyPooler).Scan(destinations...); err != nil {
 		return fmt.Errorf("read the session's settings: %w", err)
 	}
 	if number/10000 < oldestServer {
@@ -59,7 +62,7 @@ func AskWritable(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	var refused *bool
-	if err := conn.QueryRow(ctx, readOnlySQL).Scan(&refused); err != nil {
+	if err := conn.QueryRow(ctx, readOnlySQL, anyPooler).Scan(&refused); err != nil {
 		return fmt.Errorf("read the session's settings: %w", err)
 	}
 	if refused != nil && *refused {

@@ -85,10 +85,6 @@ func TestConformanceOfExecModes(t *testing.T) {
 			databaseURL := withParameter(t, pgtest.NewDatabase(t), "default_query_exec_mode", mode)
 			t.Run("pool", func(t *testing.T) {
 				open := opener(t, databaseURL)
-				if mode == "simple_protocol" { // the whole of it where most differs
-					repotest.Run(t, open)
-					return
-				}
 				repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) })
 			})
 			t.Run("bind", func(t *testing.T) {

@@ -160,8 +160,8 @@ func TestSettingsOfTheServer(t *testing.T) {
 	keepsTexts(t, databaseURL, store)
 }
 
-// The conformance suite passes under settings that break whoever reads values as
-// text.
+// The conformance suite, all of it, passes under settings that break whoever reads
+// values as text, in the mode that differs most from the default.
 func TestConformanceUnderSettings(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
