@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -46,12 +47,24 @@ func (s *Store) Close() error {
 // in memory and its data (package repo/memory); of the options, only Logger may
 // be set for it.
 //
-// Open connects, and compares the schema. Errors: repo.ErrInvalid for a URL or
-// options that cannot be used, repo.ErrUnavailable for a server that cannot be
-// reached or refuses the login, repo.ErrSchema (with schema.BehindError or
-// schema.AheadError) for a database at another version, repo.ErrConflict for
-// pool options other than those the database was opened with. None holds the
-// password. At most one Options may be given.
+// Open connects, and compares the schema: the database has this library's version,
+// or a newer one that allows this library (see package schema, Upgrades). Errors:
+// repo.ErrInvalid for a URL or options that cannot be used, repo.ErrUnavailable for
+// a server that cannot be reached or refuses the login, or migrations that failed,
+// repo.ErrSchema for a schema that this library does not work on (schema.BehindError,
+// schema.AheadError, schema.GapError, schema.UnknownVersionError) or a setting that it
+// does not work under (schema.SettingError), repo.ErrConflict for pool options other
+// than those the database was opened with. None holds the password. At most one
+// Options may be given.
+//
+// The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
+// standard_conforming_strings on, whatever the server, the database, the role and
+// the URL say. Refused are databases of another encoding than UTF8, servers older
+// than PostgreSQL 13, session_replication_role = replica, and
+// default_transaction_read_only = on for a role that may write, unless the URL asks
+// for it. Where the URL asks for the mode exec or simple_protocol, in which values
+// travel as text, bytea_output must be hex and array_nulls on, and in
+// simple_protocol transform_null_equals off.
 func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, error) {
 	o, err := one(options)
 	if err != nil {
@@ -86,6 +99,13 @@ func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, 
 // OpenPool opens a store on the caller's own pool, which stays open when the
 // store is closed. The options that concern the pool must be zero. Errors: as
 // Open's.
+//
+// Nothing is pinned on the caller's pool. What Open pins is looked at in each
+// connection that an operation gets, without a round trip: server_encoding and
+// client_encoding must be UTF8 and standard_conforming_strings on, and in the modes
+// exec and simple_protocol DateStyle ISO; TimeZone may be any. An operation that
+// gets another connection fails with repo.ErrSchema and a schema.SettingError, and
+// sends nothing. What else Open refuses OpenPool looks at once, in one connection.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Store, error) {
 	o, err := one(options)
 	if err != nil {
@@ -105,7 +125,8 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Sto
 	return store, nil
 }
 
-// parse reads a database URL without quoting it in an error.
+// parse reads a database URL without quoting it in an error. The settings that are
+// pinned are so before anybody compares URLs.
 func parse(databaseURL string) (*pgxpool.Config, error) {
 	if err := pgurl.Check(databaseURL); err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: err.Error()}
@@ -114,6 +135,7 @@ func parse(databaseURL string) (*pgxpool.Config, error) {
 	if err != nil { // what is left is the pool's own parameters
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "has a malformed pool parameter"}
 	}
+	pgsettings.Pin(config.ConnConfig.RuntimeParams)
 	return config, nil
 }
 
@@ -159,13 +181,21 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}
+	if err := checkSettings(ctx, shared.pool); err != nil {
+		return nil, err
+	}
 	if o.Migrate {
 		if err := migrate(ctx, shared.pool); err != nil {
 			return nil, err
 		}
 	}
-	store := &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}
-	return store, checkSchema(ctx, shared.pool)
+	if err := schema.Check(ctx, shared.pool); err != nil {
+		return nil, schemaError(ctx, err)
+	}
+	if err := checkWritable(ctx, shared.pool); err != nil {
+		return nil, err
+	}
+	return &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}, nil
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool) error {
@@ -174,23 +204,5 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	_, err = migrator.Up(ctx)
-	return err
-}
-
-// checkSchema compares the database's version with the library's.
-func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	have, err := schema.CurrentVersion(ctx, pool)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return err
-	case err != nil:
-		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
-	}
-	switch want := schema.Latest(); {
-	case have < want:
-		return fmt.Errorf("%w: %w", repo.ErrSchema, schema.BehindError{Have: have, Want: want})
-	case have > want:
-		return fmt.Errorf("%w: %w", repo.ErrSchema, schema.AheadError{Have: have, Want: want})
-	}
-	return nil
+	return schemaError(ctx, err)
 }

@@ -37,7 +37,8 @@ type Options struct {
 	// is logged.
 	Logger *slog.Logger
 	// Migrate brings the database to this library's schema first, under the
-	// migrations' lock. It needs a role that may.
+	// migrations' lock. It needs a role that may. A database that is newer is left
+	// as it is.
 	Migrate bool
 }
 

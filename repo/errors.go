@@ -38,8 +38,9 @@ var (
 	// committed. Making the call again with the same ids is safe: it writes
 	// what is missing and returns what is there.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrSchema: the database's schema is not the one this library works on.
-	ErrSchema = errors.New("schema version does not fit")
+	// ErrSchema: the database's schema, or one of its settings, is not one that
+	// this library works on. Nothing was written.
+	ErrSchema = errors.New("database does not fit")
 )
 
 // InvalidError names the value that breaks a rule, and the rule. It is

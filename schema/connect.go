@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 )
 
 const (
@@ -39,6 +41,7 @@ func (s source) prepare(allowDataLoss bool) {
 	if s.config.RuntimeParams["application_name"] == "" {
 		s.config.RuntimeParams["application_name"] = applicationName
 	}
+	pgsettings.Pin(s.config.RuntimeParams)
 	delete(s.config.RuntimeParams, allowDataLossSetting)
 	if allowDataLoss {
 		s.config.RuntimeParams[allowDataLossSetting] = "on"

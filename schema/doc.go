@@ -18,11 +18,23 @@
 //     however that ends. Where the server can notice it (PostgreSQL 14 and
 //     later, on most systems), the session of a killed process ends within
 //     seconds even in the middle of a long statement.
-//   - A database that is newer than the binary is refused ([ErrAhead]).
+//   - A database that is newer than the binary is left alone where it allows the
+//     binary (see Upgrades below), and refused otherwise ([ErrAhead]).
 //   - A revert that would destroy rows is refused ([ErrDataLoss]) unless
 //     [Options].AllowDataLoss is set.
 //   - Reading calls (Status, Validate, Version, Plan, [CurrentVersion]) run in
 //     read-only transactions, take no lock and create nothing.
+//
+// # Upgrades
+//
+// Each version declares in its file the oldest library that works on it, and the
+// migrator records that with the version, in its transaction. A library works on
+// a database that has its own version or a newer one, as long as each newer one
+// allows it ([Check], [Migrator.Validate]); Up then has nothing to do, and Down
+// refuses versions that it does not know. So instances of the last release may go
+// on, and restart, while and after the next one migrates. The other way round a
+// library works on no database that lacks a version of its own ([ErrBehind]):
+// migrate first, then start the new instances.
 //
 // # Limits
 //

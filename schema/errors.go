@@ -11,7 +11,8 @@ import (
 var (
 	// ErrBehind: the database lacks migrations of this binary ([BehindError]).
 	ErrBehind = errors.New("schema: database is behind")
-	// ErrAhead: the database is newer than this binary ([AheadError]).
+	// ErrAhead: the database is newer than this binary, and does not allow it
+	// ([AheadError]).
 	ErrAhead = errors.New("schema: database is newer than this binary")
 	// ErrGap: a version was skipped: a newer one is applied ([GapError]).
 	ErrGap = errors.New("schema: a version is missing below the newest one")
@@ -37,7 +38,7 @@ type BehindError struct {
 }
 
 func (e BehindError) Error() string {
-	return fmt.Sprintf("schema: database is behind: it has version %d, this binary wants %d (run: agentstore migrate up)", e.Have, e.Want)
+	return fmt.Sprintf("schema: database is behind: it has version %d, this binary wants %d (before this binary starts, run its: agentstore migrate up)", e.Have, e.Want)
 }
 
 // Is makes errors.Is(err, ErrBehind) true.
@@ -45,11 +46,21 @@ func (e BehindError) Is(target error) bool { return target == ErrBehind }
 
 // AheadError says how far the database is ahead.
 type AheadError struct {
+	// Have is the database's version, Want the newest that this binary knows.
 	Have, Want int64
+	// Oldest is the oldest library that the database works with, by the newest
+	// version that it knows.
+	Oldest int64
+	// Revert says that this binary may work on the database, but was asked to
+	// revert versions that it does not know.
+	Revert bool
 }
 
 func (e AheadError) Error() string {
-	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, this binary knows %d (upgrade the binary)", e.Have, e.Want)
+	if e.Revert {
+		return fmt.Sprintf("schema: database is newer than this binary: it has version %d, this binary knows %d (revert with the binary that applied it)", e.Have, e.Want)
+	}
+	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, which works with libraries of version %d and later, this binary knows %d (upgrade the binary)", e.Have, e.Oldest, e.Want)
 }
 
 // Is makes errors.Is(err, ErrAhead) true.

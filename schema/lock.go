@@ -35,6 +35,15 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'`
 
 	tableLockTimeoutSQL = `SELECT set_config('lock_timeout', $1, false)`
+
+	// What a role or a database may have for short statements of services is not
+	// for migrations, unless the URL says so too. Each version begins with a look
+	// behind its locks, for which it needs a snapshot of its own.
+	ownSettingsSQL = `
+SELECT set_config(s.name, w.value, false)
+FROM pg_settings s JOIN (VALUES ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
+                         ('default_transaction_isolation', 'read committed')) AS w (name, value) ON w.name = s.name
+WHERE s.source <> 'client'`
 )
 
 // locker is a goose session locker. It tries and tries again instead of waiting
@@ -98,6 +107,9 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 // prepare sets what the session has while it migrates.
 func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, tableLockTimeoutSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
+		return fmt.Errorf("schema: take migration lock: %w", err)
+	}
+	if _, err := conn.ExecContext(ctx, ownSettingsSQL); err != nil {
 		return fmt.Errorf("schema: take migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, watchClientSQL); err != nil && ctx.Err() != nil {

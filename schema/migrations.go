@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed migrations/*.sql
@@ -17,24 +18,37 @@ var embedded embed.FS
 type Migration struct {
 	Version int64
 	Name    string // file name without .sql, for example 0001_sessions
+	// OldestLibrary is the oldest library that works on the schema with this
+	// version applied, named by the newest version that it knows: from 1 to
+	// Version. The file declares it; one that does not declare it is for no library
+	// that does not know it, as if it had declared Version.
+	OldestLibrary int64
 
 	file string
 }
 
+// declaration is how a file says what OldestLibrary is: a line above its Up, such
+// as "-- oldest library: 4".
+const declaration = "-- oldest library:"
+
 // Latest returns the newest version that this binary holds.
 func Latest() int64 {
-	migrations := List()
-	return migrations[len(migrations)-1].Version
+	return latestOf(embeddedMigrations())
 }
 
+func latestOf(migrations []Migration) int64 { return migrations[len(migrations)-1].Version }
+
 // List returns the embedded migrations, oldest first. It needs no database.
-func List() []Migration {
+func List() []Migration { return slices.Clone(embeddedMigrations()) }
+
+// embeddedMigrations is shared, and not to be changed.
+var embeddedMigrations = sync.OnceValue(func() []Migration {
 	migrations, err := readMigrations(embeddedFS())
 	if err != nil {
 		panic(err) // The embedded files are fixed at build time: tests read them.
 	}
 	return migrations
-}
+})
 
 func embeddedFS() fs.FS {
 	sub, err := fs.Sub(embedded, "migrations")
@@ -58,7 +72,11 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 		if !found || err != nil || version < 1 {
 			return nil, fmt.Errorf("schema: migration file %q is not named <version>_<name>.sql", file)
 		}
-		migrations = append(migrations, Migration{Version: version, Name: name, file: file})
+		oldest, err := readDeclaration(fsys, file, version)
+		if err != nil {
+			return nil, err
+		}
+		migrations = append(migrations, Migration{Version: version, Name: name, OldestLibrary: oldest, file: file})
 	}
 	slices.SortFunc(migrations, func(a, b Migration) int { return int(a.Version - b.Version) })
 	for i := 1; i < len(migrations); i++ {
@@ -70,4 +88,28 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 		return nil, fmt.Errorf("schema: there are no migration files")
 	}
 	return migrations, nil
+}
+
+// readDeclaration finds the oldest library that a file's version works with.
+func readDeclaration(fsys fs.FS, file string, version int64) (int64, error) {
+	content, err := fs.ReadFile(fsys, file)
+	if err != nil {
+		return 0, fmt.Errorf("schema: read migration %q: %w", file, err)
+	}
+	oldest := int64(0)
+	for line := range strings.Lines(string(content)) {
+		text, found := strings.CutPrefix(strings.TrimSpace(line), declaration)
+		if !found {
+			continue
+		}
+		declared, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil || declared < 1 || declared > version || oldest != 0 {
+			return 0, fmt.Errorf("schema: migration file %q does not declare one oldest library from 1 to %d", file, version)
+		}
+		oldest = declared
+	}
+	if oldest == 0 {
+		return version, nil
+	}
+	return oldest, nil
 }

@@ -47,14 +47,57 @@ func TestEmbeddedMigrationsKeepTheRules(t *testing.T) {
 func TestReadMigrationsRefuses(t *testing.T) {
 	empty := &fstest.MapFile{}
 	for name, fsys := range map[string]fstest.MapFS{
-		"nothing":      {},
-		"no version":   {"sessions.sql": empty},
-		"version zero": {"0000_sessions.sql": empty},
-		"no name":      {"0001.sql": empty},
-		"twice":        {"0001_a.sql": empty, "001_b.sql": empty},
+		"nothing":            {},
+		"no version":         {"sessions.sql": empty},
+		"version zero":       {"0000_sessions.sql": empty},
+		"no name":            {"0001.sql": empty},
+		"twice":              {"0001_a.sql": empty, "001_b.sql": empty},
+		"newer than itself":  {"0001_a.sql": declares("2")},
+		"library zero":       {"0001_a.sql": declares("0")},
+		"no library":         {"0001_a.sql": declares("one")},
+		"more than a number": {"0002_a.sql": declares("1, or 2")},
+		"two libraries":      {"0002_a.sql": {Data: append(declares("1").Data, declares("1").Data...)}},
 	} {
 		if list, err := readMigrations(fsys); err == nil {
 			t.Errorf("%s: got %v, want an error", name, list)
 		}
+	}
+}
+
+func declares(library string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte("-- oldest library: " + library + "\n")}
+}
+
+func TestReadDeclaration(t *testing.T) {
+	list, err := readMigrations(fstest.MapFS{"0001_a.sql": {}, "0002_b.sql": declares("1")})
+	if err != nil || list[0].OldestLibrary != 1 || list[1].OldestLibrary != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	list, err = readMigrations(fstest.MapFS{"0002_a.sql": {Data: []byte("-- +goose Up\n-- the oldest library: 1\n")}})
+	if err != nil || list[0].OldestLibrary != 2 {
+		t.Errorf("what declares nothing: %+v, %v", list, err)
+	}
+}
+
+// firstDeclared is the first version whose file can say which libraries work on
+// it. The ones before landed without.
+const firstDeclared = 4
+
+// Which libraries work on it is thought about for each version, and a later one
+// does not allow what an earlier one refused.
+func TestMigrationsDeclareTheOldestLibrary(t *testing.T) {
+	oldest := int64(0)
+	for _, migration := range List() {
+		content, err := fs.ReadFile(embeddedFS(), migration.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if migration.Version >= firstDeclared && !strings.HasPrefix(string(content), declaration+" ") {
+			t.Errorf("%s does not begin with %q and a version (CONTRIBUTING.md, A migration)", migration.Name, declaration)
+		}
+		if migration.OldestLibrary < oldest {
+			t.Errorf("%s declares that library %d works on it, but one before it needs %d", migration.Name, migration.OldestLibrary, oldest)
+		}
+		oldest = migration.OldestLibrary
 	}
 }

@@ -13,7 +13,7 @@ func plan(migrations []Migration, applied []appliedVersion, target Target) ([]St
 	if err := checkTarget(migrations, target); err != nil {
 		return nil, err
 	}
-	if err := checkKnown(migrations, applied); err != nil {
+	if err := checkKnown(migrations, applied, target.direction); err != nil {
 		return nil, err
 	}
 	have := isApplied(applied)
@@ -57,18 +57,50 @@ func checkTarget(migrations []Migration, target Target) error {
 	return UnknownVersionError{Version: target.version}
 }
 
-// checkKnown refuses versions that this binary does not hold.
-func checkKnown(migrations []Migration, applied []appliedVersion) error {
-	latest := migrations[len(migrations)-1].Version
+// checkKnown refuses versions that this binary does not hold, but for those that
+// came after it and allow it. Such a version is left alone: what it needs for its
+// revert only its own binary knows.
+func checkKnown(migrations []Migration, applied []appliedVersion, direction Direction) error {
+	latest := latestOf(migrations)
 	if len(applied) > 0 && applied[0].version > latest {
-		return AheadError{Have: applied[0].version, Want: latest}
+		ahead := AheadError{Have: applied[0].version, Want: latest, Oldest: oldestLibrary(applied)}
+		if ahead.Oldest > latest {
+			return ahead
+		}
+		if direction == DirectionDown {
+			ahead.Revert = true
+			return ahead
+		}
 	}
 	for _, row := range applied {
-		if !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.version }) {
+		if row.version < latest && !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.version }) {
 			return UnknownVersionError{Version: row.version, Applied: true}
 		}
 	}
 	return nil
+}
+
+// oldestLibrary is the oldest that works with all of the applied versions: a later
+// one cannot take back that an earlier one needs more.
+func oldestLibrary(applied []appliedVersion) (oldest int64) {
+	for _, row := range applied {
+		oldest = max(oldest, row.oldestLibrary)
+	}
+	return oldest
+}
+
+// validate returns nil when a binary with these migrations works on a database
+// with these versions.
+func validate(migrations []Migration, applied []appliedVersion) error {
+	steps, err := plan(migrations, applied, TargetLatest())
+	if err != nil || len(steps) == 0 {
+		return err
+	}
+	behind := BehindError{Want: latestOf(migrations)}
+	if len(applied) > 0 {
+		behind.Have = applied[0].version
+	}
+	return behind
 }
 
 // checkGap refuses a database in which a version below the newest is missing.

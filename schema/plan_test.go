@@ -28,8 +28,8 @@ func TestPlan(t *testing.T) {
 		{name: "down of an empty database", target: TargetDownSteps(1)},
 		{name: "down over a gap", applied: []int64{1, 3}, target: TargetDownSteps(1), want: "down 3"},
 
-		{name: "ahead", applied: []int64{1, 2, 3, 4}, target: TargetLatest(), err: AheadError{Have: 4, Want: 3}},
-		{name: "ahead, down", applied: []int64{1, 2, 3, 4}, target: TargetDownSteps(1), err: AheadError{Have: 4, Want: 3}},
+		{name: "ahead", applied: []int64{1, 2, 3, 4}, target: TargetLatest(), err: AheadError{Have: 4, Want: 3, Oldest: 4}},
+		{name: "ahead, down", applied: []int64{1, 2, 3, 4}, target: TargetDownSteps(1), err: AheadError{Have: 4, Want: 3, Oldest: 4}},
 		{name: "gap", applied: []int64{1, 3}, target: TargetLatest(), err: GapError{Missing: 2, Have: 3}},
 		{name: "unknown target up", target: TargetUp(4), err: UnknownVersionError{Version: 4}},
 		{name: "unknown target down", target: TargetDown(7), err: UnknownVersionError{Version: 7}},
@@ -48,6 +48,39 @@ func TestPlan(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// Version 4 is a newer library's, and declares the oldest one that works on it.
+func TestPlanOfADatabaseThatIsAhead(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		applied []int64
+		oldest  int64
+		target  Target
+		err     error
+	}{
+		{name: "allowed", applied: []int64{1, 2, 3, 4}, oldest: 3, target: TargetLatest()},
+		{name: "older ones allowed too", applied: []int64{1, 2, 3, 4}, oldest: 1, target: TargetUp(2)},
+		{name: "refused", applied: []int64{1, 2, 3, 4}, oldest: 4, target: TargetLatest(), err: AheadError{Have: 4, Want: 3, Oldest: 4}},
+		{name: "allowed, down", applied: []int64{1, 2, 3, 4}, oldest: 3, target: TargetDownSteps(1), err: AheadError{Have: 4, Want: 3, Oldest: 3, Revert: true}},
+		{name: "allowed, a gap", applied: []int64{1, 3, 4}, oldest: 3, target: TargetLatest(), err: GapError{Missing: 2, Have: 4}},
+		{name: "allowed, mine is missing", applied: []int64{1, 2, 4}, oldest: 3, target: TargetLatest(), err: GapError{Missing: 3, Have: 4}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			applied := rows(test.applied)
+			applied[0].oldestLibrary = test.oldest
+			steps, err := plan(threeMigrations, applied, test.target)
+			if !errors.Is(err, test.err) || len(steps) != 0 {
+				t.Errorf("%v, error %v, want %v", steps, err, test.err)
+			}
+		})
+	}
+	// The third refused two already, which a later one cannot take back.
+	applied := rows([]int64{1, 2, 3, 4})
+	applied[0].oldestLibrary = 2
+	if _, err := plan(threeMigrations[:2], applied, TargetLatest()); !errors.Is(err, AheadError{Have: 4, Want: 2, Oldest: 3}) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -84,7 +117,7 @@ var (
 func rows(versions []int64) []appliedVersion {
 	var applied []appliedVersion
 	for _, version := range slices.Backward(versions) {
-		applied = append(applied, appliedVersion{version: version})
+		applied = append(applied, appliedVersion{version: version, oldestLibrary: version})
 	}
 	return applied
 }

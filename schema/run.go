@@ -23,7 +23,8 @@ const dataLossCode = "ZAS01"
 //
 // Errors: [ErrLocked] when another process kept the lock, [ErrBusy] when others
 // kept a table that a version needs, [ErrPooled] through a
-// transaction pooler when there is something to do, [ErrAhead], [ErrGap]
+// transaction pooler when there is something to do, [ErrSetting] in a session in
+// which that cannot be done, [ErrAhead], [ErrGap]
 // and [ErrUnknownVersion] for a database or target that this binary does not
 // understand, and *[StepError] for the version that failed and was rolled back.
 // After the context ends, the error wraps its Err and its cause, and the lock is
@@ -35,6 +36,9 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	// A database that is there already needs no lock and no right to create.
 	steps, err := m.read(ctx, db, target)
 	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	if err := checkSettings(ctx, db); err != nil {
 		return nil, err
 	}
 	if err := m.checkDirect(ctx, db); err != nil {
@@ -52,7 +56,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 		return nil, err
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, m.fsys,
-		goose.WithStore(versionTable{}),
+		goose.WithStore(versionTable{m.migrations}),
 		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout(), tables: m.options.tableLockTimeout()}),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),

@@ -25,6 +25,10 @@ type Status struct {
 	Name      string // empty when State is StateUnknown
 	State     State
 	AppliedAt time.Time // zero when State is StatePending
+	// OldestLibrary is the oldest library that works on the schema with this
+	// version, by the newest version that it knows. Of a pending one it is what its
+	// file declares, of others what the database says.
+	OldestLibrary int64
 }
 
 // Status lists every version that the binary or the database has, oldest first.
@@ -35,12 +39,12 @@ func (m *Migrator) Status(ctx context.Context) ([]Status, error) {
 	}
 	byVersion := map[int64]Status{}
 	for _, row := range applied {
-		byVersion[row.version] = Status{Version: row.version, State: StateUnknown, AppliedAt: row.appliedAt}
+		byVersion[row.version] = Status{Version: row.version, State: StateUnknown, AppliedAt: row.appliedAt, OldestLibrary: row.oldestLibrary}
 	}
 	for _, migration := range m.migrations {
 		status := byVersion[migration.Version]
 		if status.State == "" {
-			status.State = StatePending
+			status.State, status.OldestLibrary = StatePending, migration.OldestLibrary
 		} else {
 			status.State = StateApplied
 		}
@@ -64,22 +68,15 @@ func (m *Migrator) Version(ctx context.Context) (int64, error) {
 	return applied[0].version, nil
 }
 
-// Validate returns nil when the database is exactly what the binary wants, and
-// otherwise [ErrBehind], [ErrAhead], [ErrGap] or [ErrUnknownVersion].
+// Validate returns nil when the binary works on the database: it has the binary's
+// version, or a newer one that allows the binary. Otherwise: [ErrBehind],
+// [ErrAhead], [ErrGap] or [ErrUnknownVersion].
 func (m *Migrator) Validate(ctx context.Context) error {
 	applied, err := m.applied(ctx)
 	if err != nil {
 		return err
 	}
-	steps, err := plan(m.migrations, applied, TargetLatest())
-	if err != nil || len(steps) == 0 {
-		return err
-	}
-	behind := BehindError{Want: m.migrations[len(m.migrations)-1].Version}
-	if len(applied) > 0 {
-		behind.Have = applied[0].version
-	}
-	return behind
+	return validate(m.migrations, applied)
 }
 
 // Plan returns the steps that [Migrator.Run] would take now, without taking them.

@@ -25,10 +25,21 @@ CREATE TABLE agentstore_migrations (
 )`
 	versionTableExistsSQL = `SELECT to_regclass('agentstore_migrations') IS NOT NULL`
 	latestVersionSQL      = `SELECT coalesce(max(version), 0) FROM agentstore_migrations`
-	listVersionsSQL       = `SELECT version, applied_at FROM agentstore_migrations ORDER BY version DESC`
 	getVersionSQL         = `SELECT applied_at FROM agentstore_migrations WHERE version = $1`
-	insertVersionSQL      = `INSERT INTO agentstore_migrations (version) VALUES ($1)`
 	deleteVersionSQL      = `DELETE FROM agentstore_migrations WHERE version = $1`
+
+	// Version 4 adds oldest_library: what reads and writes it must work before,
+	// and so names the column only as a member of the whole row.
+	oldestLibrarySQL = `coalesce((to_jsonb(m) ->> 'oldest_library')::bigint, m.version)`
+	listVersionsSQL  = `SELECT m.version, m.applied_at, ` + oldestLibrarySQL + ` FROM agentstore_migrations m ORDER BY m.version DESC`
+	allVersionsSQL   = `
+SELECT coalesce(array_agg(m.version ORDER BY m.version DESC), '{}'),
+       coalesce(array_agg(` + oldestLibrarySQL + ` ORDER BY m.version DESC), '{}')
+FROM agentstore_migrations m`
+	insertVersionSQL = `
+INSERT INTO agentstore_migrations
+SELECT m.* FROM jsonb_populate_record(CAST(NULL AS agentstore_migrations), jsonb_build_object(
+    'version', $1::bigint, 'oldest_library', $2::bigint, 'applied_at', clock_timestamp())) m`
 
 	holdsLockSQL = `
 SELECT EXISTS (
@@ -43,17 +54,55 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// Check returns nil when this library works on the database: it has the library's
+// version, or a newer one that allows the library. Otherwise: [ErrBehind],
+// [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] where there is no schema
+// and search_path begins with one that is not there, or the failure to read. Like
+// [CurrentVersion] it takes no lock, changes nothing, and leaves a transaction
+// usable.
+func Check(ctx context.Context, querier Querier) error {
+	exists, err := hasVersionTable(ctx, querier)
+	if err != nil {
+		return err
+	}
+	if !exists { // is it looked for where it is?
+		place, err := readPlace(ctx, querier)
+		if err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
+		if err := place.check(); err != nil {
+			return fmt.Errorf("schema: %w", err)
+		}
+	}
+	var versions, oldest []int64
+	if exists {
+		if err := querier.QueryRow(ctx, allVersionsSQL).Scan(&versions, &oldest); err != nil {
+			return fmt.Errorf("schema: read version: %w", err)
+		}
+	}
+	applied := make([]appliedVersion, len(versions))
+	for i := range versions {
+		applied[i] = appliedVersion{version: versions[i], oldestLibrary: oldest[i]}
+	}
+	return validate(embeddedMigrations(), applied)
+}
+
+func hasVersionTable(ctx context.Context, querier Querier) (exists bool, err error) {
+	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
+		return false, fmt.Errorf("schema: read version: %w", err)
+	}
+	return exists, nil
+}
+
 // CurrentVersion returns the newest version applied to the database, 0 when it
-// was never migrated. It takes no lock and changes nothing. It is two short
+// was never migrated. It may be newer than [Latest]: [Check] says whether this
+// library works on it. It takes no lock and changes nothing. It is two short
 // reads, neither of which can fail for a missing table: a caller's transaction
 // stays usable.
 func CurrentVersion(ctx context.Context, querier Querier) (int64, error) {
-	var exists bool
-	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
-		return 0, fmt.Errorf("schema: read version: %w", err)
-	}
-	if !exists {
-		return 0, nil
+	exists, err := hasVersionTable(ctx, querier)
+	if err != nil || !exists {
+		return 0, err
 	}
 	var version int64
 	if err := querier.QueryRow(ctx, latestVersionSQL).Scan(&version); err != nil {
@@ -66,6 +115,8 @@ func CurrentVersion(ctx context.Context, querier Querier) (int64, error) {
 type appliedVersion struct {
 	version   int64
 	appliedAt time.Time
+	// oldestLibrary is the version itself where the row does not say it.
+	oldestLibrary int64
 }
 
 // readVersions returns the applied versions, newest first: none when there is
@@ -86,7 +137,7 @@ func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, 
 	var applied []appliedVersion
 	for rows.Next() {
 		var row appliedVersion
-		if err := rows.Scan(&row.version, &row.appliedAt); err != nil {
+		if err := rows.Scan(&row.version, &row.appliedAt, &row.oldestLibrary); err != nil {
 			return nil, fmt.Errorf("schema: read versions: %w", err)
 		}
 		applied = append(applied, row)
@@ -99,7 +150,7 @@ func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, 
 
 // versionTable is goose's view of the version table. goose calls Insert and
 // Delete last in each version's transaction.
-type versionTable struct{}
+type versionTable struct{ migrations []Migration }
 
 var _ database.StoreExtender = versionTable{}
 
@@ -116,15 +167,20 @@ func (versionTable) TableExists(ctx context.Context, db database.DBTxConn) (bool
 	return exists, err
 }
 
-func (versionTable) Insert(ctx context.Context, db database.DBTxConn, request database.InsertRequest) error {
+func (t versionTable) Insert(ctx context.Context, db database.DBTxConn, request database.InsertRequest) error {
 	if request.Version == 0 {
 		return nil // goose marks a new table with a row 0, which says nothing.
 	}
 	if err := checkLock(ctx, db); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, insertVersionSQL, request.Version)
-	return err
+	for _, migration := range t.migrations {
+		if migration.Version == request.Version {
+			_, err := db.ExecContext(ctx, insertVersionSQL, migration.Version, migration.OldestLibrary)
+			return err
+		}
+	}
+	return UnknownVersionError{Version: request.Version}
 }
 
 func (versionTable) Delete(ctx context.Context, db database.DBTxConn, version int64) error {

@@ -27,6 +27,9 @@ func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error)
 		return translate(ctx, err, unsent)
 	}
 	defer conn.Release()
+	if err := fits(conn.Conn()); err != nil {
+		return err
+	}
 	err = statements(conn.Conn())
 	l.leaveReadOnly(err)
 	return translate(ctx, err, at)

@@ -95,7 +95,18 @@ func (s *Store) Close() error {
 // The transaction's isolation level should be read committed, PostgreSQL's
 // default; under a higher one an operation that had to wait for another fails
 // with repo.ErrContention, and the whole transaction must be run again.
-func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{tx}} }
+//
+// So should the session's settings. server_encoding and client_encoding must be
+// UTF8 and standard_conforming_strings on; where results travel as text
+// (default_query_exec_mode exec or simple_protocol), DateStyle must be ISO. The
+// driver knows them, and each statement is preceded by a look, which costs no round
+// trip: otherwise the operation fails with repo.ErrSchema and a
+// schema.SettingError, and nothing was sent. What the driver does not know is the
+// caller's to see to, as OpenPool would (agentstore.OpenPool lists it): in those
+// two modes bytea_output must be hex and array_nulls on, in simple_protocol
+// transform_null_equals off, and session_replication_role may not be replica. The
+// schema's version is the caller's to compare, too: schema.Check.
+func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{checkedTx{tx}}} }
 
 type repositories struct{ exec bound }
 

@@ -37,7 +37,7 @@ func (s *sink) connect(ctx context.Context) error {
 		return repo.ErrClosed
 	}
 	if s.conn != nil && !s.conn.IsClosed() {
-		return nil
+		return fits(s.conn)
 	}
 	// The pool's hooks are its connections': a password that changes, types.
 	config := s.config.ConnConfig.Copy()
@@ -55,6 +55,10 @@ func (s *sink) connect(ctx context.Context) error {
 			_ = conn.Close(ctx)
 			return translate(ctx, err, unsent)
 		}
+	}
+	if err := fits(conn); err != nil {
+		_ = conn.Close(ctx)
+		return err
 	}
 	s.conn = conn
 	return nil

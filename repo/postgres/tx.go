@@ -47,6 +47,9 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	}
 	// Deferred, so that it also runs when fn panics.
 	defer rollback(ctx, tx)
+	if err := fits(tx.Conn()); err != nil {
+		return err
+	}
 	if err := fn(tx); err != nil {
 		p.link.leaveReadOnly(err)
 		return err

@@ -61,6 +61,10 @@ func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	gate.waitFor(t, 1, 1)
 	next := agentstore(t, databaseURL, "migrate", "up")
 	gate.waitFor(t, 2, 1)
+	eventually(t, "the next one has tried to get the lock", func() bool {
+		return query[bool](t, gate.look, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'agentstore migrate' AND query LIKE '%pg_try_advisory_lock%')`)
+	})
 	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ const exitCodesText = `Exit codes:
   1    failed
   2    wrong usage
   3    the database is behind this binary: versions are pending (validate)
-  4    the database is newer than this binary
+  4    the database is newer than this binary, and does not allow it
   5    another process was migrating for longer than --lock-timeout
   6    refused: reverting would destroy rows (see --allow-data-loss)
   7    the audit trail, or a proof, does not verify

@@ -13,10 +13,12 @@ type statusReport struct {
 }
 
 type statusJSON struct {
-	Version   int64      `json:"version"`
-	Name      string     `json:"name,omitempty"`
-	State     string     `json:"state"`
-	AppliedAt *time.Time `json:"applied_at,omitempty"`
+	Version int64  `json:"version"`
+	Name    string `json:"name,omitempty"`
+	State   string `json:"state"`
+	// OldestLibrary is the oldest that works with this version applied.
+	OldestLibrary int64      `json:"oldest_library"`
+	AppliedAt     *time.Time `json:"applied_at,omitempty"`
 }
 
 func migrateStatus(ctx context.Context, invocation invocation, flags migrateFlags) error {
@@ -31,7 +33,7 @@ func migrateStatus(ctx context.Context, invocation invocation, flags migrateFlag
 	if flags.json {
 		report := statusReport{Versions: []statusJSON{}}
 		for _, status := range list {
-			entry := statusJSON{Version: status.Version, Name: status.Name, State: string(status.State)}
+			entry := statusJSON{Version: status.Version, Name: status.Name, State: string(status.State), OldestLibrary: status.OldestLibrary}
 			if status.State != schema.StatePending {
 				at := status.AppliedAt.UTC()
 				entry.AppliedAt = &at
@@ -64,6 +66,10 @@ func migrateValidate(ctx context.Context, invocation invocation, flags migrateFl
 		return err
 	}
 	err = migrator.Validate(ctx)
+	var version int64
+	if err == nil {
+		version, err = migrator.Version(ctx)
+	}
 	if flags.json {
 		report := validateReport{Valid: err == nil}
 		if err != nil {
@@ -71,8 +77,12 @@ func migrateValidate(ctx context.Context, invocation invocation, flags migrateFl
 		}
 		return printReport(invocation, report, err)
 	}
-	if err == nil {
-		fmt.Fprintf(invocation.stdout, "valid: the database is at version %d\n", schema.Latest())
+	switch {
+	case err != nil:
+	case version > schema.Latest():
+		fmt.Fprintf(invocation.stdout, "valid: the database is at version %d, and allows this binary, which knows %d\n", version, schema.Latest())
+	default:
+		fmt.Fprintf(invocation.stdout, "valid: the database is at version %d\n", version)
 	}
 	return err
 }

@@ -1,0 +1,243 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	storeapi "github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/schema"
+)
+
+const newer = 9001
+
+// withNewer is the embedded migrations and one more, as a newer library has
+// them, which declares oldest as the oldest library that works on it.
+func withNewer(t *testing.T, oldest int64) fstest.MapFS {
+	t.Helper()
+	migrations, version := withExtra(t)
+	if version != newer {
+		t.Fatalf("the extra version is %d", version)
+	}
+	for name, extra := range migrations {
+		if strings.HasPrefix(name, fmt.Sprint(newer)) {
+			extra.Data = append(fmt.Appendf(nil, "-- oldest library: %d\n", oldest), extra.Data...)
+		}
+	}
+	return migrations
+}
+
+// ahead is a database that a newer library has migrated.
+func ahead(t *testing.T, oldest int64) string {
+	t.Helper()
+	databaseURL := empty(t)
+	if _, err := open(t, databaseURL, schema.Options{Migrations: withNewer(t, oldest)}).Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return databaseURL
+}
+
+// A service of this library that restarts after a newer one has migrated works
+// on, with Options.Migrate too.
+func TestDatabaseAheadThatAllowsThisLibrary(t *testing.T) {
+	t.Parallel()
+	databaseURL := ahead(t, schema.Latest())
+	for _, options := range []storeapi.Options{{}, {Migrate: true}} {
+		store, err := storeapi.Open(t.Context(), databaseURL, options)
+		if err != nil {
+			t.Fatalf("open with %+v: %v", options, err)
+		}
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+
+	migrator := open(t, databaseURL, schema.Options{})
+	if err := migrator.Validate(t.Context()); err != nil {
+		t.Errorf("validate: %v", err)
+	}
+	for _, target := range []schema.Target{schema.TargetLatest(), schema.TargetUp(1), schema.TargetUpSteps(1)} {
+		if steps, err := migrator.Run(t.Context(), target); err != nil || len(steps) != 0 {
+			t.Errorf("up: %v, %v", steps, err)
+		}
+		if steps, err := migrator.Plan(t.Context(), target); err != nil || len(steps) != 0 {
+			t.Errorf("plan: %v, %v", steps, err)
+		}
+	}
+	// What another library applied, that one alone can revert.
+	for _, target := range []schema.Target{schema.TargetDownSteps(1), schema.TargetDown(1), schema.TargetDown(0)} {
+		steps, err := migrator.Run(t.Context(), target)
+		var refused schema.AheadError
+		if len(steps) != 0 || !errors.As(err, &refused) || !refused.Revert || !strings.Contains(err.Error(), "revert with") {
+			t.Errorf("down: %v, %v", steps, err)
+		}
+	}
+	for args, want := range map[string]string{
+		"validate":      "valid: the database is at version 9001",
+		"version":       "9001",
+		"up":            "nothing to do: the database is at version 9001",
+		"up --dry-run":  "nothing to do: the database is at version 9001",
+		"status":        "unknown   version 9001, of a newer binary",
+		"status --json": `"state":"unknown"`,
+	} {
+		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(args)...)...)
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d, stdout %s, stderr %s", args, code, stdout, stderr)
+		}
+	}
+	if code, _, stderr := execute(t.Context(), databaseURL, "migrate", "down"); code != 4 || !strings.Contains(stderr, "revert with") {
+		t.Errorf("down: exit code %d: %s", code, stderr)
+	}
+}
+
+func TestDatabaseAheadThatRefusesThisLibrary(t *testing.T) {
+	t.Parallel()
+	for name, databaseURL := range map[string]string{
+		"declared": ahead(t, newer),
+		// Somebody ran a version by hand, and said nothing of what works on it.
+		"undeclared": func() string {
+			databaseURL := migrated(t)
+			execSQL(t, connect(t, databaseURL), "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
+			return databaseURL
+		}(),
+		// A version that refuses is not talked over by one that came after it.
+		"covered": func() string {
+			databaseURL := ahead(t, newer)
+			execSQL(t, connect(t, databaseURL), "INSERT INTO agentstore_migrations (version, oldest_library) VALUES ($1, $2)", newer+1, schema.Latest())
+			return databaseURL
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			migrator := open(t, databaseURL, schema.Options{})
+			_, openErr := storeapi.Open(t.Context(), databaseURL)
+			_, migrateErr := storeapi.Open(t.Context(), databaseURL, storeapi.Options{Migrate: true})
+			_, upErr := migrator.Up(t.Context())
+			for call, err := range map[string]error{
+				"Open": openErr, "Open with Migrate": migrateErr, "Validate": migrator.Validate(t.Context()), "Up": upErr,
+				"Check": schema.Check(t.Context(), connect(t, databaseURL)),
+			} {
+				var refused schema.AheadError
+				if !errors.As(err, &refused) || refused.Have < newer || refused.Want != schema.Latest() || refused.Oldest != newer || refused.Revert ||
+					!strings.Contains(err.Error(), "upgrade the binary") {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			if !errors.Is(openErr, repo.ErrSchema) || !errors.Is(migrateErr, repo.ErrSchema) {
+				t.Errorf("%v; %v", openErr, migrateErr)
+			}
+			if _, err := migrator.Status(t.Context()); err != nil {
+				t.Errorf("status: %v", err)
+			}
+			if version, err := migrator.Version(t.Context()); err != nil || version < newer {
+				t.Errorf("version: %d, %v", version, err)
+			}
+		})
+	}
+}
+
+// A library on a database that was not migrated to its version says so, and what
+// to do; nothing of it works by half.
+func TestDatabaseBehind(t *testing.T) {
+	t.Parallel()
+	for version := range schema.Latest() {
+		databaseURL := empty(t)
+		if version > 0 {
+			if _, err := open(t, databaseURL, schema.Options{}).UpTo(t.Context(), version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := storeapi.Open(t.Context(), databaseURL)
+		var behind schema.BehindError
+		if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &behind) || behind != (schema.BehindError{Have: version, Want: schema.Latest()}) ||
+			!strings.Contains(err.Error(), "agentstore migrate up") {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+}
+
+// A version is missing below the newest: a library that knows the newest, and
+// one that does not, refuse alike.
+func TestDatabaseWithAGap(t *testing.T) {
+	t.Parallel()
+	databaseURL := ahead(t, schema.Latest())
+	execSQL(t, connect(t, databaseURL), "DELETE FROM agentstore_migrations WHERE version = 2")
+	_, err := storeapi.Open(t.Context(), databaseURL)
+	var gap schema.GapError
+	if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &gap) || gap.Missing != 2 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Down takes a version's word with it.
+func TestDownForgetsWhatAVersionDeclared(t *testing.T) {
+	t.Parallel()
+	databaseURL := ahead(t, newer)
+	migrator := open(t, databaseURL, schema.Options{Migrations: withNewer(t, newer)})
+	step(t, migrator, schema.TargetDownSteps(1))
+	store, err := storeapi.Open(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a version declares stands in its own row, committed with it.
+func TestVersionsDeclareTheOldestLibrary(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, ahead(t, 4))
+	for _, migration := range append(schema.List(), schema.Migration{Version: newer, OldestLibrary: 4}) {
+		const declared = "SELECT oldest_library IS NOT DISTINCT FROM $2 FROM agentstore_migrations WHERE version = $1"
+		want := &migration.OldestLibrary
+		if migration.Version < 4 { // there was nowhere to say it
+			want = nil
+		}
+		if !query[bool](t, conn, declared, migration.Version, want) {
+			t.Errorf("version %d does not declare %d", migration.Version, migration.OldestLibrary)
+		}
+	}
+}
+
+// Old and new migrators, as many of each at once: all succeed, each version is
+// applied once, and the old ones leave the new ones' versions alone.
+func TestMigratorsOfTwoLibrariesAtOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	migrations := withNewer(t, schema.Latest())
+	var group sync.WaitGroup
+	for i := range racers {
+		options := schema.Options{}
+		if i%2 == 1 {
+			options.Migrations = migrations
+		}
+		group.Go(func() {
+			migrator, err := schema.Open(t.Context(), databaseURL, options)
+			if err == nil {
+				_, err = migrator.Up(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if err := open(t, databaseURL, schema.Options{}).Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := open(t, databaseURL, schema.Options{Migrations: migrations}).Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
