@@ -74,9 +74,16 @@ type SessionWriter interface {
 	// AddUsage adds to the session's usage and returns the new totals. Checking
 	// the budget and adding are one step: concurrent callers never pass it
 	// together. A cost that reaches the budget exactly is within it.
+	//
+	// A usage with an ID of the caller's is added once: adding it again with the
+	// same amounts adds nothing and returns the totals as they then are,
+	// whatever the budget then is. Ids are kept for as long as the session is,
+	// and do not travel with an export.
+	//
 	// Errors: InvalidError (negative, or a total past 2^63-1); NotFoundError;
-	// BudgetExceeded, and nothing is added.
-	AddUsage(ctx context.Context, id ID, add Usage) (Usage, error)
+	// BudgetExceeded, and nothing is added; UsageConflict when the id was added
+	// with other amounts; ErrUnknownOutcome.
+	AddUsage(ctx context.Context, id ID, add NewUsage) (Usage, error)
 	// Delete deletes the session and its messages, and its links to plans. The
 	// plans stay. Errors: NotFoundError.
 	Delete(ctx context.Context, id ID) (DeletedSession, error)

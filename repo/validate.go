@@ -99,6 +99,33 @@ func (u Usage) Validate() error {
 	return nil
 }
 
+// Normalize checks the usage and returns it as it is stored: with an id.
+func (u NewUsage) Normalize() (NewUsage, error) {
+	if u.ID.IsZero() {
+		u.ID = NewID()
+	}
+	return u, u.amounts().Validate()
+}
+
+func (u NewUsage) amounts() Usage {
+	return Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Cost: u.Cost}
+}
+
+// Conflict reports how what is stored under the usage's id differs from it: nil
+// if it is the same.
+func (u NewUsage) Conflict(sessionID ID, stored Usage) error {
+	differs := func(field string) error { return &UsageConflict{SessionID: sessionID, ID: u.ID, Field: field} }
+	switch {
+	case u.InputTokens != stored.InputTokens:
+		return differs("input_tokens")
+	case u.OutputTokens != stored.OutputTokens:
+		return differs("output_tokens")
+	case u.Cost != stored.Cost:
+		return differs("cost")
+	}
+	return nil
+}
+
 // NormalizeMessages checks a batch and returns it as it is stored: with ids,
 // metadata and times of microseconds. repeatable reports whether the caller
 // gave an id, so that some messages may be stored already. messages itself is
