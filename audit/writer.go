@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,7 +80,8 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 }
 
 // Record takes an entry. Nil means that it is accepted: it will be written, or
-// come back from Close. While the queue is full Record waits. Errors:
+// come back from Close. The writer keeps nothing of the caller's memory: Details
+// may be used again. While the queue is full Record waits. Errors:
 // repo.InvalidError; repo.ErrClosed; the context's own, and then the entry is not
 // accepted. The entry's id and time, where none were given, are made here; use
 // repo.NewID to know the id.
@@ -134,7 +137,7 @@ func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	w.queue.refuse()
 	select {
 	case <-w.ended:
-		return w.returned, w.failed
+		return w.left(), w.failed
 	case <-ctx.Done():
 	}
 	w.closing.Do(func() {
@@ -142,7 +145,16 @@ func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 		w.cancel()
 	})
 	<-w.ended // a sink heeds its context
-	return w.returned, w.failed
+	return w.left(), w.failed
+}
+
+// left is what Close returns: each of its callers gets entries of its own.
+func (w *Writer) left() []repo.AuditEntry {
+	entries := slices.Clone(w.returned)
+	for i := range entries {
+		entries[i].Details = bytes.Clone(entries[i].Details)
+	}
+	return entries
 }
 
 // run writes until the queue is closed and empty, or the writer is cancelled.

@@ -7,6 +7,10 @@ import (
 )
 
 // Store is a whole store. It is safe for concurrent use.
+//
+// What a caller gives is copied before a call returns, and what it gets is its own:
+// buffers may be used again at once, also when the call ended by its context and
+// what it began goes on.
 type Store interface {
 	Repositories
 	// Trail is for those who keep the audit trail.

@@ -1,6 +1,8 @@
 package repo
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 )
 
 // Normalize checks what can be checked of a use without its action, and returns
-// it as it is stored. u itself is left alone.
+// it as it is stored. u itself is left alone, and shares no memory with it.
 func (u UseAction) Normalize() (UseAction, error) {
 	if u.ID.IsZero() {
 		u.ID = NewID()
@@ -47,8 +49,14 @@ func (u UseAction) Normalize() (UseAction, error) {
 	if u.Projects, err = normalizeProjects(u.Projects); err != nil {
 		return u, err
 	}
-	u.Invariants, err = normalizePlanInvariants(u.Invariants)
-	return u, err
+	if u.Invariants, err = normalizePlanInvariants(u.Invariants); err != nil {
+		return u, err
+	}
+	u.Arguments = slices.Clone(u.Arguments)
+	for i := range u.Arguments {
+		u.Arguments[i].Value = bytes.Clone(u.Arguments[i].Value)
+	}
+	return u, nil
 }
 
 func normalizeProjects(projects []ProjectLink) ([]ProjectLink, error) {
