@@ -145,12 +145,24 @@ type SessionPorter interface {
 	// Export writes the session and every message it had when the export
 	// began. Memory stays bounded, however long the session. After an error
 	// what w got is incomplete, and no importer takes it. Errors:
-	// NotFoundError; w's own.
+	// NotFoundError; w's own; the context's.
+	//
+	// Nobody waits for w: no connection is held while it writes, and Export
+	// returns when ctx ends, also while w's Write does not return. (So does
+	// AuditReader.Export.) What is left then is one goroutine, which ends when
+	// that Write returns.
 	Export(ctx context.Context, id ID, w io.Writer) error
 	// Import reads one document and stores its session under its own id, with
 	// its times, usage and sequences, in one transaction; exporting it again
 	// gives the same document. Memory stays bounded. Errors: ImportError, and
 	// nothing is written; SessionConflict (wrapped in it) when a session with
-	// that id exists; NotFoundError (wrapped) when a plan that it links does not.
+	// that id exists; NotFoundError (wrapped) when a plan that it links does
+	// not; the context's.
+	//
+	// Nobody waits for r: the document is read and checked whole before the
+	// transaction begins (a store may keep a long one in a temporary file), and
+	// Import returns when ctx ends, also while r's Read does not return. What is
+	// left then is one goroutine, which ends when that Read returns; r is not
+	// read again.
 	Import(ctx context.Context, r io.Reader) (Session, error)
 }

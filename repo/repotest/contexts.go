@@ -25,6 +25,7 @@ func contextTests() []test {
 		}},
 		{"Stream", testStreamContext},
 		{"EndsMeanwhile", testContextEndsMeanwhile},
+		{"Stalled", testStalled},
 	}
 }
 
