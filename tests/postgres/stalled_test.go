@@ -63,10 +63,12 @@ func TestStalledReadersAndWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 600 {
-		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventToolInvoked, SessionID: id}); err != nil {
-			t.Fatal(err)
-		}
+	entries := make([]repo.AuditEntry, 1000)
+	for i := range entries {
+		entries[i] = repo.AuditEntry{Type: repo.EventToolInvoked, SessionID: id}
+	}
+	if err := store.Audit().Record(t.Context(), entries...); err != nil {
+		t.Fatal(err)
 	}
 	var document bytes.Buffer
 	if err := sessions.Export(t.Context(), id, &document); err != nil {
@@ -89,7 +91,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 				ended <- call(ctx, &stalled{bytes.NewReader(document.Bytes()), document.Len() / 2 % 200_000, &stalls, released})
 			}()
 		}
-		for deadline := time.Now().Add(10 * time.Second); stalls.Load() < conns; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(60 * time.Second); stalls.Load() < conns; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %d of %d stall", name, stalls.Load(), conns)
 			}
