@@ -42,8 +42,8 @@ func testBuffers[I any](cases bufferCases) func(t *testing.T, r repo.Repositorie
 		t.Helper()
 		methods := reflect.TypeFor[I]()
 		left := maps.Clone(cases)
-		for i := range methods.NumMethod() {
-			name := methods.Method(i).Name
+		for method := range methods.Methods() {
+			name := method.Name
 			build, found := left[name]
 			if !found {
 				t.Errorf("%s.%s has no case: what it keeps of its caller's memory is not tested", methods, name)
