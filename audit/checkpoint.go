@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func ParseCheckpoint(raw []byte, verifier note.Verifier) (repo.AuditCheckpoint, 
 		return repo.AuditCheckpoint{}, fmt.Errorf("%w: its size is no number", ErrCheckpoint)
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
-	checkpoint := repo.AuditCheckpoint{Size: size, Note: raw}
+	checkpoint := repo.AuditCheckpoint{Size: size, Note: bytes.Clone(raw)}
 	if err != nil || copy(checkpoint.Root[:], root) != len(checkpoint.Root) || len(root) != len(checkpoint.Root) {
 		return repo.AuditCheckpoint{}, fmt.Errorf("%w: its root is no hash", ErrCheckpoint)
 	}

@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +83,8 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 }
 
 // Record takes an entry. Nil means that it is accepted: it will be written, or
-// come back from Close. While the queue is full Record waits. Errors:
+// come back from Close. The writer keeps nothing of the caller's memory: Details
+// may be used again. While the queue is full Record waits. Errors:
 // repo.InvalidError; repo.ErrClosed; the context's own, and then the entry is not
 // accepted. The entry's id and time, where none were given, are made here; use
 // repo.NewID to know the id.
@@ -146,7 +149,7 @@ func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.returned, errors.Join(w.failed, w.lost)
+	return w.left(), errors.Join(w.failed, w.lost)
 }
 
 // giveUp ends the writer's attempts. The first reason is the one that is told.
@@ -157,6 +160,16 @@ func (w *Writer) giveUp(reason error) {
 		w.failed = fmt.Errorf("audit: close: %w", reason)
 	}
 	w.cancel()
+}
+
+// left is what Close returns: each of its callers gets entries of its own. It is
+// called with the writer's lock.
+func (w *Writer) left() []repo.AuditEntry {
+	entries := slices.Clone(w.returned)
+	for i := range entries {
+		entries[i].Details = bytes.Clone(entries[i].Details)
+	}
+	return entries
 }
 
 // run writes until the queue is closed and empty, or the writer is cancelled.

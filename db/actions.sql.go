@@ -12,7 +12,7 @@ import (
 
 const actionArchive = `-- name: ActionArchive :execrows
 UPDATE actions a
-SET state = 'archived', version = a.version + 1, updated_at = clock_timestamp()
+SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
 WHERE a.name = $1 AND a.state = 'available'
 `
 
@@ -378,7 +378,7 @@ SET description = $1, definition_of_done = $2,
     estimation_actor = $7, invariant_actor = $8,
     automation_profile = $9, reusable = $10, read_only = $11,
     inputs_schema = CAST($12::text AS json), tags = $13,
-    version = a.version + 1, updated_at = clock_timestamp()
+    version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
 WHERE a.name = $14
 `
 

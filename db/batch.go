@@ -32,7 +32,7 @@ WITH locked AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + cardinality($2::uuid[]),
-        updated_at = clock_timestamp()
+        updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = $3
         AND NOT l.known
@@ -90,6 +90,9 @@ type MessageAppendRow struct {
 // Behind a SELECT the planner does not see an argument. It would find that a
 // plan for just these ids, or without a look for them, is cheaper than a general
 // one, and plan anew for each append, which costs more than the append itself.
+//
+// updated_at, which the messages get as created_at, does not go backwards when the
+// server's clock does.
 //
 // The sequence comes from the row that the lock returned. A second scan of the
 // counter could see it as it was before the wait for the lock. Every part

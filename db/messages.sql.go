@@ -29,7 +29,7 @@ WITH known AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + l.size,
-        updated_at = clock_timestamp()
+        updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
         AND l.session_id NOT IN (SELECT k.session_id FROM known k)

@@ -33,7 +33,7 @@ WITH RECURSIVE family AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1,
         error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = clock_timestamp(), cancel_reason = $6::text, updated_at = clock_timestamp()
+        cancelled_at = clock_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, clock_timestamp())
     FROM live l
     WHERE p.root_id = $2 AND p.id = l.id
     RETURNING l.id, l.phase, l.state AS from_state, p.version, p.updated_at
@@ -43,7 +43,7 @@ WITH RECURSIVE family AS (
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT m.updated_at, audit_new_id(), 'plan_cancelled', $7::text, m.id,
+    SELECT clock_timestamp(), audit_new_id(), 'plan_cancelled', $7::text, m.id,
         format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state, m.phase, m.version)::json
     FROM moved m
 )
@@ -109,7 +109,7 @@ func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtyp
 const planCreate = `-- name: PlanCreate :one
 WITH archived AS (
     UPDATE actions a
-    SET state = 'archived', version = a.version + 1, updated_at = clock_timestamp()
+    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
     WHERE a.name = $1 AND a.version = $2 AND a.state = 'available' AND NOT a.reusable
         AND NOT EXISTS (SELECT FROM plans p WHERE p.id = $3)
         AND ($4::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid))
@@ -800,7 +800,7 @@ const planProgress = `-- name: PlanProgress :execrows
 UPDATE plans p
 SET last_completed_step = coalesce($1::bigint, p.last_completed_step),
     last_checkpoint_id = CASE WHEN $2::boolean THEN $3::text ELSE p.last_checkpoint_id END,
-    updated_at = clock_timestamp()
+    updated_at = greatest(p.updated_at, clock_timestamp())
 WHERE p.id = $4 AND p.state = 'processing'
 `
 
@@ -830,7 +830,7 @@ WITH moved AS (
     UPDATE plans p
     SET phase = $1, state = $2, version = p.version + 1,
         error_message = $3, error_details = CAST($4::text AS json),
-        reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = clock_timestamp()
+        reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
     WHERE p.id = $6 AND p.phase = $7 AND p.state = $8 AND p.version = $9
     RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
@@ -840,7 +840,7 @@ WITH moved AS (
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT m.updated_at, audit_new_id(), $13, $11::text, m.id, CAST($14::text AS json)
+    SELECT clock_timestamp(), audit_new_id(), $13, $11::text, m.id, CAST($14::text AS json)
     FROM moved m
 )
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m

@@ -19,42 +19,65 @@ WITH locked AS (
     FROM sessions s
     WHERE s.id = $2
     FOR NO KEY UPDATE
+), known AS (
+    SELECT u.input_tokens, u.output_tokens, u.cost_nanos FROM session_usages u
+    WHERE u.session_id = $2 AND u.id = $3
+), noted AS (
+    INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+    SELECT $2, $3, $4::bigint, $5::bigint, $1::bigint
+    FROM locked l
+    WHERE l.fits AND NOT EXISTS (SELECT FROM known)
+    ON CONFLICT (session_id, id) DO NOTHING
+    RETURNING session_id
 ), added AS (
     UPDATE sessions s
-    SET input_tokens = l.input_tokens + $3::bigint,
-        output_tokens = l.output_tokens + $4::bigint,
+    SET input_tokens = l.input_tokens + $4::bigint,
+        output_tokens = l.output_tokens + $5::bigint,
         cost_nanos = l.cost_nanos + $1::bigint,
         budget_nanos = l.budget_nanos,
-        updated_at = clock_timestamp()
-    FROM locked l
-    WHERE s.id = $2 AND l.fits
+        updated_at = greatest(s.updated_at, clock_timestamp())
+    FROM locked l, noted n
+    WHERE s.id = $2 AND n.session_id = $2
     RETURNING s.id
 )
-SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.fits FROM locked l
+SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, EXISTS (SELECT FROM added)::boolean AS added,
+    k.input_tokens AS known_input_tokens, k.output_tokens AS known_output_tokens, k.cost_nanos AS known_cost_nanos
+FROM locked l
+LEFT JOIN known k ON true
 `
 
 type SessionAddUsageParams struct {
 	CostNanos    int64
 	ID           pgtype.UUID
+	UsageID      pgtype.UUID
 	InputTokens  int64
 	OutputTokens int64
 }
 
 type SessionAddUsageRow struct {
-	InputTokens  int64
-	OutputTokens int64
-	CostNanos    int64
-	BudgetNanos  *int64
-	Fits         bool
+	InputTokens       int64
+	OutputTokens      int64
+	CostNanos         int64
+	BudgetNanos       *int64
+	Added             bool
+	KnownInputTokens  *int64
+	KnownOutputTokens *int64
+	KnownCostNanos    *int64
 }
 
-// Index: sessions_pkey. Checks and adds in one statement. The totals are
-// computed from the locked row: a second scan of it could be older than the lock.
+// Index: sessions_pkey, session_usages_pkey. Checks and adds in one statement, once for each usage id. The totals
+// are computed from the locked row: a second scan of it could be older than the lock.
 // For the budget see SessionUpdate.
+//
+// known_… are the amounts that are stored under the id, as far as they were when
+// the statement began. One that was stored while it waited for the lock is found by
+// the unique key: nothing is noted then, and so nothing added. Of a row that is neither added
+// nor known, the caller looks which it is: stored meanwhile, or over the budget.
 func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUsageParams) (SessionAddUsageRow, error) {
 	row := db.QueryRow(ctx, sessionAddUsage,
 		arg.CostNanos,
 		arg.ID,
+		arg.UsageID,
 		arg.InputTokens,
 		arg.OutputTokens,
 	)
@@ -64,7 +87,10 @@ func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUs
 		&i.OutputTokens,
 		&i.CostNanos,
 		&i.BudgetNanos,
-		&i.Fits,
+		&i.Added,
+		&i.KnownInputTokens,
+		&i.KnownOutputTokens,
+		&i.KnownCostNanos,
 	)
 	return i, err
 }
@@ -137,7 +163,7 @@ type SessionDeleteRow struct {
 	Plans        int64
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey. The
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey and session_usages_pkey. The
 // session is locked, so that what is counted here is what the cascade deletes. The
 // counter is the number of messages: they are dense.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id pgtype.UUID) (SessionDeleteRow, error) {
@@ -231,7 +257,7 @@ WITH created AS (
     SELECT clock_timestamp(), audit_new_id(), 'session_created', $3, c.id, '{"imported":true}' FROM created c
 )
 INSERT INTO session_counters (session_id, updated_at)
-SELECT c.id, c.updated_at FROM created c
+SELECT c.id, '-infinity' FROM created c
 `
 
 type SessionImportParams struct {
@@ -248,7 +274,9 @@ type SessionImportParams struct {
 	UpdatedAt         time.Time
 }
 
-// Index: sessions_pkey. A session as a document has it; no row: the id exists.
+// Index: sessions_pkey. A session as a document has it; no row: the id exists. The counter's
+// updated_at begins before all times: the document's is in the session, and may be
+// ahead of the clock, which messages to come must not be.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
 	result, err := db.Exec(ctx, sessionImport,
 		arg.ID,
@@ -491,7 +519,7 @@ WITH locked AS (
         metadata = coalesce(CAST($8::text AS json), s.metadata),
         budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END,
         cost_nanos = l.cost_nanos,
-        updated_at = clock_timestamp()
+        updated_at = greatest(s.updated_at, clock_timestamp())
     FROM locked l
     WHERE s.id = l.id AND l.fits
     RETURNING s.id
@@ -533,5 +561,37 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 	)
 	var i SessionUpdateRow
 	err := row.Scan(&i.Fits, &i.CostNanos)
+	return i, err
+}
+
+const sessionUsageGet = `-- name: SessionUsageGet :one
+SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
+    s.input_tokens, s.output_tokens, s.cost_nanos
+FROM session_usages u
+JOIN sessions s ON s.id = u.session_id
+WHERE u.session_id = $1 AND u.id = $2
+`
+
+type SessionUsageGetRow struct {
+	KnownInputTokens  int64
+	KnownOutputTokens int64
+	KnownCostNanos    int64
+	InputTokens       int64
+	OutputTokens      int64
+	CostNanos         int64
+}
+
+// Index: session_usages_pkey, sessions_pkey. What was added under an id, and the totals.
+func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, usageID pgtype.UUID) (SessionUsageGetRow, error) {
+	row := db.QueryRow(ctx, sessionUsageGet, iD, usageID)
+	var i SessionUsageGetRow
+	err := row.Scan(
+		&i.KnownInputTokens,
+		&i.KnownOutputTokens,
+		&i.KnownCostNanos,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CostNanos,
+	)
 	return i, err
 }

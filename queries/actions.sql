@@ -117,13 +117,13 @@ SET description = @description, definition_of_done = @definition_of_done,
     estimation_actor = sqlc.narg(estimation_actor), invariant_actor = sqlc.narg(invariant_actor),
     automation_profile = sqlc.narg(automation_profile), reusable = @reusable, read_only = @read_only,
     inputs_schema = CAST(@inputs_schema::text AS json), tags = @tags,
-    version = a.version + 1, updated_at = clock_timestamp()
+    version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
 WHERE a.name = @name;
 
 -- name: ActionArchive :execrows
 -- Index: actions_pkey. No row: it is archived already, or does not exist.
 UPDATE actions a
-SET state = 'archived', version = a.version + 1, updated_at = clock_timestamp()
+SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
 WHERE a.name = @name AND a.state = 'available';
 
 -- name: ActionDelete :one

@@ -13,6 +13,9 @@
 -- plan for just these ids, or without a look for them, is cheaper than a general
 -- one, and plan anew for each append, which costs more than the append itself.
 --
+-- updated_at, which the messages get as created_at, does not go backwards when the
+-- server's clock does.
+--
 -- The sequence comes from the row that the lock returned. A second scan of the
 -- counter could see it as it was before the wait for the lock. Every part
 -- filters on session_id, so that the statement also runs on a PostgreSQL that
@@ -30,7 +33,7 @@ WITH locked AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + cardinality(@ids::uuid[]),
-        updated_at = clock_timestamp()
+        updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = @session_id
         AND NOT l.known
@@ -76,7 +79,7 @@ WITH known AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + l.size,
-        updated_at = clock_timestamp()
+        updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
         AND l.session_id NOT IN (SELECT k.session_id FROM known k)

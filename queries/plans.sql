@@ -6,7 +6,7 @@
 -- for the other's update and then finds another version.
 WITH archived AS (
     UPDATE actions a
-    SET state = 'archived', version = a.version + 1, updated_at = clock_timestamp()
+    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable
         AND NOT EXISTS (SELECT FROM plans p WHERE p.id = @id)
         AND (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
@@ -149,7 +149,7 @@ WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
         error_message = sqlc.narg(error_message), error_details = CAST(sqlc.narg(error_details)::text AS json),
-        reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = clock_timestamp()
+        reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
     WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version
     RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
@@ -159,7 +159,7 @@ WITH moved AS (
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT m.updated_at, audit_new_id(), @event_type, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
+    SELECT clock_timestamp(), audit_new_id(), @event_type, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
     FROM moved m
 )
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
@@ -191,7 +191,7 @@ WITH RECURSIVE family AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1,
         error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = clock_timestamp(), cancel_reason = @reason::text, updated_at = clock_timestamp()
+        cancelled_at = clock_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, clock_timestamp())
     FROM live l
     WHERE p.root_id = @root_id AND p.id = l.id
     RETURNING l.id, l.phase, l.state AS from_state, p.version, p.updated_at
@@ -201,7 +201,7 @@ WITH RECURSIVE family AS (
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT m.updated_at, audit_new_id(), 'plan_cancelled', sqlc.narg(actor)::text, m.id,
+    SELECT clock_timestamp(), audit_new_id(), 'plan_cancelled', sqlc.narg(actor)::text, m.id,
         format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state, m.phase, m.version)::json
     FROM moved m
 )
@@ -212,7 +212,7 @@ SELECT m.id FROM moved m;
 UPDATE plans p
 SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
     last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
-    updated_at = clock_timestamp()
+    updated_at = greatest(p.updated_at, clock_timestamp())
 WHERE p.id = @id AND p.state = 'processing';
 
 -- name: PlanHistory :many

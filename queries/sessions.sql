@@ -17,7 +17,9 @@ WITH created AS (
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: SessionImport :execrows
--- Index: sessions_pkey. A session as a document has it; no row: the id exists.
+-- Index: sessions_pkey. A session as a document has it; no row: the id exists. The counter's
+-- updated_at begins before all times: the document's is in the session, and may be
+-- ahead of the clock, which messages to come must not be.
 WITH created AS (
     INSERT INTO sessions (
         id, namespace, actor, automation_profile, metadata,
@@ -34,7 +36,7 @@ WITH created AS (
     SELECT clock_timestamp(), audit_new_id(), 'session_created', sqlc.narg(actor), c.id, '{"imported":true}' FROM created c
 )
 INSERT INTO session_counters (session_id, updated_at)
-SELECT c.id, c.updated_at FROM created c;
+SELECT c.id, '-infinity' FROM created c;
 
 -- name: SessionGet :one
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. The counter row holds what an
@@ -114,7 +116,7 @@ WITH locked AS (
         metadata = coalesce(CAST(sqlc.narg(metadata)::text AS json), s.metadata),
         budget_nanos = CASE WHEN @set_budget::boolean THEN sqlc.narg(budget_nanos)::bigint ELSE l.budget_nanos END,
         cost_nanos = l.cost_nanos,
-        updated_at = clock_timestamp()
+        updated_at = greatest(s.updated_at, clock_timestamp())
     FROM locked l
     WHERE s.id = l.id AND l.fits
     RETURNING s.id
@@ -122,27 +124,53 @@ WITH locked AS (
 SELECT l.fits, l.cost_nanos FROM locked l;
 
 -- name: SessionAddUsage :one
--- Index: sessions_pkey. Checks and adds in one statement. The totals are
--- computed from the locked row: a second scan of it could be older than the lock.
+-- Index: sessions_pkey, session_usages_pkey. Checks and adds in one statement, once for each usage id. The totals
+-- are computed from the locked row: a second scan of it could be older than the lock.
 -- For the budget see SessionUpdate.
+--
+-- known_… are the amounts that are stored under the id, as far as they were when
+-- the statement began. One that was stored while it waited for the lock is found by
+-- the unique key: nothing is noted then, and so nothing added. Of a row that is neither added
+-- nor known, the caller looks which it is: stored meanwhile, or over the budget.
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
         coalesce(s.cost_nanos::numeric + @cost_nanos::bigint <= s.budget_nanos, true)::boolean AS fits
     FROM sessions s
     WHERE s.id = @id
     FOR NO KEY UPDATE
+), known AS (
+    SELECT u.input_tokens, u.output_tokens, u.cost_nanos FROM session_usages u
+    WHERE u.session_id = @id AND u.id = @usage_id
+), noted AS (
+    INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+    SELECT @id, @usage_id, @input_tokens::bigint, @output_tokens::bigint, @cost_nanos::bigint
+    FROM locked l
+    WHERE l.fits AND NOT EXISTS (SELECT FROM known)
+    ON CONFLICT (session_id, id) DO NOTHING
+    RETURNING session_id
 ), added AS (
     UPDATE sessions s
     SET input_tokens = l.input_tokens + @input_tokens::bigint,
         output_tokens = l.output_tokens + @output_tokens::bigint,
         cost_nanos = l.cost_nanos + @cost_nanos::bigint,
         budget_nanos = l.budget_nanos,
-        updated_at = clock_timestamp()
-    FROM locked l
-    WHERE s.id = @id AND l.fits
+        updated_at = greatest(s.updated_at, clock_timestamp())
+    FROM locked l, noted n
+    WHERE s.id = @id AND n.session_id = @id
     RETURNING s.id
 )
-SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.fits FROM locked l;
+SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, EXISTS (SELECT FROM added)::boolean AS added,
+    k.input_tokens AS known_input_tokens, k.output_tokens AS known_output_tokens, k.cost_nanos AS known_cost_nanos
+FROM locked l
+LEFT JOIN known k ON true;
+
+-- name: SessionUsageGet :one
+-- Index: session_usages_pkey, sessions_pkey. What was added under an id, and the totals.
+SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
+    s.input_tokens, s.output_tokens, s.cost_nanos
+FROM session_usages u
+JOIN sessions s ON s.id = u.session_id
+WHERE u.session_id = @id AND u.id = @usage_id;
 
 -- name: SessionLockWhole :one
 -- Index: session_counters_pkey, sessions_pkey. Before a deletion: waits for the appends
@@ -153,7 +181,7 @@ WHERE c.session_id = @id
 FOR UPDATE;
 
 -- name: SessionDelete :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey. The
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey and session_usages_pkey. The
 -- session is locked, so that what is counted here is what the cascade deletes. The
 -- counter is the number of messages: they are dense.
 WITH counted AS (

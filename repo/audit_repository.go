@@ -31,7 +31,7 @@ type AuditReader interface {
 	// 1 and at most MaxAuditCount. Zero: DefaultAuditCount.
 	Count(ctx context.Context, filter AuditFilter, limit int) (AuditCount, error)
 	// Export writes what filter selects as JSON lines, oldest first, in bounded
-	// memory.
+	// memory. For a writer that stalls see SessionPorter.Export.
 	Export(ctx context.Context, filter AuditFilter, w io.Writer) error
 }
 

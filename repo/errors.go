@@ -13,8 +13,8 @@ var (
 	// ErrNotFound: the entity does not exist. See NotFoundError.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the stored state is not the one the call needs. See
-	// SequenceConflict, SessionConflict, MessageConflict, ActionConflict,
-	// ActionUnavailable, ActionInUse, PlanConflict and TransitionConflict.
+	// SequenceConflict, SessionConflict, MessageConflict, UsageConflict,
+	// ActionConflict, ActionUnavailable, ActionInUse, PlanConflict and TransitionConflict.
 	ErrConflict = errors.New("conflict")
 	// ErrBudgetExceeded: the cost would pass the session's budget. See
 	// BudgetExceeded.
@@ -120,6 +120,18 @@ func (e *MessageConflict) Error() string {
 	return fmt.Sprintf("session %s: message %s is stored already with another %s", e.SessionID, e.ID, e.Field)
 }
 func (e *MessageConflict) Is(target error) bool { return target == ErrConflict }
+
+// UsageConflict says that a usage with this id was added to the session with other
+// amounts: Field names one that differs. It is [ErrConflict].
+type UsageConflict struct {
+	SessionID, ID ID
+	Field         string
+}
+
+func (e *UsageConflict) Error() string {
+	return fmt.Sprintf("session %s: usage %s was added already with another %s", e.SessionID, e.ID, e.Field)
+}
+func (e *UsageConflict) Is(target error) bool { return target == ErrConflict }
 
 // BudgetExceeded says that adding Requested to Cost would pass Budget, so that
 // nothing was added. It is [ErrBudgetExceeded].

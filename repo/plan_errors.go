@@ -63,9 +63,15 @@ type TransitionConflict struct {
 	Transition Transition
 	Stage
 	Version int64
+	// Child is the plan that was to be moved, where PlanID is its parent, which
+	// is not live and so does not allow it. Zero: PlanID itself was to be moved.
+	Child ID
 }
 
 func (e *TransitionConflict) Error() string {
+	if !e.Child.IsZero() {
+		return fmt.Sprintf("plan %s: no %s below plan %s at %s, version %d", e.Child, e.Transition, e.PlanID, e.text(), e.Version)
+	}
 	return fmt.Sprintf("plan %s: no %s at %s, version %d", e.PlanID, e.Transition, e.text(), e.Version)
 }
 func (e *TransitionConflict) Is(target error) bool { return target == ErrConflict }

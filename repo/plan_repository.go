@@ -58,11 +58,14 @@ type PlanWriter interface {
 	// Transition moves the plan as the lifecycle allows and returns it as it
 	// then is. Of concurrent callers of one transition one moves it. Where the
 	// lifecycle has the plan stay, it comes back unchanged, without an event.
-	// TransitionCancel cancels the plan's live descendants with it.
+	// TransitionCancel cancels the plan's live descendants with it, and
+	// TransitionRevert brings a cancelled child back only below a live parent:
+	// no live plan ever stands below a cancelled one.
 	//
 	// Errors: InvalidError; NotFoundError; TransitionConflict with where the
-	// plan really is, also when another caller moved it meanwhile;
-	// LimitExceeded past MaxReversions.
+	// plan really is, also when another caller moved it meanwhile, or with where
+	// its parent is (Child), which is not live; LimitExceeded past
+	// MaxReversions.
 	Transition(ctx context.Context, id ID, transition Transition, cause Cause) (Plan, error)
 	// Progress notes how far the work has come. It is no transition: the
 	// version stays. Errors: InvalidError; NotFoundError; TransitionConflict

@@ -7,6 +7,10 @@ import (
 )
 
 // Store is a whole store. It is safe for concurrent use.
+//
+// What a caller gives is copied before a call returns, and what it gets is its own:
+// buffers may be used again at once, also when the call ended by its context and
+// what it began goes on.
 type Store interface {
 	Repositories
 	// Trail is for those who keep the audit trail.
@@ -74,9 +78,16 @@ type SessionWriter interface {
 	// AddUsage adds to the session's usage and returns the new totals. Checking
 	// the budget and adding are one step: concurrent callers never pass it
 	// together. A cost that reaches the budget exactly is within it.
+	//
+	// A usage with an ID of the caller's is added once: adding it again with the
+	// same amounts adds nothing and returns the totals as they then are,
+	// whatever the budget then is. Ids are kept for as long as the session is,
+	// and do not travel with an export.
+	//
 	// Errors: InvalidError (negative, or a total past 2^63-1); NotFoundError;
-	// BudgetExceeded, and nothing is added.
-	AddUsage(ctx context.Context, id ID, add Usage) (Usage, error)
+	// BudgetExceeded, and nothing is added; UsageConflict when the id was added
+	// with other amounts; ErrUnknownOutcome.
+	AddUsage(ctx context.Context, id ID, add NewUsage) (Usage, error)
 	// Delete deletes the session and its messages, and its links to plans. The
 	// plans stay. Errors: NotFoundError.
 	Delete(ctx context.Context, id ID) (DeletedSession, error)
@@ -134,12 +145,24 @@ type SessionPorter interface {
 	// Export writes the session and every message it had when the export
 	// began. Memory stays bounded, however long the session. After an error
 	// what w got is incomplete, and no importer takes it. Errors:
-	// NotFoundError; w's own.
+	// NotFoundError; w's own; the context's.
+	//
+	// Nobody waits for w: no connection is held while it writes, and Export
+	// returns when ctx ends, also while w's Write does not return. (So does
+	// AuditReader.Export.) What is left then is one goroutine, which ends when
+	// that Write returns.
 	Export(ctx context.Context, id ID, w io.Writer) error
 	// Import reads one document and stores its session under its own id, with
 	// its times, usage and sequences, in one transaction; exporting it again
 	// gives the same document. Memory stays bounded. Errors: ImportError, and
 	// nothing is written; SessionConflict (wrapped in it) when a session with
-	// that id exists; NotFoundError (wrapped) when a plan that it links does not.
+	// that id exists; NotFoundError (wrapped) when a plan that it links does
+	// not; the context's.
+	//
+	// Nobody waits for r: the document is read and checked whole before the
+	// transaction begins (a store may keep a long one in a temporary file), and
+	// Import returns when ctx ends, also while r's Read does not return. What is
+	// left then is one goroutine, which ends when that Read returns; r is not
+	// read again.
 	Import(ctx context.Context, r io.Reader) (Session, error)
 }

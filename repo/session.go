@@ -58,9 +58,17 @@ type SessionUpdate struct {
 	RemoveBudget bool
 }
 
-// Usage counts what a session consumed. As an argument of AddUsage it is what
-// to add; no field may be negative.
+// Usage counts what a session consumed.
 type Usage struct {
+	InputTokens, OutputTokens int64
+	Cost                      Cost
+}
+
+// NewUsage is what to add to a session's usage. No amount may be negative.
+type NewUsage struct {
+	// ID is the usage's idempotency key, unique in its session: see
+	// SessionWriter.AddUsage. Zero: a new one.
+	ID                        ID
 	InputTokens, OutputTokens int64
 	Cost                      Cost
 }

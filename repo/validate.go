@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -14,9 +15,13 @@ import (
 // emptyObject is what metadata that was not given is stored and read as.
 const emptyObject = "{}"
 
+// Everything that is normalized is a copy: it shares no memory with what the caller
+// gave, who may use that again as soon as the call has returned, also where the
+// store goes on.
+
 // Normalize checks the session and returns it as it is stored: with an id, a
-// namespace and metadata. Implementations of Sessions call it before anything
-// is sent.
+// namespace and metadata. It shares no memory with s. Implementations of Sessions
+// call it before anything is sent.
 func (s NewSession) Normalize() (NewSession, error) {
 	if s.ID.IsZero() {
 		s.ID = NewID()
@@ -40,6 +45,7 @@ func (s NewSession) Normalize() (NewSession, error) {
 	if err := checkBudget(s.Budget); err != nil {
 		return NewSession{}, err
 	}
+	s.Budget = clonePointer(s.Budget)
 	return s, nil
 }
 
@@ -99,10 +105,37 @@ func (u Usage) Validate() error {
 	return nil
 }
 
+// Normalize checks the usage and returns it as it is stored: with an id.
+func (u NewUsage) Normalize() (NewUsage, error) {
+	if u.ID.IsZero() {
+		u.ID = NewID()
+	}
+	return u, u.amounts().Validate()
+}
+
+func (u NewUsage) amounts() Usage {
+	return Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Cost: u.Cost}
+}
+
+// Conflict reports how what is stored under the usage's id differs from it: nil
+// if it is the same.
+func (u NewUsage) Conflict(sessionID ID, stored Usage) error {
+	differs := func(field string) error { return &UsageConflict{SessionID: sessionID, ID: u.ID, Field: field} }
+	switch {
+	case u.InputTokens != stored.InputTokens:
+		return differs("input_tokens")
+	case u.OutputTokens != stored.OutputTokens:
+		return differs("output_tokens")
+	case u.Cost != stored.Cost:
+		return differs("cost")
+	}
+	return nil
+}
+
 // NormalizeMessages checks a batch and returns it as it is stored: with ids,
 // metadata and times of microseconds. repeatable reports whether the caller
 // gave an id, so that some messages may be stored already. messages itself is
-// left alone.
+// left alone, and shares no memory with normal.
 func NormalizeMessages(messages []NewMessage) (normal []NewMessage, repeatable bool, err error) {
 	if len(messages) == 0 {
 		return nil, false, invalid("messages", "is empty")
@@ -157,6 +190,7 @@ func (m NewMessage) normalize() (NewMessage, *InvalidError) {
 	if len(m.Payload) > MaxPayloadBytes {
 		return m, invalid("payload", "has %d bytes, more than %d", len(m.Payload), MaxPayloadBytes)
 	}
+	m.Payload = bytes.Clone(m.Payload)
 	if m.OccurredAt, err = normalizeTime("occurred_at", m.OccurredAt); err != nil {
 		return m, err
 	}
@@ -308,7 +342,15 @@ func normalizeObject(field string, raw json.RawMessage) (json.RawMessage, *Inval
 	if err := jsonvalue.CheckObject(raw, MaxJSONDepth); err != nil {
 		return nil, invalid(field, "%s", err)
 	}
-	return raw, nil
+	return bytes.Clone(raw), nil
+}
+
+func clonePointer[V any](p *V) *V {
+	if p == nil {
+		return nil
+	}
+	value := *p
+	return &value
 }
 
 func checkBudget(budget *Cost) error {

@@ -27,7 +27,7 @@ func (a NewAction) Normalize() (ActionName, ActionDefinition, error) {
 }
 
 // Normalize checks the definition and returns it as it is stored. d itself is
-// left alone.
+// left alone, and shares no memory with it.
 func (d ActionDefinition) Normalize() (ActionDefinition, error) {
 	for _, text := range []struct{ field, value string }{
 		{"description", d.Description}, {"definition_of_done", d.DefinitionOfDone},
@@ -66,13 +66,9 @@ func (d ActionDefinition) Normalize() (ActionDefinition, error) {
 	return d, nil
 }
 
-// orEmpty makes lists that were not given the same as empty ones.
-func orEmpty[V any](list []V) []V {
-	if list == nil {
-		return []V{}
-	}
-	return list
-}
+// orEmpty copies a list, and makes one that was not given the same as an empty
+// one.
+func orEmpty[V any](list []V) []V { return append([]V{}, list...) }
 
 func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
@@ -131,6 +127,8 @@ func normalizeArguments(arguments []Argument) ([]Argument, error) {
 				return nil, invalid(at("arguments", i)+".name", "stands in the list twice")
 			}
 		}
+		argument.Default = bytes.Clone(argument.Default)
+		argument.Min, argument.Max = clonePointer(argument.Min), clonePointer(argument.Max)
 		normal[i] = argument
 	}
 	return normal, nil

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 // Normalize checks the entry and returns it as it is recorded: with an id, a time
 // and details. An id that was given without a time has the time within the id,
-// so that recording it again means the same entry.
+// so that recording it again means the same entry. It shares no memory with e.
 func (e AuditEntry) Normalize() (AuditEntry, error) {
 	e, err := e.normalize()
 	if err != nil {
@@ -171,7 +172,7 @@ func (p AuditPrune) Normalize() (AuditPrune, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Before = before
+	p.Before, p.Types = before, slices.Clone(p.Types)
 	for i, t := range p.Types {
 		if !t.Known() {
 			return p, invalid(at("types", i), "is not an event type, or not registered")

@@ -1,6 +1,8 @@
 package repo
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 )
 
 // Normalize checks what can be checked of a use without its action, and returns
-// it as it is stored. u itself is left alone.
+// it as it is stored. u itself is left alone, and shares no memory with it.
 func (u UseAction) Normalize() (UseAction, error) {
 	if u.ID.IsZero() {
 		u.ID = NewID()
@@ -47,8 +49,14 @@ func (u UseAction) Normalize() (UseAction, error) {
 	if u.Projects, err = normalizeProjects(u.Projects); err != nil {
 		return u, err
 	}
-	u.Invariants, err = normalizePlanInvariants(u.Invariants)
-	return u, err
+	if u.Invariants, err = normalizePlanInvariants(u.Invariants); err != nil {
+		return u, err
+	}
+	u.Arguments = slices.Clone(u.Arguments)
+	for i := range u.Arguments {
+		u.Arguments[i].Value = bytes.Clone(u.Arguments[i].Value)
+	}
+	return u, nil
 }
 
 func normalizeProjects(projects []ProjectLink) ([]ProjectLink, error) {
@@ -290,8 +298,8 @@ func (c Cause) Normalize(transition Transition) (Cause, error) {
 
 // Moved returns the plan as the transition leaves it, with the next version, and
 // false when it stays as it is. The cause is normalized. All implementations use
-// it, so that they cannot differ. What it leaves to them are the times and the
-// descendants of a cancelled plan. Errors: TransitionConflict, LimitExceeded.
+// it, so that they cannot differ. What it leaves to them are the times, the
+// descendants of a cancelled plan and the parent (NeedsLiveParent). Errors: TransitionConflict, LimitExceeded.
 func (p Plan) Moved(transition Transition, cause Cause) (_ Plan, moves bool, _ error) {
 	to, allowed := transition.To(p.Stage)
 	if allowed && to == p.Stage { // whatever version the caller knows
@@ -324,6 +332,22 @@ func (p Plan) Moved(transition Transition, cause Cause) (_ Plan, moves bool, _ e
 // Refuse is the error of a transition that cannot be made of the plan as it is.
 func (p Plan) Refuse(transition Transition) *TransitionConflict {
 	return &TransitionConflict{PlanID: p.ID, Transition: transition, Stage: p.Stage, Version: p.Version}
+}
+
+// NeedsLiveParent reports whether the transition would bring the plan back to
+// life below a parent, which then must be live: otherwise a cancelled tree would
+// have a live plan in it. Plan p is where it is before the transition.
+func (p Plan) NeedsLiveParent(transition Transition) bool {
+	to, allowed := transition.To(p.Stage)
+	return allowed && !p.Live() && to.Live() && !p.ParentID.IsZero()
+}
+
+// RefuseChild is the error of a transition of a child of p that p, which is not
+// live, does not allow.
+func (p Plan) RefuseChild(child ID, transition Transition) *TransitionConflict {
+	conflict := p.Refuse(transition)
+	conflict.Child = child
+	return conflict
 }
 
 // Validate checks the progress.

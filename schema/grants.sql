@@ -36,6 +36,7 @@ GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
 GRANT SELECT, INSERT, UPDATE ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
+GRANT SELECT, INSERT ON session_usages TO :"application";
 
 -- A plan's parts are written once, with it; plans are never deleted.
 GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
@@ -66,6 +67,7 @@ GRANT SELECT, INSERT ON audit_checkpoints TO :"audit";
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
 GRANT SELECT ON messages TO :"reader";
+GRANT SELECT ON session_usages TO :"reader";
 GRANT SELECT ON actions TO :"reader";
 GRANT SELECT ON action_arguments TO :"reader";
 GRANT SELECT ON action_invariants TO :"reader";

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the tests start by themselves and a new machine lacks: PostgreSQL's
-# server binaries and PgBouncer. Where it may not, the tests that need them say so.
+# server binaries, PgBouncer, and libfaketime for a server whose clock steps. Where it may not, the tests that need them say so.
 set -euo pipefail
 
 missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' > /dev/null || command -v initdb > /dev/null || missing+=(postgresql)
 command -v pgbouncer > /dev/null || compgen -G '/usr/sbin/pgbouncer' > /dev/null || missing+=(pgbouncer)
+compgen -G '/usr/lib*/*/faketime/libfaketime.so.1' > /dev/null || compgen -G '/usr/lib*/faketime/libfaketime.so.1' > /dev/null || missing+=(faketime)
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi

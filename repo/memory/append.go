@@ -28,7 +28,7 @@ func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int6
 	// session.
 	messages := make([]repo.Message, len(given))
 	for i := range given {
-		messages[i] = copyMessage(given[i].Stored(sessionID, 0, time.Time{}))
+		messages[i] = given[i].Stored(sessionID, 0, time.Time{}) // normalized: a copy already
 	}
 	known, err := s.store(ctx, sessionID, expected, messages, repeatable)
 	if err != nil {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -134,6 +136,9 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 	return repo.AuditCount{Entries: int64(min(len(found), limit)), AtLeast: len(found) > limit}, err
 }
 
+// exportBuffer is how much of an export is written at once.
+const exportBuffer = 64 << 10
+
 func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
 	filter, err := filter.Normalize()
 	if err != nil {
@@ -143,7 +148,8 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(w)
+	out := bufio.NewWriterSize(ctxio.NewWriter(ctx, w), exportBuffer)
+	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	for _, e := range found {
 		if err := ctx.Err(); err != nil {
@@ -153,7 +159,7 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 			return err
 		}
 	}
-	return nil
+	return out.Flush()
 }
 
 // told is an audit entry of the store's own, in the unit of what it tells of.

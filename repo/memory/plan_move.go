@@ -27,6 +27,11 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	if !moves {
 		return copyPlan(r.plan), nil
 	}
+	if r.plan.NeedsLiveParent(transition) {
+		if parent := &v.plans().get(r.plan.ParentID).plan; !parent.Live() {
+			return repo.Plan{}, parent.RefuseChild(id, transition)
+		}
+	}
 	p.store(v, r, moved, transition, cause)
 	if transition == repo.TransitionCancel {
 		p.cancelBelow(v, id, cause)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/document"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -20,7 +21,7 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	for i, plan := range session.Plans {
 		linked[i] = plan.ID
 	}
-	writer, err := document.NewWriter(w, session, linked)
+	writer, err := document.NewWriter(ctxio.NewWriter(ctx, w), session, linked)
 	if err != nil {
 		return err
 	}
@@ -55,11 +56,10 @@ func (s *sessions) Import(ctx context.Context, source io.Reader) (repo.Session, 
 	if err := s.check(ctx); err != nil {
 		return repo.Session{}, err
 	}
-	reader, err := document.NewReader(source)
-	if err != nil {
-		return repo.Session{}, err
+	r, linkedPlans, err := readRecord(ctx, source)
+	if err != nil && ctx.Err() != nil {
+		return repo.Session{}, ctx.Err()
 	}
-	r, err := readRecord(ctx, reader)
 	if err != nil {
 		return repo.Session{}, err
 	}
@@ -71,14 +71,14 @@ func (s *sessions) Import(ctx context.Context, source io.Reader) (repo.Session, 
 	if id := r.session.ID; v.find(id) != nil {
 		return repo.Session{}, &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: id}}
 	}
-	for i, planID := range reader.LinkedPlans() {
+	for i, planID := range linkedPlans {
 		if v.plans().get(planID) == nil {
 			return repo.Session{}, repo.MissingPlan(i, planID)
 		}
 	}
 	v.insert(r)
 	told(v, repo.EventSessionCreated, v.now(), r.session.Actor, r.session.ID, repo.ID{}, `{"imported":true}`)
-	for _, planID := range reader.LinkedPlans() {
+	for _, planID := range linkedPlans {
 		link(v, r.session.ID, planID)
 	}
 	return r.snapshot(v), nil
@@ -93,22 +93,26 @@ func (s *sessions) check(ctx context.Context) error {
 	return err
 }
 
-// readRecord makes a record of what the reader has.
-func readRecord(ctx context.Context, reader *document.Reader) (*record, error) {
+// readRecord makes a record of a document, and returns the plans it links.
+func readRecord(ctx context.Context, source io.Reader) (*record, []repo.ID, error) {
+	reader, err := document.NewReader(ctxio.NewReader(ctx, source))
+	if err != nil {
+		return nil, nil, err
+	}
 	r := &record{session: reader.Session()}
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		m, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return r, nil
+			return r, reader.LinkedPlans(), nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if r.message(m.ID) != nil {
-			return nil, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
+			return nil, nil, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
 		}
 		r.add([]repo.Message{m})
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// record is one session with its messages.
+// record is one session with its messages, and what was added to its usage.
 //
 // A stored message never changes, and messages only grows. That is what lets a
 // unit of work share both messages' array and byID with the committed
-// record: it writes behind the end that the committed record knows.
+// record: it writes behind the end that the committed record knows. So it is
+// with usages.
 type record struct {
 	// session is the store's own copy. Its MessageCount is not kept up to
 	// date: len(messages) is.
@@ -20,6 +21,35 @@ type record struct {
 	// byID gives a message's sequence. An entry whose sequence is not below
 	// len(messages) belongs to a unit of work and does not count here.
 	byID map[repo.ID]int64
+	// usages are in the order in which they were added; usageByID gives the
+	// place of one, as byID does.
+	usages    []addedUsage
+	usageByID map[repo.ID]int
+}
+
+// addedUsage is what was added under an id.
+type addedUsage struct {
+	id      repo.ID
+	amounts repo.Usage
+}
+
+// usage returns what was added under this id, or nil.
+func (r *record) usage(id repo.ID) *addedUsage {
+	place, found := r.usageByID[id]
+	if !found || place >= len(r.usages) {
+		return nil
+	}
+	return &r.usages[place]
+}
+
+// note keeps what was added.
+func (r *record) note(add repo.NewUsage) {
+	if r.usageByID == nil {
+		r.usageByID = map[repo.ID]int{}
+	}
+	r.usageByID[add.ID] = len(r.usages)
+	amounts := repo.Usage{InputTokens: add.InputTokens, OutputTokens: add.OutputTokens, Cost: add.Cost}
+	r.usages = append(r.usages, addedUsage{add.ID, amounts})
 }
 
 // snapshot is the session as a caller gets it.

@@ -102,8 +102,9 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	return r.snapshot(v), nil
 }
 
-func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (repo.Usage, error) {
-	if err := add.Validate(); err != nil {
+func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
+	add, err := add.Normalize()
+	if err != nil {
 		return repo.Usage{}, err
 	}
 	v, err := s.at.write(ctx)
@@ -115,9 +116,15 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (re
 	if r == nil {
 		return repo.Usage{}, notFound(id)
 	}
+	usage, budget := r.session.Usage, r.session.Budget
+	if known := r.usage(add.ID); known != nil {
+		if err := add.Conflict(id, known.amounts); err != nil {
+			return repo.Usage{}, err
+		}
+		return usage, nil
+	}
 	// Neither difference can overflow: no amount is negative, and the cost is
 	// never above the budget.
-	usage, budget := r.session.Usage, r.session.Budget
 	if budget != nil && add.Cost > *budget-usage.Cost {
 		return repo.Usage{}, &repo.BudgetExceeded{SessionID: id, Budget: *budget, Cost: usage.Cost, Requested: add.Cost}
 	}
@@ -131,6 +138,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (re
 	usage.Cost += add.Cost
 	r = v.edit(id)
 	r.session.Usage = usage
+	r.note(add)
 	r.touch(v.now())
 	return usage, nil
 }

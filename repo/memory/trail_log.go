@@ -55,6 +55,7 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 	}
 	log.hashes = append(log.hashes, seal.Hashes...)
 	checkpoint := seal.Checkpoint
+	checkpoint.Note = slices.Clone(checkpoint.Note)
 	checkpoint.CreatedAt = v.now()
 	log.checkpoint = &checkpoint
 	log.unsealed = slices.Clone(log.unsealed[len(unsealed.Entries):])

@@ -147,6 +147,9 @@ func (c *change) undo() {
 	for _, m := range c.current.messages[len(c.committed.messages):] {
 		delete(c.current.byID, m.ID)
 	}
+	for _, added := range c.current.usages[len(c.committed.usages):] {
+		delete(c.current.usageByID, added.id)
+	}
 }
 
 func (u *unit) read(ctx context.Context) (view, error) {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -97,13 +99,17 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
 }
 
+// exportBuffer is how much of an export is written at once.
+const exportBuffer = 64 << 10
+
 // Export reads page by page, and holds no connection while it writes.
 func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
 	filter, err := filter.Normalize()
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(w)
+	out := bufio.NewWriterSize(ctxio.NewWriter(ctx, w), exportBuffer)
+	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	at, id := time.Time{}, repo.ID{}
 	for {
@@ -117,7 +123,7 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 			}
 		}
 		if len(rows) < repo.MaxPageSize {
-			return nil
+			return out.Flush()
 		}
 		last := rows[len(rows)-1]
 		at, id = last.OccurredAt, last.ID.Bytes

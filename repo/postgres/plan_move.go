@@ -29,25 +29,15 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return stored, nil
 	}
 	var row db.PlanTransitionRow
-	err = p.exec.write(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.PlanTransition(ctx, q, db.PlanTransitionParams{
-			ID:             toUUID(id),
-			FromPhase:      string(stored.Phase),
-			FromState:      string(stored.State),
-			Version:        stored.Version,
-			ToPhase:        string(moved.Phase),
-			ToState:        string(moved.State),
-			Transition:     string(transition),
-			ErrorMessage:   toNullable(moved.ErrorMessage),
-			ErrorDetails:   toText(moved.ErrorDetails),
-			ReversionCount: int32(moved.ReversionCount),
-			Actor:          toNullable(cause.Actor),
-			Reason:         toNullable(cause.Reason),
-			EventType:      string(transition.Event(moved.Stage)),
-			Details:        string(transition.Details(stored.Stage, moved.Stage, moved.Version)),
+	params := transitionParams(stored, moved, transition, cause)
+	if stored.NeedsLiveParent(transition) {
+		row, err = p.moveBelowLive(ctx, stored, transition, params)
+	} else {
+		err = p.exec.write(ctx, func(q db.DBTX) (err error) {
+			row, err = queries.PlanTransition(ctx, q, params)
+			return err
 		})
-		return err
-	})
+	}
 	if isNoRows(err) {
 		return p.overtaken(ctx, id, transition)
 	}
@@ -57,6 +47,48 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	moved.UpdatedAt = row.UpdatedAt.UTC()
 	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
 	return moved, nil
+}
+
+func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause repo.Cause) db.PlanTransitionParams {
+	return db.PlanTransitionParams{
+		ID:             toUUID(stored.ID),
+		FromPhase:      string(stored.Phase),
+		FromState:      string(stored.State),
+		Version:        stored.Version,
+		ToPhase:        string(moved.Phase),
+		ToState:        string(moved.State),
+		Transition:     string(transition),
+		ErrorMessage:   toNullable(moved.ErrorMessage),
+		ErrorDetails:   toText(moved.ErrorDetails),
+		ReversionCount: int32(moved.ReversionCount),
+		Actor:          toNullable(cause.Actor),
+		Reason:         toNullable(cause.Reason),
+		EventType:      string(transition.Event(moved.Stage)),
+		Details:        string(transition.Details(stored.Stage, moved.Stage, moved.Version)),
+	}
+}
+
+// moveBelowLive moves a plan whose parent must be live. It locks the tree first:
+// cancelling the parent takes the same lock, so that it either comes before, and
+// is seen here, or after, and takes the plan along.
+func (p *plans) moveBelowLive(
+	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
+) (row db.PlanTransitionRow, err error) {
+	err = p.exec.atomically(ctx, func(q db.DBTX) error {
+		if _, err := queries.PlanLockTree(ctx, q, toUUID(stored.ID)); err != nil {
+			return err
+		}
+		parent, err := getPlan(ctx, q, stored.ParentID)
+		if err != nil {
+			return err
+		}
+		if !parent.Live() {
+			return parent.RefuseChild(stored.ID, transition)
+		}
+		row, err = queries.PlanTransition(ctx, q, params)
+		return err
+	})
+	return row, err
 }
 
 // overtaken answers a caller whose plan another one moved meanwhile.

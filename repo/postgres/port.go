@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/document"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // Export reads the session, then its messages up to the count it had then.
 // Messages never change, so that this is the session as of one moment although
-// it is read in many statements.
+// it is read in many statements, and holds no connection while it writes.
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	session, err := s.Get(ctx, id)
 	if err != nil {
@@ -25,7 +26,7 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	for i, plan := range session.Plans {
 		linked[i] = plan.ID
 	}
-	writer, err := document.NewWriter(w, session, linked)
+	writer, err := document.NewWriter(ctxio.NewWriter(ctx, w), session, linked)
 	if err != nil {
 		return err
 	}
@@ -55,8 +56,15 @@ const (
 	importChunkBytes = 4 << 20
 )
 
+// Import reads the whole document before it takes a connection: how long the
+// caller's reader takes, nobody else waits for. What it then writes from is its own.
 func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error) {
-	reader, err := document.NewReader(r)
+	kept, err := document.Keep(ctx, r)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	defer kept.Close()
+	reader, err := kept.Reader()
 	if err != nil {
 		return repo.Session{}, err
 	}

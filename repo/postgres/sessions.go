@@ -104,42 +104,6 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	return s.Get(ctx, id)
 }
 
-func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.Usage) (repo.Usage, error) {
-	if err := add.Validate(); err != nil {
-		return repo.Usage{}, err
-	}
-	var row db.SessionAddUsageRow
-	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.SessionAddUsage(ctx, q, db.SessionAddUsageParams{
-			ID:           toUUID(id),
-			InputTokens:  add.InputTokens,
-			OutputTokens: add.OutputTokens,
-			CostNanos:    int64(add.Cost),
-		})
-		return err
-	})
-	switch {
-	case isNoRows(err):
-		return repo.Usage{}, sessionNotFound(id)
-	case hasCode(err, outOfRange):
-		return repo.Usage{}, &repo.InvalidError{Field: "usage", Reason: "would pass 2^63-1 in total"}
-	case err != nil:
-		return repo.Usage{}, err
-	case !row.Fits:
-		return repo.Usage{}, &repo.BudgetExceeded{
-			SessionID: id,
-			Budget:    repo.Cost(*row.BudgetNanos),
-			Cost:      repo.Cost(row.CostNanos),
-			Requested: add.Cost,
-		}
-	}
-	return repo.Usage{
-		InputTokens:  row.InputTokens + add.InputTokens,
-		OutputTokens: row.OutputTokens + add.OutputTokens,
-		Cost:         repo.Cost(row.CostNanos) + add.Cost,
-	}, nil
-}
-
 func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
 	var row db.SessionDeleteRow
 	err := s.exec.atomically(ctx, func(q db.DBTX) error {

@@ -18,6 +18,12 @@ func cloneInto(to, from reflect.Value) {
 			to.Set(reflect.New(from.Type().Elem()))
 			cloneInto(to.Elem(), from.Elem())
 		}
+	case reflect.Interface:
+		if !from.IsNil() {
+			copied := reflect.New(from.Elem().Type()).Elem()
+			cloneInto(copied, from.Elem())
+			to.Set(copied)
+		}
 	case reflect.Slice:
 		if !from.IsNil() {
 			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))

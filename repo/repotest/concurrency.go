@@ -24,6 +24,8 @@ func concurrencyTests() []test {
 		{"BudgetAndUpdate", testConcurrentBudgetAndUpdate},
 		{"UsageOverflow", testUsageOverflow},
 		{"Usage", testConcurrentUsage},
+		{"UsageID", testConcurrentUsageID},
+		{"UsageRollback", testUsageTxRollback},
 		{"List", testConcurrentList},
 		{"ImportOneDocument", testConcurrentImport},
 		{"ExportWhileAppending", testExportWhileAppending},
@@ -354,7 +356,7 @@ func testConcurrentBudget(t *testing.T, store repo.Store) {
 	var added counter
 	together(workers, func(int) {
 		for range 6 { // 192 callers, 100 of which fit
-			got, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 2, Cost: 1})
+			got, err := s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 2, Cost: 1})
 			if err == nil {
 				added.add()
 				if got.Cost > budget || got.InputTokens != 2*int64(got.Cost) {
@@ -378,7 +380,7 @@ func testConcurrentBudgetAndUpdate(t *testing.T, store repo.Store) {
 		together(8, func(worker int) {
 			var err error
 			if worker%2 == 0 {
-				_, err = s.AddUsage(t.Context(), id, repo.Usage{Cost: 10})
+				_, err = s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 10})
 			} else {
 				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(10 * worker))})
 			}
@@ -406,7 +408,7 @@ func testConcurrentUsage(t *testing.T, store repo.Store) {
 			case 1:
 				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Actor: ptr("a")})
 			default:
-				_, err = s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3})
+				_, err = s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3})
 			}
 			if err != nil {
 				t.Error(err)

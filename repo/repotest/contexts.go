@@ -25,6 +25,7 @@ func contextTests() []test {
 		}},
 		{"Stream", testStreamContext},
 		{"EndsMeanwhile", testContextEndsMeanwhile},
+		{"Stalled", testStalled},
 	}
 }
 
@@ -49,7 +50,7 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 		"List":           func() error { _, err := s.List(ctx, repo.SessionFilter{}, repo.Page{}); return err },
 		"Create":         func() error { _, err := s.Create(ctx, repo.NewSession{ID: o.fresh}); return err },
 		"Update":         func() error { _, err := s.Update(ctx, o.id, repo.SessionUpdate{Actor: ptr("x")}); return err },
-		"AddUsage":       func() error { _, err := s.AddUsage(ctx, o.id, repo.Usage{Cost: 1}); return err },
+		"AddUsage":       func() error { _, err := s.AddUsage(ctx, o.id, repo.NewUsage{Cost: 1}); return err },
 		"Delete":         func() error { _, err := s.Delete(ctx, o.doomed); return err },
 		"Message":        func() error { _, err := s.Message(ctx, o.id, repo.NewID()); return err },
 		"MessagesFrom":   func() error { _, err := s.MessagesFrom(ctx, o.id, 0, 1); return err },

@@ -96,7 +96,7 @@ func testListValues(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	createAs(t, s, given)
 	appendTo(t, s, given.ID, users(3)...)
-	if _, err := s.AddUsage(t.Context(), given.ID, repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}); err != nil {
+	if _, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3}); err != nil {
 		t.Fatal(err)
 	}
 	for _, actor := range []string{"", given.Actor} {

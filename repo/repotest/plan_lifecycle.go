@@ -17,6 +17,9 @@ func lifecycleTests() []test {
 		onPlans("History", testLifecycleHistory),
 		onPlans("Invalid", testLifecycleInvalid),
 		onPlans("CancelTree", testLifecycleCancelTree),
+		onPlans("RevertBelowCancelled", testRevertBelowCancelled),
+		onPlans("RevertBelowApplied", testRevertBelowApplied),
+		onPlans("RevertBelowLive", testRevertBelowLive),
 		onPlans("Progress", testLifecycleProgress),
 		onPlans("Trail", testLifecycleTrail),
 	}

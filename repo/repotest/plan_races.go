@@ -17,6 +17,7 @@ func planRaceTests() []test {
 		{"NotReusable", testRaceNotReusable},
 		{"UpdateAction", testRaceUpdateAction},
 		{"SpawnAndCancel", testRaceSpawnAndCancel},
+		{"RevertAndCancel", testRaceRevertAndCancel},
 		{"LinkAndDelete", testRaceLinkAndDelete},
 	}
 }

@@ -84,7 +84,7 @@ func used(t *testing.T, s repo.Sessions) repo.ID {
 	for _, text := range texts() {
 		appendTo(t, s, given.ID, repo.NewMessage{Role: repo.RoleTool, Content: text})
 	}
-	_, err := s.AddUsage(t.Context(), given.ID, repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3})
+	_, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func testPortImportedIsAlive(t *testing.T, s repo.Sessions) {
 	id := created.ID
 	message := fullMessage()
 	stored := appendTo(t, s, id, message, user("x"))
-	if _, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: 10}); err != nil {
+	if _, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 10}); err != nil {
 		t.Fatal(err)
 	}
 	document := export(t, s, id)
@@ -161,7 +161,7 @@ func testPortImportedIsAlive(t *testing.T, s repo.Sessions) {
 		t.Errorf("the next message has the sequence %d, want 2", next[0].Sequence)
 	}
 	wantCount(t, s, id, 3)
-	_, err = s.AddUsage(t.Context(), id, repo.Usage{Cost: 1})
+	_, err = s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 1})
 	wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: 10, Cost: 10, Requested: 1})
 	wantList(t, walk(t, s, repo.SessionFilter{Namespace: created.Namespace}, 10), []repo.Session{get(t, s, id)})
 }

@@ -93,6 +93,7 @@ func repositoryGroups() []group {
 		{"Lifecycle", lifecycleTests()},
 		{"Plans", planListTests()},
 		{"Audit", auditTests()},
+		{"Buffers", bufferTests()},
 	}
 }
 
@@ -104,11 +105,12 @@ func storeGroups() []group {
 		{"Closing", closingTests()},
 		{"PlanRaces", planRaceTests()},
 		{"Trail", trailTests()},
+		{"LeftBuffers", []test{{"Append", testLeftAppends}}},
 	}
 }
 
 func keeperGroups() []group {
 	return []group{
-		{"Keeping", keepingTests()},
+		{"Keeping", slices.Concat(keepingTests(), trailBufferTests())},
 	}
 }

@@ -116,7 +116,7 @@ func testCreateAgainAfterUse(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	createAs(t, s, given)
 	appendTo(t, s, given.ID, users(3)...)
-	if _, err := s.AddUsage(t.Context(), given.ID, repo.Usage{InputTokens: 7, Cost: 1}); err != nil {
+	if _, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 7, Cost: 1}); err != nil {
 		t.Fatal(err)
 	}
 	used := get(t, s, given.ID)
@@ -219,7 +219,7 @@ func testCreateAfterDelete(t *testing.T, s repo.Sessions) {
 	message := user("former")
 	message.ID = repo.NewID()
 	appendTo(t, s, given.ID, message, user("former"))
-	if _, err := s.AddUsage(t.Context(), given.ID, repo.Usage{Cost: 1}); err != nil {
+	if _, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{Cost: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Delete(t.Context(), given.ID); err != nil {

@@ -52,7 +52,7 @@ func (w *writes) run(ctx context.Context, s repo.Sessions) error {
 	if _, err := s.AppendAt(ctx, w.existing, 0, user("x")); err != nil {
 		return err
 	}
-	if _, err := s.AddUsage(ctx, w.existing, repo.Usage{InputTokens: 1}); err != nil {
+	if _, err := s.AddUsage(ctx, w.existing, repo.NewUsage{InputTokens: 1}); err != nil {
 		return err
 	}
 	if _, err := s.Update(ctx, w.existing, repo.SessionUpdate{Actor: ptr("written")}); err != nil {
@@ -202,7 +202,7 @@ func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 		wantMessageConflict(t, err, taken.ID, message.ID, "batch")
 		_, err = in.AppendAt(ctx, taken.ID, 7, user("x"))
 		wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: taken.ID, Expected: 7, Next: 1})
-		_, err = in.AddUsage(ctx, taken.ID, repo.Usage{Cost: *taken.Budget + 1})
+		_, err = in.AddUsage(ctx, taken.ID, repo.NewUsage{Cost: *taken.Budget + 1})
 		wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: taken.ID, Budget: *taken.Budget, Requested: *taken.Budget + 1})
 		_, err = in.Import(ctx, bytes.NewReader(document))
 		wantImportError(t, err)
@@ -233,7 +233,7 @@ func testTxNeverHalf(t *testing.T, store repo.Store) {
 					if _, err := tx.Sessions().Append(ctx, id, user("x")); err != nil {
 						return err
 					}
-					if _, err := tx.Sessions().AddUsage(ctx, id, repo.Usage{InputTokens: 1}); err != nil {
+					if _, err := tx.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1}); err != nil {
 						return err
 					}
 				}

@@ -78,7 +78,7 @@ func testUpdateRemoves(t *testing.T, s repo.Sessions) {
 
 func testUpdateBudget(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
-	if _, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: 5}); err != nil {
+	if _, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 5}); err != nil {
 		t.Fatal(err)
 	}
 	before := get(t, s, id)

@@ -14,6 +14,10 @@ func usageTests() []test {
 		on("NoBudget", testUsageNoBudget),
 		on("Negative", testUsageNegative),
 		on("Missing", testUsageMissing),
+		on("Repeated", testUsageRepeated),
+		on("Conflict", testUsageConflict),
+		on("RepeatedAtBudget", testUsageRepeatedAtBudget),
+		on("IDsGoWithSession", testUsageIDsGoWithSession),
 	}
 }
 
@@ -22,7 +26,7 @@ func testUsageAdds(t *testing.T, s repo.Sessions) {
 	before := get(t, s, id)
 	tick()
 	total := repo.Usage{}
-	for _, add := range []repo.Usage{
+	for _, add := range []repo.NewUsage{
 		{InputTokens: 1, OutputTokens: 20, Cost: 300}, {}, {OutputTokens: 4}, {Cost: 1}, {InputTokens: 1 << 40},
 	} {
 		total.InputTokens += add.InputTokens
@@ -47,7 +51,7 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 		fits bool
 		sum  repo.Cost
 	}{{4, true, 4}, {7, false, 4}, {6, true, 10}, {0, true, 10}, {1, false, 10}, {math.MaxInt64, false, 10}} {
-		got, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, Cost: step.cost})
+		got, err := s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1, Cost: step.cost})
 		if !step.fits {
 			wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: 10, Cost: step.sum, Requested: step.cost})
 		} else if err != nil || got.Cost != step.sum {
@@ -58,14 +62,14 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 		t.Errorf("the usage is %+v", got)
 	}
 	none := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
-	_, err := s.AddUsage(t.Context(), none, repo.Usage{Cost: 1})
+	_, err := s.AddUsage(t.Context(), none, repo.NewUsage{Cost: 1})
 	wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: none, Requested: 1})
 }
 
 func testUsageNoBudget(t *testing.T, s repo.Sessions) {
 	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(1))}).ID
 	update(t, s, id, repo.SessionUpdate{RemoveBudget: true})
-	if got, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: math.MaxInt64}); err != nil || got.Cost != math.MaxInt64 {
+	if got, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: math.MaxInt64}); err != nil || got.Cost != math.MaxInt64 {
 		t.Errorf("the largest cost gave %+v, %v", got, err)
 	}
 }
@@ -74,9 +78,9 @@ func testUsageNoBudget(t *testing.T, s repo.Sessions) {
 // is no test for a transaction: there the database's error spoils it.
 func testUsageOverflow(t *testing.T, store repo.Store) {
 	s := store.Sessions()
-	for _, add := range []repo.Usage{{InputTokens: math.MaxInt64}, {OutputTokens: math.MaxInt64}, {Cost: math.MaxInt64}} {
+	for _, add := range []repo.NewUsage{{InputTokens: math.MaxInt64}, {OutputTokens: math.MaxInt64}, {Cost: math.MaxInt64}} {
 		id := create(t, s)
-		if _, err := s.AddUsage(t.Context(), id, repo.Usage{InputTokens: 1, OutputTokens: 1, Cost: 1}); err != nil {
+		if _, err := s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1, OutputTokens: 1, Cost: 1}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.AddUsage(t.Context(), id, add)
@@ -89,7 +93,7 @@ func testUsageOverflow(t *testing.T, store repo.Store) {
 
 func testUsageNegative(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
-	for field, add := range map[string]repo.Usage{
+	for field, add := range map[string]repo.NewUsage{
 		"input_tokens": {InputTokens: -1}, "output_tokens": {OutputTokens: math.MinInt64, Cost: 1}, "cost": {InputTokens: 1, Cost: -1},
 	} {
 		_, err := s.AddUsage(t.Context(), id, add)
@@ -102,6 +106,6 @@ func testUsageNegative(t *testing.T, s repo.Sessions) {
 
 func testUsageMissing(t *testing.T, s repo.Sessions) {
 	id := repo.NewID()
-	_, err := s.AddUsage(t.Context(), id, repo.Usage{Cost: 1})
+	_, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 1})
 	wantNotFound(t, err, "session", id)
 }

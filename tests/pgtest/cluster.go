@@ -28,11 +28,12 @@ type Cluster struct {
 	// Password is the superuser's, who is called postgres.
 	Password string
 
-	binaries   string
-	credential *syscall.Credential
-	log        logBuffer
-	process    *exec.Cmd     // nil when it does not run
-	ended      chan struct{} // closed when process has ended
+	binaries    string
+	credential  *syscall.Credential
+	environment []string // of the server, beside the test's own
+	log         logBuffer
+	process     *exec.Cmd     // nil when it does not run
+	ended       chan struct{} // closed when process has ended
 }
 
 // NewCluster makes a cluster, which Start starts. It is stopped and removed at
@@ -163,6 +164,9 @@ func (c *Cluster) start(t testing.TB, databaseURL string, settings []string) {
 	process := c.Command(context.WithoutCancel(t.Context()), "postgres", arguments...)
 	process.SysProcAttr.Pdeathsig = syscall.SIGINT // a server whose tests were killed ends too
 	process.Stdout, process.Stderr = &c.log, &c.log
+	if c.environment != nil {
+		process.Env = append(os.Environ(), c.environment...)
+	}
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}

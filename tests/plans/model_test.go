@@ -145,6 +145,12 @@ func (m *models) transition(t *rapid.T) {
 			t.Fatalf("the fourth reversion gave %v", err)
 		}
 		return
+	case transition == repo.TransitionRevert && plan.State == repo.StateCancelled && !m.live(plan.parent):
+		conflict, ok := errors.AsType[*repo.TransitionConflict](err)
+		if !ok || conflict.PlanID != plan.parent || conflict.Child != plan.id {
+			t.Fatalf("the reversion below a plan that is not live gave %v", err)
+		}
+		return
 	default:
 		if err != nil {
 			t.Fatal(err)
@@ -158,6 +164,28 @@ func (m *models) transition(t *rapid.T) {
 		}
 	}
 	wantPlan(t, got, plan)
+}
+
+// live reports whether the parent of a plan, if it has one, is neither applied nor
+// cancelled.
+func (m *models) live(parent repo.ID) bool {
+	for _, plan := range m.plans {
+		if plan.id == parent && (plan.State == repo.StateApplied || plan.State == repo.StateCancelled) {
+			return false
+		}
+	}
+	return true
+}
+
+// belowCancelled reports whether any plan above this one, however far, is
+// cancelled.
+func (m *models) belowCancelled(plan *model) bool {
+	for _, above := range m.plans {
+		if above.id == plan.parent {
+			return above.State == repo.StateCancelled || m.belowCancelled(above)
+		}
+	}
+	return false
 }
 
 // cancelBelow cancels all live descendants, below those too that are not.
@@ -184,6 +212,9 @@ func (m *models) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	wantPlan(t, stored, plan)
+	if stored.Live() && m.belowCancelled(plan) {
+		t.Fatalf("a live plan stands below a cancelled one: %+v", stored)
+	}
 	events, err := m.store.Plans().History(t.Context(), plan.id, 0, 0)
 	if err != nil {
 		t.Fatal(err)

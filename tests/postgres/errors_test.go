@@ -116,7 +116,7 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	discreet(t, "another message", err)
 	_, err = sessions.AppendAt(ctx, given.ID, 7, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
 	discreet(t, "another sequence", err)
-	_, err = sessions.AddUsage(ctx, given.ID, repo.Usage{Cost: 2})
+	_, err = sessions.AddUsage(ctx, given.ID, repo.NewUsage{Cost: 2})
 	discreet(t, "past the budget", err)
 	for what, bad := range map[string]repo.NewMessage{
 		"role":     {Role: hidden, Content: hidden},

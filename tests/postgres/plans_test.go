@@ -61,6 +61,8 @@ SELECT gen_random_uuid(), 'local', 'actor/' || n % 50 FROM generate_series(1, 50
 INSERT INTO session_counters (session_id, next_sequence) SELECT id, 10 FROM sessions;
 INSERT INTO messages (session_id, sequence, id, role, content)
 SELECT s.id, n, gen_random_uuid(), 'user', 'content' FROM sessions s, generate_series(0, 9) n;
+INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+SELECT s.id, gen_random_uuid(), 1, 1, 1 FROM sessions s, generate_series(0, 3) n;
 ANALYZE;`
 
 // Every query has the plan that its comment promises, and none reads a whole

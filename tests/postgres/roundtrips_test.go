@@ -61,7 +61,7 @@ func TestRoundTrips(t *testing.T) {
 			return err
 		}},
 		{"add usage", 1, func(ctx context.Context) error {
-			_, err := sessions.AddUsage(ctx, id, repo.Usage{InputTokens: 1, Cost: 1})
+			_, err := sessions.AddUsage(ctx, id, repo.NewUsage{InputTokens: 1, Cost: 1})
 			return err
 		}},
 		{"append", 1, func(ctx context.Context) error { _, err := sessions.Append(ctx, id, user("x")); return err }},

@@ -230,7 +230,7 @@ func TestWholeSession(t *testing.T) {
 		wantWhole(t, read, err, message)
 	}
 
-	if _, err := writer.Sessions().AddUsage(t.Context(), given.ID, repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}); err != nil {
+	if _, err := writer.Sessions().AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := writer.Plans().Use(t.Context(), "a", repo.UseAction{SessionID: given.ID}); err != nil {

@@ -39,7 +39,7 @@ var faults = map[string]fault{
 	"sequence by count":       {func(s repo.Store) repo.Store { return countingStore{s} }, "Concurrency/AppendToOne"},
 	"unconditional moves":     {func(s repo.Store) repo.Store { return unconditionalStore{s} }, "PlanRaces/Transitions"},
 	"versions ignored":        {func(s repo.Store) repo.Store { return versionlessStore{s} }, "Lifecycle/Versions"},
-	"memory shared":           {func(s repo.Store) repo.Store { return newSharingStore(s) }, "Sessions/Copies Append/Arguments Use/Copies"},
+	"memory shared":           {func(s repo.Store) repo.Store { return newSharingStore(s) }, "Sessions/Copies Append/Arguments Use/Copies Buffers/Sessions Buffers/Plans"},
 	"plans cached":            {func(s repo.Store) repo.Store { return newCachingStore(s) }, "Lifecycle/EveryCell"},
 	"arguments unchecked":     {func(s repo.Store) repo.Store { return uncheckedStore{s} }, "Use/Arguments"},
 	"no transactions":         {func(s repo.Store) repo.Store { return looseStore{s} }, "PlanRaces/Rollback"},

@@ -1,0 +1,116 @@
+package ctxio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+)
+
+var errOwn = errors.New("its own")
+
+func TestReaderReads(t *testing.T) {
+	text := strings.Repeat("0123456789", 20_000)
+	for name, r := range map[string]io.Reader{
+		"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text[:100])),
+		"end with data": iotest.DataErrReader(strings.NewReader(text)),
+	} {
+		got, err := io.ReadAll(NewReader(t.Context(), r))
+		if err != nil || !strings.HasPrefix(text, string(got)) || len(got) < 100 {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	if err := iotest.TestReader(NewReader(t.Context(), strings.NewReader(text)), []byte(text)); err != nil {
+		t.Error(err)
+	}
+	got, err := io.ReadAll(NewReader(t.Context(), io.MultiReader(strings.NewReader("x"), iotest.ErrReader(errOwn))))
+	if string(got) != "x" || !errors.Is(err, errOwn) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// stalling neither reads nor writes until it is released; then it uses its buffer.
+type stalling struct{ released chan struct{} }
+
+func (s stalling) Read(p []byte) (int, error) {
+	<-s.released
+	return copy(p, "late"), nil
+}
+
+func (s stalling) Write(p []byte) (int, error) {
+	<-s.released
+	return len(bytes.Clone(p)), nil
+}
+
+// A call that does not return does not outlive its context for the caller, and
+// touches no buffer of the caller's when it goes on. synctest sees the goroutine
+// end.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stalling{make(chan struct{})}
+		for _, call := range []func(ctx context.Context, p []byte) (int, error){
+			func(ctx context.Context, p []byte) (int, error) { return NewReader(ctx, s).Read(p) },
+			func(ctx context.Context, p []byte) (int, error) { return NewWriter(ctx, s).Write(p) },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			p := []byte("mine")
+			if n, err := call(ctx, p); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %d, %v", n, err)
+			}
+			cancel()
+			if n, err := call(ctx, p); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after its end the context gave %d, %v", n, err)
+			}
+			defer func() {
+				if string(p) != "mine" {
+					t.Errorf("the caller's buffer holds %q", p)
+				}
+			}()
+		}
+		close(s.released)
+		synctest.Wait()
+	})
+}
+
+func TestWriterWrites(t *testing.T) {
+	var got bytes.Buffer
+	w := NewWriter(t.Context(), &got)
+	for _, text := range []string{"a", "", "bc"} {
+		if n, err := w.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if got.String() != "abc" {
+		t.Errorf("written was %q", got.String())
+	}
+	w = NewWriter(t.Context(), iotest.TruncateWriter(failing{}, 0))
+	if _, err := w.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	w = NewWriter(t.Context(), failing{})
+	for range 2 {
+		if _, err := w.Write([]byte("x")); !errors.Is(err, errOwn) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error)  { panic(errOwn) }
+func (failing) Write([]byte) (int, error) { return 0, errOwn }
+
+// A panic of the caller's reader is the caller's, in its own goroutine.
+func TestPanics(t *testing.T) {
+	defer func() {
+		if got := recover(); got != errOwn { //nolint:errorlint // the very value
+			t.Errorf("the panic is %v", got)
+		}
+	}()
+	_, _ = NewReader(t.Context(), failing{}).Read(make([]byte, 1))
+}

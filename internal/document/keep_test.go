@@ -1,0 +1,109 @@
+package document_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/seed-df90f812/agentstore/internal/document"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// reread reads a kept document from its beginning, and returns its messages.
+func reread(t *testing.T, kept *document.Kept) (count int, content string) {
+	t.Helper()
+	reader, err := kept.Reader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		message, err := reader.Next()
+		if err == io.EOF { //nolint:errorlint // itself: see Next
+			return count, content
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, content = count+1, message.Content
+	}
+}
+
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		t.Errorf("%s was left behind", entry.Name())
+	}
+}
+
+// A document is read again as it was, however long, and no file is left behind:
+// not by one that is wrong, and not by a reader that fails.
+func TestKeep(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, count := range []int64{0, 1, 100, 40_000} {
+		var text bytes.Buffer
+		if err := generate(&text, count); err != nil {
+			t.Fatal(err)
+		}
+		whole := text.Bytes()
+		kept, err := document.Keep(t.Context(), bytes.NewReader(whole))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, _ := reread(t, kept); got != int(count) {
+				t.Errorf("%d messages, want %d", got, count)
+			}
+		}
+		kept.Close()
+		wantEmpty(t, dir)
+		for name, r := range map[string]io.Reader{
+			"cut":     bytes.NewReader(whole[:len(whole)-10]),
+			"failing": io.MultiReader(bytes.NewReader(whole[:len(whole)-10]), iotest.ErrReader(errReader)),
+			"more":    io.MultiReader(bytes.NewReader(whole), strings.NewReader("{}")),
+		} {
+			_, err := document.Keep(t.Context(), r)
+			if !errors.Is(err, repo.ErrImport) || name == "failing" && !errors.Is(err, errReader) {
+				t.Errorf("%s: %v", name, err)
+			}
+			wantEmpty(t, dir)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = document.Keep(ctx, io.MultiReader(bytes.NewReader(whole[:len(whole)/2]), canceling{cancel}))
+		if !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
+			t.Errorf("cancelled: %v", err)
+		}
+		wantEmpty(t, dir)
+	}
+}
+
+var errReader = errors.New("the reader's own")
+
+type canceling struct{ cancel func() }
+
+func (c canceling) Read([]byte) (int, error) {
+	c.cancel()
+	return 0, nil
+}
+
+// Where there is no room for a file the import is refused, and says why.
+func TestKeepWithoutRoom(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()+"/nowhere")
+	var text bytes.Buffer
+	if err := generate(&text, 40_000); err != nil {
+		t.Fatal(err)
+	}
+	_, err := document.Keep(t.Context(), &text)
+	if !errors.Is(err, repo.ErrImport) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// reverting brings a cancelled child back; an error that is no answer ends the test.
+type reverting func(ctx context.Context, parent, child repo.ID) error
+
+// orphans has the parent of a cancelled child cancelled while the child is
+// reverted by many, again and again, and returns how many children were alive
+// below their cancelled parent in the end.
+func orphans(t *testing.T, store repo.Store, rounds int, revert reverting) (alive int) {
+	t.Helper()
+	action := newAction(t, store)
+	for range rounds {
+		parent, err := store.Plans().Use(t.Context(), action, repo.UseAction{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, err := store.Plans().Use(t.Context(), action, repo.UseAction{ParentID: parent.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range append(routes[repo.TransitionRevert], repo.TransitionCancel) {
+			if _, err := store.Plans().Transition(t.Context(), child.ID, step, repo.Cause{Reason: "way"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var running sync.WaitGroup
+		start := make(chan struct{})
+		running.Go(func() {
+			<-start
+			if _, err := store.Plans().Transition(t.Context(), parent.ID, repo.TransitionCancel, repo.Cause{Reason: "race"}); err != nil {
+				t.Error(err)
+			}
+		})
+		for range 4 {
+			running.Go(func() {
+				<-start
+				if err := revert(t.Context(), parent.ID, child.ID); err != nil && !errors.Is(err, repo.ErrConflict) {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		running.Wait()
+		after, err := store.Plans().Get(t.Context(), child.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.Live() {
+			alive++
+		}
+	}
+	return alive
+}
+
+// No child is alive below its cancelled parent, whoever comes first.
+func TestRevertWhileParentIsCancelled(t *testing.T) {
+	t.Parallel()
+	store := openURL(t, pgtest.NewDatabase(t))
+	alive := orphans(t, store, 60, func(ctx context.Context, _, child repo.ID) error {
+		_, err := store.Plans().Transition(ctx, child, repo.TransitionRevert, repo.Cause{})
+		return err
+	})
+	if alive > 0 {
+		t.Errorf("%d children are alive below their cancelled parents", alive)
+	}
+}
+
+// Who looks at the parent and then moves the child, without the tree's lock,
+// leaves some alive: the harness sees it.
+func TestNaiveRevertIsCaught(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := openURL(t, databaseURL)
+	pool, err := pgxpool.New(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	alive := orphans(t, store, 60, func(ctx context.Context, parent, child repo.ID) error {
+		var state repo.PlanState
+		if err := pool.QueryRow(ctx, "SELECT state FROM plans WHERE id = $1", pgtype.UUID{Bytes: parent, Valid: true}).Scan(&state); err != nil {
+			return err
+		}
+		if state == repo.StateCancelled {
+			return nil
+		}
+		_, err := pool.Exec(ctx, `UPDATE plans SET phase = 'strategize', state = 'queued', version = version + 1, cancelled_at = NULL, cancel_reason = NULL
+			WHERE id = $1 AND state = 'cancelled'`, pgtype.UUID{Bytes: child, Valid: true})
+		return err
+	})
+	t.Logf("naive: %d children are alive below their cancelled parents", alive)
+	if alive == 0 {
+		t.Fatal("none is: the harness does not catch the naive way")
+	}
+}

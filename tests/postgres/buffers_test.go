@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A caller leaves while its append waits for a connection, in a group with
+// another's, and uses its buffers again. The group is sent after that, and stores
+// what the caller gave; the other append has not to pay for it.
+func TestLeftAppendKeepsNoBuffer(t *testing.T) {
+	t.Parallel()
+	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 1})
+	id := newSession(t, store)
+	sessions := store.Sessions()
+
+	// The pool does not say who waits for it.
+	settle := func() { time.Sleep(100 * time.Millisecond) }
+	// The one connection is taken. The first append is a group that waits for
+	// it; behind that somebody else waits, so that the second group does, too.
+	hog, err := store.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, stays := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := sessions.Append(t.Context(), id, user("first"))
+		first <- err
+	}()
+	settle()
+	release := make(chan struct{})
+	held := make(chan struct{})
+	go func() {
+		conn, err := store.Pool().Acquire(context.WithoutCancel(t.Context()))
+		close(held)
+		if err != nil {
+			return
+		}
+		<-release
+		conn.Release()
+	}()
+	settle()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	message := repo.NewMessage{
+		ID: repo.NewID(), Role: repo.RoleTool, Content: "left",
+		Metadata: []byte(`{"tenant":"mine"}`), Payload: slices.Repeat([]byte("p"), 1000),
+	}
+	payload := slices.Clone(message.Payload)
+	go func() {
+		_, err := sessions.Append(ctx, id, message)
+		second <- err
+	}()
+	go func() {
+		_, err := sessions.Append(t.Context(), id, user("stays"))
+		stays <- err
+	}()
+	settle() // both wait behind the first
+	hog.Release()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	settle() // the second group waits for the connection
+	cancel()
+	if err := <-second; !errors.Is(err, repo.ErrUnknownOutcome) {
+		t.Fatalf("the append was left with %v: the test does not show what it is for", err)
+	}
+	copy(message.Metadata, `{"tenant":XXXXX}`) // no JSON: as it was, the whole group was refused
+	for i := range message.Payload {
+		message.Payload[i] = 'X'
+	}
+	close(release)
+	if err := <-stays; err != nil {
+		t.Errorf("the other append of the group: %v", err)
+	}
+	stored, err := sessions.Message(t.Context(), id, message.ID)
+	if err != nil {
+		t.Fatalf("the append that was left: %v", err)
+	}
+	if string(stored.Metadata) != `{"tenant":"mine"}` || !bytes.Equal(stored.Payload, payload) {
+		t.Errorf("stored were another's bytes: %s, %.20q", stored.Metadata, stored.Payload)
+	}
+}

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// stalled reads and writes until its room is used up, and then not until it is
+// released.
+type stalled struct {
+	document io.Reader
+	room     int
+	stalls   *atomic.Int64
+	released chan struct{}
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	if s.room == 0 {
+		s.stall()
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := s.document.Read(p[:min(len(p), s.room)])
+	s.room -= n
+	return n, err
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	if s.room -= len(p); s.room < 0 {
+		s.stall()
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func (s *stalled) stall() {
+	s.stalls.Add(1)
+	<-s.released
+}
+
+// Callers' readers and writers that stall, as many as the pool has connections,
+// hold up nobody, and no call outlives its context for them.
+func TestStalledReadersAndWriters(t *testing.T) {
+	t.Parallel()
+	const conns = 4
+	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: conns})
+	sessions := store.Sessions()
+	id := newSession(t, store)
+	for range 3 { // several of an import's chunks
+		batch := make([]repo.NewMessage, 1000)
+		for i := range batch {
+			batch[i] = user("a message that takes some room in the document")
+		}
+		if _, err := sessions.Append(t.Context(), id, batch...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries := make([]repo.AuditEntry, 1000)
+	for i := range entries {
+		entries[i] = repo.AuditEntry{Type: repo.EventToolInvoked, SessionID: id}
+	}
+	if err := store.Audit().Record(t.Context(), entries...); err != nil {
+		t.Fatal(err)
+	}
+	var document bytes.Buffer
+	if err := sessions.Export(t.Context(), id, &document); err != nil {
+		t.Fatal(err)
+	}
+	working := newSession(t, store)
+	for name, call := range map[string]func(ctx context.Context, s *stalled) error{
+		"Import": func(ctx context.Context, s *stalled) error {
+			_, err := sessions.Import(ctx, s)
+			return err
+		},
+		"Export":       func(ctx context.Context, s *stalled) error { return sessions.Export(ctx, id, s) },
+		"Audit.Export": func(ctx context.Context, s *stalled) error { return store.Audit().Export(ctx, repo.AuditFilter{}, s) },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var stalls atomic.Int64
+		released, ended := make(chan struct{}), make(chan error, conns)
+		for range conns {
+			go func() {
+				ended <- call(ctx, &stalled{bytes.NewReader(document.Bytes()), document.Len() / 2 % 200_000, &stalls, released})
+			}()
+		}
+		for deadline := time.Now().Add(60 * time.Second); stalls.Load() < conns; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d of %d stall", name, stalls.Load(), conns)
+			}
+		}
+		soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		if _, err := sessions.Append(soon, working, user("x")); err != nil {
+			t.Errorf("%s: beside those that stall an append fails: %v", name, err)
+		}
+		if _, err := sessions.Get(soon, working); err != nil {
+			t.Errorf("%s: beside those that stall a read fails: %v", name, err)
+		}
+		stop()
+		cancel()
+		for range conns {
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
+					t.Errorf("%s: its context ended, and it gave %v", name, err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s: its context has ended, and it has not", name)
+			}
+		}
+		close(released)
+	}
+}

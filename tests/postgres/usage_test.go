@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// late is a session and a store whose next statement reaches the server only when
+// the network is released: the store sees its connection end.
+type late struct {
+	network *delay
+	store   *agentstore.Store
+	direct  *agentstore.Store
+	id      repo.ID
+	pid     int32 // of the backend that gets the statement late
+}
+
+func newLate(t *testing.T, session repo.NewSession) *late {
+	t.Helper()
+	direct := pgtest.NewDatabase(t)
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &late{network: newDelay(t, u.Host), direct: openURL(t, direct)}
+	u.Host = l.network.listener.Addr().String()
+	l.store = openURL(t, u.String(), agentstore.Options{MaxConns: 1})
+	created, err := l.store.Sessions().Create(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.id = created.ID
+	// The connection knows the statement from now on: it is sent in one piece.
+	if _, err := l.store.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.store.Pool().QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&l.pid); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// arrive releases the network and waits until the server has carried out what came
+// late.
+func (l *late) arrive(t *testing.T) {
+	t.Helper()
+	close(l.network.release)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var there bool
+		if err := l.direct.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", l.pid).Scan(&there); err != nil {
+			t.Fatal(err)
+		}
+		if !there {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the late statement did not end")
+		}
+	}
+}
+
+func (l *late) usage(t *testing.T) repo.Usage {
+	t.Helper()
+	session, err := l.direct.Sessions().Get(t.Context(), l.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session.Usage
+}
+
+// A usage whose answer was lost is added again by the store itself, and counts
+// once, whenever the first attempt arrives.
+func TestLostUsageCountsOnce(t *testing.T) {
+	t.Parallel()
+	for _, given := range []bool{true, false} {
+		l := newLate(t, repo.NewSession{})
+		add := repo.NewUsage{InputTokens: 2, Cost: 3}
+		if given {
+			add.ID = repo.NewID()
+		}
+		l.network.armed.Store(true)
+		got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add)
+		if l.network.armed.Load() {
+			t.Fatal("nothing was kept")
+		}
+		want := repo.Usage{InputTokens: 2, Cost: 3}
+		if err != nil || got != want {
+			t.Errorf("given an id: %v: AddUsage gave %+v, %v", given, got, err)
+		}
+		l.arrive(t)
+		if got := l.usage(t); got != want {
+			t.Errorf("given an id: %v: the usage is %+v, want %+v", given, got, want)
+		}
+	}
+}
+
+// A refusal stays one. Where the first attempt may still arrive when there is room
+// in the budget, the outcome is unknown, and the id settles it.
+func TestLateUsageIsNotRefused(t *testing.T) {
+	t.Parallel()
+	budget, more := repo.Cost(10), repo.Cost(20)
+	l := newLate(t, repo.NewSession{Budget: &budget})
+	if _, err := l.direct.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{Cost: 8}); err != nil {
+		t.Fatal(err)
+	}
+	add := repo.NewUsage{ID: repo.NewID(), Cost: 6}
+	l.network.armed.Store(true)
+	_, err := l.store.Sessions().AddUsage(t.Context(), l.id, add)
+	if l.network.armed.Load() {
+		t.Fatal("nothing was kept")
+	}
+	if _, err := l.direct.Sessions().Update(t.Context(), l.id, repo.SessionUpdate{Budget: &more}); err != nil {
+		t.Fatal(err)
+	}
+	l.arrive(t)
+	if got := l.usage(t); got.Cost != 14 {
+		t.Fatalf("the cost is %d: the first attempt did not arrive, and the test does not show what it is for", got.Cost)
+	}
+	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrBudgetExceeded) {
+		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
+	}
+	if got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add); err != nil || got.Cost != 14 {
+		t.Errorf("made again it gave %+v, %v", got, err)
+	}
+}
+
+// counted has one usage added by many at once, and returns what it came to.
+func counted(t *testing.T, store *agentstore.Store, add func(ctx context.Context, session, usage repo.ID) error) int64 {
+	t.Helper()
+	var total int64
+	for range 10 {
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage := repo.NewID()
+		var running sync.WaitGroup
+		start := make(chan struct{})
+		for range 16 {
+			running.Go(func() {
+				<-start
+				if err := add(t.Context(), session.ID, usage); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		running.Wait()
+		session, err = store.Sessions().Get(t.Context(), session.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += session.Usage.InputTokens
+	}
+	return total
+}
+
+// One usage that many add at once counts once. Who looks for the id before he adds
+// counts it several times: the harness sees it.
+func TestUsageCountsOnce(t *testing.T) {
+	t.Parallel()
+	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 16})
+	if got := counted(t, store, func(ctx context.Context, session, usage repo.ID) error {
+		_, err := store.Sessions().AddUsage(ctx, session, repo.NewUsage{ID: usage, InputTokens: 1})
+		return err
+	}); got != 10 {
+		t.Errorf("10 usages count %d", got)
+	}
+	naive := counted(t, store, func(ctx context.Context, session, usage repo.ID) error {
+		key, id := pgtype.UUID{Bytes: session, Valid: true}, pgtype.UUID{Bytes: usage, Valid: true}
+		var known bool
+		if err := store.Pool().QueryRow(ctx, "SELECT EXISTS (SELECT FROM session_usages WHERE session_id = $1 AND id = $2)", key, id).Scan(&known); err != nil || known {
+			return err
+		}
+		_, err := store.Pool().Exec(ctx, `WITH added AS (UPDATE sessions SET input_tokens = input_tokens + 1 WHERE id = $1 RETURNING id)
+			INSERT INTO session_usages SELECT id, $2, 1, 0, 0 FROM added ON CONFLICT DO NOTHING`, key, id)
+		return err
+	})
+	t.Logf("naive: 10 usages count %d", naive)
+	if naive <= 10 {
+		t.Error("the harness does not catch the naive way")
+	}
+}
