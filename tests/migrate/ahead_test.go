@@ -91,12 +91,12 @@ func TestDatabaseAheadThatAllowsThisLibrary(t *testing.T) {
 		"status":        "unknown   version 9001, of a newer binary",
 		"status --json": `"state":"unknown"`,
 	} {
-		code, stdout, stderr := execute(t.Context(), databaseURL, append([]string{"migrate"}, strings.Fields(args)...)...)
+		code, stdout, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, strings.Fields(args)...)...)
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%s: exit code %d, stdout %s, stderr %s", args, code, stdout, stderr)
 		}
 	}
-	if code, _, stderr := execute(t.Context(), databaseURL, "migrate", "down"); code != 4 || !strings.Contains(stderr, "revert with") {
+	if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", "down"); code != 4 || !strings.Contains(stderr, "revert with") {
 		t.Errorf("down: exit code %d: %s", code, stderr)
 	}
 }
