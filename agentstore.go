@@ -2,6 +2,7 @@ package agentstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -48,8 +49,9 @@ func (s *Store) Close() error {
 //
 // Open connects, and compares the schema. Errors: repo.ErrInvalid for a URL or
 // options that cannot be used, repo.ErrUnavailable for a server that cannot be
-// reached or refuses the login, repo.ErrSchema (with schema.BehindError or
-// schema.AheadError) for a database at another version, repo.ErrConflict for
+// reached, repo.ErrPermission for one that refuses the login or a right that
+// opening needs, repo.ErrSchema (with schema.BehindError or schema.AheadError) for
+// a database at another version, or for one that is not there, repo.ErrConflict for
 // pool options other than those the database was opened with. None holds the
 // password. At most one Options may be given.
 func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, error) {
@@ -174,6 +176,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	_, err = migrator.Up(ctx)
+	if translated := postgres.Translate(ctx, err); errors.Is(translated, repo.ErrPermission) {
+		return fmt.Errorf("%w: %w", repo.ErrPermission, err)
+	}
 	return err
 }
 
@@ -184,7 +189,7 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
+		return postgres.Translate(ctx, err)
 	}
 	switch want := schema.Latest(); {
 	case have < want:

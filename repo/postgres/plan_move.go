@@ -26,7 +26,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return repo.Plan{}, err
 	}
 	if !moves {
-		return stored, nil
+		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, toUUID(id)) })
 	}
 	var row db.PlanTransitionRow
 	err = p.exec.write(ctx, func(q db.DBTX) (err error) {
@@ -84,7 +84,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if _, _, err := stored.Moved(repo.TransitionCancel, cause); err != nil {
-			return err
+			return &answer{err}
 		}
 		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
 			ID:        toUUID(id),
@@ -102,7 +102,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if len(cancelled) == 0 { // a worker moved it meanwhile
-			return after.Refuse(repo.TransitionCancel)
+			return &answer{after.Refuse(repo.TransitionCancel)}
 		}
 		return nil
 	})
@@ -127,9 +127,9 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	if err := progress.Validate(); err != nil {
 		return repo.Plan{}, err
 	}
-	var changed int64
+	var row db.PlanProgressRow
 	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		changed, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
+		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
 			ID:            toUUID(id),
 			CompletedStep: progress.CompletedStep,
 			SetCheckpoint: progress.CheckpointID != nil,
@@ -137,15 +137,30 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 		})
 		return err
 	})
+	if isNoRows(err) {
+		return p.notProcessing(ctx, id)
+	}
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	return planOf(progressed(row))
+}
+
+// notProcessing answers a caller whose plan had no progress to note.
+func (p *plans) notProcessing(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	stored, err := p.Get(ctx, id)
 	if err != nil {
-		return repo.Plan{}, err
+		return repo.Plan{}, p.exec.unread(err)
 	}
-	if changed == 0 {
-		return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
-	}
-	return stored, nil
+	return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
+}
+
+// progressed is the plan as it was found, with what a plan changes as it is now.
+func progressed(row db.PlanProgressRow) db.PlanDetail {
+	plan := row.PlanDetail
+	plan.Phase, plan.State, plan.Version = row.Phase, row.State, row.Version
+	plan.ErrorMessage, plan.ErrorDetails, plan.ReversionCount = row.ErrorMessage, row.ErrorDetails, row.ReversionCount
+	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID
+	plan.CancelledAt, plan.CancelReason, plan.UpdatedAt = row.CancelledAt, row.CancelReason, row.UpdatedAt
+	return plan
 }

@@ -152,6 +152,9 @@ func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
 	var found db.PlanUnlinkRow
 	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
 		found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		if err == nil && found.Made {
+			found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		}
 		return err
 	})
 	return bothFound(err, found.Session, found.Plan, sessionID, planID)

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -104,10 +103,8 @@ func (r repositories) Actions() repo.Actions   { return &actions{r.exec} }
 func (r repositories) Plans() repo.Plans       { return &plans{r.exec} }
 func (r repositories) Audit() repo.Audit       { return &audit{r.exec} }
 
-// Ping reports whether the database answers. Errors: repo.ErrUnavailable.
+// Ping reports whether the database answers. Errors: repo.ErrUnavailable,
+// repo.ErrPermission, repo.ErrSchema where there is no such database.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.exec.read(ctx, func(q db.DBTX) error {
-		_, err := q.Exec(ctx, "") // an empty statement: there is nothing to generate
-		return err
-	})
+	return s.exec.retried(ctx, func() error { return translate(ctx, s.exec.link.pool.Ping(ctx), reading) })
 }
