@@ -92,8 +92,11 @@ func (s *Store) Close() error {
 // the goroutine that uses tx, and for as long as tx is open.
 //
 // The transaction's isolation level should be read committed, PostgreSQL's
-// default; under a higher one an operation that had to wait for another fails
-// with repo.ErrContention, and the whole transaction must be run again.
+// default. Under a higher one the transaction sees the database as it was at its
+// first statement: so do reads, and what is refused because of what was read. An
+// operation that would write, or report success, on the strength of something that
+// others have changed since fails with repo.ErrContention, and the whole
+// transaction must be run again.
 func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{tx}} }
 
 type repositories struct{ exec bound }
