@@ -47,12 +47,19 @@ func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error
 	return p.retried(ctx, func() error { return p.link.run(ctx, committing, statement) })
 }
 
+// errNotMoved: the statement found nothing in the state that it needs.
+var errNotMoved = errors.New("not in the state that it needs")
+
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool
 	return p.retried(ctx, func() error {
 		err := p.link.run(ctx, committing, statement)
-		if errors.Is(err, repo.ErrUnknownOutcome) {
+		switch {
+		case errors.Is(err, repo.ErrUnknownOutcome):
 			unsure = true
+		case unsure && (errors.Is(err, repo.ErrNotFound) || errors.Is(err, errNotMoved)):
+			// It may be there when the earlier attempt arrives.
+			return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
 		}
 		return afterDoubt(unsure, err)
 	})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -135,9 +136,12 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 			SetCheckpoint: progress.CheckpointID != nil,
 			CheckpointID:  optional(progress.CheckpointID),
 		})
+		if isNoRows(err) {
+			return &answer{errNotMoved}
+		}
 		return err
 	})
-	if isNoRows(err) {
+	if errors.Is(err, errNotMoved) {
 		return p.notProcessing(ctx, id)
 	}
 	if err != nil {
