@@ -31,9 +31,9 @@ func (batchTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 func (batchTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func (b batchTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	started := make([]context.Context, len(data.Batch.QueuedQueries))
-	for i, query := range data.Batch.QueuedQueries {
-		started[i] = b.tracer.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL, Args: query.Arguments})
+	var started []context.Context
+	for _, query := range data.Batch.QueuedQueries {
+		started = append(started, b.tracer.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL, Args: query.Arguments}))
 	}
 	return context.WithValue(ctx, batchKey{}, &started)
 }
@@ -54,7 +54,7 @@ func (b batchTracer) end(ctx context.Context, conn *pgx.Conn, data pgx.TraceQuer
 	if !ok || len(*started) == 0 {
 		return false
 	}
-	b.tracer.TraceQueryEnd((*started)[0], conn, data)
+	b.tracer.TraceQueryEnd((*started)[0], conn, data) //nolint:contextcheck // the one that the tracer gave for it
 	*started = (*started)[1:]
 	return true
 }

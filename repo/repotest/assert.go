@@ -44,7 +44,7 @@ func wantSentinel(t *testing.T, err, sentinel error) {
 	}
 	refused, isImport := errors.AsType[*repo.ImportError](err)
 	for _, other := range repo.Sentinels() {
-		allowed := errors.Is(sentinel, other) || isImport && (errors.Is(repo.ErrImport, other) || errors.Is(refused.Err, other))
+		allowed := errors.Is(sentinel, other) || isImport && (errors.Is(other, repo.ErrImport) || errors.Is(refused.Err, other))
 		if !allowed && errors.Is(err, other) {
 			t.Errorf("%v is %q as well as %q", err, other, sentinel)
 		}

@@ -32,7 +32,7 @@ func (*joinCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndD
 
 func (c *joinCounter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, query := range data.Batch.QueuedQueries {
-		ctx = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL})
+		_ = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL})
 	}
 	return ctx
 }

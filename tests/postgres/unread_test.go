@@ -31,7 +31,9 @@ func (failing) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) 
 
 func (f failing) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, query := range data.Batch.QueuedQueries {
-		ctx = f.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL})
+		if strings.Contains(query.SQL, f.text) {
+			return f.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL})
+		}
 	}
 	return ctx
 }
