@@ -50,8 +50,9 @@ func (s *Store) Close() error {
 // Open connects, and compares the schema: the database has this library's version,
 // or a newer one that allows this library (see package schema, Upgrades). Errors:
 // repo.ErrInvalid for a URL or options that cannot be used, repo.ErrUnavailable for
-// a server that cannot be reached or refuses the login, or migrations that failed,
-// repo.ErrSchema for a schema that this library does not work on (schema.BehindError,
+// a server that cannot be reached, or migrations that failed, repo.ErrPermission for
+// a server that refuses the login or a right that opening needs, repo.ErrSchema for
+// a database that is not there, a schema that this library does not work on (schema.BehindError,
 // schema.AheadError, schema.GapError, schema.UnknownVersionError) or a setting that it
 // does not work under (schema.SettingError), repo.ErrConflict for pool options other
 // than those the database was opened with. None holds the password. At most one

@@ -94,7 +94,7 @@ func (o Options) apply(config *pgxpool.Config) {
 		config.ConnConfig.RuntimeParams["lock_timeout"] = milliseconds(o.LockTimeout)
 	}
 	if o.Tracer != nil {
-		config.ConnConfig.Tracer = o.Tracer
+		config.ConnConfig.Tracer = seesBatches(o.Tracer)
 	}
 	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
 		config.ConnConfig.RuntimeParams["application_name"] = "agentstore"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
@@ -42,7 +43,13 @@ func schemaError(ctx context.Context, err error) error {
 	case errors.Is(err, schema.ErrBehind), errors.Is(err, schema.ErrAhead), errors.Is(err, schema.ErrGap),
 		errors.Is(err, schema.ErrUnknownVersion), errors.Is(err, schema.ErrSetting):
 		return fmt.Errorf("%w: %w", repo.ErrSchema, err)
-	default:
-		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
 	}
+	// The database's own errors; err says what was being done.
+	translated := postgres.Translate(ctx, err)
+	for _, sentinel := range []error{repo.ErrPermission, repo.ErrSchema} {
+		if errors.Is(translated, sentinel) {
+			return fmt.Errorf("%w: %w", sentinel, err)
+		}
+	}
+	return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
 }

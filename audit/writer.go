@@ -339,18 +339,9 @@ func (w *Writer) unhealthy(err error) {
 	}
 }
 
-// isMisconfigured: the login, a permission or a table. See
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
+// isMisconfigured: the login, a right, the database or a table.
 func isMisconfigured(err error) bool {
-	if errors.Is(err, repo.ErrSchema) {
-		return true
-	}
-	var coded interface{ SQLState() string }
-	if !errors.As(err, &coded) {
-		return false
-	}
-	state := coded.SQLState()
-	return state == "42501" || len(state) == 5 && (state[:2] == "28" || state[:2] == "3D")
+	return errors.Is(err, repo.ErrPermission) || errors.Is(err, repo.ErrSchema)
 }
 
 // backoff is how long to wait before the next attempt: twice as long each time,

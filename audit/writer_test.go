@@ -248,20 +248,25 @@ func TestBackoff(t *testing.T) {
 
 func TestMisconfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := newFake()
-		sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
-			if call < 4 {
-				return coded("42501"), nil
+		for cause, want := range map[error]HealthState{
+			repo.ErrPermission: Misconfigured, repo.ErrSchema: Misconfigured, repo.ErrUnavailable: Retrying,
+			coded("42501"): Retrying, // of what a code means to a database, this package knows nothing
+		} {
+			sink := newFake()
+			sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
+				if call < 4 {
+					return fmt.Errorf("record: %w", cause), nil
+				}
+				return nil, nil
 			}
-			return nil, nil
+			w := newWriter(t, sink, Options{})
+			_ = w.Record(t.Context(), entryOf(`{}`))
+			time.Sleep(10 * time.Millisecond)
+			if h := w.Health(); h.State != want {
+				t.Errorf("%v: the health is %+v", cause, h)
+			}
+			closeWriter(t, w)
 		}
-		w := newWriter(t, sink, Options{})
-		_ = w.Record(t.Context(), entryOf(`{}`))
-		time.Sleep(10 * time.Millisecond)
-		if h := w.Health(); h.State != Misconfigured {
-			t.Errorf("the health is %+v", h)
-		}
-		closeWriter(t, w)
 	})
 }
 

@@ -107,16 +107,25 @@ func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtyp
 }
 
 const planCreate = `-- name: PlanCreate :one
-WITH archived AS (
+WITH seen AS (
+    SELECT a.name FROM actions a
+    WHERE a.name = $1 AND current_setting('transaction_isolation') <> 'read committed'
+    FOR SHARE
+), parent AS (
+    SELECT p.id FROM plans p
+    WHERE p.id = $2::uuid AND current_setting('transaction_isolation') <> 'read committed'
+    FOR SHARE
+), archived AS (
     UPDATE actions a
     SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
-    WHERE a.name = $1 AND a.version = $2 AND a.state = 'available' AND NOT a.reusable
-        AND NOT EXISTS (SELECT FROM plans p WHERE p.id = $3)
-        AND ($4::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid))
+    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable
+        AND NOT EXISTS (SELECT FROM plans p WHERE p.id = $4)
+        AND ($5::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $5::uuid))
     RETURNING a.name
 ), usable AS (
     SELECT a.name FROM actions a
-    WHERE a.name = $1 AND a.version = $2 AND a.state = 'available' AND a.reusable
+    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND a.reusable
+        AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
     SELECT r.name FROM archived r
 ), created AS (
@@ -124,11 +133,12 @@ WITH archived AS (
         id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot
     )
-    SELECT $3, $5::text, $6, u.name, $7::uuid, $8, $9, $10, $11,
+    SELECT $4, $6::text, $7, u.name, $2::uuid, $8, $9, $10, $11,
         $12, $13, $14, $15::text, $16::text,
         CAST($17::text AS json)
     FROM usable u
-    WHERE $4::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid)
+    WHERE ($5::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $5::uuid))
+        AND (SELECT count(*) FROM parent) >= 0
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at, updated_at
 ), projects AS (
@@ -154,10 +164,10 @@ WITH archived AS (
     SELECT c.id, 1, 'use', $13, $14, $25::text, c.created_at FROM created c
 ), linked AS (
     INSERT INTO session_plans (session_id, plan_id)
-    SELECT $4::uuid, c.id FROM created c WHERE $4::uuid IS NOT NULL
+    SELECT $5::uuid, c.id FROM created c WHERE $5::uuid IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, session_id, details)
-    SELECT c.created_at, audit_new_id(), 'plan_created', $25::text, c.id, $4::uuid, CAST($26::text AS json)
+    SELECT c.created_at, audit_new_id(), 'plan_created', $25::text, c.id, $5::uuid, CAST($26::text AS json)
     FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c
@@ -165,12 +175,12 @@ SELECT c.created_at, c.updated_at FROM created c
 
 type PlanCreateParams struct {
 	ActionName              string
+	ParentID                pgtype.UUID
 	ActionVersion           int64
 	ID                      pgtype.UUID
 	SessionID               pgtype.UUID
 	Name                    *string
 	Namespace               string
-	ParentID                pgtype.UUID
 	RootID                  pgtype.UUID
 	Depth                   int32
 	Attempt                 int32
@@ -202,15 +212,18 @@ type PlanCreateRow struct {
 // was read (version), or the session does not exist; the caller looks which.
 // An action that is not reusable is archived by its first use: of two uses one waits
 // for the other's update and then finds another version.
+// A caller's transaction that sees an older state of the database than this
+// statement does is given up when the action or the parent has changed since:
+// their locks see to that, which read committed does not need.
 func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams) (PlanCreateRow, error) {
 	row := db.QueryRow(ctx, planCreate,
 		arg.ActionName,
+		arg.ParentID,
 		arg.ActionVersion,
 		arg.ID,
 		arg.SessionID,
 		arg.Name,
 		arg.Namespace,
-		arg.ParentID,
 		arg.RootID,
 		arg.Depth,
 		arg.Attempt,
@@ -336,6 +349,17 @@ func (q *Queries) PlanHistory(ctx context.Context, db DBTX, arg PlanHistoryParam
 		return nil, err
 	}
 	return items, nil
+}
+
+const planHold = `-- name: PlanHold :exec
+SELECT FROM plans p WHERE p.id = $1 AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
+`
+
+// Index: plans_pkey. A caller's transaction that sees an older state of the
+// database is given up when the plan has changed since. Nothing at read committed.
+func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
+	_, err := db.Exec(ctx, planHold, id)
+	return err
 }
 
 const planLink = `-- name: PlanLink :one
@@ -782,13 +806,15 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 }
 
 const planLockTree = `-- name: PlanLockTree :one
-SELECT p.id FROM plans p
+UPDATE plans p SET depth = p.depth
 WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = $1)
-FOR NO KEY UPDATE
+RETURNING p.id
 `
 
 // Index: plans_pkey. Locks the root of a plan's tree, before the tree grows or is
 // cancelled: the statement after it sees every plan of it that was committed.
+// It is an update, though it changes nothing: a caller's transaction of a higher
+// isolation level, which does not see those plans, is given up for it.
 func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, planLockTree, id)
 	var id_2 pgtype.UUID
@@ -796,33 +822,100 @@ func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pg
 	return id_2, err
 }
 
-const planProgress = `-- name: PlanProgress :execrows
-UPDATE plans p
-SET last_completed_step = coalesce($1::bigint, p.last_completed_step),
-    last_checkpoint_id = CASE WHEN $2::boolean THEN $3::text ELSE p.last_checkpoint_id END,
-    updated_at = greatest(p.updated_at, clock_timestamp())
-WHERE p.id = $4 AND p.state = 'processing'
+const planProgress = `-- name: PlanProgress :one
+WITH moved AS (
+    UPDATE plans p
+    SET last_completed_step = coalesce($2::bigint, p.last_completed_step),
+        last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
+        updated_at = greatest(p.updated_at, clock_timestamp())
+    WHERE p.id = $1 AND p.state = 'processing'
+    RETURNING p.id, p.name, p.namespace, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
+)
+SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+    m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
+FROM moved m CROSS JOIN plan_details
+WHERE plan_details.id = $1
 `
 
 type PlanProgressParams struct {
+	ID            pgtype.UUID
 	CompletedStep *int64
 	SetCheckpoint bool
 	CheckpointID  *string
-	ID            pgtype.UUID
 }
 
-// Index: plans_pkey. No row: the plan is not processing, or does not exist.
-func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (int64, error) {
-	result, err := db.Exec(ctx, planProgress,
+type PlanProgressRow struct {
+	PlanDetail        PlanDetail
+	Phase             string
+	State             string
+	ErrorMessage      *string
+	ErrorDetails      []byte
+	ReversionCount    int32
+	LastCompletedStep *int64
+	LastCheckpointID  *string
+	Version           int64
+	CancelledAt       *time.Time
+	CancelReason      *string
+	UpdatedAt         time.Time
+}
+
+// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// No row: the plan is not processing, or does not exist. The whole plan: of the
+// view what never changes, which it shows as the statement began; the rest as it is now.
+func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
+	row := db.QueryRow(ctx, planProgress,
+		arg.ID,
 		arg.CompletedStep,
 		arg.SetCheckpoint,
 		arg.CheckpointID,
-		arg.ID,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var i PlanProgressRow
+	err := row.Scan(
+		&i.PlanDetail.ID,
+		&i.PlanDetail.Name,
+		&i.PlanDetail.Namespace,
+		&i.PlanDetail.ActionName,
+		&i.PlanDetail.ParentID,
+		&i.PlanDetail.RootID,
+		&i.PlanDetail.Depth,
+		&i.PlanDetail.Attempt,
+		&i.PlanDetail.Description,
+		&i.PlanDetail.DefinitionOfDone,
+		&i.PlanDetail.Phase,
+		&i.PlanDetail.State,
+		&i.PlanDetail.AutomationProfile,
+		&i.PlanDetail.AutomationProfileSource,
+		&i.PlanDetail.AutomationSnapshot,
+		&i.PlanDetail.ErrorMessage,
+		&i.PlanDetail.ErrorDetails,
+		&i.PlanDetail.ReversionCount,
+		&i.PlanDetail.LastCompletedStep,
+		&i.PlanDetail.LastCheckpointID,
+		&i.PlanDetail.Version,
+		&i.PlanDetail.CancelledAt,
+		&i.PlanDetail.CancelReason,
+		&i.PlanDetail.CreatedAt,
+		&i.PlanDetail.UpdatedAt,
+		&i.PlanDetail.Projects,
+		&i.PlanDetail.ProjectAliases,
+		&i.PlanDetail.ProjectReadOnlys,
+		&i.PlanDetail.ArgumentNames,
+		&i.PlanDetail.ArgumentValues,
+		&i.PlanDetail.Invariants,
+		&i.PlanDetail.InvariantSources,
+		&i.Phase,
+		&i.State,
+		&i.ErrorMessage,
+		&i.ErrorDetails,
+		&i.ReversionCount,
+		&i.LastCompletedStep,
+		&i.LastCheckpointID,
+		&i.Version,
+		&i.CancelledAt,
+		&i.CancelReason,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const planTransition = `-- name: PlanTransition :one
@@ -897,21 +990,32 @@ const planUnlink = `-- name: PlanUnlink :one
 WITH found AS (
     SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session,
         EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
+), made AS (
+    INSERT INTO session_plans (session_id, plan_id)
+    SELECT $1, $2 FROM found f
+    WHERE f.session AND f.plan AND current_setting('transaction_isolation') <> 'read committed'
+        AND NOT EXISTS (SELECT FROM session_plans l WHERE l.session_id = $1 AND l.plan_id = $2)
+    ON CONFLICT DO NOTHING
+    RETURNING plan_id
 ), unlinked AS (
     DELETE FROM session_plans l WHERE l.session_id = $1 AND l.plan_id = $2
 )
-SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f
+SELECT f.session::boolean AS session, f.plan::boolean AS plan, EXISTS (SELECT FROM made)::boolean AS made FROM found f
 `
 
 type PlanUnlinkRow struct {
 	Session bool
 	Plan    bool
+	Made    bool
 }
 
 // Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Says which of the two exist.
+// A caller's transaction of a higher isolation level does not see a link that was
+// made since it began. It tries to make it, and is given up when it is there. When
+// it is not, "made" says that the statement is to be run again, which takes it back.
 func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanUnlinkRow, error) {
 	row := db.QueryRow(ctx, planUnlink, sessionID, planID)
 	var i PlanUnlinkRow
-	err := row.Scan(&i.Session, &i.Plan)
+	err := row.Scan(&i.Session, &i.Plan, &i.Made)
 	return i, err
 }

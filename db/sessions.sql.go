@@ -507,7 +507,8 @@ func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID)
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.cost_nanos, s.budget_nanos,
+    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
         (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits
     FROM sessions s
     WHERE s.id = $3
@@ -522,9 +523,23 @@ WITH locked AS (
         updated_at = greatest(s.updated_at, clock_timestamp())
     FROM locked l
     WHERE s.id = l.id AND l.fits
-    RETURNING s.id
+    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
+), stored AS (
+    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, true AS fits FROM updated u
+    UNION ALL
+    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.fits FROM locked l WHERE NOT l.fits
 )
-SELECT l.fits, l.cost_nanos FROM locked l
+SELECT s.fits, s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
+FROM stored s
+JOIN session_counters c ON c.session_id = s.id
 `
 
 type SessionUpdateParams struct {
@@ -539,15 +554,29 @@ type SessionUpdateParams struct {
 }
 
 type SessionUpdateRow struct {
-	Fits      bool
-	CostNanos int64
+	Fits              bool
+	ID                pgtype.UUID
+	Namespace         string
+	Actor             *string
+	AutomationProfile *string
+	Metadata          []byte
+	InputTokens       int64
+	OutputTokens      int64
+	CostNanos         int64
+	BudgetNanos       *int64
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	NextSequence      int64
+	PlanIds           []pgtype.UUID
+	PlanStages        []string
 }
 
-// Index: sessions_pkey. Changes only what is set. A budget below the cost
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set. A budget below the cost
 // changes nothing: fits is false, and the row is the one that stands.
 // The update finds the row as it was when the statement began; PostgreSQL checks
 // the constraints of what it makes of that before it sees that a newer one was
 // locked. So both columns of a constraint are set from the locked row.
+// It answers with the whole session.
 func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateParams) (SessionUpdateRow, error) {
 	row := db.QueryRow(ctx, sessionUpdate,
 		arg.SetBudget,
@@ -560,7 +589,23 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 		arg.Metadata,
 	)
 	var i SessionUpdateRow
-	err := row.Scan(&i.Fits, &i.CostNanos)
+	err := row.Scan(
+		&i.Fits,
+		&i.ID,
+		&i.Namespace,
+		&i.Actor,
+		&i.AutomationProfile,
+		&i.Metadata,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CostNanos,
+		&i.BudgetNanos,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.NextSequence,
+		&i.PlanIds,
+		&i.PlanStages,
+	)
 	return i, err
 }
 

@@ -4,7 +4,18 @@
 -- was read (version), or the session does not exist; the caller looks which.
 -- An action that is not reusable is archived by its first use: of two uses one waits
 -- for the other's update and then finds another version.
-WITH archived AS (
+-- A caller's transaction that sees an older state of the database than this
+-- statement does is given up when the action or the parent has changed since:
+-- their locks see to that, which read committed does not need.
+WITH seen AS (
+    SELECT a.name FROM actions a
+    WHERE a.name = @action_name AND current_setting('transaction_isolation') <> 'read committed'
+    FOR SHARE
+), parent AS (
+    SELECT p.id FROM plans p
+    WHERE p.id = sqlc.narg(parent_id)::uuid AND current_setting('transaction_isolation') <> 'read committed'
+    FOR SHARE
+), archived AS (
     UPDATE actions a
     SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable
@@ -14,6 +25,7 @@ WITH archived AS (
 ), usable AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND a.reusable
+        AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
     SELECT r.name FROM archived r
 ), created AS (
@@ -25,7 +37,8 @@ WITH archived AS (
         @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text,
         CAST(@automation_snapshot::text AS json)
     FROM usable u
-    WHERE sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid)
+    WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
+        AND (SELECT count(*) FROM parent) >= 0
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at, updated_at
 ), projects AS (
@@ -62,9 +75,11 @@ SELECT c.created_at, c.updated_at FROM created c;
 -- name: PlanLockTree :one
 -- Index: plans_pkey. Locks the root of a plan's tree, before the tree grows or is
 -- cancelled: the statement after it sees every plan of it that was committed.
-SELECT p.id FROM plans p
+-- It is an update, though it changes nothing: a caller's transaction of a higher
+-- isolation level, which does not see those plans, is given up for it.
+UPDATE plans p SET depth = p.depth
 WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = @id)
-FOR NO KEY UPDATE;
+RETURNING p.id;
 
 -- name: PlanCountChildren :one
 -- Index: plans_parent_id_id_idx. Up to max_rows.
@@ -207,13 +222,27 @@ WITH RECURSIVE family AS (
 )
 SELECT m.id FROM moved m;
 
--- name: PlanProgress :execrows
--- Index: plans_pkey. No row: the plan is not processing, or does not exist.
-UPDATE plans p
-SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
-    last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
-    updated_at = greatest(p.updated_at, clock_timestamp())
-WHERE p.id = @id AND p.state = 'processing';
+-- name: PlanProgress :one
+-- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- No row: the plan is not processing, or does not exist. The whole plan: of the
+-- view what never changes, which it shows as the statement began; the rest as it is now.
+WITH moved AS (
+    UPDATE plans p
+    SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
+        last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
+        updated_at = greatest(p.updated_at, clock_timestamp())
+    WHERE p.id = @id AND p.state = 'processing'
+    RETURNING p.*
+)
+SELECT sqlc.embed(plan_details), m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+    m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
+FROM moved m CROSS JOIN plan_details
+WHERE plan_details.id = @id;
+
+-- name: PlanHold :exec
+-- Index: plans_pkey. A caller's transaction that sees an older state of the
+-- database is given up when the plan has changed since. Nothing at read committed.
+SELECT FROM plans p WHERE p.id = @id AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE;
 
 -- name: PlanHistory :many
 -- Index: plan_history_pkey.
@@ -236,13 +265,23 @@ SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
 
 -- name: PlanUnlink :one
 -- Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Says which of the two exist.
+-- A caller's transaction of a higher isolation level does not see a link that was
+-- made since it began. It tries to make it, and is given up when it is there. When
+-- it is not, "made" says that the statement is to be run again, which takes it back.
 WITH found AS (
     SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
         EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
+), made AS (
+    INSERT INTO session_plans (session_id, plan_id)
+    SELECT @session_id, @plan_id FROM found f
+    WHERE f.session AND f.plan AND current_setting('transaction_isolation') <> 'read committed'
+        AND NOT EXISTS (SELECT FROM session_plans l WHERE l.session_id = @session_id AND l.plan_id = @plan_id)
+    ON CONFLICT DO NOTHING
+    RETURNING plan_id
 ), unlinked AS (
     DELETE FROM session_plans l WHERE l.session_id = @session_id AND l.plan_id = @plan_id
 )
-SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
+SELECT f.session::boolean AS session, f.plan::boolean AS plan, EXISTS (SELECT FROM made)::boolean AS made FROM found f;
 
 -- name: PlanLinkAll :execrows
 -- Index: session_plans_pkey, plans_pkey. Links those plans that exist.

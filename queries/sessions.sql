@@ -98,13 +98,15 @@ ORDER BY s.created_at DESC, s.id DESC
 LIMIT @max_rows;
 
 -- name: SessionUpdate :one
--- Index: sessions_pkey. Changes only what is set. A budget below the cost
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set. A budget below the cost
 -- changes nothing: fits is false, and the row is the one that stands.
 -- The update finds the row as it was when the statement began; PostgreSQL checks
 -- the constraints of what it makes of that before it sees that a newer one was
 -- locked. So both columns of a constraint are set from the locked row.
+-- It answers with the whole session.
 WITH locked AS (
-    SELECT s.id, s.cost_nanos, s.budget_nanos,
+    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
         (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits
     FROM sessions s
     WHERE s.id = @id
@@ -119,9 +121,23 @@ WITH locked AS (
         updated_at = greatest(s.updated_at, clock_timestamp())
     FROM locked l
     WHERE s.id = l.id AND l.fits
-    RETURNING s.id
+    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
+), stored AS (
+    SELECT u.*, true AS fits FROM updated u
+    UNION ALL
+    SELECT l.* FROM locked l WHERE NOT l.fits
 )
-SELECT l.fits, l.cost_nanos FROM locked l;
+SELECT s.fits, s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
+    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
+    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
+    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+    ARRAY(
+        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plan_stages
+FROM stored s
+JOIN session_counters c ON c.session_id = s.id;
 
 -- name: SessionAddUsage :one
 -- Index: sessions_pkey, session_usages_pkey. Checks and adds in one statement, once for each usage id. The totals

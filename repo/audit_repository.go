@@ -50,7 +50,7 @@ type AuditSink interface {
 
 // AuditStore is the rest of the trail, for those who keep it. A Store has it.
 type AuditStore interface {
-	// Sink opens a sink. Errors: ErrUnavailable.
+	// Sink opens a sink. Errors: ErrUnavailable, ErrPermission, ErrSchema.
 	Sink(ctx context.Context) (AuditSink, error)
 	// Prune removes old entries in bounded batches, and records an entry of
 	// its own that says so. What is on hold, and what is not sealed yet, stays.

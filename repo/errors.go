@@ -25,10 +25,13 @@ var (
 	ErrImport = errors.New("import refused")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrUnavailable: the database cannot be reached, refuses the login, is
-	// shutting down, has no room or failed in another way. Nothing was written;
-	// the call may be made again.
+	// ErrUnavailable: the database cannot be reached, is shutting down, has no
+	// room or failed in another way. Nothing was written; the call may be made
+	// again.
 	ErrUnavailable = errors.New("database unavailable")
+	// ErrPermission: the database refuses the login, or the role lacks a right.
+	// Nothing was written; somebody has to mend that first.
+	ErrPermission = errors.New("permission denied by the database")
 	// ErrContention: the database gave this transaction up for another one's
 	// sake (deadlock, serialization failure, lock timeout). Nothing was
 	// written; the whole transaction may be run again.
@@ -38,10 +41,20 @@ var (
 	// committed. Making the call again with the same ids is safe: it writes
 	// what is missing and returns what is there.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrSchema: the database's schema, or one of its settings, is not one that
-	// this library works on. Nothing was written.
+	// ErrSchema: there is no such database, or its schema or one of its settings is
+	// not one that this library works on. Nothing was written.
 	ErrSchema = errors.New("database does not fit")
 )
+
+// Sentinels returns all of the sentinels, for those who give each its own
+// meaning, such as a status of HTTP. An error is at most one of them; only that
+// of a refused import is also its cause's.
+func Sentinels() []error {
+	return []error{
+		ErrInvalid, ErrNotFound, ErrConflict, ErrBudgetExceeded, ErrLimit, ErrImport, ErrClosed,
+		ErrUnavailable, ErrPermission, ErrContention, ErrUnknownOutcome, ErrSchema,
+	}
+}
 
 // InvalidError names the value that breaks a rule, and the rule. It is
 // [ErrInvalid]. It never holds the value itself.

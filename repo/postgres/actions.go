@@ -52,7 +52,7 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 	if isNoRows(err) {
 		stored, err := a.get(ctx, name)
 		if err != nil {
-			return repo.Action{}, err
+			return repo.Action{}, a.exec.unread(err)
 		}
 		return stored, new.Conflict(definition, stored)
 	}
@@ -154,7 +154,7 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 			return err
 		}
 		if version != 0 && version != stored {
-			return &repo.ActionConflict{Name: parsed, Field: "version", Version: stored}
+			return &answer{&repo.ActionConflict{Name: parsed, Field: "version", Version: stored}}
 		}
 		if err := queries.ActionUpdate(ctx, q, db.ActionUpdateParams{
 			Name:                 parsed.String(),
@@ -207,7 +207,8 @@ func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	return a.get(ctx, parsed)
+	archived, err := a.get(ctx, parsed)
+	return archived, a.exec.unread(err)
 }
 
 func (a *actions) Delete(ctx context.Context, name string) error {

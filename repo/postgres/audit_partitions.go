@@ -117,8 +117,8 @@ func (p *pooled) mend(ctx context.Context, err error) {
 func connectionMonths(q db.DBTX) map[time.Time]bool {
 	var conn *pgx.Conn
 	switch q := q.(type) {
-	case *pgx.Conn:
-		conn = q
+	case alone:
+		conn = q.conn
 	case pgx.Tx:
 		conn = q.Conn()
 	default:

@@ -25,6 +25,10 @@ const (
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"
+	invalidCatalogName   = "3D000"
+	insufficientRight    = "42501"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
 	readOnlyTransaction  = "25006"
 )
 
@@ -50,6 +54,29 @@ const (
 	// committing: the statement, or the commit, may have been carried out.
 	committing
 )
+
+// answer is what an operation itself has to say in the midst of its statements:
+// it ends them, and is no error of the database.
+type answer struct{ err error }
+
+func (a *answer) Error() string { return a.err.Error() }
+func (a *answer) Unwrap() error { return a.err }
+
+// meaning is what the error of an operation's statements means: an answer, which
+// comes back as it is, or an error of the database.
+func meaning(ctx context.Context, err error, at phase) error {
+	if a, ok := errors.AsType[*answer](err); ok {
+		return a.err
+	}
+	return translate(ctx, err, at)
+}
+
+// Translate gives an error of a statement of the caller's own, sent through
+// Store.Pool or the transaction of Bind, the sentinel that it would have as an
+// error of the store. That it was sent and has no answer is not in it: for that
+// see what the error itself is. Errors that have a sentinel already come back as
+// they are; nil is nil.
+func Translate(ctx context.Context, err error) error { return translate(ctx, err, reading) }
 
 // translate gives an error its sentinel. It is the one place where PostgreSQL's
 // errors become ours. Errors that are ours already pass.
@@ -83,17 +110,21 @@ func translate(ctx context.Context, err error, at phase) error {
 
 func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	pgErr = withoutValues(pgErr)
-	if at == committing && (pgErr.Severity == "FATAL" || pgErr.Severity == "PANIC") {
+	if at == committing && endsConnection(pgErr) {
 		// The server ended the connection; the commit may have come first.
 		return &storeError{repo.ErrUnknownOutcome, pgErr}
 	}
 	switch pgErr.Code {
 	case serializationFailure, deadlockDetected, lockNotAvailable:
 		return &storeError{repo.ErrContention, pgErr}
-	case undefinedTable, undefinedColumn, invalidSchemaName:
+	case undefinedTable, undefinedColumn, invalidSchemaName, invalidCatalogName:
 		return &storeError{repo.ErrSchema, pgErr}
+	case insufficientRight:
+		return &storeError{repo.ErrPermission, pgErr}
 	}
-	switch pgErr.Code[:2] {
+	switch class(pgErr) {
+	case "28": // invalid authorization specification: the login
+		return &storeError{repo.ErrPermission, pgErr}
 	case "22": // data exception
 		return &storeError{repo.ErrInvalid, pgErr}
 	case "23": // integrity constraint violation
@@ -109,6 +140,26 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	}
 	return &storeError{repo.ErrUnavailable, pgErr}
 }
+
+// endsConnection reports an error with which the server ended the connection.
+// Its severity is spoken in the server's language (lc_messages); beside it stands
+// the same in English, which a pooler may leave out.
+func endsConnection(pgErr *pgconn.PgError) bool {
+	severity := pgErr.SeverityUnlocalized
+	if severity == "" {
+		severity = pgErr.Severity
+	}
+	switch {
+	case severity == "FATAL", severity == "PANIC":
+		return true
+	case pgErr.SeverityUnlocalized != "":
+		return false
+	}
+	return pgErr.Code == adminShutdown || pgErr.Code == crashShutdown // which nothing survives
+}
+
+// class is that of an error's SQLSTATE.
+func class(pgErr *pgconn.PgError) string { return pgErr.Code[:min(2, len(pgErr.Code))] }
 
 // withoutValues keeps of a PostgreSQL error what names things, and drops the
 // fields in which the server quotes values of rows.
@@ -127,10 +178,7 @@ func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
 	}
 }
 
-var sentinels = []error{
-	repo.ErrInvalid, repo.ErrNotFound, repo.ErrConflict, repo.ErrBudgetExceeded, repo.ErrImport,
-	repo.ErrClosed, repo.ErrUnavailable, repo.ErrContention, repo.ErrUnknownOutcome, repo.ErrSchema,
-}
+var sentinels = repo.Sentinels()
 
 func isOurs(err error) bool {
 	for _, sentinel := range sentinels {

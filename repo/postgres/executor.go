@@ -24,6 +24,9 @@ type executor interface {
 	// unread gives an error its meaning that kept an operation from reading what
 	// it had found stored, perhaps by an earlier attempt of its own.
 	unread(err error) error
+	// sees makes sure that what the operation found is so now: it runs statements
+	// which fail where the transaction sees an older state of the database.
+	sees(ctx context.Context, statements func(db.DBTX) error) error
 	// atomically runs several statements that change all or nothing.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
 }
@@ -44,12 +47,19 @@ func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error
 	return p.retried(ctx, func() error { return p.link.run(ctx, committing, statement) })
 }
 
+// errNotMoved: the statement found nothing in the state that it needs.
+var errNotMoved = errors.New("not in the state that it needs")
+
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool
 	return p.retried(ctx, func() error {
 		err := p.link.run(ctx, committing, statement)
-		if errors.Is(err, repo.ErrUnknownOutcome) {
+		switch {
+		case errors.Is(err, repo.ErrUnknownOutcome):
 			unsure = true
+		case unsure && (errors.Is(err, repo.ErrNotFound) || errors.Is(err, errNotMoved)):
+			// It may be there when the earlier attempt arrives.
+			return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
 		}
 		return afterDoubt(unsure, err)
 	})
@@ -66,8 +76,11 @@ func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow,
 // unread: that nothing was written is more than such an operation can say.
 func (p *pooled) unread(err error) error { return settled(afterDoubt(true, err)) }
 
+// sees: each statement sees what was committed before it.
+func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
+
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.transaction(ctx, func(tx pgx.Tx) error { return translate(ctx, statements(tx), reading) })
+	return p.transaction(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) })
 }
 
 // retried runs an operation until it succeeds, fails for good, or was tried
@@ -91,7 +104,7 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 type bound struct{ tx pgx.Tx }
 
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
-	return translate(ctx, statements(b.tx), reading)
+	return meaning(ctx, statements(b.tx), reading)
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
@@ -121,6 +134,10 @@ func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRo
 
 func (b bound) unread(err error) error { return err }
 
+func (b bound) sees(ctx context.Context, statements func(db.DBTX) error) error {
+	return b.read(ctx, statements)
+}
+
 // atomically uses a savepoint: a caller who goes on after an error commits
 // nothing of what failed.
 func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) error {
@@ -130,7 +147,7 @@ func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) e
 	}
 	defer rollback(ctx, savepoint)
 	if err := statements(savepoint); err != nil {
-		return translate(ctx, err, reading)
+		return meaning(ctx, err, reading)
 	}
 	return translate(ctx, savepoint.Commit(ctx), reading)
 }

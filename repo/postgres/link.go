@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -20,7 +22,7 @@ type link struct {
 func newLink(pool *pgxpool.Pool) link { return link{pool, &atomic.Bool{}} }
 
 // run runs statements on one connection. One statement, or one batch, is one
-// transaction.
+// transaction, at read committed.
 func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
@@ -30,9 +32,13 @@ func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error)
 	if err := fits(conn.Conn()); err != nil {
 		return err
 	}
-	err = statements(conn.Conn())
+	err = statements(alone{conn.Conn()})
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && endsConnection(pgErr) {
+		// The driver sees that by itself only where the server speaks English.
+		_ = conn.Conn().Close(ctx)
+	}
 	l.leaveReadOnly(err)
-	return translate(ctx, err, at)
+	return meaning(ctx, err, at)
 }
 
 // leaveReadOnly gives up the pool's connections when err says that their server

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -26,7 +27,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return repo.Plan{}, err
 	}
 	if !moves {
-		return stored, nil
+		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, toUUID(id)) })
 	}
 	var row db.PlanTransitionRow
 	params := transitionParams(stored, moved, transition, cause)
@@ -83,7 +84,7 @@ func (p *plans) moveBelowLive(
 			return err
 		}
 		if !parent.Live() {
-			return parent.RefuseChild(stored.ID, transition)
+			return &answer{parent.RefuseChild(stored.ID, transition)}
 		}
 		row, err = queries.PlanTransition(ctx, q, params)
 		return err
@@ -116,7 +117,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if _, _, err := stored.Moved(repo.TransitionCancel, cause); err != nil {
-			return err
+			return &answer{err}
 		}
 		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
 			ID:        toUUID(id),
@@ -134,7 +135,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if len(cancelled) == 0 { // a worker moved it meanwhile
-			return after.Refuse(repo.TransitionCancel)
+			return &answer{after.Refuse(repo.TransitionCancel)}
 		}
 		return nil
 	})
@@ -159,25 +160,43 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	if err := progress.Validate(); err != nil {
 		return repo.Plan{}, err
 	}
-	var changed int64
+	var row db.PlanProgressRow
 	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		changed, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
+		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
 			ID:            toUUID(id),
 			CompletedStep: progress.CompletedStep,
 			SetCheckpoint: progress.CheckpointID != nil,
 			CheckpointID:  optional(progress.CheckpointID),
 		})
+		if isNoRows(err) {
+			return &answer{errNotMoved}
+		}
 		return err
 	})
+	if errors.Is(err, errNotMoved) {
+		return p.notProcessing(ctx, id)
+	}
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	return planOf(progressed(row))
+}
+
+// notProcessing answers a caller whose plan had no progress to note.
+func (p *plans) notProcessing(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	stored, err := p.Get(ctx, id)
 	if err != nil {
-		return repo.Plan{}, err
+		return repo.Plan{}, p.exec.unread(err)
 	}
-	if changed == 0 {
-		return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
-	}
-	return stored, nil
+	return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
+}
+
+// progressed is the plan as it was found, with what a plan changes as it is now.
+func progressed(row db.PlanProgressRow) db.PlanDetail {
+	plan := row.PlanDetail
+	plan.Phase, plan.State, plan.Version = row.Phase, row.State, row.Version
+	plan.ErrorMessage, plan.ErrorDetails, plan.ReversionCount = row.ErrorMessage, row.ErrorDetails, row.ReversionCount
+	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID
+	plan.CancelledAt, plan.CancelReason, plan.UpdatedAt = row.CancelledAt, row.CancelReason, row.UpdatedAt
+	return plan
 }

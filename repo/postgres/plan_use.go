@@ -34,7 +34,7 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 		case missing == nil:
 			return p.existing(ctx, name, use, stored)
 		case !errors.Is(missing, repo.ErrNotFound):
-			return repo.Plan{}, missing
+			return repo.Plan{}, p.exec.unread(missing)
 		case !errors.Is(err, errUseAgain):
 			return repo.Plan{}, err
 		}
@@ -60,7 +60,8 @@ func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.Use
 	if use.SessionID.IsZero() {
 		return stored, nil
 	}
-	return stored, p.Link(ctx, use.SessionID, stored.ID) // it may have been unlinked since
+	// It may have been unlinked since.
+	return stored, p.exec.unread(p.Link(ctx, use.SessionID, stored.ID))
 }
 
 func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
@@ -83,7 +84,7 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 	create := func(q db.DBTX) error {
 		created, err := queries.PlanCreate(ctx, q, planParams(plan, action.Version, use))
 		if isNoRows(err) {
-			return errUseAgain
+			return &answer{errUseAgain}
 		}
 		plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
 		return err
@@ -111,7 +112,7 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
 		if isNoRows(err) {
-			return planNotFound(plan.ParentID)
+			return &answer{planNotFound(plan.ParentID)}
 		}
 		return err
 	}
@@ -124,17 +125,17 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 		return err
 	}
 	if !parent.Live() {
-		return parent.Refuse(repo.TransitionUse)
+		return &answer{parent.Refuse(repo.TransitionUse)}
 	}
 	if parent.Depth == repo.MaxPlanDepth {
-		return &repo.LimitExceeded{Kind: "depth", ID: parent.ID, Limit: repo.MaxPlanDepth}
+		return &answer{&repo.LimitExceeded{Kind: "depth", ID: parent.ID, Limit: repo.MaxPlanDepth}}
 	}
 	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), repo.MaxChildPlans)
 	if err != nil {
 		return err
 	}
 	if children >= repo.MaxChildPlans {
-		return &repo.LimitExceeded{Kind: "children", ID: parent.ID, Limit: repo.MaxChildPlans}
+		return &answer{&repo.LimitExceeded{Kind: "children", ID: parent.ID, Limit: repo.MaxChildPlans}}
 	}
 	plan.RootID, plan.Depth = parent.RootID, parent.Depth+1
 	if plan.Namespace == "" {

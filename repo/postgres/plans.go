@@ -137,24 +137,24 @@ func (p *plans) exists(ctx context.Context, id repo.ID) error {
 }
 
 func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
-	var found db.PlanLinkRow
-	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		found, err = queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
-		return err
+	err := p.exec.writeByID(ctx, func(q db.DBTX) error {
+		found, err := queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
+		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
 	if violates(err, linkSession) { // it was deleted meanwhile
 		return sessionNotFound(sessionID)
 	}
-	return bothFound(err, found.Session, found.Plan, sessionID, planID)
+	return err
 }
 
 func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
-	var found db.PlanUnlinkRow
-	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
-		return err
+	return p.exec.writeByID(ctx, func(q db.DBTX) error {
+		found, err := queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		if err == nil && found.Made {
+			found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		}
+		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
-	return bothFound(err, found.Session, found.Plan, sessionID, planID)
 }
 
 func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {
@@ -162,9 +162,9 @@ func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {
 	case err != nil:
 		return err
 	case !session:
-		return sessionNotFound(sessionID)
+		return &answer{sessionNotFound(sessionID)}
 	case !plan:
-		return planNotFound(planID)
+		return &answer{planNotFound(planID)}
 	}
 	return nil
 }

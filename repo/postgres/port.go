@@ -105,7 +105,7 @@ func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.I
 	linked := linkedPlansOf(row.PlanIds, row.PlanStages)
 	for i, id := range ids { // both ascend
 		if i == len(linked) || linked[i].ID != id {
-			return nil, repo.MissingPlan(i, id)
+			return nil, &answer{repo.MissingPlan(i, id)}
 		}
 	}
 	return linked, nil
@@ -129,7 +129,7 @@ func importSession(ctx context.Context, q db.DBTX, session repo.Session) error {
 		return err
 	}
 	if created == 0 {
-		return &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: session.ID}}
+		return &answer{&repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: session.ID}}}
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *d
 				break
 			}
 			if err != nil {
-				return 0, err
+				return 0, &answer{err}
 			}
 			chunk.add(message.ID, message.Role, message.Content, message.Metadata, message.Payload, message.OccurredAt)
 			createdAts = append(createdAts, message.CreatedAt)
@@ -168,12 +168,12 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *d
 		})
 		switch {
 		case violates(err, uniqueMessageID):
-			return 0, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
+			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "have an id twice"}}
 		case err != nil:
 			return 0, err
 		case written != int64(len(createdAts)):
 			// The session is this transaction's own: nobody else can append.
-			return 0, &repo.ImportError{Field: "messages", Reason: "were not stored in full"}
+			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
 		}
 		count += written
 	}

@@ -59,7 +59,9 @@ func afterDoubt(unsure bool, err error) error {
 		return err
 	case errors.Is(err, repo.ErrUnknownOutcome):
 		return &doubtError{err}
-	case errors.As(err, &stored) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &stored): // whose sentinel says that nothing was written
+		return &doubtError{&storeError{repo.ErrUnknownOutcome, stored.cause}}
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return &doubtError{&storeError{repo.ErrUnknownOutcome, err}}
 	default:
 		return err

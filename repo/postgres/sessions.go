@@ -101,7 +101,12 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	if !row.Fits {
 		return repo.Session{}, &repo.BudgetExceeded{SessionID: id, Budget: *update.Budget, Cost: repo.Cost(row.CostNanos)}
 	}
-	return s.Get(ctx, id)
+	return sessionOf(db.SessionGetRow{
+		ID: row.ID, Namespace: row.Namespace, Actor: row.Actor, AutomationProfile: row.AutomationProfile, Metadata: row.Metadata,
+		InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostNanos: row.CostNanos, BudgetNanos: row.BudgetNanos,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, NextSequence: row.NextSequence,
+		PlanIds: row.PlanIds, PlanStages: row.PlanStages,
+	}), nil
 }
 
 func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {

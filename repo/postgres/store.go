@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -93,10 +92,13 @@ func (s *Store) Close() error {
 // the goroutine that uses tx, and for as long as tx is open.
 //
 // The transaction's isolation level should be read committed, PostgreSQL's
-// default; under a higher one an operation that had to wait for another fails
-// with repo.ErrContention, and the whole transaction must be run again.
+// default. Under a higher one the transaction sees the database as it was at its
+// first statement: so do reads, and what is refused because of what was read. An
+// operation that would write, or report success, on the strength of something that
+// others have changed since fails with repo.ErrContention, and the whole
+// transaction must be run again.
 //
-// So should the session's settings. server_encoding and client_encoding must be
+// The session's settings matter, too. server_encoding and client_encoding must be
 // UTF8 and standard_conforming_strings on; where results travel as text
 // (default_query_exec_mode exec or simple_protocol), DateStyle must be ISO. The
 // driver knows them, and each statement is preceded by a look, which costs no round
@@ -115,10 +117,8 @@ func (r repositories) Actions() repo.Actions   { return &actions{r.exec} }
 func (r repositories) Plans() repo.Plans       { return &plans{r.exec} }
 func (r repositories) Audit() repo.Audit       { return &audit{r.exec} }
 
-// Ping reports whether the database answers. Errors: repo.ErrUnavailable.
+// Ping reports whether the database answers. Errors: repo.ErrUnavailable,
+// repo.ErrPermission, repo.ErrSchema where there is no such database.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.exec.read(ctx, func(q db.DBTX) error {
-		_, err := q.Exec(ctx, "") // an empty statement: there is nothing to generate
-		return err
-	})
+	return s.exec.retried(ctx, func() error { return translate(ctx, s.exec.link.pool.Ping(ctx), reading) })
 }

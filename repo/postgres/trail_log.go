@@ -17,14 +17,13 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		return 0, &repo.InvalidError{Field: "limit", Reason: "is not between 1 and 10,000"}
 	}
 	sealed := 0
-	var failed error // fn's, which comes back as it is
 	err := t.exec.atomically(ctx, func(q db.DBTX) error {
 		alone, err := queries.AuditSealLock(ctx, q)
 		if err != nil {
 			return err
 		}
 		if !alone {
-			return &storeError{repo.ErrContention, errors.New("another sealer is at work")}
+			return &answer{&storeError{repo.ErrContention, errors.New("another sealer is at work")}}
 		}
 		rows, err := queries.AuditUnsealed(ctx, q, int32(limit))
 		if err != nil || len(rows) == 0 {
@@ -51,14 +50,13 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		}
 		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
 			hashes, err := readHashes(ctx, q, indexes)
-			return hashes, translate(ctx, err, reading)
+			return hashes, meaning(ctx, err, reading)
 		})
 		if err != nil {
-			failed = err
-			return err
+			return &answer{err}
 		}
 		if len(seal.Leaves) != len(rows) || seal.Checkpoint.Size != size+int64(len(rows)) {
-			return &repo.InvalidError{Field: "seal", Reason: "does not have a leaf for each entry and a checkpoint of them all"}
+			return &answer{&repo.InvalidError{Field: "seal", Reason: "does not have a leaf for each entry and a checkpoint of them all"}}
 		}
 		leaves.Hashes = toBytes(seal.Leaves)
 		if err := queries.AuditAddLeaves(ctx, q, leaves); err != nil {
@@ -75,9 +73,6 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		sealed = len(rows)
 		return queries.AuditSealed(ctx, q, positions)
 	})
-	if failed != nil {
-		return 0, failed
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -98,12 +93,12 @@ func readHashes(ctx context.Context, q db.DBTX, indexes []int64) ([][32]byte, er
 		return nil, err
 	}
 	if len(rows) != len(indexes) {
-		return nil, &repo.NotFoundError{Kind: "audit hash"}
+		return nil, &answer{&repo.NotFoundError{Kind: "audit hash"}}
 	}
 	hashes := make([][32]byte, len(rows))
 	for i, row := range rows {
 		if copy(hashes[i][:], row) != len(hashes[i]) {
-			return nil, &repo.NotFoundError{Kind: "audit hash"}
+			return nil, &answer{&repo.NotFoundError{Kind: "audit hash"}}
 		}
 	}
 	return hashes, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -67,10 +68,10 @@ func (s *sink) connect(ctx context.Context) error {
 // failed gives an error its meaning, and gives up a connection whose server
 // takes no writes (any more): the next one may find the server that does.
 func (s *sink) failed(ctx context.Context, err error) error {
-	if hasCode(err, readOnlyTransaction) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == readOnlyTransaction || endsConnection(pgErr)) {
 		_ = s.conn.Close(ctx)
 	}
-	return translate(ctx, err, committing)
+	return meaning(ctx, err, committing)
 }
 
 func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
@@ -81,7 +82,7 @@ func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.Audi
 	if err := s.connect(ctx); err != nil {
 		return repo.AuditRecorded{}, err
 	}
-	written, err := recordAudit(ctx, s.conn, auditParams(normal), monthsOf(normal))
+	written, err := recordAudit(ctx, alone{s.conn}, auditParams(normal), monthsOf(normal))
 	if err != nil {
 		return repo.AuditRecorded{}, s.failed(ctx, err)
 	}
@@ -92,7 +93,7 @@ func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	err := queries.AuditQuarantine(ctx, s.conn, db.AuditQuarantineParams{
+	err := queries.AuditQuarantine(ctx, alone{s.conn}, db.AuditQuarantineParams{
 		ID: toUUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
 	})
 	return s.failed(ctx, err)

@@ -64,7 +64,7 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 // begin begins a transaction. Nothing is lost by trying that again.
 func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
 	for attempt := 1; ; attempt++ {
-		tx, err := p.link.pool.Begin(ctx)
+		tx, err := p.link.pool.BeginTx(ctx, readCommitted)
 		if err == nil {
 			return tx, nil
 		}

@@ -21,17 +21,34 @@ func wantDiscreet(t *testing.T, err error) {
 	}
 }
 
-// wantError checks that err is of type E and is the sentinel.
+// wantError checks that err is of type E and is the sentinel, and no other one:
+// a caller who asks for one after the other must not take it for two things. Only
+// a refused import is also its cause.
 func wantError[E error](t *testing.T, err, sentinel error) (E, bool) {
 	t.Helper()
 	wantDiscreet(t, err)
 	typed, ok := errors.AsType[E](err)
 	if !ok {
 		t.Errorf("got the error %v, want a %s", err, reflect.TypeFor[E]())
-	} else if !errors.Is(err, sentinel) {
-		t.Errorf("%v is not %v", err, sentinel)
+	} else {
+		wantSentinel(t, err, sentinel)
 	}
 	return typed, ok
+}
+
+// wantSentinel checks that err is the sentinel, and no other one.
+func wantSentinel(t *testing.T, err, sentinel error) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Errorf("%v is not %q", err, sentinel)
+	}
+	refused, isImport := errors.AsType[*repo.ImportError](err)
+	for _, other := range repo.Sentinels() {
+		allowed := errors.Is(sentinel, other) || isImport && (errors.Is(other, repo.ErrImport) || errors.Is(refused.Err, other))
+		if !allowed && errors.Is(err, other) {
+			t.Errorf("%v is %q as well as %q", err, other, sentinel)
+		}
+	}
 }
 
 // wantImportError checks that a document was refused.

@@ -104,7 +104,7 @@ func TestReaderReadsAndDoesNotWrite(t *testing.T) {
 		t.Errorf("export: %v", err)
 	}
 	_, err = reader.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
-	if !errors.Is(err, repo.ErrUnavailable) {
+	if !errors.Is(err, repo.ErrPermission) || errors.Is(err, repo.ErrUnavailable) {
 		t.Errorf("append: %v", err)
 	}
 	for _, table := range tables(t, g.owner) {

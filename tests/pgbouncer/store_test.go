@@ -208,3 +208,55 @@ func TestPreparedStatementsFail(t *testing.T) {
 	}
 	t.Logf("as expected: %v", err)
 }
+
+// Where transactions are serializable by default, the store's are read committed
+// behind the pooler too: writers do not fail because of one another, and who gets
+// the server's connections next finds them as they were.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes() {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := pgtest.NewDatabase(t)
+			pool := pgtest.NewPool(t, databaseURL)
+			if _, err := pool.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = 'serializable'",
+				pool.Config().ConnConfig.Database)); err != nil {
+				t.Fatal(err)
+			}
+			bounced := withMode(t, pgtest.NewBouncer(t, databaseURL, "transaction", 6), mode)
+			store := openStore(t, bounced)
+			other, err := agentstore.OpenPool(t.Context(), pgtest.NewPool(t, bounced))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = other.Close() })
+			id := newSession(t, store)
+			var wg sync.WaitGroup
+			for w := range 16 {
+				wg.Go(func() {
+					s := []*agentstore.Store{store, other}[w%2]
+					for range 25 {
+						if _, err := s.Sessions().Append(t.Context(), id, message("x")); err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err := s.Sessions().AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1}); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if got := dense(t, store, id); got != 16*25 {
+				t.Errorf("%d messages, want %d", got, 16*25)
+			}
+			for range 10 {
+				var level string
+				if err := store.Pool().QueryRow(t.Context(), "SELECT current_setting('transaction_isolation')").Scan(&level); err != nil || level != "serializable" {
+					t.Errorf("the next one's transaction is %q: %v", level, err)
+				}
+			}
+		})
+	}
+}

@@ -29,6 +29,7 @@ type Killable struct {
 
 	binaries   string
 	settings   []string
+	variables  []string
 	credential *syscall.Credential
 
 	process *exec.Cmd
@@ -48,6 +49,8 @@ type KillableOptions struct {
 	Settings []string
 	// InitDB are more arguments of initdb.
 	InitDB []string
+	// Environment are variables of the server's environment, each "name=value".
+	Environment []string
 }
 
 // NewKillable makes a cluster and starts it. It is stopped and removed at the
@@ -91,6 +94,7 @@ func NewKillable(t testing.TB, options KillableOptions) *Killable {
 		credential: credential,
 	}
 	c.settings = append(c.settings, options.Settings...)
+	c.variables = options.Environment
 	if err := os.WriteFile(passwordFile, []byte(password+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +155,7 @@ func (c *Killable) launch() error {
 		arguments = append(arguments, "-c", setting)
 	}
 	c.process = exec.Command(filepath.Join(c.binaries, "postgres"), arguments...)
+	c.process.Env = append(os.Environ(), c.variables...)
 	// A server whose tests were killed ends too.
 	c.process.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential, Pdeathsig: syscall.SIGINT}
 	c.process.Dir, c.process.Stdout, c.process.Stderr = c.Dir, c.log, c.log

@@ -22,7 +22,7 @@ import (
 // connections come back can be told when the last subtest has ended.
 func opener(t *testing.T, databaseURL string) func(t *testing.T) repo.Store {
 	t.Helper()
-	openURL(t, databaseURL)
+	openURL(t, databaseURL, agentstore.Options{Tracer: isolated{t}})
 	return func(t *testing.T) repo.Store {
 		store, err := agentstore.Open(t.Context(), databaseURL)
 		if err != nil {

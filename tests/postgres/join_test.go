@@ -30,6 +30,16 @@ func (c *joinCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 
 func (*joinCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+func (c *joinCounter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, query := range data.Batch.QueuedQueries {
+		_ = c.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL})
+	}
+	return ctx
+}
+
+func (*joinCounter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*joinCounter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
 // Two stores, as two processes have them, append to the same sessions in joined
 // groups: each session's messages are dense, and each append has its own.
 func TestJoinedAppendsOfTwoStores(t *testing.T) {

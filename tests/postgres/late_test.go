@@ -78,6 +78,79 @@ func (d *delay) carry(client *net.TCPConn) {
 	}
 }
 
+// Progress of a plan that is not processing yet is sent, its connection breaks, and
+// it is sent again. That the second attempt is refused is no conflict: the first
+// may arrive when the plan is processing. So it is with a link of what is still to
+// come.
+func TestLateAttemptOfPlans(t *testing.T) {
+	t.Parallel()
+	session := repo.NewID()
+	step := int64(7)
+	for name, test := range map[string]struct {
+		write   func(store repo.Repositories, f family) error
+		then    func(store repo.Repositories, f family) error
+		arrived func(plan repo.Plan, session repo.Session) bool
+	}{
+		"progress": {
+			func(store repo.Repositories, f family) error {
+				_, err := store.Plans().Progress(t.Context(), f.root, repo.Progress{CompletedStep: &step})
+				return err
+			},
+			func(store repo.Repositories, f family) error {
+				_, err := store.Plans().Transition(t.Context(), f.root, repo.TransitionStart, repo.Cause{})
+				return err
+			},
+			func(plan repo.Plan, _ repo.Session) bool { return plan.LastCompletedStep != nil },
+		},
+		"link": {
+			func(store repo.Repositories, f family) error { return store.Plans().Link(t.Context(), session, f.root) },
+			func(store repo.Repositories, f family) error {
+				_, err := store.Sessions().Create(t.Context(), repo.NewSession{ID: session})
+				return err
+			},
+			func(_ repo.Plan, session repo.Session) bool { return len(session.Plans) == 1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			direct := pgtest.NewDatabase(t)
+			u, err := url.Parse(direct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			network := newDelay(t, u.Host)
+			u.Host = network.listener.Addr().String()
+			store, other := openURL(t, u.String(), agentstore.Options{MaxConns: 1}), openURL(t, direct)
+			f := newFamily(t, other)
+			_ = test.write(store, f) // the connection knows the statement from now on
+			network.armed.Store(true)
+			err = test.write(store, f)
+			if network.armed.Load() {
+				t.Fatal("nothing was kept")
+			}
+			if err := test.then(other, f); err != nil {
+				t.Fatal(err)
+			}
+			close(network.release)
+			var arrived bool
+			for deadline := time.Now().Add(10 * time.Second); !arrived && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				plan, err := other.Plans().Get(t.Context(), f.root)
+				if err != nil {
+					t.Fatal(err)
+				}
+				linked, _ := other.Sessions().Get(t.Context(), session) // where there is one
+				arrived = test.arrived(plan, linked)
+			}
+			if !arrived {
+				t.Fatal("the first attempt did not arrive: the test does not show what it is for")
+			}
+			if !errors.Is(err, repo.ErrUnknownOutcome) {
+				t.Fatalf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
+			}
+		})
+	}
+}
+
 // An append at a sequence that is still to come is sent, its connection breaks,
 // and it is sent again. The second attempt finds too few messages. That is no
 // conflict: the first may arrive when there are enough.

@@ -46,12 +46,17 @@ func TestOpenErrorsAreClearAndHoldNoPassword(t *testing.T) {
 		{"no URL", "", repo.ErrInvalid, "empty"},
 		{"malformed", "postgres://app:" + password + "@127.0.0.1:port/agents", repo.ErrInvalid, "malformed"},
 		{"unreachable", at(func(u *url.URL) { u.Host = unreachable; u.User = url.UserPassword("app", password) }), repo.ErrUnavailable, "refused"},
-		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrUnavailable, "password authentication failed"},
-		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrUnavailable, `"nowhere" does not exist`},
+		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrPermission, "password authentication failed"},
+		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrSchema, `"nowhere" does not exist`},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		_, err := agentstore.Open(ctx, test.databaseURL)
 		cancel()
+		for _, sentinel := range repo.Sentinels() {
+			if errors.Is(err, sentinel) != errors.Is(test.is, sentinel) {
+				t.Errorf("%s: %v is %v: %t", test.name, err, sentinel, errors.Is(err, sentinel))
+			}
+		}
 		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", test.name, err)
 		}

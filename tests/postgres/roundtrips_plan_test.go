@@ -76,6 +76,11 @@ func TestRoundTripsOfPlans(t *testing.T) {
 		{"update an action", 5, func(ctx context.Context) error { _, err := store.Actions().Update(ctx, "a", 0, definition); return err }},
 		// the action, the plan
 		{"use", 2, used(func(*repo.UseAction) {})},
+		// the action, the plan, the plan that is there
+		{"use with the same id again", 3, func(ctx context.Context) error {
+			_, err := store.Plans().Use(ctx, "a", repo.UseAction{ID: ids[0], Projects: use.Projects, Arguments: use.Arguments, Invariants: use.Invariants})
+			return err
+		}},
 		// the session too
 		{"use for a session", 3, used(func(u *repo.UseAction) { u.SessionID = session })},
 		// the action; begin, lock, parent, children, plan, commit
@@ -84,7 +89,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 		{"history", 1, func(ctx context.Context) error { _, err := store.Plans().History(ctx, ids[0], 0, 100); return err }},
 		// read, move
 		{"start", 2, moved(repo.TransitionStart)},
-		{"progress", 2, func(ctx context.Context) error {
+		{"progress", 1, func(ctx context.Context) error {
 			_, err := store.Plans().Progress(ctx, ids[0], repo.Progress{})
 			return err
 		}},

@@ -56,7 +56,7 @@ func TestRoundTrips(t *testing.T) {
 			_, err := sessions.List(ctx, repo.SessionFilter{}, repo.Page{Limit: 100})
 			return err
 		}},
-		{"update", 2, func(ctx context.Context) error {
+		{"update", 1, func(ctx context.Context) error {
 			_, err := sessions.Update(ctx, id, repo.SessionUpdate{Budget: &budget})
 			return err
 		}},

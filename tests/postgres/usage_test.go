@@ -15,24 +15,24 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// late is a session and a store whose next statement reaches the server only when
+// overtaken is a session and a store whose next statement reaches the server only when
 // the network is released: the store sees its connection end.
-type late struct {
+type overtaken struct {
 	network *delay
 	store   *agentstore.Store
 	direct  *agentstore.Store
 	id      repo.ID
-	pid     int32 // of the backend that gets the statement late
+	pid     int32 // of the backend that gets the statement overtaken
 }
 
-func newLate(t *testing.T, session repo.NewSession) *late {
+func newLate(t *testing.T, session repo.NewSession) *overtaken {
 	t.Helper()
 	direct := pgtest.NewDatabase(t)
 	u, err := url.Parse(direct)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &late{network: newDelay(t, u.Host), direct: openURL(t, direct)}
+	l := &overtaken{network: newDelay(t, u.Host), direct: openURL(t, direct)}
 	u.Host = l.network.listener.Addr().String()
 	l.store = openURL(t, u.String(), agentstore.Options{MaxConns: 1})
 	created, err := l.store.Sessions().Create(t.Context(), session)
@@ -51,8 +51,8 @@ func newLate(t *testing.T, session repo.NewSession) *late {
 }
 
 // arrive releases the network and waits until the server has carried out what came
-// late.
-func (l *late) arrive(t *testing.T) {
+// overtaken.
+func (l *overtaken) arrive(t *testing.T) {
 	t.Helper()
 	close(l.network.release)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -64,12 +64,12 @@ func (l *late) arrive(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the late statement did not end")
+			t.Fatal("the overtaken statement did not end")
 		}
 	}
 }
 
-func (l *late) usage(t *testing.T) repo.Usage {
+func (l *overtaken) usage(t *testing.T) repo.Usage {
 	t.Helper()
 	session, err := l.direct.Sessions().Get(t.Context(), l.id)
 	if err != nil {

@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-df90f812/agentstore/db"
+)
+
+// readCommitted is how the store's own transactions begin. What it promises is
+// shown at that level. Which one the server, the database, the role, the URL or
+// the caller's session has by default, and when that changes, it need not know.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
+// beReadCommitted says so in a transaction that the server begins by itself,
+// with the first statement of a batch. It is not SET TRANSACTION, of which the
+// server would warn there, and not BEGIN, which would leave an open transaction
+// behind an error. What it sets is the transaction's own variable, which the next
+// transaction finds at its default again: the session stays as it was, and a
+// pooler may give it to somebody else. (No query of sqlc's: it knows no SET.)
+const beReadCommitted = "SET transaction_isolation TO 'read committed'"
+
+// alone sends each statement, and each batch, as a transaction of its own, at
+// read committed, in one round trip.
+type alone struct{ conn *pgx.Conn }
+
+var _ db.DBTX = alone{}
+
+// SendBatch is pgx.Conn's.
+func (a alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	isolated := &pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, len(batch.QueuedQueries)+1)}
+	isolated.Queue(beReadCommitted)
+	isolated.QueuedQueries = append(isolated.QueuedQueries, batch.QueuedQueries...)
+	results := a.conn.SendBatch(ctx, isolated)
+	// A failure here is that of the results after it, too.
+	_, _ = results.Exec()
+	return results
+}
+
+func (a alone) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
+	batch := &pgx.Batch{}
+	batch.Queue(sql, args...)
+	return a.SendBatch(ctx, batch)
+}
+
+// Exec is pgx.Conn's.
+func (a alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	results := a.send(ctx, sql, args)
+	tag, err := results.Exec()
+	// The commit comes after the answer: its error shows only here.
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+	return tag, err
+}
+
+// Query is pgx.Conn's.
+func (a alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	results := a.send(ctx, sql, args)
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close()
+		return rows, err
+	}
+	return &lastRows{Rows: rows, results: results}, nil
+}
+
+// QueryRow is pgx.Conn's.
+func (a alone) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	results := a.send(ctx, sql, args)
+	return lastRow{results.QueryRow(), results}
+}
+
+// lastRows are the rows of a batch's last statement, and end it.
+type lastRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	closed  bool
+	err     error // the commit's
+}
+
+func (r *lastRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *lastRows) Close() {
+	if !r.closed {
+		r.closed = true
+		r.Rows.Close()
+		r.err = r.results.Close()
+	}
+}
+
+func (r *lastRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+// lastRow is the only row of a batch's last statement, and ends it.
+type lastRow struct {
+	pgx.Row
+	results pgx.BatchResults
+}
+
+func (r lastRow) Scan(dest ...any) error {
+	err := r.Row.Scan(dest...)
+	if closed := r.results.Close(); closed != nil && (err == nil || isNoRows(err)) {
+		err = closed // of the commit: a row, or none, is not the answer then
+	}
+	return err
+}

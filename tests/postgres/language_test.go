@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// played is a server that logs everybody in, and answers each statement with an
+// error, after which it ends the connection if the error says so.
+func played(t *testing.T, answer *pgproto3.ErrorResponse) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			play(conn, answer)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-ended
+	})
+	return "postgres://app@" + listener.Addr().String() + "/db?sslmode=disable&default_query_exec_mode=simple_protocol"
+}
+
+func play(conn net.Conn, answer *pgproto3.ErrorResponse) {
+	defer func() { _ = conn.Close() }()
+	backend := pgproto3.NewBackend(conn, conn)
+	if _, err := backend.ReceiveStartupMessage(); err != nil {
+		return
+	}
+	backend.Send(&pgproto3.AuthenticationOk{})
+	backend.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
+	backend.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
+	backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+	for backend.Flush() == nil {
+		if message, err := backend.Receive(); err != nil {
+			return
+		} else if _, ok := message.(*pgproto3.Query); !ok {
+			return
+		}
+		backend.Send(answer)
+		if answer.SeverityUnlocalized != "ERROR" && answer.Severity != "ERROR" {
+			_ = backend.Flush()
+			return
+		}
+		backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+	}
+}
+
+// An error that ends the connection leaves a write in doubt, whatever the language
+// in which the server says so, and whether or not it says it in English as well.
+func TestFatalInAnyLanguage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer *pgproto3.ErrorResponse
+		want   error
+	}{
+		"English":                      {&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01"}, repo.ErrUnknownOutcome},
+		"English, of a pooler":         {&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01"}, repo.ErrUnknownOutcome},
+		"Russian":                      {&pgproto3.ErrorResponse{Severity: "ВАЖНО", SeverityUnlocalized: "FATAL", Code: "57P05"}, repo.ErrUnknownOutcome},
+		"Russian, a crash":             {&pgproto3.ErrorResponse{Severity: "ПАНИКА", SeverityUnlocalized: "PANIC", Code: "XX000"}, repo.ErrUnknownOutcome},
+		"Russian alone":                {&pgproto3.ErrorResponse{Severity: "ВАЖНО", Code: "57P01"}, repo.ErrUnknownOutcome},
+		"an error, in Russian":         {&pgproto3.ErrorResponse{Severity: "ОШИБКА", SeverityUnlocalized: "ERROR", Code: "53100"}, repo.ErrUnavailable},
+		"a statement that is too long": {&pgproto3.ErrorResponse{Severity: "ОШИБКА", SeverityUnlocalized: "ERROR", Code: "57014"}, repo.ErrUnavailable},
+		"an odd code":                  {&pgproto3.ErrorResponse{Severity: "ERROR", Code: "2"}, repo.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, err := pgxpool.New(t.Context(), played(t, test.answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			store := postgres.New(pool, postgres.Options{})
+			_, err = store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.Usage{InputTokens: 1})
+			for _, sentinel := range repo.Sentinels() {
+				if errors.Is(err, sentinel) != errors.Is(test.want, sentinel) {
+					t.Errorf("%v is %q: %t", err, sentinel, errors.Is(err, sentinel))
+				}
+			}
+		})
+	}
+}
+
+// The same with a server that speaks Russian, where its catalogues of messages are
+// installed. (C.UTF-8 takes its language from LANGUAGE, and needs no other locale.)
+func TestServerOfAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewKillable(t, pgtest.KillableOptions{
+		Settings: []string{"fsync=off", "lc_messages=C.UTF-8"}, Environment: []string{"LANGUAGE=ru"},
+	})
+	if err := schema.Up(t.Context(), server.URL); err != nil {
+		t.Fatal(err)
+	}
+	store := openURL(t, server.URL, agentstore.Options{MaxConns: 4})
+	_, err := store.Pool().Exec(t.Context(), "nonsense")
+	if err == nil || len(err.Error()) < 6 || err.Error()[:5] == "ERROR" {
+		t.Logf("this server has no messages but the English ones: %v", err)
+	}
+	id := newSession(t, store)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, store.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT FROM sessions FOR UPDATE"); err != nil {
+			return err
+		}
+		added := make(chan error, 1)
+		go func() {
+			_, err := store.Sessions().AddUsage(ctx, id, repo.Usage{InputTokens: 1})
+			added <- err
+		}()
+		for ended := false; !ended && ctx.Err() == nil; {
+			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock' AND pid <> pg_backend_pid()`).Scan(&ended); err != nil {
+				return err
+			}
+		}
+		select {
+		case err := <-added:
+			if !errors.Is(err, repo.ErrUnknownOutcome) {
+				t.Errorf("a write whose connection the server ended: %v, want %v", err, repo.ErrUnknownOutcome)
+			}
+			t.Logf("the server said: %v", err)
+		case <-time.After(3 * time.Second):
+			t.Error("a write whose connection the server ended was sent again")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// The connection is not used again.
+	for range 8 {
+		if _, err := store.Sessions().AddUsage(t.Context(), id, repo.Usage{InputTokens: 1}); err != nil {
+			t.Errorf("after that: %v", err)
+		}
+	}
+}
