@@ -76,17 +76,17 @@ func TestBoundSeesOthers(t *testing.T) {
 		},
 		"add usage after add usage": {
 			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.Usage{InputTokens: 1})
+				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{InputTokens: 1})
 				return err
 			},
 			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.Usage{InputTokens: 1})
+				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{InputTokens: 1})
 				return err
 			},
 		},
 		"update after add usage": {
 			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.Usage{Cost: 100})
+				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{Cost: 100})
 				return err
 			},
 			second: func(l late, tx repo.Repositories) error {

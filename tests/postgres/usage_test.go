@@ -15,24 +15,24 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// overtaken is a session and a store whose next statement reaches the server only when
+// delayed is a session and a store whose next statement reaches the server only when
 // the network is released: the store sees its connection end.
-type overtaken struct {
+type delayed struct {
 	network *delay
 	store   *agentstore.Store
 	direct  *agentstore.Store
 	id      repo.ID
-	pid     int32 // of the backend that gets the statement overtaken
+	pid     int32 // of the backend that gets the statement late
 }
 
-func newLate(t *testing.T, session repo.NewSession) *overtaken {
+func newDelayed(t *testing.T, session repo.NewSession) *delayed {
 	t.Helper()
 	direct := pgtest.NewDatabase(t)
 	u, err := url.Parse(direct)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &overtaken{network: newDelay(t, u.Host), direct: openURL(t, direct)}
+	l := &delayed{network: newDelay(t, u.Host), direct: openURL(t, direct)}
 	u.Host = l.network.listener.Addr().String()
 	l.store = openURL(t, u.String(), agentstore.Options{MaxConns: 1})
 	created, err := l.store.Sessions().Create(t.Context(), session)
@@ -51,8 +51,8 @@ func newLate(t *testing.T, session repo.NewSession) *overtaken {
 }
 
 // arrive releases the network and waits until the server has carried out what came
-// overtaken.
-func (l *overtaken) arrive(t *testing.T) {
+// late.
+func (l *delayed) arrive(t *testing.T) {
 	t.Helper()
 	close(l.network.release)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -64,12 +64,12 @@ func (l *overtaken) arrive(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the overtaken statement did not end")
+			t.Fatal("the late statement did not end")
 		}
 	}
 }
 
-func (l *overtaken) usage(t *testing.T) repo.Usage {
+func (l *delayed) usage(t *testing.T) repo.Usage {
 	t.Helper()
 	session, err := l.direct.Sessions().Get(t.Context(), l.id)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *overtaken) usage(t *testing.T) repo.Usage {
 func TestLostUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	for _, given := range []bool{true, false} {
-		l := newLate(t, repo.NewSession{})
+		l := newDelayed(t, repo.NewSession{})
 		add := repo.NewUsage{InputTokens: 2, Cost: 3}
 		if given {
 			add.ID = repo.NewID()
@@ -109,7 +109,7 @@ func TestLostUsageCountsOnce(t *testing.T) {
 func TestLateUsageIsNotRefused(t *testing.T) {
 	t.Parallel()
 	budget, more := repo.Cost(10), repo.Cost(20)
-	l := newLate(t, repo.NewSession{Budget: &budget})
+	l := newDelayed(t, repo.NewSession{Budget: &budget})
 	if _, err := l.direct.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{Cost: 8}); err != nil {
 		t.Fatal(err)
 	}
