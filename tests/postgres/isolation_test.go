@@ -175,7 +175,7 @@ func testWriters(t *testing.T, databaseURL string, store *agentstore.Store) {
 		}
 		wg.Go(func() {
 			for range each {
-				_, err := store.Sessions().AddUsage(t.Context(), ids[0], repo.Usage{InputTokens: 1})
+				_, err := store.Sessions().AddUsage(t.Context(), ids[0], repo.NewUsage{InputTokens: 1})
 				attempt("add usage", err)
 				attempt("in a transaction", store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 					_, err := tx.Sessions().Append(ctx, ids[1], user("x"))
@@ -372,7 +372,7 @@ func TestIsolationOfTheCallerStays(t *testing.T) {
 				for what, err := range map[string]error{
 					"append": func() error { _, err := store.Sessions().Append(t.Context(), id, user("x")); return err }(),
 					"add usage": func() error {
-						_, err := store.Sessions().AddUsage(t.Context(), id, repo.Usage{InputTokens: 1})
+						_, err := store.Sessions().AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1})
 						return err
 					}(),
 					"update":  func() error { _, err := store.Sessions().Update(t.Context(), id, repo.SessionUpdate{}); return err }(),

@@ -94,7 +94,7 @@ func TestFatalInAnyLanguage(t *testing.T) {
 			}
 			t.Cleanup(pool.Close)
 			store := postgres.New(pool, postgres.Options{})
-			_, err = store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.Usage{InputTokens: 1})
+			_, err = store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.NewUsage{InputTokens: 1})
 			for _, sentinel := range repo.Sentinels() {
 				if errors.Is(err, sentinel) != errors.Is(test.want, sentinel) {
 					t.Errorf("%v is %q: %t", err, sentinel, errors.Is(err, sentinel))
@@ -128,7 +128,7 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 		}
 		added := make(chan error, 1)
 		go func() {
-			_, err := store.Sessions().AddUsage(ctx, id, repo.Usage{InputTokens: 1})
+			_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1})
 			added <- err
 		}()
 		for ended := false; !ended && ctx.Err() == nil; {
@@ -153,7 +153,7 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 	}
 	// The connection is not used again.
 	for range 8 {
-		if _, err := store.Sessions().AddUsage(t.Context(), id, repo.Usage{InputTokens: 1}); err != nil {
+		if _, err := store.Sessions().AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1}); err != nil {
 			t.Errorf("after that: %v", err)
 		}
 	}
