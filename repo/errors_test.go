@@ -29,6 +29,8 @@ func typed() []typedError {
 		{&repo.SessionConflict{ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
 		{&repo.MessageConflict{SessionID: session, ID: message, Field: "content"}, []error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "content"}},
+		{&repo.UsageConflict{SessionID: session, ID: message, Field: "input tokens"}, []error{repo.ErrConflict},
+			[]string{session.String(), message.String(), "input tokens"}},
 		{&repo.MessageConflict{SessionID: session, ID: message, Field: "batch"}, []error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "others of its batch are not"}},
 		{&repo.BudgetExceeded{SessionID: session, Budget: 2 * repo.CostUnit, Cost: repo.CostUnit, Requested: repo.CostUnit + 1},
