@@ -31,9 +31,9 @@ type executor interface {
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
-	link  link
-	lanes *lanes
-	gate  *gate
+	link     link
+	appender *appender
+	gate     *gate
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -60,7 +60,7 @@ func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow,
 		return db.MessageAppendRow{}, err
 	}
 	defer p.gate.leave()
-	return p.lanes.submit(ctx, a)
+	return p.appender.submit(ctx, a)
 }
 
 // unread: that nothing was written is more than such an operation can say.
