@@ -49,6 +49,27 @@ SELECT l.next_sequence, l.known, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
 
+-- name: MessageAppendOne :one
+-- Index: session_counters_pkey. One message to one session, of any sequence and
+-- with an id that nobody gave: the case of a writer who is alone, to whom each
+-- array costs. It waits for no counter row. No row: that of the session is locked,
+-- or there is no session.
+WITH locked AS (
+    SELECT c.next_sequence FROM session_counters c WHERE c.session_id = @session_id FOR UPDATE SKIP LOCKED
+), advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = l.next_sequence + 1,
+        updated_at = clock_timestamp()
+    FROM locked l
+    WHERE c.session_id = @session_id
+    RETURNING l.next_sequence AS first_sequence, c.updated_at
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload,
+    nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+FROM advanced a
+RETURNING sequence, created_at;
+
 -- name: MessageAppendMany :many
 -- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
 -- MessageAppend for many sessions at once: what a statement costs by itself is

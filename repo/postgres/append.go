@@ -35,6 +35,8 @@ type appending struct {
 	unsure bool
 	// single: it is a statement of its own.
 	single bool
+	// skipped: its session's row was locked, or there is none.
+	skipped bool
 	// row and err are the answer.
 	row db.MessageAppendRow
 	err error

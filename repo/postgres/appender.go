@@ -13,7 +13,9 @@ import (
 // The bounds of appends that are committed together, and of those that wait.
 // What waits is far beyond what a busy service has waiting.
 var appendLimits = scheduler.Limits{
-	GroupRows: 2000, GroupBytes: 4 << 20,
+	// Bytes cost the same in a group as alone, so that a group of large messages
+	// is small, and leaves some to the next connection.
+	GroupRows: 2000, GroupBytes: 512 << 10,
 	// Those who wait behind a session with thousands of appends are in the next
 	// group all the same.
 	ShareRows: 500,

@@ -208,6 +208,9 @@ func (g *group) answer(statements []*statement, rows []*answerRow) (again []*sta
 				g.held = map[repo.ID]bool{}
 			}
 			g.held[s.sessionID()] = true
+			for _, t := range s.tasks {
+				t.Item.skipped = true
+			}
 		case s.unsure() && s.mayFitLater(row):
 			for _, t := range s.tasks {
 				g.done(t, db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, errLateAttempt})

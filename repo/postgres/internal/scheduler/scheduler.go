@@ -95,12 +95,12 @@ type Scheduler[K comparable, I any] struct {
 
 	groups int // groups under way, and batches that went alone because nobody else waited
 	waits  int // batches of Wait under way
-	busy   Size
+	load   load
 }
 
 // New returns a Scheduler. Whoever made it closes it.
 func New[K comparable, I any](config Config[K, I]) *Scheduler[K, I] {
-	s := &Scheduler[K, I]{config: config, start: time.Now(), queues: map[K]*queue[K, I]{}}
+	s := &Scheduler[K, I]{config: config, start: time.Now(), load: newLoad(config.Groups), queues: map[K]*queue[K, I]{}}
 	s.free.limits, s.apart.limits = config.Limits, config.Limits
 	return s
 }
@@ -229,9 +229,9 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 		batches = append(batches, s.takeWait(s.held.first.value))
 	}
 	for s.turns.length > 0 && s.mayGroup() {
-		// Where nobody else waits, the batch may as well be one that waits for
-		// its key, which saves the try.
-		if first := s.turns.first.value; s.turns.length == 1 && first.tried == 0 && s.mayWait() {
+		// Where many items of one key wait and nothing else, the batch may as well
+		// be one that waits for its key, which saves the try.
+		if first := s.turns.first.value; s.turns.length == 1 && first.tasks.length > 1 && first.tried == 0 && s.mayWait() {
 			b := s.takeWait(first)
 			b.alone = true
 			s.groups++

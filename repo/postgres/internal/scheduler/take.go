@@ -11,7 +11,7 @@ func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
 // takeGroup makes a group: each key that waits has its turn, in order, until the
 // group is full. A key with more than its share waits for another turn.
 func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
-	limit, share := s.groupSize(), s.config.ShareRows
+	limit, share := Size{s.config.GroupRows, s.config.GroupBytes}, s.config.ShareRows
 	if s.turns.length == 1 {
 		share = limit.Rows
 	}
@@ -20,8 +20,6 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 		s.take(b, s.turns.first.value, limit, share)
 	}
 	s.groups++
-	s.busy.Rows += b.size.Rows
-	s.busy.Bytes += b.size.Bytes
 	return b
 }
 
@@ -68,10 +66,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	}
 	if !b.wait || b.alone {
 		s.groups--
-	}
-	if !b.wait {
-		s.busy.Rows -= b.size.Rows
-		s.busy.Bytes -= b.size.Bytes
+		s.load.carried(len(b.Tasks))
 	}
 	for _, q := range b.queues {
 		q.flying, q.isHeld = false, false
