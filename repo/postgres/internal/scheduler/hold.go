@@ -16,7 +16,6 @@ const (
 
 // hold takes a key that a batch found held out of the groups.
 func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
-	s.move(q, &s.apart)
 	pause := longestPause
 	if q.tried < 7 {
 		pause = min(pause, firstPause<<q.tried)

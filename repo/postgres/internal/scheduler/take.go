@@ -69,7 +69,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		s.load.carried(len(b.Tasks))
 	}
 	for _, q := range b.queues {
-		q.flying, q.isHeld = false, false
+		q.isHeld = false
 	}
 	for i := len(b.Tasks) - 1; i >= 0; i-- {
 		t := b.Tasks[i]
@@ -86,14 +86,19 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		q.room.count(q, 1, t.size)
 	}
 	for _, q := range b.queues {
+		// It may have a turn from now on, and not before: a move lets in who knocks.
 		switch {
 		case q.tasks.length == 0:
+			q.flying = false
 			s.rest(q)
 		case q.isHeld:
+			s.move(q, &s.apart)
+			q.flying = false
 			s.hold(q)
 		default:
 			q.tried = 0
 			s.move(q, &s.free)
+			q.flying = false
 			s.ready(q)
 		}
 	}
