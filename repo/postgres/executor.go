@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -56,7 +57,7 @@ func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) e
 }
 
 func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
-	if err := p.gate.enter(); err != nil {
+	if err := p.enter(ctx); err != nil {
 		return db.MessageAppendRow{}, err
 	}
 	defer p.gate.leave()
@@ -70,10 +71,19 @@ func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error)
 	return p.transaction(ctx, func(tx pgx.Tx) error { return translate(ctx, statements(tx), reading) })
 }
 
+// enter begins an operation, unless it comes from inside of a unit of work on the
+// same pool, which may have the connection or the row that it would wait for.
+func (p *pooled) enter(ctx context.Context) error {
+	if inside.Is(ctx, p.link.pool) {
+		return &repo.InsideTxError{}
+	}
+	return p.gate.enter()
+}
+
 // retried runs an operation until it succeeds, fails for good, or was tried
 // often enough.
 func (p *pooled) retried(ctx context.Context, operation func() error) error {
-	if err := p.gate.enter(); err != nil {
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.gate.leave()

@@ -14,7 +14,6 @@ import (
 // group is a batch of appends while it is committed.
 type group struct {
 	*batch
-	ctx  context.Context
 	link link
 	// waits: it is of one session, and waits for the counter row.
 	waits bool
@@ -26,7 +25,7 @@ type group struct {
 // commitGroup commits a group, which waits for no counter row. It has one
 // statement for a session at a time: a session's other appends go back.
 func (p *appender) commitGroup(b *batch) {
-	g := &group{batch: b, ctx: b.Context(), link: p.link}
+	g := &group{batch: b, link: p.link}
 	all := statements(b.Tasks)
 	first := all[:0]
 	for _, s := range all {
@@ -43,7 +42,7 @@ func (p *appender) commitGroup(b *batch) {
 
 // commitWaiting commits one session's appends, and waits for its counter row.
 func (p *appender) commitWaiting(b *batch) {
-	g := &group{batch: b, ctx: b.Context(), link: p.link, waits: true}
+	g := &group{batch: b, link: p.link, waits: true}
 	g.run(statements(b.Tasks))
 }
 
@@ -137,7 +136,7 @@ func (g *group) run(statements []*statement) {
 			// The message was committed between the statement's beginning and
 			// the lock. One that begins now sees it.
 			statements[0].checkIDs = true
-		case isPassing(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
+		case isPassing(err) && g.Context().Err() == nil && pause(g.Context(), attempt):
 			for _, s := range statements {
 				s.checkIDs = s.checkIDs || s.unsure()
 			}
@@ -162,11 +161,11 @@ type answerRow struct {
 // send sends the statements as one transaction. All appends outside of a
 // caller's transaction are sent here.
 func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
-	err = g.link.run(g.ctx, committing, func(q db.DBTX) (err error) {
+	err = g.link.run(g.Context(), committing, func(q db.DBTX) (err error) {
 		if g.waits {
-			rows, err = sendWaiting(g.ctx, q, statements)
+			rows, err = sendWaiting(g.Context(), q, statements)
 		} else {
-			rows, err = sendJoined(g.ctx, q, statements)
+			rows, err = sendJoined(g.Context(), q, statements)
 		}
 		return err
 	})
