@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -35,12 +37,15 @@ type (
 type appender struct {
 	link      link
 	scheduler *scheduler.Scheduler[repo.ID, *appending]
-	// grouping is the number of connections that groups have.
+	// grouping is the number of connections that groups have, or wait for.
 	grouping atomic.Int32
+	// waiters have a connection each, which they give up when they are cancelled.
+	mu      sync.Mutex
+	waiters map[*group]context.CancelFunc
 }
 
 func newAppender(link link) *appender {
-	p := &appender{link: link}
+	p := &appender{link: link, waiters: map[*group]context.CancelFunc{}}
 	connections := int(link.pool.Config().MaxConns)
 	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *appending]{
 		Limits: appendLimits,
@@ -80,6 +85,50 @@ const maxGroups = 4
 func (p *appender) mayWait() bool {
 	stat := p.link.pool.Stat()
 	return stat.AcquiredConns()-p.grouping.Load() < stat.MaxConns()-1
+}
+
+// crowdedAfter is how long a group may be without a connection before it is asked
+// whether waiters and open transactions have the whole pool.
+const crowdedAfter = 20 * time.Millisecond
+
+// evictWhenCrowded sees to it that the group gets a connection: a transaction that
+// began after a session's append began to wait may have taken the pool's last.
+// One waiter at a time then gives its own up, and is tried with the groups. It
+// returns what ends that.
+func (p *appender) evictWhenCrowded(g *group) (stop func()) {
+	var timer *time.Timer
+	var mu sync.Mutex
+	mu.Lock()
+	defer mu.Unlock()
+	stopped := false
+	timer = time.AfterFunc(crowdedAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			return
+		}
+		if stat := p.link.pool.Stat(); !g.connected.Load() && stat.AcquiredConns() >= stat.MaxConns() {
+			p.evict()
+		}
+		timer.Reset(crowdedAfter)
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+	}
+}
+
+// evict cancels one waiter.
+func (p *appender) evict() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for g, cancel := range p.waiters {
+		delete(p.waiters, g)
+		cancel()
+		return
+	}
 }
 
 // submit has an append committed and waits for its answer. If ctx ends before it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,7 +15,12 @@ import (
 // group is a batch of appends while it is committed.
 type group struct {
 	*batch
+	// ctx is the batch's, or ends before it: the waiter is to give up its
+	// connection.
+	ctx  context.Context
 	link link
+	// connected: it has a connection.
+	connected atomic.Bool
 	// waits: it is of one session, and waits for the counter row.
 	waits bool
 	// held are the sessions whose row a statement skipped: what else the group
@@ -25,7 +31,8 @@ type group struct {
 // commitGroup commits a group, which waits for no counter row. It has one
 // statement for a session at a time: a session's other appends go back.
 func (p *appender) commitGroup(b *batch) {
-	g := &group{batch: b, link: p.link}
+	g := &group{batch: b, ctx: b.Context(), link: p.link}
+	defer p.evictWhenCrowded(g)()
 	all := statements(b.Tasks)
 	first := all[:0]
 	for _, s := range all {
@@ -43,6 +50,17 @@ func (p *appender) commitGroup(b *batch) {
 // commitWaiting commits one session's appends, and waits for its counter row.
 func (p *appender) commitWaiting(b *batch) {
 	g := &group{batch: b, link: p.link, waits: true}
+	var cancel context.CancelFunc
+	g.ctx, cancel = context.WithCancel(b.Context())
+	defer cancel()
+	p.mu.Lock()
+	p.waiters[g] = cancel
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waiters, g)
+	}()
 	g.run(statements(b.Tasks))
 }
 
@@ -136,10 +154,12 @@ func (g *group) run(statements []*statement) {
 			// The message was committed between the statement's beginning and
 			// the lock. One that begins now sees it.
 			statements[0].checkIDs = true
-		case isPassing(err) && g.Context().Err() == nil && pause(g.Context(), attempt):
+		case isPassing(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
 			for _, s := range statements {
 				s.checkIDs = s.checkIDs || s.unsure()
 			}
+		case g.ctx.Err() != nil && g.Context().Err() == nil:
+			return // evicted: the session is held
 		default:
 			for _, s := range statements {
 				for _, t := range s.tasks {
@@ -161,11 +181,13 @@ type answerRow struct {
 // send sends the statements as one transaction. All appends outside of a
 // caller's transaction are sent here.
 func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
-	err = g.link.run(g.Context(), committing, func(q db.DBTX) (err error) {
+	err = g.link.run(g.ctx, committing, func(q db.DBTX) (err error) {
+		g.connected.Store(true)
+		defer g.connected.Store(false)
 		if g.waits {
-			rows, err = sendWaiting(g.Context(), q, statements)
+			rows, err = sendWaiting(g.ctx, q, statements)
 		} else {
-			rows, err = sendJoined(g.Context(), q, statements)
+			rows, err = sendJoined(g.ctx, q, statements)
 		}
 		return err
 	})
