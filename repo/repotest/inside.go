@@ -3,6 +3,7 @@ package repotest
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func everything(ctx context.Context, o *operations, store repo.Store) map[string]func() error {
 	all := o.all(ctx, store.Sessions())
 	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
-	for name, run := range map[string]func() error{
+	maps.Copy(all, map[string]func() error{
 		"Actions.Create": func() error {
 			_, err := store.Actions().Create(ctx, repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()})
 			return err
@@ -33,9 +34,7 @@ func everything(ctx context.Context, o *operations, store repo.Store) map[string
 		"InTx": func() error {
 			return store.InTx(ctx, func(context.Context, repo.Repositories) error { return errors.New("not reached") })
 		},
-	} {
-		all[name] = run
-	}
+	})
 	return all
 }
 

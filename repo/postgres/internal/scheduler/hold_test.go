@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +103,7 @@ func TestHeldKeysTakeNoRoom(t *testing.T) {
 		}
 		w.release("a", "b")
 		for _, p := range held {
-			if err := <-p.answer; err == ErrFull {
+			if err := <-p.answer; errors.Is(err, ErrFull) {
 				refused++
 			} else if err != nil {
 				t.Error(err)
@@ -182,16 +184,18 @@ func TestPauses(t *testing.T) {
 // Where waiting is not allowed, held keys are tried, and everybody gets on.
 func TestMayWait(t *testing.T) {
 	inWorld(t, 1, 2, roomy(), func(w *world) {
-		allowed := false
-		w.s.config.MayWait = func() bool { return allowed }
+		var allowed atomic.Bool
+		w.s.config.MayWait = allowed.Load
 		w.hold("a")
 		p := w.one("a", 0)
 		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
 		if w.mostWait != 0 {
 			t.Error("it waits")
 		}
-		allowed = true
+		allowed.Store(true)
 		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
 		if w.mostWait != 1 {
 			t.Error("it does not wait")
 		}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -164,7 +165,7 @@ func TestEndedContext(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := w.s.Submit(ctx, "a", 0, Size{1, 1}); err != ErrWithdrawn {
+		if err := w.s.Submit(ctx, "a", 0, Size{1, 1}); !errors.Is(err, ErrWithdrawn) {
 			t.Errorf("%v", err)
 		}
 		if len(w.log) != 0 {
@@ -307,17 +308,16 @@ func TestRandom(t *testing.T) {
 				}
 				for i, c := range calls {
 					done := carried[c.key][c.item]
-					switch answers[i] {
-					case nil:
+					switch err := answers[i]; {
+					case err == nil:
 						if !done {
 							t.Errorf("%d was answered and not carried out", c.item)
 						}
-					case ErrWithdrawn:
+					case errors.Is(err, ErrWithdrawn):
 						if done {
 							t.Errorf("%d was withdrawn and carried out", c.item)
 						}
-					case ErrLeft:
-					default:
+					case !errors.Is(err, ErrLeft):
 						t.Errorf("%d: %v", c.item, answers[i])
 					}
 				}

@@ -1,10 +1,13 @@
 package scheduler
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
 	b := &Batch[K, I]{}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancel(context.Background()) //nolint:gosec // work calls it
 	return b
 }
 
@@ -71,8 +74,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	for _, q := range b.queues {
 		q.isHeld = false
 	}
-	for i := len(b.Tasks) - 1; i >= 0; i-- {
-		t := b.Tasks[i]
+	for _, t := range slices.Backward(b.Tasks) {
 		if t.isDone() {
 			continue
 		}
