@@ -55,7 +55,7 @@ func TestManyHeldKeys(t *testing.T) {
 				w.hold(name(i))
 				held[i] = w.one(name(i), 0)
 			}
-			time.Sleep(time.Second)
+			w.sleep(time.Second)
 			for i := range 100 {
 				start := time.Now()
 				w.one("other", i).wants(t, nil)
@@ -91,7 +91,7 @@ func TestHeldKeysTakeNoRoom(t *testing.T) {
 	inWorld(t, 1, 1, limits, func(w *world) {
 		w.hold("a", "b")
 		held := []*pending{w.one("a", 0), w.one("b", 0)}
-		time.Sleep(10 * time.Millisecond) // they are known to be held
+		w.sleep(10 * time.Millisecond) // they are known to be held
 		var refused int
 		for i := range 40 {
 			held = append(held, w.one([]string{"a", "b"}[i%2], i+1))
@@ -121,9 +121,9 @@ func TestWithdrawHeld(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
 		apart := w.one("a", 0)
-		time.Sleep(10 * time.Millisecond)
+		w.sleep(10 * time.Millisecond)
 		behind, tried := w.one("a", 1), w.one("b", 0)
-		time.Sleep(500 * time.Millisecond)
+		w.sleep(500 * time.Millisecond)
 		if w.s.waits != 1 || w.s.held.length != 1 {
 			t.Fatalf("%d wait, %d are held", w.s.waits, w.s.held.length)
 		}
@@ -131,13 +131,13 @@ func TestWithdrawHeld(t *testing.T) {
 		behind.wants(t, ErrWithdrawn)
 		apart.cancel()
 		apart.wants(t, ErrLeft)
-		time.Sleep(10 * time.Millisecond)
+		w.sleep(10 * time.Millisecond)
 		if w.s.waits != 1 || w.s.held.length != 0 {
 			t.Errorf("%d wait, %d are held", w.s.waits, w.s.held.length)
 		}
 		tried.cancel()
 		tried.wants(t, ErrLeft)
-		time.Sleep(10 * time.Millisecond)
+		w.sleep(10 * time.Millisecond)
 		if len(w.s.queues) != 0 || w.s.apart.items != 0 {
 			t.Errorf("%d keys, %d items are left", len(w.s.queues), w.s.apart.items)
 		}
@@ -149,7 +149,7 @@ func TestWithdrawBetweenTries(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
 		p := w.one("a", 0)
-		time.Sleep(330 * time.Millisecond)
+		w.sleep(330 * time.Millisecond)
 		p.waits(t)
 		p.cancel()
 		p.wants(t, ErrWithdrawn)
@@ -157,7 +157,7 @@ func TestWithdrawBetweenTries(t *testing.T) {
 			t.Error("something is left")
 		}
 		tries := len(w.batches)
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		if len(w.batches) != tries {
 			t.Error("it is tried on")
 		}
@@ -169,9 +169,9 @@ func TestPauses(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
 		p := w.one("a", 0)
-		time.Sleep(100 * time.Millisecond)
+		w.sleep(100 * time.Millisecond)
 		early := len(w.batches)
-		time.Sleep(time.Minute)
+		w.sleep(time.Minute)
 		late := len(w.batches) - early
 		if early < 5 || late > 900 || late < 500 {
 			t.Errorf("%d tries in the first 100 ms, %d in a minute", early, late)
@@ -188,14 +188,12 @@ func TestMayWait(t *testing.T) {
 		w.s.config.MayWait = allowed.Load
 		w.hold("a")
 		p := w.one("a", 0)
-		time.Sleep(300 * time.Millisecond)
-		synctest.Wait()
+		w.sleep(300 * time.Millisecond)
 		if w.mostWait != 0 {
 			t.Error("it waits")
 		}
 		allowed.Store(true)
-		time.Sleep(300 * time.Millisecond)
-		synctest.Wait()
+		w.sleep(300 * time.Millisecond)
 		if w.mostWait != 1 {
 			t.Error("it does not wait")
 		}

@@ -237,7 +237,7 @@ func TestClose(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
 		calls := []*pending{w.one("a", 0), w.one("b", 0), w.one("c", 0), w.one("c", 1)}
-		time.Sleep(10 * time.Millisecond)
+		w.sleep(10 * time.Millisecond)
 		closed := make(chan struct{})
 		go func() {
 			w.s.Close()
@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 		}()
 		synctest.Wait()
 		w.one("d", 0).wants(t, ErrClosed)
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		select {
 		case <-closed:
 			t.Error("closed while items are held")
@@ -298,8 +298,7 @@ func TestRandom(t *testing.T) {
 				for i, c := range calls {
 					answers[i] = <-c.answer
 				}
-				synctest.Wait()
-				time.Sleep(time.Second) // what was left goes on
+				w.sleep(time.Second) // what was left goes on
 				for _, e := range w.log {
 					if carried[e.key] == nil {
 						carried[e.key] = map[int]bool{}

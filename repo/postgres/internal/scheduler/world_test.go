@@ -105,7 +105,7 @@ func (w *world) enter(b *Batch[string, int]) {
 	}
 }
 
-// carryOut does the tasks whose key is not held, and ends the batch's time.
+// leave does the tasks whose key is not held, and ends the batch's time.
 func (w *world) leave(b *Batch[string, int]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,6 +187,13 @@ func (p *pending) wants(t *testing.T, want error) {
 	if err := <-p.answer; !errors.Is(err, want) {
 		t.Errorf("answer %v, want %v", err, want)
 	}
+	synctest.Wait() // what it led to can be looked at
+}
+
+// sleep lets time pass, and what happens then come to rest.
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func (p *pending) waits(t *testing.T) {
