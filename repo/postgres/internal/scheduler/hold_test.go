@@ -156,9 +156,9 @@ func TestWithdrawBetweenTries(t *testing.T) {
 		if len(w.s.queues) != 0 || len(w.s.tries.heap) != 0 || w.s.apart.items != 0 {
 			t.Error("something is left")
 		}
-		tries := len(w.batches)
+		tries := w.groups()
 		w.sleep(time.Second)
-		if len(w.batches) != tries {
+		if w.groups() != tries {
 			t.Error("it is tried on")
 		}
 	})
@@ -170,9 +170,9 @@ func TestPauses(t *testing.T) {
 		w.hold("a")
 		p := w.one("a", 0)
 		w.sleep(100 * time.Millisecond)
-		early := len(w.batches)
+		early := w.groups()
 		w.sleep(time.Minute)
-		late := len(w.batches) - early
+		late := w.groups() - early
 		if early < 5 || late > 900 || late < 500 {
 			t.Errorf("%d tries in the first 100 ms, %d in a minute", early, late)
 		}

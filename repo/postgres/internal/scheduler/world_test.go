@@ -226,3 +226,10 @@ func (w *world) order(key string) (items []int) {
 }
 
 func name(i int) string { return fmt.Sprint("key ", i) }
+
+// groups is how many groups there were.
+func (w *world) groups() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.batches)
+}
