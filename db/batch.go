@@ -96,8 +96,7 @@ type MessageAppendRow struct {
 //
 // The sequence comes from the row that the lock returned. A second scan of the
 // counter could see it as it was before the wait for the lock. Every part
-// filters on session_id, so that the statement also runs on a PostgreSQL that
-// is distributed by it.
+// filters on session_id.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg []MessageAppendParams) *MessageAppendBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

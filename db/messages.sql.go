@@ -15,16 +15,19 @@ import (
 const messageAppendMany = `-- name: MessageAppendMany :many
 WITH known AS (
     SELECT n.session_id
-    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (session_id, id), LATERAL (
+    FROM ROWS FROM (unnest((SELECT $2::uuid[])), unnest((SELECT $3::uuid[]))) AS n (session_id, id), LATERAL (
         SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
     ) AS stored
-    WHERE (SELECT $3::boolean)
+    WHERE (SELECT $4::boolean)
 ), locked AS (
-    SELECT s.session_id, s.size, c.next_sequence
-    FROM ROWS FROM (unnest((SELECT $4::uuid[])), unnest((SELECT $5::bigint[]))) AS s (session_id, size), LATERAL (
+    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence,
+        s.session_id IN (SELECT k.session_id FROM known k) AS known
+    FROM ROWS FROM (
+        unnest((SELECT $1::uuid[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[]))
+    ) AS s (session_id, size, expected), LATERAL (
         SELECT session_counters.next_sequence FROM session_counters
         WHERE session_counters.session_id = s.session_id
-        FOR UPDATE
+        FOR UPDATE SKIP LOCKED
     ) AS c
 ), advanced AS (
     UPDATE session_counters c
@@ -32,7 +35,8 @@ WITH known AS (
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
-        AND l.session_id NOT IN (SELECT k.session_id FROM known k)
+        AND NOT l.known
+        AND l.next_sequence = coalesce(l.expected, l.next_sequence)
     RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
@@ -41,22 +45,27 @@ WITH known AS (
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest($6::bigint[]),
-        unnest($2::uuid[]), unnest($7::text[]), unnest($8::text[]),
-        unnest($9::text[]), unnest($10::bytea[]), unnest($11::timestamptz[])
+        unnest((SELECT $2::uuid[])), unnest($7::bigint[]),
+        unnest($3::uuid[]), unnest($8::text[]), unnest($9::text[]),
+        unnest($10::text[]), unnest($11::bytea[]), unnest($12::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
 )
-SELECT l.session_id::uuid AS session_id, l.next_sequence, (a.session_id IS NULL)::boolean AS known, a.updated_at AS created_at
-FROM locked l
-LEFT JOIN advanced a ON a.session_id = l.session_id
+SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
+    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known, a.updated_at AS created_at
+FROM unnest((SELECT $1::uuid[])) AS s (session_id)
+LEFT JOIN locked l ON l.session_id = s.session_id
+LEFT JOIN advanced a ON a.session_id = s.session_id
+WHERE l.session_id IS NOT NULL
+    OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1)
 `
 
 type MessageAppendManyParams struct {
+	SessionIds  []pgtype.UUID
 	Owners      []pgtype.UUID
 	Ids         []pgtype.UUID
 	CheckIds    bool
-	SessionIds  []pgtype.UUID
 	Sizes       []int64
+	Expecteds   []int64
 	Places      []int64
 	Roles       []string
 	Contents    []string
@@ -68,26 +77,33 @@ type MessageAppendManyParams struct {
 type MessageAppendManyRow struct {
 	SessionID    pgtype.UUID
 	NextSequence int64
+	Held         bool
 	Known        bool
 	CreatedAt    *time.Time
 }
 
 // Index: session_counters_pkey; messages_session_id_id_key when check_ids.
 // MessageAppend for many sessions at once: what a statement costs by itself is
-// paid once. It locks in the order of session_ids, which the caller sorts: each
-// counter is looked up by itself. It answers with a row for each session that
-// there is, in any order. Of the messages, owners says whose each is, and places
-// which of that session's, from 0.
+// paid once. It waits for no counter row: the sessions whose row somebody has
+// locked are left as they are, and the others are appended to.
 //
-// A PostgreSQL that is distributed by session refuses it; the caller then goes
-// back to MessageAppend.
+// Of the sessions, each of which is given once, sizes says how many messages it
+// gets and expecteds which sequence is expected, -1 for any. Of the messages,
+// owners says whose each is, and places which of that session's, from 0. It
+// answers with a row for each session that there is, in any order. A row without
+// a created_at says why nothing was inserted: held that its row is locked, known
+// that one of the ids is stored already; otherwise next_sequence is not the
+// expected one.
+// The second look at the counter does not lock: what it finds and locked does
+// not was skipped. LIMIT keeps it a look-up for each session that is not there.
 func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageAppendManyParams) ([]MessageAppendManyRow, error) {
 	rows, err := db.Query(ctx, messageAppendMany,
+		arg.SessionIds,
 		arg.Owners,
 		arg.Ids,
 		arg.CheckIds,
-		arg.SessionIds,
 		arg.Sizes,
+		arg.Expecteds,
 		arg.Places,
 		arg.Roles,
 		arg.Contents,
@@ -105,6 +121,7 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.NextSequence,
+			&i.Held,
 			&i.Known,
 			&i.CreatedAt,
 		); err != nil {
@@ -116,6 +133,58 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 		return nil, err
 	}
 	return items, nil
+}
+
+const messageAppendOne = `-- name: MessageAppendOne :one
+WITH locked AS (
+    SELECT c.next_sequence FROM session_counters c WHERE c.session_id = $1 FOR UPDATE SKIP LOCKED
+), advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = l.next_sequence + 1,
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    FROM locked l
+    WHERE c.session_id = $1
+    RETURNING l.next_sequence AS first_sequence, c.updated_at
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6,
+    nullif($7::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+FROM advanced a
+RETURNING sequence, created_at
+`
+
+type MessageAppendOneParams struct {
+	SessionID  pgtype.UUID
+	ID         pgtype.UUID
+	Role       string
+	Content    string
+	Metadata   string
+	Payload    []byte
+	OccurredAt time.Time
+}
+
+type MessageAppendOneRow struct {
+	Sequence  int64
+	CreatedAt time.Time
+}
+
+// Index: session_counters_pkey. One message to one session, of any sequence and
+// with an id that nobody gave: the case of a writer who is alone, to whom each
+// array costs. It waits for no counter row. No row: that of the session is locked,
+// or there is no session.
+func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
+	row := db.QueryRow(ctx, messageAppendOne,
+		arg.SessionID,
+		arg.ID,
+		arg.Role,
+		arg.Content,
+		arg.Metadata,
+		arg.Payload,
+		arg.OccurredAt,
+	)
+	var i MessageAppendOneRow
+	err := row.Scan(&i.Sequence, &i.CreatedAt)
+	return i, err
 }
 
 const messageGet = `-- name: MessageGet :one

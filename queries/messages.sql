@@ -18,8 +18,7 @@
 --
 -- The sequence comes from the row that the lock returned. A second scan of the
 -- counter could see it as it was before the wait for the lock. Every part
--- filters on session_id, so that the statement also runs on a PostgreSQL that
--- is distributed by it.
+-- filters on session_id.
 WITH locked AS (
     SELECT c.session_id, c.next_sequence,
         (SELECT @check_ids::boolean) AND EXISTS (
@@ -53,16 +52,40 @@ SELECT l.next_sequence, l.known, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
 
+-- name: MessageAppendOne :one
+-- Index: session_counters_pkey. One message to one session, of any sequence and
+-- with an id that nobody gave: the case of a writer who is alone, to whom each
+-- array costs. It waits for no counter row. No row: that of the session is locked,
+-- or there is no session.
+WITH locked AS (
+    SELECT c.next_sequence FROM session_counters c WHERE c.session_id = @session_id FOR UPDATE SKIP LOCKED
+), advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = l.next_sequence + 1,
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    FROM locked l
+    WHERE c.session_id = @session_id
+    RETURNING l.next_sequence AS first_sequence, c.updated_at
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload,
+    nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+FROM advanced a
+RETURNING sequence, created_at;
+
 -- name: MessageAppendMany :many
 -- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
 -- MessageAppend for many sessions at once: what a statement costs by itself is
--- paid once. It locks in the order of session_ids, which the caller sorts: each
--- counter is looked up by itself. It answers with a row for each session that
--- there is, in any order. Of the messages, owners says whose each is, and places
--- which of that session's, from 0.
+-- paid once. It waits for no counter row: the sessions whose row somebody has
+-- locked are left as they are, and the others are appended to.
 --
--- A PostgreSQL that is distributed by session refuses it; the caller then goes
--- back to MessageAppend.
+-- Of the sessions, each of which is given once, sizes says how many messages it
+-- gets and expecteds which sequence is expected, -1 for any. Of the messages,
+-- owners says whose each is, and places which of that session's, from 0. It
+-- answers with a row for each session that there is, in any order. A row without
+-- a created_at says why nothing was inserted: held that its row is locked, known
+-- that one of the ids is stored already; otherwise next_sequence is not the
+-- expected one.
 WITH known AS (
     SELECT n.session_id
     FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
@@ -70,11 +93,14 @@ WITH known AS (
     ) AS stored
     WHERE (SELECT @check_ids::boolean)
 ), locked AS (
-    SELECT s.session_id, s.size, c.next_sequence
-    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[]))) AS s (session_id, size), LATERAL (
+    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence,
+        s.session_id IN (SELECT k.session_id FROM known k) AS known
+    FROM ROWS FROM (
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[])), unnest((SELECT @expecteds::bigint[]))
+    ) AS s (session_id, size, expected), LATERAL (
         SELECT session_counters.next_sequence FROM session_counters
         WHERE session_counters.session_id = s.session_id
-        FOR UPDATE
+        FOR UPDATE SKIP LOCKED
     ) AS c
 ), advanced AS (
     UPDATE session_counters c
@@ -82,7 +108,8 @@ WITH known AS (
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
-        AND l.session_id NOT IN (SELECT k.session_id FROM known k)
+        AND NOT l.known
+        AND l.next_sequence = coalesce(l.expected, l.next_sequence)
     RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
@@ -96,9 +123,15 @@ WITH known AS (
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
 )
-SELECT l.session_id::uuid AS session_id, l.next_sequence, (a.session_id IS NULL)::boolean AS known, a.updated_at AS created_at
-FROM locked l
-LEFT JOIN advanced a ON a.session_id = l.session_id;
+-- The second look at the counter does not lock: what it finds and locked does
+-- not was skipped. LIMIT keeps it a look-up for each session that is not there.
+SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
+    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known, a.updated_at AS created_at
+FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id)
+LEFT JOIN locked l ON l.session_id = s.session_id
+LEFT JOIN advanced a ON a.session_id = s.session_id
+WHERE l.session_id IS NOT NULL
+    OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
 
 -- name: MessageImport :execrows
 -- Index: session_counters_pkey. Messages with the times they had, after those

@@ -75,6 +75,16 @@ func invalid(field, reason string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Reason: reason}
 }
 
+// InsideTxError is the answer of a store that is used with the context of its own
+// unit of work ([Store].InTx): it would wait for what the unit of work has. It is
+// [ErrInvalid]. Nothing was written.
+type InsideTxError struct{}
+
+func (*InsideTxError) Error() string {
+	return "the store is used inside its own unit of work: use its repositories"
+}
+func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
+
 // NotFoundError names what does not exist. It is [ErrNotFound].
 type NotFoundError struct {
 	// Kind is the entity's kind: "session", "message", "plan".

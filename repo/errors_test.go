@@ -25,6 +25,7 @@ func typed() []typedError {
 	return []typedError{
 		{&repo.InvalidError{Field: "actor", Reason: "is odd"}, []error{repo.ErrInvalid}, []string{"actor is odd"}},
 		{&repo.NotFoundError{Kind: "session", ID: session}, []error{repo.ErrNotFound}, []string{"session " + session.String()}},
+		{&repo.InsideTxError{}, []error{repo.ErrInvalid}, []string{"unit of work"}},
 		{&repo.SequenceConflict{SessionID: session, Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
 		{&repo.SessionConflict{ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
 		{&repo.MessageConflict{SessionID: session, ID: message, Field: "content"}, []error{repo.ErrConflict},

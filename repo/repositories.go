@@ -27,6 +27,15 @@ type Store interface {
 	// An error that tx returned from the database spoils the transaction:
 	// return it.
 	//
+	// A store that is used with the context that fn got, or with one made of it,
+	// would wait for what the unit of work has: for its connection, or for a row
+	// that it locked. Until fn returns, every operation of the store, InTx too,
+	// and of those that share its pool or its data, gives an InsideTxError at
+	// once. Afterwards the context is like any other, for a goroutine that goes
+	// on with it. An operation with another context is not known to come from
+	// inside: it may wait until that context ends. fn must not close the store,
+	// which would wait for fn.
+	//
 	// A connection that breaks during the commit gives ErrUnknownOutcome.
 	InTx(ctx context.Context, fn func(ctx context.Context, tx Repositories) error) error
 	// Close releases what the store holds, after the operations under way have

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -29,6 +30,9 @@ type direct struct {
 func (d *direct) read(ctx context.Context) (view, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if inside.Is(ctx, d.core) {
+		return nil, &repo.InsideTxError{}
 	}
 	d.mu.Lock()
 	if d.closed {

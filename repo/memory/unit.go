@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -19,7 +20,9 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 	// Deferred, so that it also runs when fn panics, or ends its goroutine as
 	// t.FailNow does.
 	defer u.end()
-	if err := fn(ctx, repositories{u}); err != nil {
+	inner, leave := inside.Enter(ctx, s.core)
+	defer leave()
+	if err := fn(inner, repositories{u}); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

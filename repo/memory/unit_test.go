@@ -34,8 +34,9 @@ func count(t *testing.T, sessions repo.Sessions, id repo.ID) int64 {
 	return session.MessageCount
 }
 
-// While a unit of work is open, in the same goroutine: reads of the store see
-// what was committed, and its writes wait until their context ends.
+// While a unit of work is open, in the same goroutine, and with a context that
+// does not come from it: reads of the store see what was committed, and its writes
+// wait until their context ends.
 func TestStoreWithinUnit(t *testing.T) {
 	store := New()
 	id := newSession(t, store)
@@ -46,7 +47,7 @@ func TestStoreWithinUnit(t *testing.T) {
 		if n := count(t, store.Sessions(), id); n != 0 {
 			t.Errorf("outside there are %d messages before the commit", n)
 		}
-		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := store.Sessions().Append(short, id, user("through the store")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a write through the store: %v", err)
@@ -102,7 +103,7 @@ func TestRollbackLeavesTheIndexClean(t *testing.T) {
 			if _, err := tx.Sessions().Append(ctx, id, given, user("second")); err != nil {
 				return err
 			}
-			if _, err := store.Sessions().Message(ctx, id, given.ID); !errors.Is(err, repo.ErrNotFound) {
+			if _, err := store.Sessions().Message(t.Context(), id, given.ID); !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("outside the message is found before the commit: %v", err)
 			}
 			return end(ctx, tx.Sessions())

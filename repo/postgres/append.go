@@ -28,6 +28,18 @@ type appending struct {
 	messages  []repo.NewMessage
 	// repeatable: some of the messages may be stored already.
 	repeatable bool
+
+	// What becomes of it outside of a transaction. One goroutine at a time has it.
+	//
+	// unsure: an attempt may have been committed.
+	unsure bool
+	// single: it is a statement of its own.
+	single bool
+	// skipped: its session's row was locked, or there is none.
+	skipped bool
+	// row and err are the answer.
+	row db.MessageAppendRow
+	err error
 }
 
 func (a *appending) params() db.MessageAppendParams {
@@ -39,7 +51,7 @@ func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int6
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.exec.append(ctx, &appending{sessionID, expected, messages, repeatable})
+	row, err := s.exec.append(ctx, &appending{sessionID: sessionID, expected: expected, messages: messages, repeatable: repeatable})
 	switch {
 	case isNoRows(err):
 		return nil, sessionNotFound(sessionID)

@@ -21,7 +21,6 @@ const (
 	uniqueViolation      = "23505"
 	checkViolation       = "23514"
 	outOfRange           = "22003"
-	featureNotSupported  = "0A000"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"

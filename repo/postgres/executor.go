@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -34,9 +35,9 @@ type executor interface {
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
-	link  link
-	lanes *lanes
-	gate  *gate
+	link     link
+	appender *appender
+	gate     *gate
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -66,11 +67,11 @@ func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) e
 }
 
 func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
-	if err := p.gate.enter(); err != nil {
+	if err := p.enter(ctx); err != nil {
 		return db.MessageAppendRow{}, err
 	}
 	defer p.gate.leave()
-	return p.lanes.submit(ctx, a)
+	return p.appender.submit(ctx, a)
 }
 
 // unread: that nothing was written is more than such an operation can say.
@@ -83,10 +84,19 @@ func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error)
 	return p.transaction(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) })
 }
 
+// enter begins an operation, unless it comes from inside of a unit of work on the
+// same pool, which may have the connection or the row that it would wait for.
+func (p *pooled) enter(ctx context.Context) error {
+	if inside.Is(ctx, p.link.pool) {
+		return &repo.InsideTxError{}
+	}
+	return p.gate.enter()
+}
+
 // retried runs an operation until it succeeds, fails for good, or was tried
 // often enough.
 func (p *pooled) retried(ctx context.Context, operation func() error) error {
-	if err := p.gate.enter(); err != nil {
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.gate.leave()

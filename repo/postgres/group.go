@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -13,151 +12,158 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// group is the appends of one transaction.
+// group is a batch of appends while it is committed.
 type group struct {
-	waiters  []*waiter
-	messages int
-	bytes    int
-
-	// ctx ends when every caller has gone, so that a server that does not answer
-	// cannot hold the lane for nobody.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	callers atomic.Int64 // and one for the lane, until the group is sealed
-
-	// unsure: some attempt may have been committed.
-	unsure bool
+	*batch
+	// ctx is the batch's, or ends before it: the waiter is to give up its
+	// connection.
+	ctx  context.Context
+	link link
+	// connected: it has a connection.
+	connected atomic.Bool
+	// waits: it is of one session, and waits for the counter row.
+	waits bool
+	// held are the sessions whose row a statement skipped: what else the group
+	// has for them stays behind that.
+	held map[repo.ID]bool
 }
 
-func newGroup() *group {
-	g := &group{}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.callers.Store(1)
-	return g
+// commitGroup commits a group, which waits for no counter row. It has one
+// statement for a session at a time: a session's other appends go back.
+func (p *appender) commitGroup(b *batch) {
+	g := &group{batch: b, ctx: b.Context(), link: p.link}
+	defer p.evictWhenCrowded(g)()
+	all := statements(b.Tasks)
+	first := all[:0]
+	for _, s := range all {
+		if len(first) > 0 && first[len(first)-1].sessionID() == s.sessionID() {
+			for _, t := range s.tasks {
+				b.Return(t)
+			}
+			continue
+		}
+		first = append(first, s)
+	}
+	g.run(first)
 }
 
-func (g *group) full() bool { return g.messages >= groupMessages || g.bytes >= groupBytes }
-
-// add takes an append into the group, unless it was withdrawn. The caller is
-// counted first: it may desert from the moment it is taken.
-func (g *group) add(w *waiter) bool {
-	w.group = g
-	g.callers.Add(1)
-	if !w.state.CompareAndSwap(waiting, taken) {
-		g.callers.Add(-1)
-		return false
-	}
-	g.waiters = append(g.waiters, w)
-	g.messages += len(w.messages)
-	for i := range w.messages {
-		m := &w.messages[i]
-		g.bytes += len(m.Content) + len(m.Metadata) + len(m.Payload)
-	}
-	return true
-}
-
-// seal says that the group is complete.
-func (g *group) seal() { g.desert() }
-
-// desert says that a caller has gone.
-func (g *group) desert() {
-	if g.callers.Add(-1) == 0 {
-		g.cancel()
-	}
+// commitWaiting commits one session's appends, and waits for its counter row.
+func (p *appender) commitWaiting(b *batch) {
+	g := &group{batch: b, link: p.link, waits: true}
+	var cancel context.CancelFunc
+	g.ctx, cancel = context.WithCancel(b.Context())
+	defer cancel()
+	p.mu.Lock()
+	p.waiters[g] = cancel
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waiters, g)
+	}()
+	g.run(statements(b.Tasks))
 }
 
 // statement is the appends to one session that one statement makes.
 type statement struct {
-	waiters  []*waiter
+	tasks    []*task
 	checkIDs bool
 }
 
+func (s *statement) sessionID() repo.ID { return s.tasks[0].Key }
+func (s *statement) expected() *int64   { return s.tasks[0].Item.expected }
+
+// unsure reports whether an attempt at some of it may have been committed.
+func (s *statement) unsure() bool {
+	return slices.ContainsFunc(s.tasks, func(t *task) bool { return t.Item.unsure })
+}
+
 func (s *statement) params() db.MessageAppendParams {
-	first := s.waiters[0]
-	appends := make([]*appending, len(s.waiters))
-	for i, w := range s.waiters {
-		appends[i] = w.appending
+	appends := make([]*appending, len(s.tasks))
+	for i, t := range s.tasks {
+		appends[i] = t.Item
 	}
-	return appendParams(first.sessionID, first.expected, s.checkIDs, appends...)
+	return appendParams(s.sessionID(), s.expected(), s.checkIDs, appends...)
 }
 
 // size is the number of messages.
 func (s *statement) size() (size int) {
-	for _, w := range s.waiters {
-		size += len(w.messages)
+	for _, t := range s.tasks {
+		size += len(t.Item.messages)
 	}
 	return size
 }
 
-// statements orders the group by session, so that groups of several processes
-// lock in one order, and joins what can be: neighbours that expect no sequence
+// statements joins what one statement can do: neighbours that expect no sequence
 // and give no id twice.
-func (g *group) statements() []*statement {
-	slices.SortStableFunc(g.waiters, func(a, b *waiter) int {
-		return bytes.Compare(a.sessionID[:], b.sessionID[:])
-	})
+func statements(tasks []*task) []*statement {
 	var all []*statement
 	var last *statement
 	given := map[repo.ID]struct{}{} // by callers, in the last statement
-	for _, w := range g.waiters {
-		if last == nil || last.waiters[0].sessionID != w.sessionID || last.waiters[0].expected != nil ||
-			w.expected != nil || w.repeatable && givesAgain(given, w) {
+	for _, t := range tasks {
+		a := t.Item
+		if last == nil || last.sessionID() != t.Key || last.expected() != nil || last.tasks[0].Item.single ||
+			a.expected != nil || a.single || a.repeatable && givesAgain(given, a) {
 			last = &statement{}
 			all = append(all, last)
 			clear(given)
 		}
-		last.waiters = append(last.waiters, w)
-		if w.repeatable {
-			last.checkIDs = true
-			for i := range w.messages {
-				given[w.messages[i].ID] = struct{}{}
+		last.tasks = append(last.tasks, t)
+		last.checkIDs = last.checkIDs || a.repeatable || a.unsure
+		if a.repeatable {
+			for i := range a.messages {
+				given[a.messages[i].ID] = struct{}{}
 			}
 		}
 	}
 	return all
 }
 
-func givesAgain(given map[repo.ID]struct{}, w *waiter) bool {
-	return slices.ContainsFunc(w.messages, func(m repo.NewMessage) bool {
+func givesAgain(given map[repo.ID]struct{}, a *appending) bool {
+	return slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool {
 		_, again := given[m.ID]
 		return again
 	})
 }
 
-// commit commits the group and answers every waiter.
-func (g *group) commit(link link) {
-	defer g.cancel()
-	g.run(link, g.statements())
+func (g *group) done(t *task, row db.MessageAppendRow, err error) {
+	t.Item.row, t.Item.err = row, err
+	g.Done(t)
 }
 
-// run sends statements as one transaction until each waiter has its answer.
-func (g *group) run(link link, statements []*statement) {
+// run sends statements as one transaction until each append has its answer, or
+// its session is held.
+func (g *group) run(statements []*statement) {
 	for attempt := 1; len(statements) > 0; attempt++ {
-		rows, err := g.send(link, statements)
+		rows, err := g.send(statements)
 		switch {
 		case err == nil:
 			// What is left are appends that their neighbours' stored ids kept
 			// from being written. Alone, each gets its answer.
 			statements = g.answer(statements, rows)
 			attempt = 0
-		case isRejection(err) && (len(statements) > 1 || len(statements[0].waiters) > 1):
+		case isRejection(err) && (len(statements) > 1 || len(statements[0].tasks) > 1):
 			// One append spoiled the transaction of all: each by itself.
-			for _, single := range g.split(statements...) {
-				g.run(link, []*statement{single})
+			for _, single := range split(statements...) {
+				if !g.held[single.sessionID()] {
+					g.run([]*statement{single})
+				}
 			}
 			return
 		case violates(err, uniqueMessageID) && attempt < maxAttempts:
-			// The message was committed while this statement waited for the
-			// lock. One that begins now sees it.
+			// The message was committed between the statement's beginning and
+			// the lock. One that begins now sees it.
 			statements[0].checkIDs = true
 		case isPassing(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
 			for _, s := range statements {
-				s.checkIDs = s.checkIDs || g.unsure
+				s.checkIDs = s.checkIDs || s.unsure()
 			}
+		case g.ctx.Err() != nil && g.Context().Err() == nil:
+			return // evicted: the session is held
 		default:
 			for _, s := range statements {
-				for _, w := range s.waiters {
-					w.answer(db.MessageAppendRow{}, settled(err))
+				for _, t := range s.tasks {
+					g.done(t, db.MessageAppendRow{}, settled(afterDoubt(t.Item.unsure, err)))
 				}
 			}
 			return
@@ -165,55 +171,99 @@ func (g *group) run(link link, statements []*statement) {
 	}
 }
 
-// send sends the statements, joined to one where that is possible.
-func (g *group) send(link link, statements []*statement) (rows []*db.MessageAppendRow, err error) {
-	join := canJoin(statements) && !link.apart.Load()
-	err = link.run(g.ctx, committing, func(q db.DBTX) (err error) {
-		if join {
-			rows, err = sendJoined(g.ctx, q, statements)
-			return err
-		}
-		params := make([]db.MessageAppendParams, len(statements))
-		for i, s := range statements {
-			params[i] = s.params()
-		}
-		rows, err = sendAppends(g.ctx, q, params)
-		return err
-	})
-	if join && hasCode(err, featureNotSupported) {
-		link.apart.Store(true)
-		return g.send(link, statements)
-	}
-	if errors.Is(err, repo.ErrUnknownOutcome) {
-		g.unsure = true
-	}
-	return rows, afterDoubt(g.unsure, err)
+// answerRow is what the database says of a statement; nil: there is no such
+// session.
+type answerRow struct {
+	db.MessageAppendRow
+	held bool
 }
 
-// answer gives each waiter its row, and returns the statements to be run again.
-func (g *group) answer(statements []*statement, rows []*db.MessageAppendRow) (again []*statement) {
+// send sends the statements as one transaction. All appends outside of a
+// caller's transaction are sent here.
+func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
+	err = g.link.run(g.ctx, committing, func(q db.DBTX) (err error) {
+		g.connected.Store(true)
+		defer g.connected.Store(false)
+		if g.waits {
+			rows, err = sendWaiting(g.ctx, q, statements)
+		} else {
+			rows, err = sendJoined(g.ctx, q, statements)
+		}
+		return err
+	})
+	unsure := errors.Is(err, repo.ErrUnknownOutcome)
+	for _, s := range statements {
+		for _, t := range s.tasks {
+			t.Item.unsure = t.Item.unsure || unsure
+		}
+	}
+	return rows, afterDoubt(slices.ContainsFunc(statements, (*statement).unsure), err)
+}
+
+// sendWaiting sends the statements of one session, which wait for its counter row.
+func sendWaiting(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
+	params := make([]db.MessageAppendParams, len(statements))
+	for i, s := range statements {
+		params[i] = s.params()
+	}
+	found, err := sendAppends(ctx, q, params)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*answerRow, len(found))
+	for i, row := range found {
+		if row != nil {
+			rows[i] = &answerRow{MessageAppendRow: *row}
+		}
+	}
+	return rows, nil
+}
+
+// answer gives each append its row, and returns the statements to be run again.
+func (g *group) answer(statements []*statement, rows []*answerRow) (again []*statement) {
 	for i, s := range statements {
 		row := rows[i]
 		switch {
-		case g.unsure && s.mayFitLater(row):
-			for _, w := range s.waiters {
-				w.answer(db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
+		case row != nil && row.held:
+			if g.held == nil {
+				g.held = map[repo.ID]bool{}
+			}
+			g.held[s.sessionID()] = true
+			for _, t := range s.tasks {
+				t.Item.skipped = true
+			}
+		case s.unsure() && s.mayFitLater(row):
+			for _, t := range s.tasks {
+				g.done(t, db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
 			}
 		case row == nil:
-			for _, w := range s.waiters {
-				w.answer(db.MessageAppendRow{}, pgx.ErrNoRows)
+			for _, t := range s.tasks {
+				g.done(t, db.MessageAppendRow{}, pgx.ErrNoRows)
 			}
-		case row.CreatedAt == nil && isKnown(*row) && len(s.waiters) > 1:
-			again = append(again, g.split(s)...)
+		case row.CreatedAt == nil && isKnown(row.MessageAppendRow) && len(s.tasks) > 1:
+			again = append(again, g.alone(s)...)
 		default:
-			own := *row
-			for _, w := range s.waiters {
-				w.answer(own, nil)
-				own.NextSequence += int64(len(w.messages))
+			own := row.MessageAppendRow
+			for _, t := range s.tasks {
+				g.done(t, own, nil)
+				own.NextSequence += int64(len(t.Item.messages))
 			}
 		}
 	}
 	return again
+}
+
+// alone has each append of a statement be one by itself: here, where a session
+// may have several statements, else in later groups.
+func (g *group) alone(s *statement) []*statement {
+	if g.waits {
+		return split(s)
+	}
+	for _, t := range s.tasks {
+		t.Item.single = true
+		g.Return(t)
+	}
+	return nil
 }
 
 // errLateAttempt: nothing was written, but by an attempt whose answer was lost
@@ -224,20 +274,20 @@ var errLateAttempt = errors.New("an earlier attempt may still arrive")
 // session, or not yet as many messages as were expected. An attempt whose
 // connection broke may be on its way to the server, and find that state. (One
 // that is not reversed: sequences only grow, and what is stored stays.)
-func (s *statement) mayFitLater(row *db.MessageAppendRow) bool {
+func (s *statement) mayFitLater(row *answerRow) bool {
 	if row == nil {
 		return true
 	}
-	expected := s.waiters[0].expected
-	return row.CreatedAt == nil && !isKnown(*row) && expected != nil && *expected > row.NextSequence
+	expected := s.expected()
+	return row.CreatedAt == nil && !isKnown(row.MessageAppendRow) && expected != nil && *expected > row.NextSequence
 }
 
 // split makes a statement of each append.
-func (g *group) split(statements ...*statement) []*statement {
+func split(statements ...*statement) []*statement {
 	var singles []*statement
 	for _, s := range statements {
-		for _, w := range s.waiters {
-			singles = append(singles, &statement{waiters: []*waiter{w}, checkIDs: w.repeatable || g.unsure})
+		for _, t := range s.tasks {
+			singles = append(singles, &statement{tasks: []*task{t}, checkIDs: t.Item.repeatable || t.Item.unsure})
 		}
 	}
 	return singles

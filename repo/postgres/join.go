@@ -10,36 +10,62 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// canJoin reports whether one statement can make all appends: each session has
-// one statement in the group, and none expects a sequence.
-func canJoin(statements []*statement) bool {
-	for i, s := range statements {
-		if s.waiters[0].expected != nil || i > 0 && s.waiters[0].sessionID == statements[i-1].waiters[0].sessionID {
-			return false
-		}
+// sendJoined sends statements, one for each session, as a single one. It waits
+// for no counter row.
+func sendJoined(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
+	if len(statements) == 1 && statements[0].isPlain() {
+		return sendPlain(ctx, q, statements[0])
 	}
-	return len(statements) > 1
-}
-
-// sendJoined is sendAppends for statements that can be joined.
-func sendJoined(ctx context.Context, q db.DBTX, statements []*statement) ([]*db.MessageAppendRow, error) {
 	found, err := queries.MessageAppendMany(ctx, q, joinedParams(statements))
 	if err != nil {
 		return nil, err
 	}
-	bySession := make(map[repo.ID]*db.MessageAppendRow, len(found))
+	bySession := make(map[repo.ID]*answerRow, len(found))
 	for i := range found {
 		row := &found[i]
-		bySession[row.SessionID.Bytes] = &db.MessageAppendRow{
-			NextSequence: row.NextSequence, Known: &row.Known, CreatedAt: row.CreatedAt,
+		bySession[row.SessionID.Bytes] = &answerRow{
+			db.MessageAppendRow{NextSequence: row.NextSequence, Known: &row.Known, CreatedAt: row.CreatedAt}, row.Held,
 		}
 	}
-	rows := make([]*db.MessageAppendRow, len(statements))
+	rows := make([]*answerRow, len(statements))
 	for i, s := range statements {
-		rows[i] = bySession[s.waiters[0].sessionID] // nil: there is no session
+		rows[i] = bySession[s.sessionID()] // nil: there is no session
 	}
 	return rows, nil
 }
+
+// isPlain reports whether the statement is one message about which nothing need
+// be asked. Its own statement does not tell a locked row from a missing session:
+// what it skipped once is not plain.
+func (s *statement) isPlain() bool {
+	a := s.tasks[0].Item
+	return len(s.tasks) == 1 && len(a.messages) == 1 && a.expected == nil && !s.checkIDs && !a.skipped
+}
+
+// sendPlain sends a plain statement: what a joined one costs more by itself is
+// most of a lone append.
+func sendPlain(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error) {
+	m := &s.tasks[0].Item.messages[0]
+	row, err := queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
+		SessionID:  toUUID(s.sessionID()),
+		ID:         toUUID(m.ID),
+		Role:       string(m.Role),
+		Content:    m.Content,
+		Metadata:   string(m.Metadata),
+		Payload:    m.Payload,
+		OccurredAt: m.OccurredAt,
+	})
+	switch {
+	case isNoRows(err):
+		return []*answerRow{{held: true}}, nil
+	case err != nil:
+		return nil, err
+	}
+	return []*answerRow{{MessageAppendRow: db.MessageAppendRow{NextSequence: row.Sequence, CreatedAt: &row.CreatedAt}}}, nil
+}
+
+// anySequence stands for an append that expects none.
+const anySequence = -1
 
 func joinedParams(statements []*statement) db.MessageAppendManyParams {
 	total := 0
@@ -50,20 +76,26 @@ func joinedParams(statements []*statement) db.MessageAppendManyParams {
 		CheckIds:   slices.ContainsFunc(statements, func(s *statement) bool { return s.checkIDs }),
 		SessionIds: make([]pgtype.UUID, 0, len(statements)),
 		Sizes:      make([]int64, 0, len(statements)),
+		Expecteds:  make([]int64, 0, len(statements)),
 		Owners:     make([]pgtype.UUID, 0, total),
 		Places:     make([]int64, 0, total),
 	}
 	c := newColumns(total)
 	for _, s := range statements {
-		owner, place := toUUID(s.waiters[0].sessionID), int64(0)
-		for _, w := range s.waiters {
-			c.addAll(w.messages)
-			for range w.messages {
+		owner, place := toUUID(s.sessionID()), int64(0)
+		for _, t := range s.tasks {
+			c.addAll(t.Item.messages)
+			for range t.Item.messages {
 				params.Owners = append(params.Owners, owner)
 				params.Places = append(params.Places, place)
 				place++
 			}
 		}
+		expected := int64(anySequence)
+		if e := s.expected(); e != nil {
+			expected = *e
+		}
+		params.Expecteds = append(params.Expecteds, expected)
 		params.SessionIds = append(params.SessionIds, owner)
 		params.Sizes = append(params.Sizes, place)
 	}

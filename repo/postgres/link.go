@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,14 +11,7 @@ import (
 )
 
 // link is the way to the database: the pool.
-type link struct {
-	pool *pgxpool.Pool
-	// apart: this server refuses a statement over several sessions, as one that
-	// is distributed by session does.
-	apart *atomic.Bool
-}
-
-func newLink(pool *pgxpool.Pool) link { return link{pool, &atomic.Bool{}} }
+type link struct{ pool *pgxpool.Pool }
 
 // run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.

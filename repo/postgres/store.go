@@ -24,14 +24,11 @@ func (o Options) logger() *slog.Logger {
 	return o.Logger
 }
 
-// maxLanes is where more lanes were no faster (docs/performance.md).
-const maxLanes = 4
-
 // Store is repo.Store on a pool. It is safe for concurrent use.
 type Store struct {
 	exec  *pooled
 	log   *slog.Logger
-	owner bool // of the lanes
+	owner bool // of the appender
 }
 
 var _ repo.Store = (*Store)(nil)
@@ -39,26 +36,19 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database is migrated (package schema).
 // The pool stays the caller's: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := newLink(pool)
+	way := link{pool}
 	return &Store{
-		exec:  &pooled{link: way, lanes: newLanes(way, laneCount(pool)), gate: &gate{}},
+		exec:  &pooled{link: way, appender: newAppender(way), gate: &gate{}},
 		log:   options.logger(),
 		owner: true,
 	}
 }
 
-// laneCount is a lane for every four of the pool's connections, whose default is
-// the number of cores. Fewer lanes make larger groups, and most connections are
-// left to everything but appends.
-func laneCount(pool *pgxpool.Pool) int {
-	return int(min(max(1, pool.Config().MaxConns/4), maxLanes))
-}
-
-// Share returns another store on the same pool and lanes, which is closed for
+// Share returns another store on the same pool, which is closed for
 // itself. The one that New returned is closed last.
 func (s *Store) Share(options Options) *Store {
 	return &Store{
-		exec: &pooled{link: s.exec.link, lanes: s.exec.lanes, gate: &gate{}},
+		exec: &pooled{link: s.exec.link, appender: s.exec.appender, gate: &gate{}},
 		log:  options.logger(),
 	}
 }
@@ -82,7 +72,7 @@ func (s *Store) Trail() repo.AuditStore { return &trail{s.exec} }
 func (s *Store) Close() error {
 	s.exec.gate.close()
 	if s.owner {
-		s.exec.lanes.close()
+		s.exec.appender.close()
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // Sink opens a connection of its own: a pool that is exhausted does not stop the
 // trail, and the trail takes nothing from the pool.
 func (t *trail) Sink(ctx context.Context) (repo.AuditSink, error) {
-	if err := t.exec.gate.enter(); err != nil {
+	if err := t.exec.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer t.exec.gate.leave()

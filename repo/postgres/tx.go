@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -26,7 +27,11 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 // InTx is repo.Store's.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	for attempt := 1; ; attempt++ {
-		err := s.exec.transaction(ctx, func(tx pgx.Tx) error { return fn(ctx, Bind(tx)) })
+		err := s.exec.transaction(ctx, func(tx pgx.Tx) error {
+			inner, leave := inside.Enter(ctx, s.exec.link.pool)
+			defer leave()
+			return fn(inner, Bind(tx))
+		})
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
@@ -37,7 +42,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 
 // transaction runs fn in one transaction. fn's error comes back as it is.
 func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
-	if err := p.gate.enter(); err != nil {
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.gate.leave()

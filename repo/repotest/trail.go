@@ -140,7 +140,7 @@ func testTrailTransactions(t *testing.T, store repo.Store) {
 			if err != nil || len(got.Entries) != 1 {
 				t.Errorf("in its own unit of work: %d entries, %v", len(got.Entries), err)
 			}
-			if _, err := store.Audit().Entry(ctx, e.ID); !errors.Is(err, repo.ErrNotFound) {
+			if _, err := store.Audit().Entry(t.Context(), e.ID); !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("outside of its unit of work: %v", err)
 			}
 			return result

@@ -23,6 +23,9 @@ func transactionTests() []test {
 		{"ContextEnded", testTxContextEnded},
 		{"ContextEndsInside", testTxContextEndsInside},
 		{"Concurrent", testTxConcurrent},
+		{"Inside", testTxInside},
+		{"InsideEnded", testTxInsideEnded},
+		{"InsideOutlived", testTxInsideOutlived},
 	}
 }
 

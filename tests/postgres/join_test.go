@@ -123,15 +123,15 @@ func TestJoinedAppendsOfTwoStores(t *testing.T) {
 	}
 }
 
-// inOneGroup has appends wait in a lane until all are there, so that they go in
-// one group.
+// inOneGroup has appends wait until all are there, so that they go in one group.
+// The store is one of openNarrow.
 func inOneGroup(t *testing.T, store *agentstore.Store, others *pgxpool.Pool, appends ...func()) {
 	t.Helper()
-	blocker := newSession(t, store)
-	release := hold(t, others, blocker)
+	first := newSession(t, store)
+	release := stopWriters(t, others)
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := store.Sessions().Append(t.Context(), blocker, user("holds the lane")); err != nil {
+		if _, err := store.Sessions().Append(t.Context(), first, user("has the connection")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -139,7 +139,7 @@ func inOneGroup(t *testing.T, store *agentstore.Store, others *pgxpool.Pool, app
 	for _, each := range appends {
 		all.Go(each)
 	}
-	time.Sleep(50 * time.Millisecond) // they are in the lane: there is nothing to see it by
+	time.Sleep(50 * time.Millisecond) // they wait: there is nothing to see it by
 	release()
 	all.Wait()
 }
@@ -148,7 +148,7 @@ func inOneGroup(t *testing.T, store *agentstore.Store, others *pgxpool.Pool, app
 // message and a conflict do not touch the neighbours.
 func TestJoinedNeighbours(t *testing.T) {
 	t.Parallel()
-	store, others := openOneLane(t)
+	store, others := openNarrow(t)
 	known := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "known"}
 	ids := make([]repo.ID, 10)
 	for i := range ids {
@@ -193,39 +193,6 @@ func TestJoinedNeighbours(t *testing.T) {
 	}
 }
 
-// A server that refuses a statement over several sessions, as one that is
-// distributed by session does, gets one for each.
-func TestServerThatRefusesToJoin(t *testing.T) {
-	t.Parallel()
-	store, others := openOneLane(t)
-	if _, err := others.Exec(t.Context(), `
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN
-			IF (SELECT count(DISTINCT session_id) FROM added) > 1 THEN
-				RAISE feature_not_supported;
-			END IF;
-			RETURN NULL;
-		END $$;
-		CREATE TRIGGER refuse AFTER INSERT ON messages REFERENCING NEW TABLE AS added
-		FOR EACH STATEMENT EXECUTE FUNCTION refuse()`); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time it is known
-		ids := make([]repo.ID, 5)
-		var appends []func()
-		for i := range ids {
-			ids[i] = newSession(t, store)
-			appends = append(appends, func() {
-				messages, err := store.Sessions().Append(t.Context(), ids[i], user("one"))
-				if err != nil || messages[0].Sequence != 0 {
-					t.Errorf("append %d: %v", i, err)
-				}
-			})
-		}
-		inOneGroup(t, store, others, appends...)
-	}
-}
-
 // Appends are planned once for all. A plan for each costs more than the append;
 // the server makes one for each if it takes those of the first for cheaper.
 func TestAppendsArePlannedOnce(t *testing.T) {
@@ -253,7 +220,13 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 		ids[i] = newSession(t, store)
 	}
 	for range 10 {
-		if _, err := store.Sessions().Append(t.Context(), ids[0], user("alone")); err != nil {
+		if _, err := store.Sessions().Append(t.Context(), ids[0], user("in a small group")); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, ids[0], user("alone"))
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,24 +17,36 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// openOneLane opens a store whose appends all go through one lane, and a pool
-// apart for the others who use its database.
-func openOneLane(t *testing.T) (*agentstore.Store, *pgxpool.Pool) {
+// openNarrow opens a store with one connection, which commits one group at a
+// time, and a pool apart for the others who use its database.
+func openNarrow(t *testing.T) (*agentstore.Store, *pgxpool.Pool) {
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
 	others := pgtest.NewPool(t, databaseURL)
-	return openURL(t, databaseURL, agentstore.Options{MaxConns: 2}), others
+	return openURL(t, databaseURL, agentstore.Options{MaxConns: 1}), others
+}
+
+// stopWriters locks the messages against writers until the returned function is
+// called, as a migration would: what is sent meanwhile waits, of whatever session.
+func stopWriters(t *testing.T, pool *pgxpool.Pool) (release func()) {
+	t.Helper()
+	return lock(t, pool, "LOCK TABLE messages IN SHARE MODE")
 }
 
 // hold locks a session's counter row until the returned function is called, as a
 // writer in another process would.
 func hold(t *testing.T, pool *pgxpool.Pool, id repo.ID) (release func()) {
 	t.Helper()
+	return lock(t, pool, "SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", uuidText(id))
+}
+
+func lock(t *testing.T, pool *pgxpool.Pool, statement string, args ...any) (release func()) {
+	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", uuidText(id)); err != nil {
+	if _, err := tx.Exec(t.Context(), statement, args...); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
@@ -61,27 +73,27 @@ func awaitLockWait(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // An append whose context ends while it is at the server has an unknown outcome;
-// one that still waits in its lane is withdrawn.
+// one that still waits behind it is withdrawn.
 func TestWithdrawnAndUnknown(t *testing.T) {
 	t.Parallel()
-	store, others := openOneLane(t)
+	store, others := openNarrow(t)
 	id := newSession(t, store)
-	release := hold(t, others, id)
+	release := stopWriters(t, others)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// A context of its own, which ends first: the lane takes what waits as soon
+	// A context of its own, which ends first: what waits is sent as soon
 	// as the one at the server is gone.
 	waiting, withdraw := context.WithCancel(t.Context())
 	defer withdraw()
 	results := make([]error, 2)
-	var atServer, inLane sync.WaitGroup
+	var atServer, behind sync.WaitGroup
 	atServer.Go(func() { _, results[0] = store.Sessions().Append(ctx, id, user("at the server")) })
 	awaitLockWait(t, others)
-	inLane.Go(func() { _, results[1] = store.Sessions().Append(waiting, id, user("in the lane")) })
-	time.Sleep(50 * time.Millisecond) // it is in the lane: there is nothing to see it by
+	behind.Go(func() { _, results[1] = store.Sessions().Append(waiting, id, user("behind it")) })
+	time.Sleep(50 * time.Millisecond) // it waits: there is nothing to see it by
 	withdraw()
-	inLane.Wait()
+	behind.Wait()
 	cancel()
 	atServer.Wait()
 	release()
@@ -90,9 +102,9 @@ func TestWithdrawnAndUnknown(t *testing.T) {
 		t.Errorf("at the server: %v", results[0])
 	}
 	if errors.Is(results[1], repo.ErrUnknownOutcome) || !errors.Is(results[1], context.Canceled) {
-		t.Errorf("in the lane: %v", results[1])
+		t.Errorf("behind it: %v", results[1])
 	}
-	// The lane works again, and what was withdrawn is not there.
+	// Appends go on, and what was withdrawn is not there.
 	last, err := store.Sessions().Append(t.Context(), id, user("after"))
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +114,7 @@ func TestWithdrawnAndUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, message := range messages {
-		if message.Content == "in the lane" {
+		if message.Content == "behind it" {
 			t.Error("a withdrawn append was written")
 		}
 	}
@@ -140,7 +152,7 @@ func TestRetryAfterUnknownOutcome(t *testing.T) {
 // others are stored.
 func TestOneBadAppendFailsNoOther(t *testing.T) {
 	t.Parallel()
-	store, others := openOneLane(t) // all are neighbours
+	store, others := openNarrow(t) // all are neighbours
 	ids := []repo.ID{newSession(t, store), newSession(t, store)}
 	missing := repo.NewID()
 	known := user("known")
@@ -151,7 +163,7 @@ func TestOneBadAppendFailsNoOther(t *testing.T) {
 	other := known
 	other.Content = "another content"
 
-	release := hold(t, others, ids[0])
+	release := stopWriters(t, others)
 	var wg sync.WaitGroup
 	check := func(name string, target any, run func() error) {
 		wg.Go(func() {
@@ -187,7 +199,7 @@ func TestOneBadAppendFailsNoOther(t *testing.T) {
 	same.ID = repo.NewID()
 	check("same id", nil, add(ids[1], same))
 	check("same id", nil, add(ids[1], same))
-	time.Sleep(50 * time.Millisecond) // let them gather in the lane
+	time.Sleep(50 * time.Millisecond) // let them gather
 	release()
 	wg.Wait()
 
@@ -203,9 +215,9 @@ func TestOneBadAppendFailsNoOther(t *testing.T) {
 // at the most.
 func TestFairness(t *testing.T) {
 	t.Parallel()
-	store, others := openOneLane(t)
+	store, others := openNarrow(t)
 	busy, quiet := newSession(t, store), newSession(t, store)
-	release := hold(t, others, busy)
+	release := stopWriters(t, others)
 	var wg sync.WaitGroup
 	add := func(id repo.ID) {
 		wg.Go(func() {

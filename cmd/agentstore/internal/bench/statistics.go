@@ -42,19 +42,18 @@ type Measurement struct {
 	// Operations is the number of all rounds' operations.
 	Operations int `json:"operations"`
 
-	rates, p50s []float64 // by round
+	rates, p50s, p99s []float64 // by round
 }
 
 func measure(way string, x float64, rounds []sample) Measurement {
 	m := Measurement{Way: way, X: x}
-	var p99s []float64
 	for i := range rounds {
 		m.Operations += rounds[i].operations
 		m.rates = append(m.rates, rounds[i].rate())
 		m.p50s = append(m.p50s, milliseconds(rounds[i].percentile(0.50)))
-		p99s = append(p99s, milliseconds(rounds[i].percentile(0.99)))
+		m.p99s = append(m.p99s, milliseconds(rounds[i].percentile(0.99)))
 	}
-	m.Rate, m.P50, m.P99 = spreadOf(m.rates), spreadOf(m.p50s), spreadOf(p99s)
+	m.Rate, m.P50, m.P99 = spreadOf(m.rates), spreadOf(m.p50s), spreadOf(m.p99s)
 	return m
 }
 
@@ -63,7 +62,8 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // goal is a figure to reach.
 type goal struct {
 	subject, baseline string // ways; without a baseline the figure is no ratio
-	latency           bool   // of p50 latencies, at most; else of rates, at least
+	latency           bool   // of latencies, at most; else of rates, at least
+	tail              bool   // of p99 latencies; else of p50
 	figure            float64
 }
 
@@ -76,6 +76,8 @@ type Figure struct {
 	Baseline string `json:"baseline,omitempty"`
 	// Latency says that latencies are compared, and that less is better.
 	Latency bool `json:"latency"`
+	// Tail says that it is the 99th percentile, and not the median.
+	Tail bool `json:"tail,omitzero"`
 	// Goal is the figure to reach.
 	Goal float64 `json:"goal"`
 	// Value is the median of the rounds' ratios: the two ways of one round ran
@@ -87,17 +89,21 @@ type Figure struct {
 func (g goal) judge(workload, title string, measurements []Measurement) Figure {
 	figure := Figure{
 		Workload: workload, Title: title, Subject: g.subject, Baseline: g.baseline,
-		Latency: g.latency, Goal: g.figure,
+		Latency: g.latency, Tail: g.tail, Goal: g.figure,
 	}
 	find := func(way string) Measurement {
 		i := slices.IndexFunc(measurements, func(m Measurement) bool { return m.Way == way })
 		return measurements[i]
 	}
 	values := func(m Measurement) []float64 {
-		if g.latency {
+		switch {
+		case g.tail:
+			return m.p99s
+		case g.latency:
 			return m.p50s
+		default:
+			return m.rates
 		}
-		return m.rates
 	}
 	ratios := slices.Clone(values(find(g.subject)))
 	if g.baseline != "" {

@@ -25,7 +25,7 @@ func (r Report) WriteTable(out io.Writer) error {
 	if len(r.Figures) == 0 {
 		return nil
 	}
-	fmt.Fprintln(out, "\nFigures: medians of the rounds' ratios, of rates or, where it says p50, of latencies.")
+	fmt.Fprintln(out, "\nFigures: medians of the rounds' ratios, of rates or, where it says p50 or p99, of latencies.")
 	return writeFigures(out, r.Figures)
 }
 
@@ -64,6 +64,8 @@ func (f Figure) against() string {
 	switch {
 	case f.Baseline == "":
 		return "(appends/s)"
+	case f.Tail:
+		return f.Baseline + ", p99"
 	case f.Latency:
 		return f.Baseline + ", p50"
 	default:

@@ -45,6 +45,36 @@ func figures() []workload {
 			goals:   []goal{rate(wayNaive, 1.5), rate(wayBare, 0.85)},
 		},
 		{
+			name: "append-8w-1000s", title: "8 writers, 1,000 sessions", unit: "appends/s",
+			prepare: appends(8, 1000, wayOurs, wayBare),
+			goals:   []goal{rate(wayBare, 0.9)},
+		},
+		{
+			name: "append-4w-1000s", title: "4 writers, 1,000 sessions", unit: "appends/s",
+			prepare: appends(4, 1000, wayOurs, wayBare),
+			goals:   []goal{rate(wayBare, 0.9)},
+		},
+		{
+			name: "append-2w-1000s", title: "2 writers, 1,000 sessions", unit: "appends/s",
+			prepare: appends(2, 1000, wayOurs, wayBare),
+			goals:   []goal{rate(wayBare, 0.9)},
+		},
+		{
+			name: "append-100kB", title: "messages of 100 kB, 16 writers, 1,000 sessions", unit: "appends/s",
+			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare),
+			goals:   []goal{rate(wayBare, 0.8)},
+		},
+		{
+			name: "held-1", title: "64 writers, 1 of 1,000 sessions held", unit: "appends/s",
+			prepare: besideHeld(64, 1000, 1),
+			goals:   heldGoals(),
+		},
+		{
+			name: "held-100", title: "64 writers, 100 of 1,000 sessions held", unit: "appends/s",
+			prepare: besideHeld(64, 1000, 100),
+			goals:   heldGoals(),
+		},
+		{
 			name: "append-1w-1s", title: "1 writer, 1 session", unit: "appends/s",
 			prepare: appends(1, 1, wayOurs, wayNaive, wayBare),
 			goals:   []goal{latency(wayOurs, wayBare, 1.15)},

@@ -1,0 +1,236 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A held key stops nobody else, has one batch at a time, and goes on in order.
+func TestHeldKey(t *testing.T) {
+	for _, waits := range []int{0, 1, 3} {
+		inWorld(t, 1, waits, roomy(), func(w *world) {
+			w.hold("held")
+			var behind []*pending
+			for i := range 5 {
+				behind = append(behind, w.one("held", i))
+			}
+			for i := range 50 {
+				start := time.Now()
+				w.one("other", i).wants(t, nil)
+				if took := time.Since(start); took > 2*w.groupTakes {
+					t.Errorf("with %d waits another key's item took %v", waits, took)
+				}
+			}
+			behind[0].waits(t)
+			w.release("held")
+			start := time.Now()
+			all(t, behind)
+			if took := time.Since(start); took > longestPause+10*w.groupTakes {
+				t.Errorf("with %d waits it took %v to go on", waits, took)
+			}
+			if got := w.order("held"); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+				t.Errorf("order %v", got)
+			}
+			if w.mostWait > min(waits, 1) {
+				t.Errorf("%d batches waited for one key", w.mostWait)
+			}
+		})
+	}
+}
+
+// However many keys are held, no more than the bound wait for theirs; each goes on
+// soon after it is free, whether or not it has a place; the others notice nothing.
+func TestManyHeldKeys(t *testing.T) {
+	const keys = 1000
+	for _, waits := range []int{0, 2} {
+		limits := roomy()
+		limits.GroupRows, limits.Items = 2000, 2000
+		inWorld(t, 2, waits, limits, func(w *world) {
+			held := make([]*pending, keys)
+			for i := range held {
+				w.hold(name(i))
+				held[i] = w.one(name(i), 0)
+			}
+			w.sleep(time.Second)
+			for i := range 100 {
+				start := time.Now()
+				w.one("other", i).wants(t, nil)
+				if took := time.Since(start); took > 2*w.groupTakes {
+					t.Errorf("another key's item took %v", took)
+				}
+			}
+			// Last come, first free: who waits longest has the places.
+			for i := keys - 1; i >= 0; i -= 100 {
+				w.release(name(i))
+				start := time.Now()
+				held[i].wants(t, nil)
+				if took := time.Since(start); took > longestPause+10*w.groupTakes {
+					t.Errorf("%d went on after %v", i, took)
+				}
+				held[i] = nil
+			}
+			for i := range keys {
+				w.release(name(i))
+			}
+			all(t, slices.DeleteFunc(held, func(p *pending) bool { return p == nil }))
+			if w.mostWait > waits {
+				t.Errorf("%d waited apart", w.mostWait)
+			}
+		})
+	}
+}
+
+// What waits for held keys takes nobody else's room.
+func TestHeldKeysTakeNoRoom(t *testing.T) {
+	limits := roomy()
+	limits.Items, limits.Callers = 10, 10
+	inWorld(t, 1, 1, limits, func(w *world) {
+		w.hold("a", "b")
+		held := []*pending{w.one("a", 0), w.one("b", 0)}
+		w.sleep(10 * time.Millisecond) // they are known to be held
+		var refused int
+		for i := range 40 {
+			held = append(held, w.one([]string{"a", "b"}[i%2], i+1))
+		}
+		start := time.Now()
+		w.one("other", 0).wants(t, nil)
+		if took := time.Since(start); took > 2*w.groupTakes {
+			t.Errorf("another key's item took %v", took)
+		}
+		w.release("a", "b")
+		for _, p := range held {
+			if err := <-p.answer; errors.Is(err, ErrFull) {
+				refused++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if refused == 0 || refused > 40-2*10+2 {
+			t.Errorf("%d were refused", refused)
+		}
+	})
+}
+
+// Who goes while the key is held is withdrawn; the one who is waited for has left,
+// and the place is free for the next key.
+func TestWithdrawHeld(t *testing.T) {
+	inWorld(t, 1, 1, roomy(), func(w *world) {
+		w.hold("a", "b")
+		apart := w.one("a", 0)
+		w.sleep(10 * time.Millisecond)
+		behind, tried := w.one("a", 1), w.one("b", 0)
+		w.sleep(500 * time.Millisecond)
+		if w.s.waits != 1 || w.s.held.length != 1 {
+			t.Fatalf("%d wait, %d are held", w.s.waits, w.s.held.length)
+		}
+		behind.cancel()
+		behind.wants(t, ErrWithdrawn)
+		apart.cancel()
+		apart.wants(t, ErrLeft)
+		w.sleep(10 * time.Millisecond)
+		if w.s.waits != 1 || w.s.held.length != 0 {
+			t.Errorf("%d wait, %d are held", w.s.waits, w.s.held.length)
+		}
+		tried.cancel()
+		tried.wants(t, ErrLeft)
+		w.sleep(10 * time.Millisecond)
+		if len(w.s.queues) != 0 || w.s.apart.items != 0 {
+			t.Errorf("%d keys, %d items are left", len(w.s.queues), w.s.apart.items)
+		}
+	})
+}
+
+// An item that is withdrawn between two tries leaves nothing.
+func TestWithdrawBetweenTries(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.hold("a")
+		p := w.one("a", 0)
+		w.sleep(330 * time.Millisecond)
+		p.waits(t)
+		p.cancel()
+		p.wants(t, ErrWithdrawn)
+		if len(w.s.queues) != 0 || len(w.s.tries.heap) != 0 || w.s.apart.items != 0 {
+			t.Error("something is left")
+		}
+		tries := w.groups()
+		w.sleep(time.Second)
+		if w.groups() != tries {
+			t.Error("it is tried on")
+		}
+	})
+}
+
+// The pauses between tries grow, so that a key that is held for long costs little.
+func TestPauses(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.hold("a")
+		p := w.one("a", 0)
+		w.sleep(100 * time.Millisecond)
+		early := w.groups()
+		w.sleep(time.Minute)
+		late := w.groups() - early
+		if early < 5 || late > 900 || late < 500 {
+			t.Errorf("%d tries in the first 100 ms, %d in a minute", early, late)
+		}
+		w.release("a")
+		p.wants(t, nil)
+	})
+}
+
+// Where waiting is not allowed, held keys are tried, and everybody gets on.
+func TestMayWait(t *testing.T) {
+	inWorld(t, 1, 2, roomy(), func(w *world) {
+		var allowed atomic.Bool
+		w.s.config.MayWait = allowed.Load
+		w.hold("a")
+		p := w.one("a", 0)
+		w.sleep(300 * time.Millisecond)
+		if w.mostWait != 0 {
+			t.Error("it waits")
+		}
+		allowed.Store(true)
+		w.sleep(300 * time.Millisecond)
+		if w.mostWait != 1 {
+			t.Error("it does not wait")
+		}
+		w.release("a")
+		p.wants(t, nil)
+	})
+}
+
+// A key that somebody else takes again and again, as another process with the same
+// key does, goes on between.
+func TestContendedKey(t *testing.T) {
+	for _, waits := range []int{0, 1} {
+		inWorld(t, 1, waits, roomy(), func(w *world) {
+			stop := make(chan struct{})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					w.hold("a")
+					time.Sleep(700 * time.Microsecond)
+					w.release("a")
+					select {
+					case <-stop:
+						return
+					case <-time.After(300 * time.Microsecond):
+					}
+				}
+			}()
+			for i := range 50 {
+				w.one("a", i).wants(t, nil)
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("50 items took %v", took)
+			}
+			close(stop)
+			<-ended
+			synctest.Wait()
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package repotest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// everything is operations of every repository of a store, each valid.
+func everything(ctx context.Context, o *operations, store repo.Store) map[string]func() error {
+	all := o.all(ctx, store.Sessions())
+	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
+	maps.Copy(all, map[string]func() error{
+		"Actions.Create": func() error {
+			_, err := store.Actions().Create(ctx, repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()})
+			return err
+		},
+		"Actions.Get":  func() error { _, err := store.Actions().Get(ctx, "local/x"); return err },
+		"Plans.Use":    func() error { _, err := store.Plans().Use(ctx, "local/x", repo.UseAction{}); return err },
+		"Plans.Get":    func() error { _, err := store.Plans().Get(ctx, repo.NewID()); return err },
+		"Audit.Record": func() error { return store.Audit().Record(ctx, entry) },
+		"Audit.Count":  func() error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err },
+		"Trail.Holds":  func() error { _, err := store.Trail().Holds(ctx); return err },
+		"Trail.Seal": func() error {
+			_, err := store.Trail().Seal(ctx, 1, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+				return repo.AuditSeal{}, errors.New("not reached")
+			})
+			return err
+		},
+		"InTx": func() error {
+			return store.InTx(ctx, func(context.Context, repo.Repositories) error { return errors.New("not reached") })
+		},
+	})
+	return all
+}
+
+// The store refuses at once what is done with the context of its own unit of
+// work, which goes on and is committed.
+func testTxInside(t *testing.T, store repo.Store) {
+	o := newOperations(t, store.Sessions())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		if _, err := tx.Sessions().Append(ctx, o.id, user("in the unit of work")); err != nil {
+			return err
+		}
+		derived, cancel := context.WithCancel(context.WithValue(ctx, contextKey{}, "derived"))
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, derived} {
+			for name, run := range everything(ctx, o, store) {
+				begin := time.Now()
+				err := run()
+				if _, ok := errors.AsType[*repo.InsideTxError](err); !ok || !errors.Is(err, repo.ErrInvalid) {
+					t.Errorf("%s inside of InTx gave %v, want an InsideTxError", name, err)
+				}
+				if took := time.Since(begin); took > 5*time.Second {
+					t.Errorf("%s inside of InTx was refused after %v", name, took)
+				}
+			}
+		}
+		_, err := tx.Sessions().Append(ctx, o.id, user("goes on"))
+		return err
+	})
+	if err != nil {
+		t.Errorf("InTx: %v", err)
+	}
+	wantCount(t, store.Sessions(), o.id, 3)
+}
+
+// The context of a unit of work that has ended is like any other, whatever way
+// it ended.
+func testTxInsideEnded(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	failure := errors.New("failure")
+	var kept []context.Context
+	for _, want := range []error{nil, failure} {
+		if err := store.InTx(t.Context(), func(ctx context.Context, _ repo.Repositories) error {
+			kept = append(kept, ctx)
+			return want
+		}); !errors.Is(err, want) {
+			t.Errorf("InTx gave %v, want %v", err, want)
+		}
+	}
+	for _, ctx := range kept {
+		if _, err := s.Append(ctx, id, user("afterwards")); err != nil {
+			t.Errorf("with the context of a unit of work that has ended: %v", err)
+		}
+		if err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, id, user("in the next one"))
+			return err
+		}); err != nil {
+			t.Errorf("InTx with the context of a unit of work that has ended: %v", err)
+		}
+	}
+	wantCount(t, s, id, 4)
+}
+
+// A goroutine that fn started goes on with its context after InTx has returned.
+func testTxInsideOutlived(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	id := create(t, s)
+	ended, result := make(chan struct{}), make(chan error, 1)
+	if err := store.InTx(t.Context(), func(ctx context.Context, _ repo.Repositories) error {
+		go func() {
+			<-ended
+			_, err := s.Append(ctx, id, user("from a goroutine"))
+			result <- err
+		}()
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	close(ended)
+	if err := <-result; err != nil {
+		t.Errorf("a goroutine that outlived its unit of work: %v", err)
+	}
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A change of a column's type under load makes the server refuse prepared
+// statements once (0A000, "cached plan must not change result type"). No append
+// fails, and groups are joined afterwards as before.
+func TestAlterTableUnderLoad(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	others := pgtest.NewPool(t, databaseURL)
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := &joinCounter{}
+	config.ConnConfig.Tracer = joined
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := agentstore.OpenPool(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	ids := make([]repo.ID, 32)
+	for i := range ids {
+		ids[i] = newSession(t, store)
+	}
+	var stop atomic.Bool
+	var appended atomic.Int64
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			for !stop.Load() {
+				if _, err := store.Sessions().Append(t.Context(), id, user("under load")); err != nil {
+					t.Error(err)
+					return
+				}
+				appended.Add(1)
+			}
+		})
+	}
+	// settle waits for load, and reports whether groups were joined meanwhile.
+	settle := func() bool {
+		before, joins := appended.Load(), joined.count.Load()
+		for deadline := time.Now().Add(10 * time.Second); appended.Load() < before+500; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("appends do not go on")
+				break
+			}
+		}
+		return joined.count.Load() > joins
+	}
+	if !settle() {
+		t.Error("no group was joined before: this test has shown nothing")
+	}
+	for i, column := range []string{"timestamptz(3)", "timestamptz", "timestamptz(6)"} {
+		if _, err := others.Exec(t.Context(), fmt.Sprintf("ALTER TABLE session_counters ALTER COLUMN updated_at TYPE %s", column)); err != nil {
+			t.Error(err)
+		}
+		if !settle() {
+			t.Errorf("after change %d no group was joined", i+1)
+		}
+	}
+	stop.Store(true)
+	all.Wait()
+}

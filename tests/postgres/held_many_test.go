@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// One transaction holds 100 sessions and an append waits for each. Appends to
+// others go on; few connections wait; when the transaction ends, in which one of
+// the sessions was deleted, each gets what is right.
+func TestManyHeldSessions(t *testing.T) {
+	t.Parallel()
+	const held = 100
+	for _, connections := range []int{1, 2, 4, 16} {
+		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
+			t.Parallel()
+			databaseURL := pgtest.NewDatabase(t)
+			holder := pgtest.NewPool(t, databaseURL)
+			store := openURL(t, databaseURL, agentstore.Options{MaxConns: connections})
+			ids := make([]repo.ID, held+20)
+			for i := range ids {
+				ids[i] = newSession(t, store)
+			}
+			tx, err := holder.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			for _, id := range ids[:held] {
+				if _, err := postgres.Bind(tx).Sessions().Append(t.Context(), id, user("in the transaction")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := postgres.Bind(tx).Sessions().Delete(t.Context(), ids[0]); err != nil {
+				t.Fatal(err)
+			}
+
+			results := make([][2]error, held)
+			var waiting, others sync.WaitGroup
+			for i, id := range ids[:held] {
+				for k := range results[i] {
+					waiting.Go(func() { _, results[i][k] = store.Sessions().Append(t.Context(), id, user("waits")) })
+				}
+			}
+			// One more for each whose caller gives up.
+			for _, id := range ids[:held] {
+				waiting.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+					defer cancel()
+					if _, err := store.Sessions().Append(ctx, id, user("gives up")); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("an append that gives up: %v", err)
+					}
+				})
+			}
+			time.Sleep(300 * time.Millisecond)
+			var locks int
+			if err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&locks); err != nil {
+				t.Fatal(err)
+			}
+			if most := connections / 4; locks > most {
+				t.Errorf("%d connections of %d wait for locks", locks, connections)
+			}
+			for _, id := range ids[held:] {
+				others.Go(func() {
+					for range 10 {
+						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+						if _, err := store.Sessions().Append(ctx, id, user("another")); err != nil {
+							t.Errorf("an append to another session: %v", err)
+						}
+						cancel()
+					}
+				})
+			}
+			// Reads and a session that does not exist notice nothing either.
+			others.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				if _, err := store.Sessions().Append(ctx, repo.NewID(), user("nowhere")); !errors.Is(err, repo.ErrNotFound) {
+					t.Errorf("an append to no session: %v", err)
+				}
+				if _, err := store.Sessions().Get(ctx, ids[0]); err != nil {
+					t.Errorf("a read: %v", err)
+				}
+			})
+			others.Wait()
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			waiting.Wait()
+			for i, errs := range results {
+				for _, err := range errs {
+					if i == 0 && !errors.Is(err, repo.ErrNotFound) || i > 0 && err != nil {
+						t.Errorf("session %d: %v", i, err)
+					}
+				}
+			}
+			for i, id := range ids[1:held] {
+				next := int64(0)
+				for message, err := range store.Sessions().Stream(t.Context(), id, 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if message.Sequence != next {
+						t.Fatalf("session %d: sequence %d after %d messages", i, message.Sequence, next)
+					}
+					next++
+				}
+				if next < 3 || next > 4 {
+					t.Errorf("session %d has %d messages", i, next)
+				}
+			}
+		})
+	}
+}
+
+// Open transactions that leave a pool of 4 one connection, and an append that
+// waits for each of their sessions, since the first was open: appends to others
+// have that connection.
+func TestTransactionsAndWaiters(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, agentstore.Options{MaxConns: 4})
+	other := newSession(t, store)
+	var open, waiting sync.WaitGroup
+	held, end := make(chan struct{}, 3), make(chan struct{})
+	for range 3 {
+		id := newSession(t, store)
+		open.Go(func() {
+			if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, id, user("in the transaction"))
+				held <- struct{}{}
+				<-end
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-held
+		waiting.Go(func() {
+			if _, err := store.Sessions().Append(t.Context(), id, user("waits")); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(50 * time.Millisecond) // it waits: not every way of waiting can be seen
+	}
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if _, err := store.Sessions().Append(ctx, other, user("another")); err != nil {
+			t.Errorf("an append to another session: %v", err)
+		}
+		cancel()
+	}
+	close(end)
+	open.Wait()
+	waiting.Wait()
+}
+
+// An append at a sequence waits like any other, and is answered by what it finds.
+func TestHeldAppendAt(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 4} {
+		databaseURL := pgtest.NewDatabase(t)
+		holder := pgtest.NewPool(t, databaseURL)
+		store := openURL(t, databaseURL, agentstore.Options{MaxConns: connections})
+		id := newSession(t, store)
+		tx, err := holder.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := user("given")
+		given.ID = repo.NewID()
+		if _, err := postgres.Bind(tx).Sessions().Append(t.Context(), id, given); err != nil {
+			t.Fatal(err)
+		}
+		results := make([]error, 3)
+		var waiting sync.WaitGroup
+		waiting.Go(func() { _, results[0] = store.Sessions().AppendAt(t.Context(), id, 0, user("too late")) })
+		waiting.Go(func() { _, results[1] = store.Sessions().AppendAt(t.Context(), id, 1, user("fits")) })
+		waiting.Go(func() { _, results[2] = store.Sessions().Append(t.Context(), id, given) })
+		time.Sleep(100 * time.Millisecond)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiting.Wait()
+		if _, ok := errors.AsType[*repo.SequenceConflict](results[0]); !ok || results[1] != nil || results[2] != nil {
+			t.Errorf("%d connections: %v", connections, results)
+		}
+	}
+}
