@@ -83,6 +83,8 @@ type Prune struct {
 	repo.AuditPruneDetails
 	// Entries is how many are gone by it.
 	Entries int64 `json:"entries"`
+
+	leaf tlog.Hash // of what is stored
 }
 
 // VerifyOptions say what to verify against. The zero value verifies the trail
@@ -117,7 +119,7 @@ func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Repo
 		options.MaxBreaks = 1000
 	}
 	v := &verification{
-		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{}, lastPrune: -1,
+		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{},
 		patience: time.Now().Add(options.MaxPruneWait),
 	}
 	for _, step := range []func() error{v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays, v.waiting} {
@@ -150,9 +152,8 @@ type verification struct {
 	versionOne int64
 
 	// prunes are by their entries. One whose Sequence is negative is none.
-	prunes    map[repo.ID]*Prune
-	lastPrune int64 // the last one's sequence
-	patience  time.Time
+	prunes   map[repo.ID]*Prune
+	patience time.Time
 	// firstBeyond is behind what was the latest checkpoint.
 	firstBeyond *repo.AuditLeaf
 }
@@ -338,7 +339,7 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 			if details, ok := pruneDetails(leaf); ok {
 				prune.Sequence, prune.OccurredAt, prune.Actor = leaf.Sequence, leaf.OccurredAt, leaf.Entry.Actor
 				prune.AuditPruneDetails = details
-				v.lastPrune = max(v.lastPrune, leaf.Sequence)
+				prune.leaf = entryHash(leaf)
 			}
 			break
 		}
@@ -367,24 +368,76 @@ func pruneDetails(leaf repo.AuditLeaf) (repo.AuditPruneDetails, bool) {
 	return details, err == nil
 }
 
-// later goes on to a later checkpoint, where the checkpoint held, or a prune by which
-// entries are gone, is behind the one that was the latest.
+// later goes on to the checkpoint held, where that is behind the one that was the
+// latest.
 func (v *verification) later() error {
-	for v.report.Sealed == v.target && (v.lastPrune >= v.target || v.held > v.target) {
-		before := v.target
+	if v.held > v.target && v.report.Sealed == v.target {
 		if err := v.latest(); err != nil {
 			return err
-		}
-		if v.target == before {
-			break
 		}
 		if err := v.leaves(); err != nil {
 			return err
 		}
 	}
+	return v.provePrunes()
+}
+
+// provePrunes proves of the prunes that were sealed behind the leaves that were read
+// that they are in a later checkpoint, whose tree these leaves begin. Leaves are not
+// read up to there: among them could be others that still later prunes removed, and
+// so on for as long as somebody prunes.
+func (v *verification) provePrunes() error {
+	var later []*Prune
 	for _, prune := range v.prunes {
 		if prune.Sequence >= v.report.Sealed {
-			v.found(Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is in no checkpoint"})
+			later = append(later, prune)
+		}
+	}
+	if len(later) == 0 {
+		return nil
+	}
+	root, err := tlog.TreeHash(v.report.Sealed, &v.tree)
+	if err != nil {
+		return err
+	}
+	latest, err := v.log.Checkpoint(v.ctx)
+	if err != nil && !errors.Is(err, repo.ErrNotFound) {
+		return err
+	}
+	stated, err := parseStatement(latest.Note, v.options.Verifier)
+	if err == nil {
+		err = stated.about(v.identity)
+	}
+	if err != nil {
+		v.wrong(BreakCheckpoint, "%v", err)
+		return nil
+	}
+	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes, err := v.log.Hashes(v.ctx, indexes)
+		return toHashes(hashes), err
+	})
+	if v.report.Sealed > 0 && stated.size > v.report.Sealed {
+		proof, err := tlog.ProveTree(stated.size, v.report.Sealed, reader)
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return err
+		}
+		if err != nil || tlog.CheckTree(proof, stated.size, stated.root, v.report.Sealed, root) != nil {
+			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with that of %d", stated.size, v.report.Sealed)
+			return nil
+		}
+	}
+	for _, prune := range later {
+		wrong := Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is in no checkpoint"}
+		if prune.Sequence >= stated.size {
+			v.found(wrong)
+			continue
+		}
+		proof, err := tlog.ProveRecord(stated.size, prune.Sequence, reader)
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return err
+		}
+		if err != nil || tlog.CheckRecord(proof, stated.size, stated.root, prune.Sequence, prune.leaf) != nil {
+			v.found(wrong)
 		}
 	}
 	return nil

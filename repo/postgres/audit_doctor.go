@@ -156,6 +156,7 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 	}
 	expect := func(table, trigger, function, definition string) {
 		row, ok := there[key{table, trigger}]
+		delete(there, key{table, trigger})
 		quoted := pgx.Identifier{table}.Sanitize()
 		enable := fmt.Sprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;", quoted, trigger)
 		create := fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %s; %s", trigger, fmt.Sprintf(definition, quoted), function, enable)
@@ -181,6 +182,12 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 		function := "audit_refuse('" + argument + "')"
 		expect(table, fmt.Sprintf(auditRefusing[0], parent), function, "BEFORE UPDATE OR DELETE ON %s FOR EACH ROW")
 		expect(table, fmt.Sprintf(auditRefusing[1], parent), function, "BEFORE TRUNCATE ON %s FOR EACH STATEMENT")
+	}
+	for _, row := range rows { // in an order
+		if _, other := there[key{row.TableName, row.Name}]; other && (slices.Contains(auditTables, row.TableName) || slices.Contains(d.tables, row.TableName)) {
+			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s;", pgx.Identifier{row.Name}.Sanitize(), pgx.Identifier{row.TableName}.Sanitize()),
+				"The trigger %s of %s is not the trail's: it may change or drop what is recorded.", row.Name, row.TableName)
+		}
 	}
 	return nil
 }

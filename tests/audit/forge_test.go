@@ -144,3 +144,13 @@ func (f *forged) sql(sql string, ids ...repo.ID) {
 	}
 	exec(f.T, f.conn, "SET agentstore.audit_prune = 'on'; "+sql+"; RESET agentstore.audit_prune")
 }
+
+// verifyWaitless does not wait for a prune's entry to be sealed.
+func (f *forged) verifyWaitless(held []byte) trail.Report {
+	f.Helper()
+	report, err := trail.Verify(f.Context(), f.store.Trail(), trail.VerifyOptions{Verifier: f.verifier, Held: held, MaxPruneWait: -1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return report
+}

@@ -268,8 +268,13 @@ func TestSearchPath(t *testing.T) {
 	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
 		t.Errorf("%d entries wait to be sealed, want 1", rows)
 	}
-	// With temporary tables first the same attack succeeds.
-	exec(t, owner, "ALTER FUNCTION audit_queue() SET search_path = pg_temp, public")
+	// On a function that names no schema, with temporary tables first, the same attack
+	// succeeds.
+	exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, public AS $$
+		BEGIN
+			INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT n.occurred_at, n.id, n.recorded_at FROM new_entries n;
+			RETURN NULL;
+		END $$`)
 	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
 	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
 		t.Error("the attack fails anyhow: this test sees nothing")
