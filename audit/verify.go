@@ -98,7 +98,7 @@ type VerifyOptions struct {
 	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
 	MaxWaiting time.Duration
 	// MaxPruneWait is how long to wait for the entry of a prune that runs beside
-	// to be sealed; what it removed does not verify before. Zero: 10 s.
+	// to be sealed; what it removed does not verify before. Zero: 30 s.
 	// Negative: not at all.
 	MaxPruneWait time.Duration
 	// MaxBreaks bounds the report. Zero: 1,000.
@@ -113,14 +113,14 @@ func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Repo
 		options.MaxWaiting = time.Hour
 	}
 	if options.MaxPruneWait == 0 {
-		options.MaxPruneWait = 10 * time.Second
+		options.MaxPruneWait = 30 * time.Second
 	}
 	if options.MaxBreaks == 0 {
 		options.MaxBreaks = 1000
 	}
 	v := &verification{
 		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{},
-		patience: time.Now().Add(options.MaxPruneWait),
+		patience: options.MaxPruneWait,
 	}
 	for _, step := range []func() error{v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays, v.waiting} {
 		if err := step(); err != nil {
@@ -153,10 +153,13 @@ type verification struct {
 
 	// prunes are by their entries. One whose Sequence is negative is none.
 	prunes   map[repo.ID]*Prune
-	patience time.Time
+	patience time.Duration // to wait for them, all in all
 	// firstBeyond is behind what was the latest checkpoint.
 	firstBeyond *repo.AuditLeaf
 }
+
+// prunePause is between two looks at a prune whose entry is not sealed.
+const prunePause = 50 * time.Millisecond
 
 // mark is what a checkpoint states of the tree at its size.
 type mark struct {
@@ -347,13 +350,14 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 			return nil, err
 		}
 		// It may be under way: a sealer has not come to it yet.
-		if !time.Now().Before(v.patience) {
+		if v.patience <= 0 {
 			break
 		}
+		v.patience -= prunePause
 		select {
 		case <-v.ctx.Done():
 			return nil, v.ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(prunePause):
 		}
 	}
 	v.prunes[id] = prune

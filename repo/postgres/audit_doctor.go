@@ -109,7 +109,8 @@ func (d *auditDoctor) bounds(rows []db.AuditDoctorPartitionsRow) {
 		name := "audit_entries_" + lower.Format("200601")
 		switch {
 		case row.Fallback || row.Pending:
-		case !lower.Equal(firstOfMonth(lower)) || !upper.Equal(lower.AddDate(0, 1, 0)):
+		// One that is within a month is what another left of it.
+		case upper.After(firstOfMonth(lower).AddDate(0, 1, 0)):
 			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 1); -- makes what is left of its months; it may stay as it is until it is pruned",
 				firstOfMonth(lower).Format(time.RFC3339)),
 				"The partition %s is from %s to %s, which is no month in UTC.", row.Name, lower.Format(time.RFC3339), upper.Format(time.RFC3339))

@@ -36,7 +36,7 @@ func TestVerifyBesideSealer(t *testing.T) {
 			if err := store.Audit().Record(ctx, batch...); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
 	sealer, err := trail.NewSealer(store.Trail(), trail.SealerOptions{Signer: signer, Batch: 100, Interval: time.Millisecond})
@@ -54,7 +54,7 @@ func TestVerifyBesideSealer(t *testing.T) {
 		}
 	})
 	const runs = 40
-	false1, sizes := 0, int64(0)
+	broken, sizes := 0, int64(0)
 	for range runs {
 		time.Sleep(20 * time.Millisecond)
 		report, err := trail.Verify(ctx, store.Trail(), trail.VerifyOptions{Verifier: verifier})
@@ -62,13 +62,13 @@ func TestVerifyBesideSealer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(report.Breaks) != 0 {
-			false1++
+			broken++
 			t.Logf("%d leaves: %+v", report.Sealed, report.Breaks[0])
 		}
 		sizes = max(sizes, report.Sealed)
 	}
-	if false1 != 0 {
-		t.Errorf("%d of %d runs report breaks of a trail that is whole", false1, runs)
+	if broken != 0 {
+		t.Errorf("%d of %d runs report breaks of a trail that is whole", broken, runs)
 	}
 	t.Logf("%d runs, up to %d leaves", runs, sizes)
 }

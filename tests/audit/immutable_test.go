@@ -281,6 +281,42 @@ func TestSearchPath(t *testing.T) {
 	}
 }
 
+// A migration down refuses while there are holds or checkpoints, from the latest
+// version and from the one that made the trail.
+func TestDownRefusesHoldsAndCheckpoints(t *testing.T) {
+	t.Parallel()
+	for _, insert := range []string{
+		"INSERT INTO audit_holds (kind, subject, reason) VALUES ('plan', gen_random_uuid(), 'a court')",
+		"INSERT INTO audit_checkpoints (size, root, note) VALUES (1, decode(repeat('11', 32), 'hex'), '')",
+	} {
+		for _, from := range []int64{3, schema.Latest()} {
+			databaseURL := pgtest.NewEmptyDatabase(t)
+			migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := migrator.UpTo(t.Context(), from); err != nil {
+				t.Fatal(err)
+			}
+			conn := connect(t, databaseURL)
+			exec(t, conn, insert)
+			if _, err := migrator.DownTo(t.Context(), 2); !errors.Is(err, schema.ErrDataLoss) {
+				t.Errorf("from version %d, with %s: %v", from, insert, err)
+			}
+			if rows := scan[int](t, conn, "SELECT (SELECT count(*) FROM audit_holds) + (SELECT count(*) FROM audit_checkpoints)"); rows != 1 {
+				t.Errorf("%d rows are left", rows)
+			}
+			may, err := schema.Open(t.Context(), databaseURL, schema.Options{AllowDataLoss: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := may.DownTo(t.Context(), 2); err != nil {
+				t.Errorf("allowed: %v", err)
+			}
+		}
+	}
+}
+
 // A migration down refuses while there is something to lose.
 func TestDownRefuses(t *testing.T) {
 	t.Parallel()
