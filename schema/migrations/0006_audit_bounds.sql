@@ -35,7 +35,7 @@ ALTER TABLE audit_identity ENABLE ALWAYS TRIGGER audit_identity_refuse_truncate;
 -- are: lower is included, upper is not.
 -- +goose StatementBegin
 CREATE FUNCTION audit_partition_bounds(parent regclass, OUT name text, OUT lower timestamptz, OUT upper timestamptz, OUT pending boolean, OUT fallback boolean)
-    RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD'
+    RETURNS SETOF record LANGUAGE sql STABLE SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD' SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.relname::text,
         CASE b.lower WHEN 'MINVALUE' THEN '-infinity' ELSE b.lower END::timestamptz,
@@ -105,7 +105,7 @@ $body$
 $definition$,
 $definition$
 CREATE OR REPLACE FUNCTION {schema}.audit_make_partitions(at timestamptz, ahead integer) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD'
+    SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD' SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     home CONSTANT text := {literal};
@@ -199,7 +199,7 @@ $body$
 $definition$,
 $definition$
 CREATE OR REPLACE FUNCTION {schema}.audit_prune_batch(after timestamptz, before timestamptz, types text[], by_entry uuid, max_rows integer, OUT pruned bigint, OUT reached timestamptz) LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD'
+    SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO, YMD' SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     stated json;
