@@ -686,7 +686,8 @@ type AuditUnsealedSizesRow struct {
 	Bytes    int64
 }
 
-// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. How large the next ones to seal are.
+// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
+// How large the next ones to seal are.
 func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
 	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
 	if err != nil {

@@ -84,7 +84,8 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0));
 SELECT i.id FROM audit_identity i;
 
 -- name: AuditUnsealedSizes :many
--- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. How large the next ones to seal are.
+-- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
+-- How large the next ones to seal are.
 SELECT u.position, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
 FROM audit_unsealed u, LATERAL (SELECT * FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
