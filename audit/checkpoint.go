@@ -13,18 +13,46 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// DefaultOrigin names the log in its checkpoints.
+// DefaultOrigin is the name in the origin of checkpoints that are not signed. Signed
+// ones have the key's.
 const DefaultOrigin = "agentstore/audit"
 
-// ErrCheckpoint says that a checkpoint is malformed, or not signed by the key that
-// is asked for.
+// ErrCheckpoint says that a checkpoint is malformed, not signed by the key that is
+// asked for, or about another log.
 var ErrCheckpoint = errors.New("audit: checkpoint refused")
 
-// newCheckpoint states a tree in the form of https://c2sp.org/tlog-checkpoint,
+// Origin is the first line of a log's checkpoints: a name and the log's identity,
+// with a slash between, so that one key never signs two logs of one origin. A name
+// that ends in the identity already is the origin as it is.
+func Origin(name string, identity repo.ID) string {
+	if strings.HasSuffix(name, "/"+identity.String()) {
+		return name
+	}
+	return name + "/" + identity.String()
+}
+
+// versionOneLine begins the line of a checkpoint that says how many of its leaves
+// are of version 1: no leaf of version 2 can then be passed off as one.
+const versionOneLine = "agentstore/audit leaves of version 1: "
+
+// statement is the text of a checkpoint.
+type statement struct {
+	origin string
+	size   int64
+	root   [32]byte
+	// versionOne is how many leaves are of version 1. -1: it does not say, as
+	// those of older versions of the library.
+	versionOne int64
+}
+
+// newCheckpoint makes a checkpoint in the form of https://c2sp.org/tlog-checkpoint,
 // signed where there is a signer.
-func newCheckpoint(origin string, size int64, root [32]byte, signer note.Signer) (repo.AuditCheckpoint, error) {
-	checkpoint := repo.AuditCheckpoint{Size: size, Root: root}
-	text := fmt.Sprintf("%s\n%d\n%s\n", origin, size, base64.StdEncoding.EncodeToString(root[:]))
+func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error) {
+	checkpoint := repo.AuditCheckpoint{Size: s.size, Root: s.root}
+	text := fmt.Sprintf("%s\n%d\n%s\n", s.origin, s.size, base64.StdEncoding.EncodeToString(s.root[:]))
+	if s.versionOne >= 0 {
+		text += versionOneLine + strconv.FormatInt(s.versionOne, 10) + "\n"
+	}
 	if signer == nil {
 		checkpoint.Note = []byte(text)
 		return checkpoint, nil
@@ -37,9 +65,18 @@ func newCheckpoint(origin string, size int64, root [32]byte, signer note.Signer)
 	return checkpoint, nil
 }
 
-// ParseCheckpoint reads a checkpoint. With a verifier it must be signed by it;
-// without one the signatures are not looked at. Errors: ErrCheckpoint.
+// ParseCheckpoint reads a checkpoint. With a verifier it must be signed by it, and
+// its origin must have the key's name; without one the signatures are not looked at.
+// Errors: ErrCheckpoint.
 func ParseCheckpoint(raw []byte, verifier note.Verifier) (repo.AuditCheckpoint, error) {
+	s, err := parseStatement(raw, verifier)
+	if err != nil {
+		return repo.AuditCheckpoint{}, err
+	}
+	return repo.AuditCheckpoint{Size: s.size, Root: s.root, Note: bytes.Clone(raw)}, nil
+}
+
+func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 	text, _, _ := strings.Cut(string(raw), "\n\n")
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -47,22 +84,59 @@ func ParseCheckpoint(raw []byte, verifier note.Verifier) (repo.AuditCheckpoint, 
 	if verifier != nil {
 		opened, err := note.Open(raw, note.VerifierList(verifier))
 		if err != nil {
-			return repo.AuditCheckpoint{}, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+			return statement{}, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 		}
 		text = opened.Text
 	}
 	lines := strings.Split(text, "\n")
 	if len(lines) < 4 || lines[0] == "" {
-		return repo.AuditCheckpoint{}, fmt.Errorf("%w: it has not three lines", ErrCheckpoint)
+		return statement{}, fmt.Errorf("%w: it has not three lines", ErrCheckpoint)
 	}
-	size, err := strconv.ParseInt(lines[1], 10, 64)
-	if err != nil || size < 1 || strconv.FormatInt(size, 10) != lines[1] {
-		return repo.AuditCheckpoint{}, fmt.Errorf("%w: its size is no number", ErrCheckpoint)
+	s := statement{origin: lines[0], versionOne: -1}
+	var err error
+	if s.size, err = parseCount(lines[1]); err != nil || s.size < 1 {
+		return statement{}, fmt.Errorf("%w: its size is no number", ErrCheckpoint)
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
-	checkpoint := repo.AuditCheckpoint{Size: size, Note: bytes.Clone(raw)}
-	if err != nil || copy(checkpoint.Root[:], root) != len(checkpoint.Root) || len(root) != len(checkpoint.Root) {
-		return repo.AuditCheckpoint{}, fmt.Errorf("%w: its root is no hash", ErrCheckpoint)
+	if err != nil || copy(s.root[:], root) != len(s.root) || len(root) != len(s.root) {
+		return statement{}, fmt.Errorf("%w: its root is no hash", ErrCheckpoint)
 	}
-	return checkpoint, nil
+	for _, line := range lines[3:] {
+		if count, found := strings.CutPrefix(line, versionOneLine); found {
+			if s.versionOne, err = parseCount(count); err != nil || s.versionOne > s.size {
+				return statement{}, fmt.Errorf("%w: its count of leaves is no number", ErrCheckpoint)
+			}
+			break
+		}
+	}
+	if identity, has := s.identity(); verifier != nil && has && s.origin != Origin(verifier.Name(), identity) {
+		return statement{}, fmt.Errorf("%w: its origin does not have the key's name", ErrCheckpoint)
+	}
+	return s, nil
+}
+
+// parseCount reads a number in the one form that it has.
+func parseCount(text string) (int64, error) {
+	count, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || count < 0 || strconv.FormatInt(count, 10) != text {
+		return 0, errors.New("no number")
+	}
+	return count, nil
+}
+
+// identity is the log's that the origin names. Checkpoints of older versions of the
+// library name none: they verify by their signature, and do not say which log of
+// that key they are about.
+func (s statement) identity() (repo.ID, bool) {
+	last := strings.LastIndexByte(s.origin, '/')
+	id, err := repo.ParseID(s.origin[last+1:])
+	return id, last >= 0 && err == nil
+}
+
+// about checks that the checkpoint is about this log, as far as it says so.
+func (s statement) about(identity repo.ID) error {
+	if named, has := s.identity(); has && named != identity {
+		return fmt.Errorf("%w: its origin is of another log", ErrCheckpoint)
+	}
+	return nil
 }

@@ -17,6 +17,8 @@ type Proof struct {
 	Entry    ProvenEntry `json:"entry"`
 	Nonce    repo.ID     `json:"nonce"`
 	Sequence int64       `json:"sequence"`
+	// Version is the leaf's. Zero: 1.
+	Version int `json:"version,omitempty"`
 	// Hashes lead from the leaf to the root (RFC 6962, section 2.1.1), in
 	// base64.
 	Hashes []tlog.Hash `json:"hashes"`
@@ -53,7 +55,7 @@ func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, erro
 		return Proof{}, err
 	}
 	return Proof{
-		Entry: exactOf(leaf.Entry.AuditEntry), Nonce: leaf.Entry.Nonce, Sequence: leaf.Sequence,
+		Entry: exactOf(leaf.Entry.AuditEntry), Nonce: leaf.Entry.Nonce, Sequence: leaf.Sequence, Version: leaf.Version,
 		Hashes: hashes, Checkpoint: string(checkpoint.Note),
 	}, nil
 }
@@ -69,7 +71,15 @@ func CheckProof(proof Proof, verifier note.Verifier) error {
 	if proof.Sequence < 0 || proof.Sequence >= checkpoint.Size {
 		return fmt.Errorf("%w: its sequence is not in the checkpoint's log", ErrProof)
 	}
-	leaf := LeafHash(repo.SealedEntry{AuditEntry: proof.Entry.entry(), Nonce: proof.Nonce})
+	entry := repo.SealedEntry{AuditEntry: proof.Entry.entry(), Nonce: proof.Nonce}
+	leaf := leafHashOne(entry)
+	switch proof.Version {
+	case 0, 1:
+	case 2:
+		leaf = LeafHash(entry)
+	default:
+		return fmt.Errorf("%w: its leaf is of a version that is not known here", ErrProof)
+	}
 	if err := tlog.CheckRecord(proof.Hashes, checkpoint.Size, checkpoint.Root, proof.Sequence, leaf); err != nil {
 		return fmt.Errorf("%w: %w", ErrProof, err)
 	}

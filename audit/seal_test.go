@@ -160,7 +160,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	entry := func(change func(*repo.SealedEntry)) func(*repo.AuditLeaf) bool {
 		return at(1203, func(leaf *repo.AuditLeaf) bool { change(leaf.Entry); return true })
 	}
-	forged, err := newCheckpoint(DefaultOrigin, 1500, [32]byte{1}, other)
+	forged, err := newCheckpoint(statement{origin: DefaultOrigin, size: 1500, root: [32]byte{1}}, other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,11 +231,11 @@ func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
 		t.Errorf("by itself the new log is sound: %+v", report)
 	}
-	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 1 || report.Breaks[0].Kind != BreakHeld {
+	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
 		t.Errorf("the log made anew: %+v", report)
 	}
 	short, _ := sealedStore(t, 10, signer)
-	if report := verify(t, short.Trail(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 1 || report.Breaks[0].Kind != BreakHeld {
+	if report := verify(t, short.Trail(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
 		t.Errorf("the log cut off: %+v", report)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -14,7 +16,9 @@ import (
 
 // SealerOptions configure a Sealer. The zero value is the default.
 type SealerOptions struct {
-	// Origin names the log in its checkpoints. Empty: DefaultOrigin.
+	// Origin is the name in the origin of checkpoints that are not signed, to
+	// which the log's identity is added: see Origin. Empty: DefaultOrigin. With
+	// a Signer it is the key's name, and Origin is empty or the same.
 	Origin string
 	// Signer signs checkpoints (Ed25519: note.NewSigner). Nil: they are not
 	// signed, and who can write to the database can write them anew.
@@ -54,6 +58,15 @@ func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
 	}
 	if options.Origin == "" {
 		options.Origin = DefaultOrigin
+		if options.Signer != nil {
+			options.Origin = options.Signer.Name()
+		}
+	}
+	if options.Signer != nil && options.Origin != options.Signer.Name() {
+		return nil, &repo.InvalidError{Field: "options.Origin", Reason: "is not the signer's name"}
+	}
+	if strings.ContainsFunc(options.Origin, func(r rune) bool { return r < ' ' || r == utf8.RuneError }) {
+		return nil, &repo.InvalidError{Field: "options.Origin", Reason: "is not one line of text"}
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -64,11 +77,11 @@ func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
 // Run seals until ctx ends. A database that is away is tried again.
 func (s *Sealer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		sealed, err := s.SealOnce(ctx)
+		_, more, err := s.sealOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.options.Logger.WarnContext(ctx, "audit: cannot seal, trying on", "error", err)
 		}
-		if err == nil && sealed == s.options.Batch { // there may be more
+		if err == nil && more {
 			continue
 		}
 		select {
@@ -78,36 +91,42 @@ func (s *Sealer) Run(ctx context.Context) {
 	}
 }
 
-// SealOnce seals up to a batch of what waits, and returns how many it were. While
-// another sealer is at work it is none.
+// SealOnce seals up to a batch of what waits, no more than repo.MaxSealBytes of it,
+// and returns how many it were. While another sealer is at work it is none.
 func (s *Sealer) SealOnce(ctx context.Context) (int, error) {
+	sealed, _, err := s.sealOnce(ctx)
+	return sealed, err
+}
+
+func (s *Sealer) sealOnce(ctx context.Context) (sealed int, more bool, err error) {
 	var checkpoint repo.AuditCheckpoint
-	sealed, err := s.log.Seal(ctx, s.options.Batch, func(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err = s.log.Seal(ctx, s.options.Batch, func(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo.AuditSeal, error) {
 		seal, err := s.seal(unsealed, hashes)
-		checkpoint = seal.Checkpoint
+		checkpoint, more = seal.Checkpoint, unsealed.More
 		return seal, err
 	})
 	if errors.Is(err, repo.ErrContention) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil || sealed == 0 {
-		return 0, err
+		return 0, false, err
 	}
 	if s.options.Publish != nil {
 		if err := s.options.Publish(ctx, checkpoint); err != nil {
 			s.options.Logger.WarnContext(ctx, "audit: cannot publish a checkpoint", "size", checkpoint.Size, "error", err)
 		}
 	}
-	return sealed, nil
+	return sealed, more, nil
 }
 
 // seal computes the leaves, the tree's new hashes and the checkpoint.
 func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo.AuditSeal, error) {
 	tree := &growingTree{stored: hashes, first: tlog.StoredHashCount(unsealed.Size)}
-	seal := repo.AuditSeal{FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries))}
+	seal := repo.AuditSeal{FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries)), Hidden: make([][32]byte, len(unsealed.Entries))}
 	size := unsealed.Size
 	for i, entry := range unsealed.Entries {
-		seal.Leaves[i] = LeafHash(entry)
+		kept := keptOf(entry)
+		seal.Leaves[i], seal.Hidden[i] = keptHash(entry.ID, entry.OccurredAt, kept), kept.Hidden
 		added, err := tlog.StoredHashesForRecordHash(size, seal.Leaves[i], tree)
 		if err != nil {
 			return repo.AuditSeal{}, err
@@ -120,8 +139,25 @@ func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo
 		return repo.AuditSeal{}, err
 	}
 	seal.Hashes = fromHashes(tree.added)
-	seal.Checkpoint, err = newCheckpoint(s.options.Origin, size, root, s.options.Signer)
+	stated := statement{origin: Origin(s.options.Origin, unsealed.Identity), size: size, root: root}
+	if stated.versionOne, err = versionOne(unsealed); err != nil {
+		return repo.AuditSeal{}, err
+	}
+	seal.Checkpoint, err = newCheckpoint(stated, s.options.Signer)
 	return seal, err
+}
+
+// versionOne is how many leaves are of version 1 so far: the latest checkpoint says
+// so, unless a sealer of an older version of the library made it.
+func versionOne(unsealed repo.AuditUnsealed) (int64, error) {
+	if unsealed.Size == 0 {
+		return 0, nil
+	}
+	latest, err := parseStatement(unsealed.Latest.Note, nil)
+	if err == nil && latest.size == unsealed.Size && latest.versionOne >= 0 {
+		return latest.versionOne, nil
+	}
+	return unsealed.VersionOne()
 }
 
 // growingTree is the stored hashes with those that were added behind them.

@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -23,12 +25,17 @@ const (
 	BreakMissing BreakKind = "entry missing"
 	// BreakStray: an entry was put in past the recording.
 	BreakStray BreakKind = "unknown entry"
-	// BreakLeaf: a leaf is gone, or there is another one.
+	// BreakPrune: an entry is gone, and the prune that its leaf names is not on
+	// record in the log, or does not cover it.
+	BreakPrune BreakKind = "not covered by a prune"
+	// BreakLeaf: a leaf is gone.
 	BreakLeaf BreakKind = "leaf missing"
+	// BreakKept: what a leaf keeps of its entry is not what was sealed.
+	BreakKept BreakKind = "leaf changed"
 	// BreakHash: a hash of the tree is not that of its leaves.
 	BreakHash BreakKind = "tree hash changed"
 	// BreakCheckpoint: the checkpoint is malformed, not signed by the key, or
-	// about another tree.
+	// about another tree or log; or leaves are in no checkpoint.
 	BreakCheckpoint BreakKind = "checkpoint wrong"
 	// BreakHeld: the log is not the one that a checkpoint kept elsewhere states.
 	BreakHeld BreakKind = "differs from the checkpoint held"
@@ -48,16 +55,36 @@ type Break struct {
 
 // Report is what Verify found.
 type Report struct {
-	// Sealed leaves were looked at; Pruned of them have no entry any more, and
-	// a prune that says so.
+	// Sealed leaves were looked at, all that a checkpoint states; Pruned of them
+	// have no entry any more, and a prune on record that covers them.
 	Sealed int64 `json:"sealed"`
 	Pruned int64 `json:"pruned"`
+	// Unbound of those pruned are of version 1: that an entry was there, and a
+	// prune that says it removed such ones, is all that can be known of them.
+	Unbound int64 `json:"unbound"`
+	// Prunes are those by which entries went, in the order of the log: what
+	// they say is true of what they removed, whether they were right to is for
+	// the reader to judge.
+	Prunes []Prune `json:"prunes"`
 	// Waiting entries are not sealed yet: up to 10,000.
 	Waiting int64 `json:"waiting"`
 	// Breaks are all that were found, up to VerifyOptions.MaxBreaks.
 	Breaks []Break `json:"breaks"`
 	// More: there were more breaks.
 	More bool `json:"more,omitempty"`
+}
+
+// Prune is a prune that is on record in the log.
+type Prune struct {
+	EntryID    repo.ID   `json:"entry_id"`
+	Sequence   int64     `json:"sequence"`
+	OccurredAt time.Time `json:"occurred_at"`
+	Actor      string    `json:"actor,omitempty"`
+	repo.AuditPruneDetails
+	// Entries is how many are gone by it.
+	Entries int64 `json:"entries"`
+
+	leaf tlog.Hash // of what is stored
 }
 
 // VerifyOptions say what to verify against. The zero value verifies the trail
@@ -70,25 +97,42 @@ type VerifyOptions struct {
 	Held []byte
 	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
 	MaxWaiting time.Duration
+	// MaxPruneWait is how long to wait for the entry of a prune that runs beside
+	// to be sealed; what it removed does not verify before. Zero: 30 s.
+	// Negative: not at all.
+	MaxPruneWait time.Duration
 	// MaxBreaks bounds the report. Zero: 1,000.
 	MaxBreaks int
 }
 
-// Verify reads the whole log and the trail, in bounded memory, and lists every
-// break. The error is of reading, not of what was read.
+// Verify reads the log up to its latest checkpoint, and the trail, in memory that is
+// bounded but for the prunes on record, and lists every break. It may run beside
+// those who record, seal and prune. The error is of reading, not of what was read.
 func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
 	if options.MaxWaiting == 0 {
 		options.MaxWaiting = time.Hour
 	}
+	if options.MaxPruneWait == 0 {
+		options.MaxPruneWait = 30 * time.Second
+	}
 	if options.MaxBreaks == 0 {
 		options.MaxBreaks = 1000
 	}
-	v := &verification{ctx: ctx, log: log, options: options}
-	for _, step := range []func() error{v.checkpoints, v.leaves, v.compare, v.strays, v.waiting} {
+	v := &verification{
+		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{},
+		patience: options.MaxPruneWait,
+	}
+	for _, step := range []func() error{v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays, v.waiting} {
 		if err := step(); err != nil {
 			return v.report, err
 		}
 	}
+	for _, prune := range v.prunes {
+		if prune.Entries > 0 {
+			v.report.Prunes = append(v.report.Prunes, *prune)
+		}
+	}
+	slices.SortFunc(v.report.Prunes, func(a, b Prune) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return v.report, nil
 }
 
@@ -98,9 +142,29 @@ type verification struct {
 	options VerifyOptions
 	report  Report
 
-	checkpoint, held repo.AuditCheckpoint
-	atLatest, atHeld [32]byte // the roots at their sizes
-	tree             growingTree
+	identity repo.ID
+	// target is how many leaves to read: the latest checkpoint's size.
+	target int64
+	marks  []mark
+	held   int64 // the size of the checkpoint held
+	tree   growingTree
+	// versionOne of the leaves so far are of version 1.
+	versionOne int64
+
+	// prunes are by their entries. One whose Sequence is negative is none.
+	prunes   map[repo.ID]*Prune
+	patience time.Duration // to wait for them, all in all
+	// firstBeyond is behind what was the latest checkpoint.
+	firstBeyond *repo.AuditLeaf
+}
+
+// prunePause is between two looks at a prune whose entry is not sealed.
+const prunePause = 50 * time.Millisecond
+
+// mark is what a checkpoint states of the tree at its size.
+type mark struct {
+	statement
+	kind BreakKind
 }
 
 func (v *verification) found(b Break) {
@@ -111,41 +175,78 @@ func (v *verification) found(b Break) {
 	v.report.Breaks = append(v.report.Breaks, b)
 }
 
-func (v *verification) checkpoints() error {
-	latest, err := v.log.Checkpoint(v.ctx)
-	if err != nil && !errors.Is(err, repo.ErrNotFound) {
-		return err
+func (v *verification) wrong(kind BreakKind, detail string, arguments ...any) {
+	v.found(Break{Kind: kind, Sequence: -1, Detail: fmt.Sprintf(detail, arguments...)})
+}
+
+func (v *verification) identify() error {
+	identity, err := v.log.Identity(v.ctx)
+	if errors.Is(err, repo.ErrNotFound) {
+		v.wrong(BreakCheckpoint, "the log has no identity any more")
+		return nil
 	}
-	if err == nil {
-		v.checkpoint = latest
-		stated, err := ParseCheckpoint(latest.Note, v.options.Verifier)
-		switch {
-		case err != nil:
-			v.found(Break{Kind: BreakCheckpoint, Sequence: -1, Detail: err.Error()})
-		case stated.Size != latest.Size || stated.Root != latest.Root:
-			v.found(Break{Kind: BreakCheckpoint, Sequence: -1, Detail: "its note states another tree than its row"})
-		}
-	}
+	v.identity = identity
+	return err
+}
+
+func (v *verification) hold() error {
 	if v.options.Held == nil {
 		return nil
 	}
-	held, err := ParseCheckpoint(v.options.Held, v.options.Verifier)
+	held, err := parseStatement(v.options.Held, v.options.Verifier)
 	if err != nil {
 		return err
 	}
-	v.held = held
+	if err := held.about(v.identity); err != nil {
+		v.wrong(BreakHeld, "%v", err)
+	}
+	v.held = held.size
+	v.marks = append(v.marks, mark{held, BreakHeld})
+	return nil
+}
+
+// latest reads the latest checkpoint. Leaves are read up to there and no further: a
+// sealer may be adding others.
+func (v *verification) latest() error {
+	latest, err := v.log.Checkpoint(v.ctx)
+	if errors.Is(err, repo.ErrNotFound) || err == nil && latest.Size <= v.target {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.target = latest.Size
+	stated, err := parseStatement(latest.Note, v.options.Verifier)
+	if err == nil {
+		err = stated.about(v.identity)
+	}
+	switch {
+	case err != nil:
+		v.wrong(BreakCheckpoint, "%v", err)
+	case stated.size != latest.Size || stated.root != latest.Root:
+		v.wrong(BreakCheckpoint, "its note states another tree than its row")
+	default:
+		v.marks = append(v.marks, mark{stated, BreakCheckpoint})
+		return nil
+	}
+	v.marks = append(v.marks, mark{statement{size: latest.Size, root: latest.Root, versionOne: -1}, BreakCheckpoint})
 	return nil
 }
 
 // leaves reads every leaf with its entry, and grows the tree anew from them.
 func (v *verification) leaves() error {
-	for {
-		page, err := v.log.Leaves(v.ctx, v.report.Sealed, repo.MaxPageSize)
+	for v.report.Sealed < v.target {
+		page, err := v.log.Leaves(v.ctx, v.report.Sealed, int(min(repo.MaxPageSize, v.target-v.report.Sealed)))
 		if err != nil {
 			return err
 		}
+		if len(page) == 0 {
+			v.wrong(BreakCheckpoint, "it is about %d leaves, there are %d", v.target, v.report.Sealed)
+			v.target = v.report.Sealed
+			return nil
+		}
 		for _, leaf := range page {
-			for v.report.Sealed < leaf.Sequence {
+			for v.report.Sealed < min(leaf.Sequence, v.target) {
 				// The tree needs something in its place: everything behind it
 				// is wrong, and said to be so once.
 				v.found(Break{Kind: BreakLeaf, Sequence: v.report.Sealed})
@@ -153,7 +254,12 @@ func (v *verification) leaves() error {
 					return err
 				}
 			}
-			v.leaf(leaf)
+			if v.report.Sealed == v.target {
+				break
+			}
+			if err := v.leaf(leaf); err != nil {
+				return err
+			}
 			if err := v.grow(leaf.Hash); err != nil {
 				return err
 			}
@@ -161,28 +267,189 @@ func (v *verification) leaves() error {
 		if err := v.compareHashes(); err != nil {
 			return err
 		}
-		if len(page) < repo.MaxPageSize {
-			return nil
-		}
 	}
+	return nil
 }
 
-func (v *verification) leaf(leaf repo.AuditLeaf) {
+func (v *verification) leaf(leaf repo.AuditLeaf) error {
 	at := Break{Sequence: leaf.Sequence, EntryID: leaf.EntryID}
+	bound := leaf.Version != 1
+	if !bound {
+		v.versionOne++
+	}
+	if bound && (leaf.Version != 2 || keptHash(leaf.EntryID, leaf.OccurredAt, leaf.Kept) != leaf.Hash) {
+		at.Kind = BreakKept
+		v.found(at)
+		bound = false
+	}
 	switch {
-	case leaf.Entry == nil && !leaf.PrunedBy.IsZero():
-		v.report.Pruned++
-	case leaf.Entry == nil:
+	case leaf.Entry == nil && leaf.PrunedBy.IsZero():
 		at.Kind = BreakMissing
 		v.found(at)
-	case leaf.Entry.ID != leaf.EntryID || LeafHash(*leaf.Entry) != leaf.Hash:
+	case leaf.Entry == nil:
+		prune, err := v.prune(leaf.PrunedBy)
+		if err != nil {
+			return err
+		}
+		if at.Detail = uncovered(prune, leaf, bound); at.Detail != "" {
+			at.Kind = BreakPrune
+			v.found(at)
+			return nil
+		}
+		v.report.Pruned++
+		prune.Entries++
+		if !bound {
+			v.report.Unbound++
+		}
+	case leaf.Entry.ID != leaf.EntryID || !leaf.Entry.OccurredAt.Equal(leaf.OccurredAt) || entryHash(leaf) != leaf.Hash:
 		at.Kind = BreakContent
 		v.found(at)
 	}
+	return nil
 }
 
-// grow adds a leaf to the tree. Of the tree only its right edge is needed, but
-// the hashes since the last comparison are kept to be compared.
+func entryHash(leaf repo.AuditLeaf) [32]byte {
+	if leaf.Version == 1 {
+		return leafHashOne(*leaf.Entry)
+	}
+	return LeafHash(*leaf.Entry)
+}
+
+// uncovered says why the prune does not cover the leaf's entry, or nothing. Of a
+// leaf that keeps nothing only its time can be asked, and nothing bears that out.
+func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
+	switch {
+	case prune.Sequence < 0:
+		return "the leaf names " + prune.EntryID.String() + ", which is no prune that is sealed"
+	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !prune.Covers(leaf.OccurredAt, leaf.Kept):
+		return "it is not within the bounds of the prune " + prune.EntryID.String()
+	case bound && leaf.Sequence >= prune.Sequence:
+		return "it was sealed after the prune " + prune.EntryID.String()
+	}
+	return ""
+}
+
+// prune returns the prune that an entry tells of. That the entry is what was sealed
+// is verified with its own leaf.
+func (v *verification) prune(id repo.ID) (*Prune, error) {
+	if known := v.prunes[id]; known != nil {
+		return known, nil
+	}
+	prune := &Prune{EntryID: id, Sequence: -1}
+	for {
+		leaf, err := v.log.Leaf(v.ctx, id)
+		if err == nil {
+			if details, ok := pruneDetails(leaf); ok {
+				prune.Sequence, prune.OccurredAt, prune.Actor = leaf.Sequence, leaf.OccurredAt, leaf.Entry.Actor
+				prune.AuditPruneDetails = details
+				prune.leaf = entryHash(leaf)
+			}
+			break
+		}
+		if !errors.Is(err, repo.ErrNotFound) {
+			return nil, err
+		}
+		// It may be under way: a sealer has not come to it yet.
+		if v.patience <= 0 {
+			break
+		}
+		v.patience -= prunePause
+		select {
+		case <-v.ctx.Done():
+			return nil, v.ctx.Err()
+		case <-time.After(prunePause):
+		}
+	}
+	v.prunes[id] = prune
+	return prune, nil
+}
+
+func pruneDetails(leaf repo.AuditLeaf) (repo.AuditPruneDetails, bool) {
+	if leaf.Entry == nil || leaf.Entry.Type != repo.EventAuditPruned {
+		return repo.AuditPruneDetails{}, false
+	}
+	details, err := repo.ParsePruneDetails(leaf.Entry.Details)
+	return details, err == nil
+}
+
+// later goes on to the checkpoint held, where that is behind the one that was the
+// latest.
+func (v *verification) later() error {
+	if v.held > v.target && v.report.Sealed == v.target {
+		if err := v.latest(); err != nil {
+			return err
+		}
+		if err := v.leaves(); err != nil {
+			return err
+		}
+	}
+	return v.provePrunes()
+}
+
+// provePrunes proves of the prunes that were sealed behind the leaves that were read
+// that they are in a later checkpoint, whose tree these leaves begin. Leaves are not
+// read up to there: among them could be others that still later prunes removed, and
+// so on for as long as somebody prunes.
+func (v *verification) provePrunes() error {
+	var later []*Prune
+	for _, prune := range v.prunes {
+		if prune.Sequence >= v.report.Sealed {
+			later = append(later, prune)
+		}
+	}
+	if len(later) == 0 {
+		return nil
+	}
+	root, err := tlog.TreeHash(v.report.Sealed, &v.tree)
+	if err != nil {
+		return err
+	}
+	latest, err := v.log.Checkpoint(v.ctx)
+	if err != nil && !errors.Is(err, repo.ErrNotFound) {
+		return err
+	}
+	stated, err := parseStatement(latest.Note, v.options.Verifier)
+	if err == nil {
+		err = stated.about(v.identity)
+	}
+	if err != nil {
+		v.wrong(BreakCheckpoint, "%v", err)
+		return nil
+	}
+	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes, err := v.log.Hashes(v.ctx, indexes)
+		return toHashes(hashes), err
+	})
+	if v.report.Sealed > 0 && stated.size > v.report.Sealed {
+		proof, err := tlog.ProveTree(stated.size, v.report.Sealed, reader)
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return err
+		}
+		if err != nil || tlog.CheckTree(proof, stated.size, stated.root, v.report.Sealed, root) != nil {
+			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with that of %d", stated.size, v.report.Sealed)
+			return nil //nolint:nilerr // it is a finding, not a failure to read
+		}
+	}
+	for _, prune := range later {
+		wrong := Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is in no checkpoint"}
+		if prune.Sequence >= stated.size {
+			v.found(wrong)
+			continue
+		}
+		proof, err := tlog.ProveRecord(stated.size, prune.Sequence, reader)
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return err
+		}
+		if err != nil || tlog.CheckRecord(proof, stated.size, stated.root, prune.Sequence, prune.leaf) != nil {
+			v.found(wrong)
+		}
+	}
+	return nil
+}
+
+// grow adds a leaf to the tree, and compares it with the checkpoints at its size. Of
+// the tree only its right edge is needed, but the hashes since the last comparison
+// are kept to be compared.
 func (v *verification) grow(leaf [32]byte) error {
 	added, err := tlog.StoredHashesForRecordHash(v.report.Sealed, leaf, &v.tree)
 	if err != nil {
@@ -190,16 +457,19 @@ func (v *verification) grow(leaf [32]byte) error {
 	}
 	v.tree.added = append(v.tree.added, added...)
 	v.report.Sealed++
-	for _, root := range []struct {
-		size int64
-		at   *[32]byte
-	}{{v.checkpoint.Size, &v.atLatest}, {v.held.Size, &v.atHeld}} {
-		if v.report.Sealed == root.size {
-			hash, err := tlog.TreeHash(root.size, &v.tree)
-			if err != nil {
-				return err
-			}
-			*root.at = hash
+	for _, at := range v.marks {
+		if v.report.Sealed != at.size {
+			continue
+		}
+		root, err := tlog.TreeHash(at.size, &v.tree)
+		if err != nil {
+			return err
+		}
+		if root != at.root {
+			v.wrong(at.kind, "its root is not that of the leaves")
+		}
+		if at.versionOne >= 0 && at.versionOne != v.versionOne {
+			v.wrong(at.kind, "it states %d leaves of version 1, there are %d", at.versionOne, v.versionOne)
 		}
 	}
 	return nil
@@ -255,19 +525,30 @@ func noHashes([]int64) ([][32]byte, error) {
 	return nil, errors.New("audit: a hash is needed that is not on the tree's edge")
 }
 
-// compare compares the tree with the checkpoints.
-func (v *verification) compare() error {
-	switch {
-	case v.checkpoint.Size != v.report.Sealed:
-		v.found(Break{Kind: BreakCheckpoint, Sequence: -1, Detail: fmt.Sprintf("it is about %d leaves, there are %d", v.checkpoint.Size, v.report.Sealed)})
-	case v.checkpoint.Size > 0 && v.atLatest != v.checkpoint.Root:
-		v.found(Break{Kind: BreakCheckpoint, Sequence: -1, Detail: "its root is not that of the leaves"})
+// compareHeld: the rest was compared when the tree had its size.
+func (v *verification) compareHeld() error {
+	if v.held > v.report.Sealed {
+		v.wrong(BreakHeld, "it is about %d leaves, there are %d", v.held, v.report.Sealed)
 	}
-	switch {
-	case v.held.Size > v.report.Sealed:
-		v.found(Break{Kind: BreakHeld, Sequence: -1, Detail: fmt.Sprintf("it is about %d leaves, there are %d", v.held.Size, v.report.Sealed)})
-	case v.held.Size > 0 && v.atHeld != v.held.Root:
-		v.found(Break{Kind: BreakHeld, Sequence: -1, Detail: "its root is not that of the leaves"})
+	return nil
+}
+
+// beyond looks for leaves behind the latest checkpoint: a seal makes both at once.
+func (v *verification) beyond() error {
+	for range 2 {
+		latest, err := v.log.Checkpoint(v.ctx)
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return err
+		}
+		if leaf := v.firstBeyond; leaf != nil && leaf.Sequence >= latest.Size {
+			v.found(Break{Kind: BreakCheckpoint, Sequence: leaf.Sequence, EntryID: leaf.EntryID, Detail: "the leaf is in no checkpoint"})
+			return nil
+		}
+		leaves, err := v.log.Leaves(v.ctx, latest.Size, 1)
+		if err != nil || len(leaves) == 0 {
+			return err
+		}
+		v.firstBeyond = &leaves[0] // or it was sealed between the two
 	}
 	return nil
 }

@@ -41,11 +41,15 @@ func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, firstIndex int64,
 }
 
 const auditAddLeaves = `-- name: AuditAddLeaves :exec
-INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash)
-SELECT CAST($1 AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash
+INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, plan_id, session_id, hidden)
+SELECT CAST($1 AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash,
+    CASE WHEN n.type = '' THEN 1 ELSE 2 END, nullif(n.type, ''),
+    nullif(n.plan_id, '00000000-0000-0000-0000-000000000000'), nullif(n.session_id, '00000000-0000-0000-0000-000000000000'),
+    nullif(n.hidden, '')
 FROM ROWS FROM (
-    unnest($2::timestamptz[]), unnest($3::uuid[]), unnest($4::bytea[])
-) WITH ORDINALITY AS n (occurred_at, entry_id, hash, ordinality)
+    unnest($2::timestamptz[]), unnest($3::uuid[]), unnest($4::bytea[]),
+    unnest($5::text[]), unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::bytea[])
+) WITH ORDINALITY AS n (occurred_at, entry_id, hash, type, plan_id, session_id, hidden, ordinality)
 `
 
 type AuditAddLeavesParams struct {
@@ -53,15 +57,23 @@ type AuditAddLeavesParams struct {
 	OccurredAts   []time.Time
 	EntryIds      []pgtype.UUID
 	Hashes        [][]byte
+	Types         []string
+	PlanIds       []pgtype.UUID
+	SessionIds    []pgtype.UUID
+	Hidden        [][]byte
 }
 
-// Index: audit_leaves_pkey. In the order of the arrays.
+// Index: audit_leaves_pkey. In the order of the arrays. Those without a type are of version 1.
 func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) error {
 	_, err := db.Exec(ctx, auditAddLeaves,
 		arg.FirstSequence,
 		arg.OccurredAts,
 		arg.EntryIds,
 		arg.Hashes,
+		arg.Types,
+		arg.PlanIds,
+		arg.SessionIds,
+		arg.Hidden,
 	)
 	return err
 }
@@ -93,6 +105,7 @@ FROM (
         OR EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) AS held
     FROM audit_entries e
     WHERE e.occurred_at < $1 AND (cardinality($2::text[]) = 0 OR e.type = ANY ($2::text[]))
+        AND e.type NOT IN ('audit_pruned', 'audit_gap')
 ) AS found
 `
 
@@ -108,6 +121,26 @@ func (q *Queries) AuditCountOld(ctx context.Context, db DBTX, before time.Time, 
 	row := db.QueryRow(ctx, auditCountOld, before, types)
 	var i AuditCountOldRow
 	err := row.Scan(&i.Pruned, &i.Held, &i.Unsealed)
+	return i, err
+}
+
+const auditCover = `-- name: AuditCover :one
+SELECT (audit_make_partitions(n.now, $1::integer) + audit_make_partitions(n.now + interval '1 day', 0))::integer AS made,
+    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds
+FROM (SELECT clock_timestamp() AS now) AS n
+`
+
+type AuditCoverRow struct {
+	Made    int32
+	Seconds int64
+}
+
+// Index: none. Makes the month of the server's clock and of a day later, as far as they are not there,
+// and some months after it, and says for how long that will do.
+func (q *Queries) AuditCover(ctx context.Context, db DBTX, ahead int32) (AuditCoverRow, error) {
+	row := db.QueryRow(ctx, auditCover, ahead)
+	var i AuditCoverRow
+	err := row.Scan(&i.Made, &i.Seconds)
 	return i, err
 }
 
@@ -221,6 +254,18 @@ func (q *Queries) AuditHolds(ctx context.Context, db DBTX) ([]AuditHold, error) 
 	return items, nil
 }
 
+const auditIdentity = `-- name: AuditIdentity :one
+SELECT i.id FROM audit_identity i
+`
+
+// Index: none: it has one row.
+func (q *Queries) AuditIdentity(ctx context.Context, db DBTX) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, auditIdentity)
+	var id pgtype.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const auditLeafOf = `-- name: AuditLeafOf :one
 SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = $1 ORDER BY l.occurred_at LIMIT 1
 `
@@ -235,6 +280,7 @@ func (q *Queries) AuditLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID)
 
 const auditLeaves = `-- name: AuditLeaves :many
 SELECT l.sequence, l.occurred_at, l.entry_id, l.hash, l.pruned_by,
+    l.version, l.type AS leaf_type, l.plan_id AS leaf_plan_id, l.session_id AS leaf_session_id, l.hidden,
     e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce
 FROM audit_leaves l
 LEFT JOIN audit_entries e ON e.occurred_at = l.occurred_at AND e.id = l.entry_id
@@ -244,21 +290,26 @@ LIMIT $2
 `
 
 type AuditLeavesRow struct {
-	Sequence   int64
-	OccurredAt time.Time
-	EntryID    pgtype.UUID
-	Hash       []byte
-	PrunedBy   pgtype.UUID
-	ID         pgtype.UUID
-	RecordedAt *time.Time
-	Type       *string
-	Actor      *string
-	UserName   *string
-	PlanID     pgtype.UUID
-	SessionID  pgtype.UUID
-	Project    *string
-	Details    []byte
-	Nonce      pgtype.UUID
+	Sequence      int64
+	OccurredAt    time.Time
+	EntryID       pgtype.UUID
+	Hash          []byte
+	PrunedBy      pgtype.UUID
+	Version       int16
+	LeafType      *string
+	LeafPlanID    pgtype.UUID
+	LeafSessionID pgtype.UUID
+	Hidden        []byte
+	ID            pgtype.UUID
+	RecordedAt    *time.Time
+	Type          *string
+	Actor         *string
+	UserName      *string
+	PlanID        pgtype.UUID
+	SessionID     pgtype.UUID
+	Project       *string
+	Details       []byte
+	Nonce         pgtype.UUID
 }
 
 // Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Each with its entry, as far as that is there.
@@ -277,6 +328,11 @@ func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, 
 			&i.EntryID,
 			&i.Hash,
 			&i.PrunedBy,
+			&i.Version,
+			&i.LeafType,
+			&i.LeafPlanID,
+			&i.LeafSessionID,
+			&i.Hidden,
 			&i.ID,
 			&i.RecordedAt,
 			&i.Type,
@@ -562,8 +618,8 @@ const auditUnsealed = `-- name: AuditUnsealed :many
 SELECT u.position, e.occurred_at, e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce FROM audit_unsealed u,
 LATERAL (SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
+    AND u.position = ANY ($1::bigint[])
 ORDER BY u.position
-LIMIT $1
 `
 
 type AuditUnsealedRow struct {
@@ -582,10 +638,10 @@ type AuditUnsealedRow struct {
 }
 
 // Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx,
-// audit_leaves_entry_id_occurred_at_key. The next ones to seal, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
+// audit_leaves_entry_id_occurred_at_key. What is to be sealed, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
 // leaf already was pruned, and put back past the library: it waits for ever, and stops no other.
-func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedRow, error) {
-	rows, err := db.Query(ctx, auditUnsealed, maxRows)
+func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, positions []int64) ([]AuditUnsealedRow, error) {
+	rows, err := db.Query(ctx, auditUnsealed, positions)
 	if err != nil {
 		return nil, err
 	}
@@ -615,6 +671,53 @@ func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, maxRows int32) ([]
 		return nil, err
 	}
 	return items, nil
+}
+
+const auditUnsealedSizes = `-- name: AuditUnsealedSizes :many
+SELECT u.position, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
+FROM audit_unsealed u, LATERAL (SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
+WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
+ORDER BY u.position
+LIMIT $1
+`
+
+type AuditUnsealedSizesRow struct {
+	Position int64
+	Bytes    int64
+}
+
+// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
+// How large the next ones to seal are.
+func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
+	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AuditUnsealedSizesRow
+	for rows.Next() {
+		var i AuditUnsealedSizesRow
+		if err := rows.Scan(&i.Position, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const auditVersionOne = `-- name: AuditVersionOne :one
+SELECT count(*) FROM audit_leaves l WHERE l.version = 1
+`
+
+// Index: none: all leaves are read, once, by the first sealer that writes leaves of version 2.
+func (q *Queries) AuditVersionOne(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, auditVersionOne)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const auditWaiting = `-- name: AuditWaiting :one

@@ -22,6 +22,13 @@ SELECT count(*) FROM written;
 -- Index: none. Makes the partitions of a month and of some months after it.
 SELECT audit_make_partitions(@at::timestamptz, @ahead::integer)::integer AS made;
 
+-- name: AuditCover :one
+-- Index: none. Makes the month of the server's clock and of a day later, as far as they are not there,
+-- and some months after it, and says for how long that will do.
+SELECT (audit_make_partitions(n.now, @ahead::integer) + audit_make_partitions(n.now + interval '1 day', 0))::integer AS made,
+    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds
+FROM (SELECT clock_timestamp() AS now) AS n;
+
 -- name: AuditGet :one
 -- Index: audit_entries_id_occurred_at_idx. The earliest, should an id have been given twice.
 SELECT * FROM audit_entries e WHERE e.id = @id ORDER BY e.occurred_at LIMIT 1;
@@ -52,6 +59,7 @@ FROM (
         OR EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) AS held
     FROM audit_entries e
     WHERE e.occurred_at < @before AND (cardinality(@types::text[]) = 0 OR e.type = ANY (@types::text[]))
+        AND e.type NOT IN ('audit_pruned', 'audit_gap')
 ) AS found;
 
 -- name: AuditHold :exec
@@ -71,27 +79,48 @@ SELECT * FROM audit_holds h ORDER BY h.kind, h.subject;
 -- Index: none. One sealer at a time, up to the end of its transaction.
 SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0));
 
+-- name: AuditIdentity :one
+-- Index: none: it has one row.
+SELECT i.id FROM audit_identity i;
+
+-- name: AuditUnsealedSizes :many
+-- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
+-- How large the next ones to seal are.
+SELECT u.position, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
+FROM audit_unsealed u, LATERAL (SELECT * FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
+WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
+ORDER BY u.position
+LIMIT @max_rows;
+
 -- name: AuditUnsealed :many
 -- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx,
--- audit_leaves_entry_id_occurred_at_key. The next ones to seal, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
+-- audit_leaves_entry_id_occurred_at_key. What is to be sealed, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
 -- leaf already was pruned, and put back past the library: it waits for ever, and stops no other.
 SELECT u.position, e.* FROM audit_unsealed u,
 LATERAL (SELECT * FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
-ORDER BY u.position
-LIMIT @max_rows;
+    AND u.position = ANY (@positions::bigint[])
+ORDER BY u.position;
+
+-- name: AuditVersionOne :one
+-- Index: none: all leaves are read, once, by the first sealer that writes leaves of version 2.
+SELECT count(*) FROM audit_leaves l WHERE l.version = 1;
 
 -- name: AuditLogSize :one
 -- Index: audit_leaves_pkey, backwards.
 SELECT coalesce((SELECT l.sequence + 1 FROM audit_leaves l ORDER BY l.sequence DESC LIMIT 1), 0)::bigint AS size;
 
 -- name: AuditAddLeaves :exec
--- Index: audit_leaves_pkey. In the order of the arrays.
-INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash)
-SELECT CAST(@first_sequence AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash
+-- Index: audit_leaves_pkey. In the order of the arrays. Those without a type are of version 1.
+INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, plan_id, session_id, hidden)
+SELECT CAST(@first_sequence AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash,
+    CASE WHEN n.type = '' THEN 1 ELSE 2 END, nullif(n.type, ''),
+    nullif(n.plan_id, '00000000-0000-0000-0000-000000000000'), nullif(n.session_id, '00000000-0000-0000-0000-000000000000'),
+    nullif(n.hidden, '')
 FROM ROWS FROM (
-    unnest(@occurred_ats::timestamptz[]), unnest(@entry_ids::uuid[]), unnest(@hashes::bytea[])
-) WITH ORDINALITY AS n (occurred_at, entry_id, hash, ordinality);
+    unnest(@occurred_ats::timestamptz[]), unnest(@entry_ids::uuid[]), unnest(@hashes::bytea[]),
+    unnest(@types::text[]), unnest(@plan_ids::uuid[]), unnest(@session_ids::uuid[]), unnest(@hidden::bytea[])
+) WITH ORDINALITY AS n (occurred_at, entry_id, hash, type, plan_id, session_id, hidden, ordinality);
 
 -- name: AuditAddHashes :exec
 -- Index: audit_hashes_pkey. In the order of the array.
@@ -116,6 +145,7 @@ ORDER BY n.ordinality;
 -- name: AuditLeaves :many
 -- Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Each with its entry, as far as that is there.
 SELECT l.sequence, l.occurred_at, l.entry_id, l.hash, l.pruned_by,
+    l.version, l.type AS leaf_type, l.plan_id AS leaf_plan_id, l.session_id AS leaf_session_id, l.hidden,
     e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce
 FROM audit_leaves l
 LEFT JOIN audit_entries e ON e.occurred_at = l.occurred_at AND e.id = l.entry_id

@@ -1,12 +1,12 @@
 -- What the doctor asks: of the catalog, which is small, but for the last two.
 
 -- name: AuditDoctorPartitions :many
--- Index: none.
-SELECT CAST(c.relname AS text) AS name, i.inhdetachpending AS pending,
-    (coalesce(pg_get_expr(c.relpartbound, c.oid), '') = 'DEFAULT')::boolean AS fallback
-FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = CAST('audit_entries' AS regclass)
-ORDER BY c.relname;
+-- Index: none. The bounds in UTC, whatever the session's settings are.
+SELECT CAST(b.name AS text) AS name, CAST(b.pending AS boolean) AS pending, CAST(b.fallback AS boolean) AS fallback,
+    CAST(CASE WHEN isfinite(b.lower) THEN b.lower ELSE '0001-01-01Z' END AS timestamptz) AS lower,
+    CAST(CASE WHEN isfinite(b.upper) THEN b.upper ELSE '9999-12-31Z' END AS timestamptz) AS upper
+FROM audit_partition_bounds(CAST('audit_entries' AS regclass)) AS b (name, lower, upper, pending, fallback)
+ORDER BY b.name;
 
 -- name: AuditDoctorTriggers :many
 -- Index: none. The trigger's function is what makes it refuse.
@@ -21,7 +21,7 @@ SELECT CAST(c.relname AS text) AS table_name, CAST(coalesce(r.rolname, '') AS te
 FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS a (grantor, grantee, privilege_type, is_grantable)
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
-    AND (c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints')
+    AND (c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints', 'audit_identity')
         OR c.oid IN (SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = CAST('audit_entries' AS regclass)))
     AND a.grantee <> c.relowner
     AND (a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER') OR a.privilege_type = 'INSERT' AND c.relispartition)

@@ -9,8 +9,9 @@ import (
 type AuditEntry struct {
 	// ID is known to the caller at once and, with OccurredAt, makes recording
 	// repeatable: what is recorded already, or was and is pruned, is not
-	// recorded again. Who repeats an ID repeats its time. Zero, when
-	// recording: a new one.
+	// recorded again. Who repeats an ID repeats its time: the same ID at
+	// another time is another entry, and what is asked for by ID alone is the
+	// earliest. Zero, when recording: a new one.
 	ID ID
 	// OccurredAt is when it happened, by the caller's clock, to the microsecond.
 	// Zero, when recording: the time within ID, which for a new one is now.
@@ -84,7 +85,8 @@ type AuditPoison struct {
 type AuditPrune struct {
 	// Before bounds OccurredAt, exclusive. It is required.
 	Before time.Time
-	// Types: empty means all.
+	// Types: empty means all. EventAuditPruned and EventAuditGap are never
+	// removed: they tell of what is gone.
 	Types []EventType
 	// DryRun only counts.
 	DryRun bool
@@ -128,6 +130,19 @@ type AuditLeaf struct {
 	Entry *SealedEntry
 	// PrunedBy is the entry of the prune that removed it. Zero: none did.
 	PrunedBy ID
+	// Version is the form of the leaf, 1 or 2. One of version 2 keeps what
+	// follows: see package audit's LeafHash.
+	Version int
+	Kept    AuditKept
+}
+
+// AuditKept is what a leaf of version 2 keeps of its entry, beside its id and
+// OccurredAt, when the entry is pruned.
+type AuditKept struct {
+	Type              EventType
+	PlanID, SessionID ID
+	// Hidden is SHA-256 of the rest.
+	Hidden [32]byte
 }
 
 // AuditUnsealed is what a sealer works on.
@@ -136,12 +151,23 @@ type AuditUnsealed struct {
 	Size int64
 	// Entries are the next ones to seal, in order.
 	Entries []SealedEntry
+	// More: others wait behind them.
+	More bool
+	// Identity is the log's.
+	Identity ID
+	// Latest is the checkpoint of Size leaves. Its size is 0 when there is none.
+	Latest AuditCheckpoint
+	// VersionOne counts the leaves of version 1. It reads all leaves.
+	VersionOne func() (int64, error)
 }
 
 // AuditSeal is what a sealer made of it.
 type AuditSeal struct {
 	// Leaves are the record hashes of the entries, in order.
 	Leaves [][32]byte
+	// Hidden are the entries' AuditKept.Hidden, in order. Empty: the leaves are
+	// of version 1.
+	Hidden [][32]byte
 	// Hashes are the tree's new stored hashes, in order, to be stored from
 	// FirstHash on.
 	FirstHash int64

@@ -53,7 +53,9 @@ type AuditStore interface {
 	// Sink opens a sink. Errors: ErrUnavailable, ErrPermission, ErrSchema.
 	Sink(ctx context.Context) (AuditSink, error)
 	// Prune removes old entries in bounded batches, and records an entry of
-	// its own that says so. What is on hold, and what is not sealed yet, stays.
+	// its own that says so: see AuditPruneDetails. What is on hold, what is not
+	// sealed yet, and what tells of prunes and gaps, stays. Errors also:
+	// InvalidError with more than MaxHeldInPrune holds.
 	Prune(ctx context.Context, prune AuditPrune) (AuditPruned, error)
 	// Hold keeps entries from being pruned, Release ends that. Both may be
 	// repeated.
@@ -67,7 +69,11 @@ type AuditStore interface {
 // AuditLog is where the sealed log is stored. Package audit computes what it
 // holds: see its Sealer.
 type AuditLog interface {
-	// Seal gives fn up to limit entries that are not sealed yet, and stores
+	// Identity is a random id of the database's own, made with its tables. A
+	// copy of a database has its identity.
+	Identity(ctx context.Context) (ID, error)
+	// Seal gives fn up to limit entries that are not sealed yet, and as many as
+	// have MaxSealBytes of details (or one that has more), and stores
 	// what it makes of them, in one transaction. It runs one sealer at a time:
 	// another one's call returns ErrContention at once. hashes reads stored
 	// hashes by their index. With nothing to seal fn is not called.

@@ -177,6 +177,9 @@ func (p AuditPrune) Normalize() (AuditPrune, error) {
 		if !t.Known() {
 			return p, invalid(at("types", i), "is not an event type, or not registered")
 		}
+		if t == EventAuditPruned || t == EventAuditGap {
+			return p, invalid(at("types", i), "is never pruned")
+		}
 	}
 	if err := checkName("actor", p.Actor); err != nil {
 		return p, err

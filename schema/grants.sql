@@ -1,6 +1,6 @@
 -- What each role of agentstore may do, on a migrated database. To be run by the
 -- role that owns the tables (it migrates), or by a superuser. It may be run
--- again; it takes nothing away.
+-- again; it takes nothing away but what earlier versions of it gave too much of.
 --
 --   application  what a service needs that keeps sessions and plans, and records
 --                what it does. No DDL, no TRUNCATE
@@ -34,7 +34,11 @@ GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 -- Messages are never changed, and go only with their session: a cascade runs as
 -- the owner of the tables.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
-GRANT SELECT, INSERT, UPDATE ON session_counters TO :"application";
+-- A session's sequence begins at 0. An append, which is the application's own
+-- statement, moves it on: that it may set.
+REVOKE INSERT, UPDATE ON session_counters FROM :"application";
+GRANT SELECT ON session_counters TO :"application";
+GRANT INSERT (session_id, updated_at), UPDATE (next_sequence, updated_at) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
 
@@ -52,17 +56,25 @@ GRANT SELECT ON plan_details TO :"application";
 
 -- The audit trail is append-only. What recording fills, triggers fill, with the
 -- owner's rights. Pruning, and holds that keep entries from it, are the owner's.
-GRANT SELECT, INSERT ON audit_entries TO :"application", :"audit";
-GRANT SELECT, INSERT ON audit_quarantine TO :"application", :"audit";
+-- Times of recording and nonces are the database's: nobody gives them.
+REVOKE INSERT ON audit_entries, audit_quarantine FROM :"application", :"audit";
+GRANT SELECT ON audit_entries TO :"application", :"audit";
+GRANT INSERT (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details) ON audit_entries TO :"application", :"audit";
+GRANT SELECT ON audit_quarantine TO :"application", :"audit";
+GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"audit";
 -- Recording looks there for what was pruned.
 GRANT SELECT ON audit_leaves TO :"application";
 GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO :"application", :"audit";
 
 -- The audit role seals, too.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
-GRANT SELECT, INSERT ON audit_leaves TO :"audit";
+REVOKE INSERT ON audit_leaves, audit_checkpoints FROM :"audit";
+GRANT SELECT ON audit_leaves TO :"audit";
+GRANT INSERT (sequence, occurred_at, entry_id, hash, version, type, plan_id, session_id, hidden) ON audit_leaves TO :"audit";
 GRANT SELECT, INSERT ON audit_hashes TO :"audit";
-GRANT SELECT, INSERT ON audit_checkpoints TO :"audit";
+GRANT SELECT ON audit_checkpoints TO :"audit";
+GRANT INSERT (size, root, note) ON audit_checkpoints TO :"audit";
+GRANT SELECT ON audit_identity TO :"audit";
 
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
@@ -85,5 +97,6 @@ GRANT SELECT ON audit_leaves TO :"reader";
 GRANT SELECT ON audit_hashes TO :"reader";
 GRANT SELECT ON audit_checkpoints TO :"reader";
 GRANT SELECT ON audit_holds TO :"reader";
+GRANT SELECT ON audit_identity TO :"reader";
 
 COMMIT;

@@ -66,7 +66,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	}
 	var done []Step
 	for _, step := range steps {
-		step, err := m.runStep(ctx, provider, step)
+		step, err := m.runStep(ctx, db, provider, step)
 		if err != nil {
 			return done, err
 		}
@@ -115,10 +115,13 @@ func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err er
 }
 
 // runStep applies or reverts one version.
-func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step Step) (Step, error) {
+func (m *Migrator) runStep(ctx context.Context, db *sql.DB, provider *goose.Provider, step Step) (Step, error) {
 	m.options.progress(Event{Kind: EventStarted, Step: step})
 	started := time.Now()
-	err := m.applyOrYield(ctx, provider, step)
+	err := m.guard(ctx, db, step)
+	if err == nil {
+		err = m.applyOrYield(ctx, provider, step)
+	}
 	step.Duration = time.Since(started)
 	if err != nil {
 		err = &StepError{Step: step, Err: err}

@@ -17,6 +17,25 @@ import (
 // small programs.
 type audit struct{ at access }
 
+// entryKey is what makes an entry one: the same id at another time is another
+// entry. The time is in microseconds since 1970.
+type entryKey struct {
+	at int64
+	id repo.ID
+}
+
+func keyOf(e repo.AuditEntry) entryKey { return entryKey{e.OccurredAt.UnixMicro(), e.ID} }
+
+// earliest is the entry with this id that occurred first. It looks at all.
+func earliest(v view, id repo.ID) (found *repo.SealedEntry) {
+	v.entries().each(func(key entryKey, e *repo.SealedEntry) {
+		if key.id == id && (found == nil || e.OccurredAt.Before(found.OccurredAt)) {
+			found = e
+		}
+	})
+	return found
+}
+
 func copyEntry(e repo.AuditEntry) repo.AuditEntry {
 	e.Details = bytes.Clone(e.Details)
 	return e
@@ -39,14 +58,15 @@ func (a *audit) record(ctx context.Context, entries []repo.AuditEntry) (repo.Aud
 	defer a.at.unlock()
 	var result repo.AuditRecorded
 	for _, entry := range normal {
-		if v.entries().get(entry.ID) != nil || v.sealed(entry.ID) { // a pruned one does not come back
+		key := keyOf(entry)
+		if v.entries().get(key) != nil || v.sealed(key) { // a pruned one does not come back
 			result.Known++
 			continue
 		}
 		entry = copyEntry(entry)
 		entry.RecordedAt = v.now()
-		v.entries().put(entry.ID, &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
-		v.queue(entry.ID)
+		v.entries().put(key, &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
+		v.queue(key)
 		result.Written++
 	}
 	return result, nil
@@ -58,7 +78,7 @@ func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) 
 		return repo.AuditEntry{}, err
 	}
 	defer a.at.unlock()
-	stored := v.entries().get(id)
+	stored := earliest(v, id)
 	if stored == nil {
 		return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
 	}
@@ -103,7 +123,7 @@ func (a *audit) selected(ctx context.Context, filter repo.AuditFilter, order rep
 		return nil, err
 	}
 	var found []*repo.SealedEntry
-	v.entries().each(func(_ repo.ID, e *repo.SealedEntry) {
+	v.entries().each(func(_ entryKey, e *repo.SealedEntry) {
 		if filter.Selects(e.AuditEntry) {
 			found = append(found, e)
 		}
@@ -168,6 +188,6 @@ func told(v view, kind repo.EventType, at time.Time, actor string, sessionID, pl
 		ID: repo.NewID(), OccurredAt: at, RecordedAt: at, Type: kind, Actor: actor,
 		SessionID: sessionID, PlanID: planID, Details: json.RawMessage(details),
 	}
-	v.entries().put(entry.ID, &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
-	v.queue(entry.ID)
+	v.entries().put(keyOf(entry), &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
+	v.queue(keyOf(entry))
 }

@@ -14,7 +14,7 @@ type tables struct {
 	actions base[string, repo.Action]
 	plans   base[repo.ID, planRecord]
 	links   base[repo.ID, []repo.ID]
-	entries base[repo.ID, repo.SealedEntry]
+	entries base[entryKey, repo.SealedEntry]
 	log     *sealedLog
 }
 
@@ -22,7 +22,7 @@ func newTables() tables {
 	return tables{
 		sessions: map[repo.ID]*record{}, byAge: map[string][]*record{},
 		actions: base[string, repo.Action]{}, plans: base[repo.ID, planRecord]{}, links: base[repo.ID, []repo.ID]{},
-		entries: base[repo.ID, repo.SealedEntry]{}, log: newSealedLog(),
+		entries: base[entryKey, repo.SealedEntry]{}, log: newSealedLog(),
 	}
 }
 

@@ -3,11 +3,9 @@ package memory
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -21,9 +19,12 @@ type trail struct {
 
 // sealedLog is the log, and what waits to be sealed. Store.mu guards it.
 type sealedLog struct {
-	unsealed   []repo.ID
-	leaves     []repo.AuditLeaf // without their entries
-	byEntry    map[repo.ID]int64
+	identity repo.ID
+	unsealed []entryKey
+	leaves   []repo.AuditLeaf // without their entries
+	byEntry  map[entryKey]int64
+	// first has the leaf of the earliest entry with an id.
+	first      map[repo.ID]int64
 	hashes     [][32]byte
 	checkpoint *repo.AuditCheckpoint
 	holds      map[repo.ID]repo.AuditHold
@@ -33,7 +34,10 @@ type sealedLog struct {
 }
 
 func newSealedLog() *sealedLog {
-	return &sealedLog{byEntry: map[repo.ID]int64{}, holds: map[repo.ID]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{}}
+	return &sealedLog{
+		identity: repo.NewID(), byEntry: map[entryKey]int64{}, first: map[repo.ID]int64{},
+		holds: map[repo.ID]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{},
+	}
 }
 
 type sink struct {
@@ -86,9 +90,10 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 	defer t.at.unlock()
 	log := t.at.tables.log
 	var result repo.AuditPruned
-	var doomed []repo.ID
-	v.entries().each(func(id repo.ID, e *repo.SealedEntry) {
-		if !e.OccurredAt.Before(prune.Before) || len(prune.Types) > 0 && !slices.Contains(prune.Types, e.Type) {
+	var doomed []entryKey
+	v.entries().each(func(id entryKey, e *repo.SealedEntry) {
+		if !e.OccurredAt.Before(prune.Before) || len(prune.Types) > 0 && !slices.Contains(prune.Types, e.Type) ||
+			e.Type == repo.EventAuditPruned || e.Type == repo.EventAuditGap {
 			return
 		}
 		_, planHeld := log.holds[e.PlanID]
@@ -107,20 +112,18 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 	if prune.DryRun || len(doomed) == 0 {
 		return result, nil
 	}
-	details, err := json.Marshal(struct {
-		Before time.Time        `json:"before"`
-		Types  []repo.EventType `json:"types,omitempty"`
-		Reason string           `json:"reason,omitempty"`
-	}{prune.Before, prune.Types, prune.Reason})
+	holds := make([]repo.AuditHold, 0, len(log.holds))
+	for _, hold := range log.holds {
+		holds = append(holds, hold)
+	}
+	entry, err := repo.PruneEntry(prune, holds)
 	if err != nil {
 		return repo.AuditPruned{}, err
 	}
-	entry := repo.AuditEntry{
-		ID: repo.NewID(), OccurredAt: v.now(), Type: repo.EventAuditPruned, Actor: prune.Actor, Details: details,
-	}
+	entry.OccurredAt = v.now()
 	entry.RecordedAt = entry.OccurredAt
-	v.entries().put(entry.ID, &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
-	v.queue(entry.ID)
+	v.entries().put(keyOf(entry), &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
+	v.queue(keyOf(entry))
 	for _, id := range doomed {
 		v.entries().remove(id)
 		log.leaves[log.byEntry[id]].PrunedBy = entry.ID

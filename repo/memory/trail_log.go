@@ -35,7 +35,7 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 	if err != nil {
 		return 0, err
 	}
-	if len(seal.Leaves) != len(unsealed.Entries) || seal.Checkpoint.Size != unsealed.Size+int64(len(unsealed.Entries)) {
+	if len(seal.Leaves) != len(unsealed.Entries) || len(seal.Hidden) != 0 && len(seal.Hidden) != len(seal.Leaves) || seal.Checkpoint.Size != unsealed.Size+int64(len(unsealed.Entries)) {
 		return 0, &repo.InvalidError{Field: "seal", Reason: "does not have a leaf for each entry and a checkpoint of them all"}
 	}
 	v, err := t.at.write(ctx)
@@ -48,10 +48,17 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		return 0, &repo.InvalidError{Field: "seal.first_hash", Reason: "is not the next one"}
 	}
 	for i, entry := range unsealed.Entries {
-		log.byEntry[entry.ID] = int64(len(log.leaves))
-		log.leaves = append(log.leaves, repo.AuditLeaf{
-			Sequence: int64(len(log.leaves)), EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i],
-		})
+		sequence := int64(len(log.leaves))
+		leaf := repo.AuditLeaf{Sequence: sequence, EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i], Version: 1}
+		if len(seal.Hidden) > 0 {
+			leaf.Version = 2
+			leaf.Kept = repo.AuditKept{Type: entry.Type, PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: seal.Hidden[i]}
+		}
+		log.byEntry[keyOf(entry.AuditEntry)] = sequence
+		if first, there := log.first[entry.ID]; !there || entry.OccurredAt.Before(log.leaves[first].OccurredAt) {
+			log.first[entry.ID] = sequence
+		}
+		log.leaves = append(log.leaves, leaf)
 	}
 	log.hashes = append(log.hashes, seal.Hashes...)
 	checkpoint := seal.Checkpoint
@@ -73,13 +80,44 @@ func (t *trail) beginSeal(ctx context.Context, limit int) (repo.AuditUnsealed, e
 		return repo.AuditUnsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
 	}
 	log.sealing = true
-	unsealed := repo.AuditUnsealed{Size: int64(len(log.leaves))}
-	for _, id := range log.unsealed[:min(limit, len(log.unsealed))] {
-		entry := *v.entries().get(id)
+	unsealed := repo.AuditUnsealed{Size: int64(len(log.leaves)), Identity: log.identity, VersionOne: t.versionOne(ctx)}
+	if log.checkpoint != nil {
+		unsealed.Latest = *log.checkpoint
+	}
+	total := 0
+	for i, key := range log.unsealed {
+		entry := *v.entries().get(key)
+		if total += len(entry.Details); i == limit || i > 0 && total > repo.MaxSealBytes {
+			unsealed.More = true
+			break
+		}
 		entry.AuditEntry = copyEntry(entry.AuditEntry)
 		unsealed.Entries = append(unsealed.Entries, entry)
 	}
 	return unsealed, nil
+}
+
+func (t *trail) versionOne(ctx context.Context) func() (int64, error) {
+	return func() (count int64, err error) {
+		if _, err := t.at.read(ctx); err != nil {
+			return 0, err
+		}
+		defer t.at.unlock()
+		for _, leaf := range t.at.tables.log.leaves {
+			if leaf.Version == 1 {
+				count++
+			}
+		}
+		return count, nil
+	}
+}
+
+func (t *trail) Identity(ctx context.Context) (repo.ID, error) {
+	if _, err := t.at.read(ctx); err != nil {
+		return repo.ID{}, err
+	}
+	defer t.at.unlock()
+	return t.at.tables.log.identity, nil
 }
 
 func (t *trail) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
@@ -114,13 +152,13 @@ func (t *trail) Leaves(ctx context.Context, from int64, limit int) ([]repo.Audit
 	from = min(from, count)
 	leaves := slices.Clone(t.at.tables.log.leaves[from:min(from+int64(limit), count)])
 	for i := range leaves {
-		leaves[i].Entry = entryOf(v, leaves[i].EntryID)
+		leaves[i].Entry = entryOf(v, leaves[i])
 	}
 	return leaves, nil
 }
 
-func entryOf(v view, id repo.ID) *repo.SealedEntry {
-	stored := v.entries().get(id)
+func entryOf(v view, leaf repo.AuditLeaf) *repo.SealedEntry {
+	stored := v.entries().get(entryKey{leaf.OccurredAt.UnixMicro(), leaf.EntryID})
 	if stored == nil {
 		return nil
 	}
@@ -135,12 +173,12 @@ func (t *trail) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, erro
 		return repo.AuditLeaf{}, err
 	}
 	defer t.at.unlock()
-	sequence, sealed := t.at.tables.log.byEntry[entryID]
+	sequence, sealed := t.at.tables.log.first[entryID]
 	if !sealed {
 		return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
 	}
 	leaf := t.at.tables.log.leaves[sequence]
-	leaf.Entry = entryOf(v, entryID)
+	leaf.Entry = entryOf(v, leaf)
 	return leaf, nil
 }
 

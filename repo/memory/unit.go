@@ -51,19 +51,19 @@ type unit struct {
 	actionShelf *overlay[string, repo.Action]
 	planShelf   *overlay[repo.ID, planRecord]
 	linkShelf   *overlay[repo.ID, []repo.ID]
-	entryShelf  *overlay[repo.ID, repo.SealedEntry]
-	queued      []repo.ID
+	entryShelf  *overlay[entryKey, repo.SealedEntry]
+	queued      []entryKey
 }
 
 func (u *unit) actions() shelf[string, repo.Action] { return u.actionShelf }
 func (u *unit) plans() shelf[repo.ID, planRecord]   { return u.planShelf }
-func (u *unit) sealed(id repo.ID) bool {
-	_, sealed := u.store.tables.log.byEntry[id]
+func (u *unit) sealed(key entryKey) bool {
+	_, sealed := u.store.tables.log.byEntry[key]
 	return sealed
 }
 
-func (u *unit) entries() shelf[repo.ID, repo.SealedEntry] { return u.entryShelf }
-func (u *unit) queue(id repo.ID)                          { u.queued = append(u.queued, id) }
+func (u *unit) entries() shelf[entryKey, repo.SealedEntry] { return u.entryShelf }
+func (u *unit) queue(key entryKey)                         { u.queued = append(u.queued, key) }
 
 func (u *unit) links() shelf[repo.ID, []repo.ID] { return u.linkShelf }
 

@@ -27,12 +27,12 @@ type view interface {
 	// links has each session's plans, by id.
 	links() shelf[repo.ID, []repo.ID]
 
-	entries() shelf[repo.ID, repo.SealedEntry]
+	entries() shelf[entryKey, repo.SealedEntry]
 	// queue has an entry wait to be sealed.
-	queue(id repo.ID)
+	queue(key entryKey)
 	// sealed reports whether an entry is in the log, which it does not leave
 	// when it is pruned.
-	sealed(id repo.ID) bool
+	sealed(key entryKey) bool
 }
 
 // The direct view is the committed state, which it changes in place.
@@ -45,12 +45,12 @@ func (d *direct) list(q *query) []*record { return d.tables.list(q, nil) }
 
 func (d *direct) actions() shelf[string, repo.Action] { return d.tables.actions }
 func (d *direct) plans() shelf[repo.ID, planRecord]   { return d.tables.plans }
-func (d *direct) sealed(id repo.ID) bool {
-	_, sealed := d.tables.log.byEntry[id]
+func (d *direct) sealed(key entryKey) bool {
+	_, sealed := d.tables.log.byEntry[key]
 	return sealed
 }
 
-func (d *direct) entries() shelf[repo.ID, repo.SealedEntry] { return d.tables.entries }
-func (d *direct) queue(id repo.ID)                          { d.tables.log.unsealed = append(d.tables.log.unsealed, id) }
+func (d *direct) entries() shelf[entryKey, repo.SealedEntry] { return d.tables.entries }
+func (d *direct) queue(key entryKey)                         { d.tables.log.unsealed = append(d.tables.log.unsealed, key) }
 
 func (d *direct) links() shelf[repo.ID, []repo.ID] { return d.tables.links }

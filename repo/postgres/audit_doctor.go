@@ -77,10 +77,22 @@ func (d *auditDoctor) partitions(ctx context.Context, q db.DBTX) error {
 				"%s is a default partition: a month that has entries in it can get no partition of its own.", row.Name)
 		}
 	}
-	first := time.Date(d.now.Year(), d.now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	d.bounds(rows)
+	first := firstOfMonth(d.now)
 	for ahead := range monthsAhead + 1 {
 		month := first.AddDate(0, ahead, 0)
-		if !slices.Contains(d.tables, "audit_entries_"+month.Format("200601")) {
+		covered := time.Duration(0)
+		for _, row := range rows {
+			if from, to := laterOf(row.Lower, month), earlierOf(row.Upper, month.AddDate(0, 1, 0)); !row.Fallback && from.Before(to) {
+				covered += to.Sub(from)
+			}
+		}
+		switch length := month.AddDate(0, 1, 0).Sub(month); {
+		case covered == length:
+		case covered > 0:
+			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 0);", month.Format(time.RFC3339)),
+				"Of the month %s %v have no partition: the first entry of that time has to make one.", month.Format("2006-01"), length-covered)
+		default:
 			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 0);", month.Format(time.RFC3339)),
 				"The month %s has no partition. The first entry of it has to make one.", month.Format("2006-01"))
 		}
@@ -88,10 +100,49 @@ func (d *auditDoctor) partitions(ctx context.Context, q db.DBTX) error {
 	return nil
 }
 
+// bounds looks at what the partitions hold: bounds that were written under another
+// DateStyle and time zone begin hours off, and keep the months beside them from being
+// whole.
+func (d *auditDoctor) bounds(rows []db.AuditDoctorPartitionsRow) {
+	for _, row := range rows {
+		lower, upper := row.Lower.UTC(), row.Upper.UTC()
+		name := "audit_entries_" + lower.Format("200601")
+		switch {
+		case row.Fallback || row.Pending:
+		// One that is within a month is what another left of it.
+		case upper.After(firstOfMonth(lower).AddDate(0, 1, 0)):
+			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 1); -- makes what is left of its months; it may stay as it is until it is pruned",
+				firstOfMonth(lower).Format(time.RFC3339)),
+				"The partition %s is from %s to %s, which is no month in UTC.", row.Name, lower.Format(time.RFC3339), upper.Format(time.RFC3339))
+		case row.Name != name && !strings.HasPrefix(row.Name, name+"_"):
+			d.found("partitions", fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", pgx.Identifier{row.Name}.Sanitize(), name),
+				"The partition of the month %s has the name %s: pruning does not drop it.", lower.Format("2006-01"), row.Name)
+		}
+	}
+}
+
+func firstOfMonth(at time.Time) time.Time {
+	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // The triggers that a table of the trail has: its name stands for %s.
 var (
 	auditRefusing = []string{"%s_refuse", "%s_refuse_truncate"}
-	auditTables   = []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints"}
+	auditTables   = []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_identity"}
 )
 
 func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
@@ -106,6 +157,7 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 	}
 	expect := func(table, trigger, function, definition string) {
 		row, ok := there[key{table, trigger}]
+		delete(there, key{table, trigger})
 		quoted := pgx.Identifier{table}.Sanitize()
 		enable := fmt.Sprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;", quoted, trigger)
 		create := fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %s; %s", trigger, fmt.Sprintf(definition, quoted), function, enable)
@@ -131,6 +183,12 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 		function := "audit_refuse('" + argument + "')"
 		expect(table, fmt.Sprintf(auditRefusing[0], parent), function, "BEFORE UPDATE OR DELETE ON %s FOR EACH ROW")
 		expect(table, fmt.Sprintf(auditRefusing[1], parent), function, "BEFORE TRUNCATE ON %s FOR EACH STATEMENT")
+	}
+	for _, row := range rows { // in an order
+		if _, other := there[key{row.TableName, row.Name}]; other && (slices.Contains(auditTables, row.TableName) || slices.Contains(d.tables, row.TableName)) {
+			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s;", pgx.Identifier{row.Name}.Sanitize(), pgx.Identifier{row.TableName}.Sanitize()),
+				"The trigger %s of %s is not the trail's: it may change or drop what is recorded.", row.Name, row.TableName)
+		}
 	}
 	return nil
 }
@@ -162,9 +220,9 @@ func (d *auditDoctor) functions(ctx context.Context, q db.DBTX) error {
 		if row.Public && row.Name != "audit_queue" {
 			d.found("functions", "REVOKE EXECUTE ON FUNCTION "+row.Name+" FROM PUBLIC;", "Everybody may call %s, which runs as the owner.", row.Name)
 		}
-		if !strings.HasSuffix(row.Settings, ", pg_temp") {
-			d.found("functions", "ALTER FUNCTION "+row.Name+" SET search_path = <the schema of the tables>, pg_temp;",
-				"%s runs as the owner and may find a caller's temporary tables before the trail's.", row.Name)
+		if !strings.Contains(row.Settings, "search_path=pg_catalog, pg_temp") {
+			d.found("functions", "ALTER FUNCTION "+row.Name+" SET search_path = pg_catalog, pg_temp;",
+				"%s runs as the owner and may run functions, or find tables, of others' making.", row.Name)
 		}
 	}
 	return nil

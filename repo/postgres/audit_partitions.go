@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,11 +108,104 @@ func (p *pooled) mend(ctx context.Context, err error) {
 	if !isNoPartition(err) {
 		return
 	}
-	// A failure here is the next attempt's, too.
-	_ = p.link.run(ctx, committing, func(q db.DBTX) error {
-		_, err := queries.AuditMakePartitions(ctx, q, time.Now(), monthsAhead)
+	p.months.forget()
+	p.cover(ctx)
+}
+
+// coverage is until when the months are known to have partitions, by this process's
+// monotonic clock: a clock that is set tells nothing of the server's. The server was
+// asked for the months of its clock and of a day later; within that day it is asked
+// again. It is safe for concurrent use.
+type coverage struct{ until atomic.Pointer[time.Time] }
+
+func (c *coverage) lasts() bool {
+	until := c.until.Load()
+	return until != nil && time.Now().Before(*until)
+}
+
+func (c *coverage) set(seconds int64) {
+	until := time.Now().Add(time.Duration(min(seconds, 32*24*60*60)) * time.Second)
+	c.until.Store(&until)
+}
+
+func (c *coverage) forget() { c.until.Store(nil) }
+
+// coverRetry is how long it is done without where the months cannot be made: by a
+// role that only reads, say.
+const coverRetry = 60
+
+// cover makes sure of the partitions that what is recorded from now on needs, before
+// a transaction begins: what it makes is there for everybody at once. Its failure is
+// no failure of what comes after, which may record nothing.
+func (p *pooled) cover(ctx context.Context) {
+	if p.months.lasts() {
+		return
+	}
+	var row db.AuditCoverRow
+	err := p.link.run(ctx, committing, func(q db.DBTX) (err error) {
+		row, err = queries.AuditCover(ctx, q, monthsAhead)
 		return err
 	})
+	if err != nil {
+		row.Seconds = coverRetry
+	}
+	if ctx.Err() == nil {
+		p.months.set(row.Seconds)
+	}
+}
+
+// connectionCoverage is a connection's own: a caller's transaction may be all that
+// there is. One goroutine uses a connection at a time.
+type connectionCoverage struct {
+	coverage
+	// unsure is the transaction that made a month, and may be rolled back.
+	unsure pgx.Tx
+}
+
+const coverageKey = "agentstore.audit_coverage"
+
+func coverageOf(conn *pgx.Conn) *connectionCoverage {
+	data := conn.PgConn().CustomData()
+	c, ok := data[coverageKey].(*connectionCoverage)
+	if !ok {
+		c = &connectionCoverage{}
+		data[coverageKey] = c
+	}
+	return c
+}
+
+// cover makes sure of the partitions within a transaction of somebody else's. Where
+// they are there, which is as good as always, that locks nothing. Otherwise who
+// needs the same month waits for this transaction's end, 5 seconds at most.
+func (b bound) cover(ctx context.Context) error {
+	conn := b.tx.Conn()
+	if conn == nil { // a transaction of a test's
+		return nil
+	}
+	c := coverageOf(conn)
+	if c.lasts() {
+		return nil
+	}
+	row, err := queries.AuditCover(ctx, b.tx, 0)
+	switch {
+	case err != nil:
+		return translate(ctx, err, reading)
+	case row.Made > 0:
+		c.unsure = b.tx
+	case c.unsure != b.tx:
+		c.set(row.Seconds)
+		c.unsure = nil
+	}
+	return nil
+}
+
+// uncover forgets what was known, if the lack of a partition shows it wrong.
+func (b bound) uncover(err error) error {
+	if isNoPartition(err) && b.tx.Conn() != nil {
+		coverageOf(b.tx.Conn()).forget()
+		clear(connectionMonths(b.tx))
+	}
+	return err
 }
 
 func connectionMonths(q db.DBTX) map[time.Time]bool {

@@ -38,6 +38,8 @@ type pooled struct {
 	link     link
 	appender *appender
 	gate     *gate
+	// months are those that have partitions of the audit trail.
+	months coverage
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -118,11 +120,14 @@ func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
-	return b.read(ctx, statement)
+	if err := b.cover(ctx); err != nil {
+		return err
+	}
+	return b.uncover(b.read(ctx, statement))
 }
 
 func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
-	return b.read(ctx, statement)
+	return b.write(ctx, statement)
 }
 
 // append first takes the lock with a statement of its own when messages may be
@@ -130,7 +135,7 @@ func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) err
 // a wait for the lock would let it miss what was committed meanwhile. It would
 // then fail on the unique key, which spoils the transaction.
 func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRow, err error) {
-	err = b.write(ctx, func(q db.DBTX) (err error) {
+	err = b.read(ctx, func(q db.DBTX) (err error) { // which records nothing
 		if a.repeatable {
 			if _, err := queries.SessionLock(ctx, q, toUUID(a.sessionID)); err != nil {
 				return err
@@ -151,13 +156,16 @@ func (b bound) sees(ctx context.Context, statements func(db.DBTX) error) error {
 // atomically uses a savepoint: a caller who goes on after an error commits
 // nothing of what failed.
 func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) error {
+	if err := b.cover(ctx); err != nil {
+		return err
+	}
 	savepoint, err := b.tx.Begin(ctx)
 	if err != nil {
 		return translate(ctx, err, reading)
 	}
 	defer rollback(ctx, savepoint)
 	if err := statements(savepoint); err != nil {
-		return meaning(ctx, err, reading)
+		return b.uncover(meaning(ctx, err, reading))
 	}
 	return translate(ctx, savepoint.Commit(ctx), reading)
 }

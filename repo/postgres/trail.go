@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -41,7 +40,11 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 	case found.Pruned == 0: // an earlier prune may have left an empty month
 		return result, t.dropPartitions(ctx, prune.Before)
 	}
-	entry, err := pruneEntry(prune)
+	holds, err := t.Holds(ctx)
+	if err != nil {
+		return repo.AuditPruned{}, err
+	}
+	entry, err := repo.PruneEntry(prune, holds)
 	if err != nil {
 		return repo.AuditPruned{}, err
 	}
@@ -84,18 +87,6 @@ func (t *trail) dropPartitions(ctx context.Context, before time.Time) error {
 			return err
 		}
 	}
-}
-
-func pruneEntry(prune repo.AuditPrune) (repo.AuditEntry, error) {
-	details, err := json.Marshal(struct {
-		Before time.Time        `json:"before"`
-		Types  []repo.EventType `json:"types,omitempty"`
-		Reason string           `json:"reason,omitempty"`
-	}{prune.Before, prune.Types, prune.Reason})
-	if err != nil {
-		return repo.AuditEntry{}, err
-	}
-	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventAuditPruned, Actor: prune.Actor, Details: details}, nil
 }
 
 func holdOf(hold repo.AuditHold) (kind string, subject repo.ID) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -25,7 +27,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		if !alone {
 			return &answer{&storeError{repo.ErrContention, errors.New("another sealer is at work")}}
 		}
-		rows, err := queries.AuditUnsealed(ctx, q, int32(limit))
+		positions, more, err := nextToSeal(ctx, q, limit)
+		if err != nil || len(positions) == 0 {
+			return err
+		}
+		rows, err := queries.AuditUnsealed(ctx, q, positions)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -33,9 +39,25 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		if err != nil {
 			return err
 		}
-		unsealed := repo.AuditUnsealed{Size: size, Entries: make([]repo.SealedEntry, len(rows))}
+		unsealed := repo.AuditUnsealed{
+			Size: size, Entries: make([]repo.SealedEntry, len(rows)), More: more,
+			VersionOne: func() (int64, error) {
+				count, err := queries.AuditVersionOne(ctx, q)
+				return count, translate(ctx, err, reading)
+			},
+		}
+		identity, err := queries.AuditIdentity(ctx, q)
+		if err != nil {
+			return err
+		}
+		unsealed.Identity = identity.Bytes
+		latest, err := queries.AuditCheckpointGet(ctx, q)
+		if err != nil && !isNoRows(err) {
+			return err
+		}
+		unsealed.Latest = checkpointOf(latest)
 		leaves := db.AuditAddLeavesParams{FirstSequence: size}
-		positions := make([]int64, len(rows))
+		positions = positions[:len(rows)]
 		for i, row := range rows {
 			positions[i] = row.Position
 			leaves.OccurredAts = append(leaves.OccurredAts, row.OccurredAt)
@@ -55,10 +77,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		if err != nil {
 			return &answer{err}
 		}
-		if len(seal.Leaves) != len(rows) || seal.Checkpoint.Size != size+int64(len(rows)) {
+		if len(seal.Leaves) != len(rows) || len(seal.Hidden) != 0 && len(seal.Hidden) != len(rows) || seal.Checkpoint.Size != size+int64(len(rows)) {
 			return &answer{&repo.InvalidError{Field: "seal", Reason: "does not have a leaf for each entry and a checkpoint of them all"}}
 		}
 		leaves.Hashes = toBytes(seal.Leaves)
+		keep(&leaves, unsealed.Entries, seal.Hidden)
 		if err := queries.AuditAddLeaves(ctx, q, leaves); err != nil {
 			return err
 		}
@@ -77,6 +100,52 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		return 0, err
 	}
 	return sealed, nil
+}
+
+// nextToSeal returns the positions of up to limit entries that have no more than
+// repo.MaxSealBytes of details together, but one at least; and whether there may be
+// more.
+func nextToSeal(ctx context.Context, q db.DBTX, limit int) (positions []int64, more bool, err error) {
+	sizes, err := queries.AuditUnsealedSizes(ctx, q, int32(limit))
+	if err != nil {
+		return nil, false, err
+	}
+	total := int64(0)
+	for _, row := range sizes {
+		if total += row.Bytes; total > repo.MaxSealBytes && len(positions) > 0 {
+			return positions, true, nil
+		}
+		positions = append(positions, row.Position)
+	}
+	return positions, len(sizes) == limit, nil
+}
+
+// keep adds what leaves of version 2 keep of their entries. Without hidden they are
+// of version 1.
+func keep(leaves *db.AuditAddLeavesParams, entries []repo.SealedEntry, hidden [][32]byte) {
+	n := len(entries)
+	leaves.Types, leaves.Hidden = make([]string, n), make([][]byte, n)
+	leaves.PlanIds, leaves.SessionIds = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
+	for i := range entries {
+		leaves.PlanIds[i], leaves.SessionIds[i] = toUUID(repo.ID{}), toUUID(repo.ID{})
+		leaves.Hidden[i] = []byte{}
+		if len(hidden) > 0 {
+			leaves.Types[i], leaves.Hidden[i] = string(entries[i].Type), hidden[i][:]
+			leaves.PlanIds[i], leaves.SessionIds[i] = toUUID(entries[i].PlanID), toUUID(entries[i].SessionID)
+		}
+	}
+}
+
+func (t *trail) Identity(ctx context.Context) (repo.ID, error) {
+	var id pgtype.UUID
+	err := t.exec.read(ctx, func(q db.DBTX) (err error) {
+		id, err = queries.AuditIdentity(ctx, q)
+		return err
+	})
+	if isNoRows(err) { // somebody took it away
+		return repo.ID{}, &repo.NotFoundError{Kind: "audit identity"}
+	}
+	return id.Bytes, err
 }
 
 func toBytes(hashes [][32]byte) [][]byte {
@@ -138,7 +207,12 @@ func (t *trail) Leaves(ctx context.Context, from int64, limit int) ([]repo.Audit
 func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
 	leaf := repo.AuditLeaf{
 		Sequence: row.Sequence, EntryID: row.EntryID.Bytes, OccurredAt: row.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(row.PrunedBy),
+		Version: int(row.Version),
+		Kept: repo.AuditKept{
+			Type: repo.EventType(fromNullable(row.LeafType)), PlanID: fromOptionalUUID(row.LeafPlanID), SessionID: fromOptionalUUID(row.LeafSessionID),
+		},
 	}
+	copy(leaf.Kept.Hidden[:], row.Hidden)
 	copy(leaf.Hash[:], row.Hash)
 	if row.ID.Valid {
 		leaf.Entry = &repo.SealedEntry{
@@ -183,9 +257,13 @@ func (t *trail) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
 	if err != nil {
 		return repo.AuditCheckpoint{}, err
 	}
+	return checkpointOf(row), nil
+}
+
+func checkpointOf(row db.AuditCheckpoint) repo.AuditCheckpoint {
 	checkpoint := repo.AuditCheckpoint{Size: row.Size, Note: row.Note, CreatedAt: row.CreatedAt.UTC()}
 	copy(checkpoint.Root[:], row.Root)
-	return checkpoint, nil
+	return checkpoint
 }
 
 func (t *trail) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {

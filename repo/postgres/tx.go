@@ -46,9 +46,13 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	defer p.gate.leave()
+	p.cover(ctx)
 	tx, err := p.begin(ctx)
 	if err != nil {
 		return err
+	}
+	if p.months.lasts() {
+		coverageOf(tx.Conn()).until.Store(p.months.until.Load())
 	}
 	// Deferred, so that it also runs when fn panics.
 	defer rollback(ctx, tx)
@@ -56,6 +60,9 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	if err := fn(tx); err != nil {
+		if isNoPartition(err) {
+			p.months.forget()
+		}
 		p.link.leaveReadOnly(err)
 		return err
 	}

@@ -21,6 +21,7 @@ func trailTests() []test {
 		{"SinkClosed", testTrailSinkClosed},
 		{"Quarantine", testTrailQuarantine},
 		{"Concurrent", testTrailConcurrent},
+		{"OneIDAtTwoTimes", testTrailOneIDAtTwoTimes},
 		{"Closed", testTrailClosed},
 	}
 }
@@ -40,6 +41,11 @@ func keepingTests() []test {
 		{"PruneUnsealed", testTrailPruneUnsealed},
 		{"PruneAgain", testTrailPruneAgain},
 		{"PruneInvalid", testTrailPruneInvalid},
+		{"PruneKeepsRecords", testTrailPruneKeepsRecords},
+		{"PruneStates", testTrailPruneStates},
+		{"Identity", testTrailIdentity},
+		{"SealBytes", testTrailSealBytes},
+		{"SealKeeps", testTrailSealKeeps},
 	}
 }
 
@@ -631,11 +637,154 @@ func testTrailPruneInvalid(t *testing.T, store repo.Store) {
 	for field, prune := range map[string]repo.AuditPrune{
 		"before":   {},
 		"types[1]": {Before: before, Types: []repo.EventType{repo.EventAuthFailure, secret}},
+		"types[0]": {Before: before, Types: []repo.EventType{repo.EventAuditGap}},
 		"actor":    {Before: before, Actor: tooLong()},
 		"reason":   {Before: before, Reason: "\x00" + secret},
 	} {
 		_, err := store.Trail().Prune(t.Context(), prune)
 		wantInvalid(t, err, field)
+	}
+}
+
+// An id at another time is another entry; by the id alone one gets the earliest.
+func testTrailOneIDAtTwoTimes(t *testing.T, store repo.Store) {
+	entries := trailEntries(trailType(t), 2)
+	entries[1].ID = entries[0].ID
+	sink := trailSink(t, store)
+	for _, e := range []repo.AuditEntry{entries[1], entries[0]} {
+		if got, err := sink.Record(t.Context(), []repo.AuditEntry{e}); err != nil || got != (repo.AuditRecorded{Written: 1}) {
+			t.Errorf("recorded %+v, %v", got, err)
+		}
+	}
+	if got, err := sink.Record(t.Context(), entries); err != nil || got != (repo.AuditRecorded{Known: 2}) {
+		t.Errorf("recorded again: %+v, %v", got, err)
+	}
+	wantEntries(t, "both", listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 10), entries)
+	if got, err := store.Audit().Entry(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[0].OccurredAt) {
+		t.Errorf("by its id: %+v, %v", got, err)
+	}
+}
+
+// What tells of prunes and gaps is never pruned.
+func testTrailPruneKeepsRecords(t *testing.T, store repo.Store) {
+	plan := repo.NewID()
+	gap, pruned := auditEntry(), auditEntry()
+	gap.Type, pruned.Type = repo.EventAuditGap, repo.EventAuditPruned
+	pruned.Details = []byte(`{"before":"2000-01-01T00:00:00Z"}`)
+	long := time.Date(2003, 5, 6, 7, 8, 9, 0, time.UTC)
+	gap.PlanID, pruned.PlanID, gap.OccurredAt, pruned.OccurredAt = plan, plan, long, long
+	record(t, store.Audit(), gap, pruned)
+	trailSeal(t, store, gap, pruned)
+	if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: long.Add(time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: plan}, repo.OldestFirst, 10); len(got) != 2 {
+		t.Errorf("%d of 2 are left", len(got))
+	}
+}
+
+// The entry of a prune states its bounds, holds with them.
+func testTrailPruneStates(t *testing.T, store repo.Store) {
+	kind := trailType(t)
+	entries, held := trailEntries(kind, 2), trailEntries(kind, 1)
+	record(t, store.Audit(), append(held, entries...)...)
+	trailSeal(t, store, append(held, entries...)...)
+	if err := store.Trail().Hold(t.Context(), repo.AuditHold{PlanID: held[0].PlanID, Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	prune := repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}, Actor: randomName()}
+	if _, err := store.Trail().Prune(t.Context(), prune); err != nil {
+		t.Fatal(err)
+	}
+	details, err := repo.ParsePruneDetails(trailPrunes(t, store, prune.Actor)[0].Details)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := repo.AuditKept{Type: kind, PlanID: entries[0].PlanID}
+	if !details.Covers(entries[0].OccurredAt, kept) || details.Covers(prune.Before.Add(time.Second), kept) {
+		t.Errorf("the bounds are %+v", details)
+	}
+	if details.Covers(entries[0].OccurredAt, repo.AuditKept{Type: kind, PlanID: held[0].PlanID}) {
+		t.Error("what was on hold is covered")
+	}
+	if details.Covers(entries[0].OccurredAt, repo.AuditKept{Type: repo.EventAuthFailure}) {
+		t.Error("another type is covered")
+	}
+}
+
+// Which log it is does not change.
+func testTrailIdentity(t *testing.T, store repo.Store) {
+	first, err := store.Trail().Identity(t.Context())
+	if err != nil || first.IsZero() {
+		t.Fatalf("%s, %v", first, err)
+	}
+	if again, err := store.Trail().Identity(t.Context()); err != nil || again != first {
+		t.Errorf("%s, then %s, %v", first, again, err)
+	}
+}
+
+// A seal has a bound in bytes, and goes on behind it.
+func testTrailSealBytes(t *testing.T, store repo.Store) {
+	large := trailEntries(trailType(t), 20)
+	details := []byte(`{"text":"` + strings.Repeat("x", 1<<20-100) + `"}`)
+	for i := range large {
+		large[i].Details = details
+		record(t, store.Audit(), large[i])
+	}
+	for done := false; !done; {
+		_, err := store.Trail().Seal(t.Context(), 10_000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+			total := 0
+			for _, e := range u.Entries {
+				total += len(e.Details)
+				done = done || e.ID == large[19].ID
+			}
+			if total > repo.MaxSealBytes {
+				t.Errorf("a seal has %d bytes", total)
+			}
+			if !done && !u.More {
+				t.Error("nothing is said to wait behind it")
+			}
+			return trailMake(u), nil
+		})
+		if err != nil && !errors.Is(err, repo.ErrContention) {
+			t.Fatal(err)
+		}
+		if _, err := store.Trail().Leaf(t.Context(), large[19].ID); err == nil {
+			break // sealed by another test
+		}
+	}
+	trailSeal(t, store, large...)
+}
+
+// A leaf of version 2 keeps what the bounds of a prune need when its entry goes.
+func testTrailSealKeeps(t *testing.T, store repo.Store) {
+	kind := trailType(t)
+	entries := trailEntries(kind, 1)
+	record(t, store.Audit(), entries...)
+	ours := false
+	for !ours {
+		_, err := store.Trail().Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+			seal := trailMake(u)
+			seal.Hidden = seal.Leaves
+			for _, e := range u.Entries {
+				ours = ours || e.ID == entries[0].ID
+			}
+			return seal, nil
+		})
+		if err != nil && !errors.Is(err, repo.ErrContention) {
+			t.Fatal(err)
+		}
+		if _, err := store.Trail().Leaf(t.Context(), entries[0].ID); err == nil && !ours {
+			return // sealed by another test, which keeps nothing
+		}
+	}
+	if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}}); err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := store.Trail().Leaf(t.Context(), entries[0].ID)
+	want := repo.AuditKept{Type: kind, PlanID: entries[0].PlanID, SessionID: entries[0].SessionID, Hidden: leaf.Hash}
+	if err != nil || leaf.Entry != nil || leaf.Version != 2 || leaf.Kept != want {
+		t.Errorf("the leaf is %+v, %v, want it to keep %+v", leaf, err, want)
 	}
 }
 

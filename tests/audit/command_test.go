@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -55,7 +54,7 @@ func TestCommands(t *testing.T) {
 	want(0, "should be", "doctor")
 
 	held := filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.WriteFile(held, []byte(want(0, audit.DefaultOrigin+"\n20\n", "checkpoint")), 0o600); err != nil {
+	if err := os.WriteFile(held, []byte(want(0, "\n20\n", "checkpoint")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	proof := filepath.Join(t.TempDir(), "proof")

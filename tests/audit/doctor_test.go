@@ -97,7 +97,7 @@ func TestDoctor(t *testing.T) {
 	if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, "audit_queue") {
 		t.Errorf("a search path that can be hijacked: %+v", findings)
 	}
-	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = public, pg_temp")
+	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = pg_catalog, pg_temp")
 	sink, err := store.Trail().Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)

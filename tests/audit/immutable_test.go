@@ -268,11 +268,52 @@ func TestSearchPath(t *testing.T) {
 	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
 		t.Errorf("%d entries wait to be sealed, want 1", rows)
 	}
-	// With temporary tables first the same attack succeeds.
-	exec(t, owner, "ALTER FUNCTION audit_queue() SET search_path = pg_temp, public")
+	// On a function that names no schema, with temporary tables first, the same attack
+	// succeeds.
+	exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, public AS $$
+		BEGIN
+			INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT n.occurred_at, n.id, n.recorded_at FROM new_entries n;
+			RETURN NULL;
+		END $$`)
 	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
 	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
 		t.Error("the attack fails anyhow: this test sees nothing")
+	}
+}
+
+// A migration down refuses while there are holds or checkpoints, from the latest
+// version and from the one that made the trail.
+func TestDownRefusesHoldsAndCheckpoints(t *testing.T) {
+	t.Parallel()
+	for _, insert := range []string{
+		"INSERT INTO audit_holds (kind, subject, reason) VALUES ('plan', gen_random_uuid(), 'a court')",
+		"INSERT INTO audit_checkpoints (size, root, note) VALUES (1, decode(repeat('11', 32), 'hex'), '')",
+	} {
+		for _, from := range []int64{3, schema.Latest()} {
+			databaseURL := pgtest.NewEmptyDatabase(t)
+			migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := migrator.UpTo(t.Context(), from); err != nil {
+				t.Fatal(err)
+			}
+			conn := connect(t, databaseURL)
+			exec(t, conn, insert)
+			if _, err := migrator.DownTo(t.Context(), 2); !errors.Is(err, schema.ErrDataLoss) {
+				t.Errorf("from version %d, with %s: %v", from, insert, err)
+			}
+			if rows := scan[int](t, conn, "SELECT (SELECT count(*) FROM audit_holds) + (SELECT count(*) FROM audit_checkpoints)"); rows != 1 {
+				t.Errorf("%d rows are left", rows)
+			}
+			may, err := schema.Open(t.Context(), databaseURL, schema.Options{AllowDataLoss: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := may.DownTo(t.Context(), 2); err != nil {
+				t.Errorf("allowed: %v", err)
+			}
+		}
 	}
 }
 

@@ -71,6 +71,21 @@ func TestNobodyChangesTheTrail(t *testing.T) {
 			"ALTER TABLE audit_entries DETACH PARTITION "+month,
 		)
 	}
+	// What the database gives, nobody else does: times of recording, nonces, marks.
+	for _, role := range []string{g.application, g.auditWrite} {
+		denied(t, role,
+			"INSERT INTO audit_entries (occurred_at, id, type, recorded_at) VALUES (now(), gen_random_uuid(), 'x', now())",
+			"INSERT INTO audit_entries (occurred_at, id, type, nonce) VALUES (now(), gen_random_uuid(), 'x', gen_random_uuid())",
+			"COPY audit_entries (occurred_at, id, type, recorded_at) FROM STDIN",
+			"INSERT INTO audit_quarantine (id, document, reason, created_at) VALUES (gen_random_uuid(), '', '', now())",
+			"INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, pruned_by) VALUES (9, now(), gen_random_uuid(), '', gen_random_uuid())",
+			"INSERT INTO audit_checkpoints (size, root, note, created_at) VALUES (9, '', '', now())",
+			"INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) VALUES (now(), gen_random_uuid(), now())",
+			"UPDATE audit_unsealed SET recorded_at = now()", "UPDATE audit_identity SET id = gen_random_uuid()", "DELETE FROM audit_identity",
+		)
+	}
+	denied(t, g.application, "INSERT INTO session_counters (session_id, updated_at, next_sequence) VALUES (gen_random_uuid(), now(), 7)",
+		"UPDATE session_counters SET session_id = gen_random_uuid()")
 	for _, role := range []string{g.application, g.reader} {
 		denied(t, role, "DELETE FROM audit_unsealed", "INSERT INTO audit_leaves (sequence) VALUES (1)",
 			"INSERT INTO audit_hashes (index) VALUES (1)", "INSERT INTO audit_checkpoints (size) VALUES (1)")

@@ -89,6 +89,8 @@ func TestPlans(t *testing.T) {
 				switch {
 				case strings.HasPrefix(s.name, "AuditDoctor") && !strings.HasPrefix(node.Relation, "audit_"):
 					// The server's catalog is small, and what it has is its own.
+				case s.name == "AuditIdentity" || s.name == "AuditVersionOne":
+					// One row; and what is asked for once, of all leaves.
 				case node.NodeType == "Seq Scan":
 					t.Errorf("reads all of %s", node.Relation)
 				case strings.Contains(node.NodeType, "Sort"):

@@ -44,6 +44,11 @@ func TestRoundTrips(t *testing.T) {
 	var document bytes.Buffer
 	budget := repo.CostUnit
 
+	// Whether the months of the audit trail are there is asked once, before the first
+	// transaction.
+	if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	for _, operation := range []struct {
 		name   string
 		budget int64

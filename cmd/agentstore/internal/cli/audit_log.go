@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -40,6 +41,13 @@ func auditVerify(ctx context.Context, invocation invocation, flags auditFlags, _
 		return printReport(invocation, report, err)
 	}
 	fmt.Fprintf(invocation.stdout, "%d entries are sealed, %d of them pruned; %d wait to be sealed\n", report.Sealed, report.Pruned, report.Waiting)
+	for _, prune := range report.Prunes {
+		fmt.Fprintf(invocation.stdout, "PRUNED  %d entries before %s, by entry %s (leaf %d) of %s: types %v, %s\n",
+			prune.Entries, prune.Before.Format(time.RFC3339), prune.EntryID, prune.Sequence, prune.OccurredAt.Format(time.RFC3339), prune.Types, prune.Reason)
+	}
+	if report.Unbound > 0 {
+		fmt.Fprintf(invocation.stdout, "%d of the pruned have leaves of version 1, of which it cannot be known whether the prune covered them\n", report.Unbound)
+	}
 	for _, b := range report.Breaks {
 		line := "BROKEN  " + string(b.Kind)
 		if b.Sequence >= 0 {

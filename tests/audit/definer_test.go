@@ -1,0 +1,56 @@
+package audit
+
+import (
+	"crypto/rand"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// Who may create functions and operators in the schema does not have the trail's
+// functions run them as the owner.
+func TestNoFunctionOfOthersRunsAsOwner(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	owner := connect(t, databaseURL)
+	role := "creator_" + strings.ToLower(rand.Text())
+	exec(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD '"+role+"'; GRANT CREATE ON SCHEMA public TO "+role+"; GRANT SELECT, INSERT ON audit_entries TO "+role+
+		"; GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO "+role)
+	defer exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role)
+	parsed, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal("the URL does not parse")
+	}
+	parsed.User = url.UserPassword(role, role)
+	conn := connect(t, parsed.String())
+	defer func() { _ = conn.Close(t.Context()) }()
+	exec(t, conn, `
+		CREATE TABLE public.seen (what text, who text);
+		GRANT ALL ON public.seen TO PUBLIC;
+		CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('hashtextextended', current_user); RETURN 0; END $$;
+		CREATE FUNCTION public.format(text, text) RETURNS text LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('format', current_user); RETURN pg_catalog.format($1, $2); END $$;
+		CREATE FUNCTION public.add(timestamp, interval) RETURNS timestamp LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('+', current_user); RETURN $1 OPERATOR(pg_catalog.+) $2; END $$;
+		CREATE FUNCTION public.concat(text, name) RETURNS text LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('||', current_user); RETURN $1 OPERATOR(pg_catalog.||) $2::text; END $$;
+		CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = name, FUNCTION = public.concat);
+		CREATE FUNCTION public.same(name, text) RETURNS boolean LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('=', current_user); RETURN $1::text OPERATOR(pg_catalog.=) $2; END $$;
+		CREATE OPERATOR public.= (LEFTARG = name, RIGHTARG = text, FUNCTION = public.same);
+		CREATE FUNCTION public.multiplied(integer, interval) RETURNS interval LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO public.seen VALUES ('*', current_user); RETURN $1::double precision OPERATOR(pg_catalog.*) $2; END $$;
+		CREATE OPERATOR public.* (LEFTARG = integer, RIGHTARG = interval, FUNCTION = public.multiplied)`)
+	exec(t, conn, "SELECT audit_make_partitions('2030-01-15Z', 1)")
+	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
+	for _, table := range []string{"audit_entries"} {
+		wantCode(t, owner, refused, "DELETE FROM "+table)
+	}
+	exec(t, owner, "SELECT audit_drop_partition('2020-01-01Z')")
+	if who := scan[string](t, owner, "SELECT coalesce(string_agg(DISTINCT what || ' as ' || who, ', '), '') FROM public.seen"); who != "" {
+		t.Errorf("functions of a role's own were run by the trail's: %s", who)
+	}
+}
