@@ -2,6 +2,7 @@ package agentstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,7 +48,8 @@ func (s *Store) Close() error {
 // be set for it.
 //
 // Open connects, and compares the schema. Errors: repo.ErrInvalid for a URL or
-// options that cannot be used, repo.ErrUnavailable for a server that cannot be
+// options that cannot be used, or (with schema.ServerVersionError) for a server
+// that is older than PostgreSQL 13, repo.ErrUnavailable for a server that cannot be
 // reached or refuses the login, repo.ErrSchema (with schema.BehindError or
 // schema.AheadError) for a database at another version, repo.ErrConflict for
 // pool options other than those the database was opened with. None holds the
@@ -159,6 +161,9 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}
+	if err := checkServer(ctx, shared.pool); err != nil {
+		return nil, err
+	}
 	if o.Migrate {
 		if err := migrate(ctx, shared.pool); err != nil {
 			return nil, err
@@ -166,6 +171,18 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	}
 	store := &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}
 	return store, checkSchema(ctx, shared.pool)
+}
+
+// checkServer refuses a server that is too old.
+func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
+	err := schema.CheckServer(ctx, pool)
+	switch {
+	case errors.Is(err, schema.ErrServerVersion):
+		return fmt.Errorf("%w: %w", repo.ErrInvalid, err)
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("%w: %w", repo.ErrUnavailable, err)
+	}
+	return err
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool) error {

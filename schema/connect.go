@@ -79,5 +79,12 @@ func readOnly(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 		return fmt.Errorf("schema: connect: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // a read has nothing to lose
+	var version int
+	if err := tx.QueryRowContext(ctx, serverVersionSQL).Scan(&version); err != nil {
+		return fmt.Errorf("schema: read the server's version: %w", err)
+	}
+	if err := checkVersion(version); err != nil {
+		return err
+	}
 	return f(tx)
 }
