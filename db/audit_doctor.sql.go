@@ -87,7 +87,7 @@ func (q *Queries) AuditDoctorGrants(ctx context.Context, db DBTX) ([]AuditDoctor
 
 const auditDoctorPartitions = `-- name: AuditDoctorPartitions :many
 
-SELECT CAST(c.relname AS text) AS name, i.inhdetachpending AS pending,
+SELECT CAST(c.relname AS text) AS name, coalesce(CAST(to_jsonb(i) ->> 'inhdetachpending' AS boolean), false)::boolean AS pending,
     (coalesce(pg_get_expr(c.relpartbound, c.oid), '') = 'DEFAULT')::boolean AS fallback
 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = CAST('audit_entries' AS regclass)
@@ -101,7 +101,7 @@ type AuditDoctorPartitionsRow struct {
 }
 
 // What the doctor asks: of the catalog, which is small, but for the last two.
-// Index: none.
+// Index: none. PostgreSQL 13 has no inhdetachpending: there nothing detaches concurrently.
 func (q *Queries) AuditDoctorPartitions(ctx context.Context, db DBTX) ([]AuditDoctorPartitionsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorPartitions)
 	if err != nil {

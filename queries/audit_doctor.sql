@@ -1,8 +1,8 @@
 -- What the doctor asks: of the catalog, which is small, but for the last two.
 
 -- name: AuditDoctorPartitions :many
--- Index: none.
-SELECT CAST(c.relname AS text) AS name, i.inhdetachpending AS pending,
+-- Index: none. PostgreSQL 13 has no inhdetachpending: there nothing detaches concurrently.
+SELECT CAST(c.relname AS text) AS name, coalesce(CAST(to_jsonb(i) ->> 'inhdetachpending' AS boolean), false)::boolean AS pending,
     (coalesce(pg_get_expr(c.relpartbound, c.oid), '') = 'DEFAULT')::boolean AS fallback
 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = CAST('audit_entries' AS regclass)
