@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // oldestServer is the oldest PostgreSQL that everything works on, as
@@ -34,7 +36,8 @@ func (e ServerVersionError) Is(target error) bool { return target == ErrServerVe
 // library works on. One that is newer than any known when this was built is taken.
 func CheckServer(ctx context.Context, querier Querier) error {
 	var version int
-	if err := querier.QueryRow(ctx, serverVersionSQL).Scan(&version); err != nil {
+	// Not prepared: a transaction pooler must get as far as the error that names it.
+	if err := querier.QueryRow(ctx, serverVersionSQL, pgx.QueryExecModeExec).Scan(&version); err != nil {
 		return fmt.Errorf("schema: read the server's version: %w", err)
 	}
 	return checkVersion(version)
