@@ -54,6 +54,14 @@ for program in "$bin"/* "$root/usr/bin/localedef"; do
 		patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
 	fi
 done
+# So do libraries that name a path of their own (LLVM, for jit).
+IFS=: read -ra directories <<< "$libraries"
+mapfile -t -O ${#directories[@]} directories < <(compgen -G "$root/usr/lib/llvm-*/lib" || true)
+find "${directories[@]}" "$root/usr/lib/postgresql" -type f -name '*.so*' | while read -r library; do
+	if [ -n "$(patchelf --print-rpath "$library" 2> /dev/null)" ]; then
+		patchelf --force-rpath --set-rpath "$libraries" "$library"
+	fi
+done
 mkdir -p "$root/usr/lib/locale"
 I18NPATH=$root/usr/share/i18n "$root/usr/bin/localedef" --no-archive -i de_DE -f UTF-8 "$root/usr/lib/locale/de_DE.UTF-8" >&2
 "$bin/postgres" --version >&2

@@ -18,7 +18,10 @@ debian_install mmdebstrap
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 cp Dockerfile entrypoint.sh "$context"
+# Documentation, manuals and translations are half of the size, and of no use.
 debian_bootstrap minbase "postgresql-$version" "$suite" "$context/rootfs.tar" \
-	--dpkgopt='path-exclude=/usr/share/locale/*'
+	--dpkgopt='path-exclude=/usr/share/man/*' \
+	--dpkgopt='path-exclude=/usr/share/locale/*' \
+	--dpkgopt='path-exclude=/usr/share/doc/*'
 docker build --quiet --build-arg "VERSION=$version" --label "agentstore.inputs=$inputs" --tag "$image" "$context"
 echo "$image is built"

@@ -42,10 +42,7 @@ debian_bootstrap() {
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' "Release: $codename" 2> /dev/null | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
 	# Signatures are checked. Their dates are not: an index that was kept for some
 	# weeks is good enough for a server that lives as long as a test.
-	# Documentation and manuals are of no use.
 	mmdebstrap --quiet --variant="$variant" --include="$packages" \
-		--dpkgopt='path-exclude=/usr/share/man/*' \
-		--dpkgopt='path-exclude=/usr/share/doc/*' \
 		--aptopt='APT::Install-Recommends "false"' \
 		--aptopt='Acquire::Check-Valid-Until "false"' \
 		"$@" "$suite" "$target" ${mirror:+"$mirror"} >&2
