@@ -14,6 +14,8 @@ TESTFLAGS ?=
 # For make test/matrix: the short form, and a part of the cells.
 SHORT ?=
 CELLS ?=
+# For make test/mutants: the names.
+FILTER ?=
 BENCHFLAGS ?=
 PACKAGES := ./... ./tests/...
 
@@ -41,6 +43,10 @@ test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
 .PHONY: test/matrix
 test/matrix: ## Run the suite on every version of PostgreSQL, and under every setting; SHORT=1, CELLS=REGEXP
 	go run ./tests/cmd/matrix $(if $(SHORT),-short) -cells '$(CELLS)'
+
+.PHONY: test/mutants
+test/mutants: $(SQLC) ## Change the code in one place at a time, and see that a test notices; FILTER=REGEXP
+	go run ./tests/cmd/mutants -sqlc $(SQLC) -filter '$(FILTER)'
 
 .PHONY: faults
 faults: ## Make every fault, 20 times and more each, and print the table of them
