@@ -79,14 +79,22 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range statements(t) {
 		t.Run(s.name, func(t *testing.T) {
 			found := explain(ctx, t, conn, s)
+			// PostgreSQL 13 shows the subplans that read the few holds once and hash
+			// them, and may choose others when it runs.
+			hashesHolds := version < 140000 && s.name == "AuditCountOld"
 			var indexes []string
 			found.walk(func(node plan) {
 				switch {
 				case strings.HasPrefix(s.name, "AuditDoctor") && !strings.HasPrefix(node.Relation, "audit_"):
 					// The server's catalog is small, and what it has is its own.
+				case hashesHolds && node.Relation == "audit_holds":
 				case node.NodeType == "Seq Scan":
 					t.Errorf("reads all of %s", node.Relation)
 				case strings.Contains(node.NodeType, "Sort"):
@@ -100,6 +108,9 @@ func TestPlans(t *testing.T) {
 				}
 			})
 			for _, alternatives := range s.indexes {
+				if hashesHolds && slices.Contains(alternatives, "audit_holds_pkey") {
+					continue
+				}
 				if !slices.ContainsFunc(alternatives, func(index string) bool { return slices.Contains(indexes, index) }) {
 					// Inserting uses a unique key without a node of the plan.
 					if !strings.Contains(s.sql, "INSERT INTO") {
