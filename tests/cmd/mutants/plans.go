@@ -16,7 +16,7 @@ var planMutants = []mutant{
 	{
 		name: "plans/a transition without its stage", file: plansSQL,
 		old:        "WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version\n    RETURNING p.id, p.version",
-		new:        "WHERE p.id = @id AND p.version = @version\n    RETURNING p.id, p.version",
+		new:        "WHERE p.id = @id AND @from_phase::text <> @from_state::text AND p.version = @version\n    RETURNING p.id, p.version",
 		tests:      []tests{{"tests/plans", "^TestStaleVersion$"}, {"tests/postgres", pool + "^(PlanRaces|Lifecycle)$"}},
 		equivalent: "every transition makes another version, so that a version has one stage only",
 	},
