@@ -11,8 +11,7 @@ type limit struct {
 	where string
 }
 
-// limits are as few as can be: each is a promise less. One that is no longer
-// needed fails the matrix.
+// limits are as few as can be: each is a promise less.
 var limits = []limit{}
 
 func (l limit) covers(c cell, pkg, test string) bool {

@@ -181,8 +181,7 @@ func firstLine(output []byte, test string) string {
 	return string(line[:min(len(line), 300)])
 }
 
-// failed reports whether any result is a failure, or a limit was not needed in a
-// cell that it is about.
+// failed reports whether any result is a failure.
 func failed(results []result) bool {
 	for _, r := range results {
 		if !r.ok() {
