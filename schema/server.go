@@ -14,7 +14,7 @@ const oldestServer = 130000
 
 const serverVersionSQL = `SELECT current_setting('server_version_num')::int`
 
-// ErrServerVersion: the server is older than this library works on
+// ErrServerVersion is that the server is older than this library works on
 // ([ServerVersionError]).
 var ErrServerVersion = errors.New("schema: the server is too old")
 

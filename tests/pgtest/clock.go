@@ -12,8 +12,8 @@ import (
 // Clock is what the clock of a server does.
 type Clock string
 
-// ClockSteps: every second the clock goes 5 s back, and forward again a second
-// later, as if clients went from one server to another whose clock is behind.
+// ClockSteps has the clock go 5 s back after a second, and forward again a second
+// later, and so on, as if clients went from one server to another whose clock is behind.
 const ClockSteps Clock = "steps"
 
 // fake has a server, before its start, run with such a clock. stop ends what it

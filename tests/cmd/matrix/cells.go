@@ -44,6 +44,9 @@ var conformance = []tests{
 	{pkg: "grants", run: "^TestConformance"},
 }
 
+// onePool is that for statements that each take their time.
+var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
+
 // settled are the packages whose tests run under every setting but those that
 // are for the store alone.
 var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "grants"}, {pkg: "migrate"}, {pkg: "seeds"}}
@@ -82,6 +85,9 @@ func makeCells(servers []server, short bool) []cell {
 			if v.setting.Owner {
 				c.tests = conformance[:1] // the other makes roles of its own
 			}
+			if v.slow {
+				c.tests = onePool
+			}
 			cells = append(cells, c)
 		}
 	}
@@ -99,7 +105,7 @@ func makePairs(servers []server) []cell {
 	var cells []cell
 	for _, row := range coverPairs(levels) {
 		c := cell{server: servers[row[0]], tests: conformance}
-		names := []string{c.server.version}
+		names, slow := []string{c.server.version}, false
 		for i, level := range row[1:] {
 			if level == 0 {
 				continue
@@ -107,8 +113,12 @@ func makePairs(servers []server) []cell {
 			v := factors[i].values[level-1]
 			names = append(names, factors[i].name+"="+v.name)
 			c.setting = c.setting.Merge(v.setting)
+			slow = slow || v.slow
 		}
-		if c.setting.Owner {
+		switch {
+		case slow:
+			c.tests = onePool
+		case c.setting.Owner:
 			c.tests = conformance[:1]
 		}
 		c.name = strings.Join(names, " ")

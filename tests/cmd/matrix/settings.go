@@ -14,6 +14,8 @@ type value struct {
 	// store says that only what goes through the store runs under this value:
 	// the tests' own SQL would not.
 	store bool
+	// slow says that one pool's conformance suite is all that there is time for.
+	slow bool
 }
 
 // factors are what the matrix varies. The value that a new server has is not
@@ -28,7 +30,7 @@ var factors = []factor{
 		{name: "generic", setting: onServer("plan_cache_mode", "force_generic_plan")},
 		{name: "custom", setting: onServer("plan_cache_mode", "force_custom_plan")},
 	}},
-	{"jit", []value{{name: "always", setting: onServer("jit", "on", "jit_above_cost", "0")}}},
+	{"jit", []value{{name: "always", setting: onServer("jit", "on", "jit_above_cost", "0"), slow: true}}},
 	{"schema", []value{{name: "capitals", setting: pgtest.Setting{Schema: "Agent Store"}}}},
 	{"read-only", []value{{name: "by-default", setting: onDatabase("default_transaction_read_only", "on"), store: true}}},
 	{"dates", []value{
