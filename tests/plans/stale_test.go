@@ -84,8 +84,7 @@ func TestStaleVersion(t *testing.T) {
 				}
 			}
 			_, err = store.Plans().Transition(t.Context(), known.ID, transition, repo.Cause{Version: known.Version, Reason: "late"})
-			var conflict *repo.TransitionConflict
-			if !errors.As(err, &conflict) {
+			if _, refused := errors.AsType[*repo.TransitionConflict](err); !refused {
 				t.Errorf("the plan was moved, or: %v", err)
 			}
 			if !raced || plan.Stage != known.Stage || plan.Version != known.Version+3 {
