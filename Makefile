@@ -6,9 +6,16 @@ SHELL := bash
 SQLC := bin/sqlc
 LINT := bin/golangci-lint
 DISPOSABLE := go run ./tests/cmd/disposable
+# PostgreSQL's version, for make image.
+VERSION ?= 15
 # Where SERVER is container or local, that kind of server and no other.
 SERVER ?=
 TESTFLAGS ?=
+# For make test/matrix: the short form, and a part of the cells.
+SHORT ?=
+CELLS ?=
+# For make test/mutants: the names.
+FILTER ?=
 BENCHFLAGS ?=
 PACKAGES := ./... ./tests/...
 
@@ -32,6 +39,14 @@ bench/go: ## Run the Go benchmarks, for benchstat; BENCHFLAGS='-count 10'
 test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
 	@bash tests/install.sh
 	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test/matrix
+test/matrix: ## Run the suite on every version of PostgreSQL, and under every setting; SHORT=1, CELLS=REGEXP
+	go run ./tests/cmd/matrix $(if $(SHORT),-short) -cells '$(CELLS)'
+
+.PHONY: test/mutants
+test/mutants: $(SQLC) ## Change the code in one place at a time, and see that a test notices; FILTER=REGEXP
+	go run ./tests/cmd/mutants -sqlc $(SQLC) -filter '$(FILTER)'
 
 .PHONY: faults
 faults: ## Make every fault, 20 times and more each, and print the table of them
@@ -68,8 +83,8 @@ lint: $(LINT) ## Lint
 	$(LINT) run $(PACKAGES)
 
 .PHONY: image
-image: ## Build the PostgreSQL image that stands in where there is no registry
-	bash image/build.sh
+image: ## Build the PostgreSQL image that stands in where there is no registry; VERSION=13
+	bash image/build.sh $(VERSION)
 
 .PHONY: tools
 tools: $(SQLC) $(LINT) ## Build the pinned tools into bin/

@@ -115,7 +115,7 @@ type AuditCountOldRow struct {
 	Unsealed int64
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
+// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx (a skip scan from PostgreSQL 18 on), audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
 // would find: the whole range is read.
 func (q *Queries) AuditCountOld(ctx context.Context, db DBTX, before time.Time, types []string) (AuditCountOldRow, error) {
 	row := db.QueryRow(ctx, auditCountOld, before, types)

@@ -48,7 +48,7 @@ FROM audit_prune_batch(@after::timestamptz, @before::timestamptz, @types::text[]
 SELECT audit_drop_partition(@before::timestamptz)::boolean AS dropped;
 
 -- name: AuditCountOld :one
--- Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
+-- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx (a skip scan from PostgreSQL 18 on), audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
 -- would find: the whole range is read.
 SELECT count(*) FILTER (WHERE found.sealed AND NOT found.held) AS pruned,
     count(*) FILTER (WHERE found.held) AS held,

@@ -83,6 +83,17 @@ func scan[V any](t *testing.T, conn *pgx.Conn, sql string, arguments ...any) V {
 	return value
 }
 
+func serverVersion(t *testing.T, conn *pgx.Conn) int {
+	t.Helper()
+	return scan[int](t, conn, "SELECT current_setting('server_version_num')::int")
+}
+
+// ownSchema is the schema that the tables are in, quoted.
+func ownSchema(t *testing.T, conn *pgx.Conn) string {
+	t.Helper()
+	return scan[string](t, conn, "SELECT quote_ident(current_schema())")
+}
+
 func wantCode(t *testing.T, conn *pgx.Conn, code, sql string, arguments ...any) {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), sql, arguments...)
@@ -92,8 +103,9 @@ func wantCode(t *testing.T, conn *pgx.Conn, code, sql string, arguments ...any) 
 	}
 }
 
-// changes are all the ways in which plain SQL changes what is recorded.
-func changes(partition string) []string {
+// changes are all the ways in which plain SQL changes what is recorded, as far as
+// the server's version has them.
+func changes(version int, partition string) []string {
 	var sql []string
 	for _, table := range []string{"audit_entries", partition, "audit_leaves", "audit_hashes", "audit_checkpoints"} {
 		sql = append(sql, "DELETE FROM "+table, "TRUNCATE "+table, "TRUNCATE "+table+" CASCADE")
@@ -103,9 +115,11 @@ func changes(partition string) []string {
 			"UPDATE "+table+" SET details = '{\"forged\":true}'",
 			"UPDATE "+table+" SET occurred_at = occurred_at - interval '1 month'",
 			"UPDATE "+table+" SET actor = actor",
-			"MERGE INTO "+table+" e USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE",
 			"INSERT INTO "+table+" SELECT * FROM "+table+" ON CONFLICT (occurred_at, id) DO UPDATE SET actor = 'forger'",
 		)
+		if version >= 150000 {
+			sql = append(sql, "MERGE INTO "+table+" e USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE")
+		}
 	}
 	return append(sql,
 		"UPDATE audit_leaves SET hash = hash", "UPDATE audit_leaves SET pruned_by = gen_random_uuid()",
@@ -132,7 +146,7 @@ func TestImmutable(t *testing.T) {
 		"SET session_replication_role = local",
 	} {
 		exec(t, conn, as)
-		for _, sql := range changes(partition) {
+		for _, sql := range changes(serverVersion(t, conn), partition) {
 			wantCode(t, conn, refused, sql)
 		}
 	}
@@ -144,8 +158,8 @@ func TestImmutable(t *testing.T) {
 	exec(t, conn, "SET ROLE "+role)
 	exec(t, conn, "SET agentstore.audit_prune = 'on'")
 	exec(t, conn, "CREATE TEMP TABLE pg_class (oid oid, relowner oid)")
-	exec(t, conn, "INSERT INTO pg_class SELECT 'public.audit_entries'::regclass, current_user::regrole")
-	exec(t, conn, "INSERT INTO pg_class SELECT 'public."+partition+"'::regclass, current_user::regrole")
+	exec(t, conn, "INSERT INTO pg_class SELECT 'audit_entries'::regclass, current_user::regrole")
+	exec(t, conn, "INSERT INTO pg_class SELECT '"+partition+"'::regclass, current_user::regrole")
 	wantCode(t, conn, refused, "DELETE FROM audit_entries")
 	wantCode(t, conn, refused, "UPDATE audit_leaves SET pruned_by = gen_random_uuid()")
 	exec(t, conn, "DROP TABLE pg_temp.pg_class; RESET ROLE; RESET agentstore.audit_prune")
@@ -270,7 +284,7 @@ func TestSearchPath(t *testing.T) {
 	}
 	// On a function that names no schema, with temporary tables first, the same attack
 	// succeeds.
-	exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, public AS $$
+	exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, `+ownSchema(t, owner)+` AS $$
 		BEGIN
 			INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT n.occurred_at, n.id, n.recorded_at FROM new_entries n;
 			RETURN NULL;

@@ -45,6 +45,8 @@ func newGranted(t *testing.T) granted {
 		_ = conn.Close(ctx)
 	})
 	sql := printed(t, "--application-role", g.roles.Application, "--reader-role", g.roles.Reader, "--audit-role", g.roles.Audit)
+	// As the documentation says for PostgreSQL 14 and older.
+	execSQL(t, conn, "DO $$ BEGIN EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema()); END $$")
 	for range 2 { // it may be run again
 		execSQL(t, conn, sql)
 	}

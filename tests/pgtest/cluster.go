@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,7 +127,7 @@ func (c *Cluster) Command(ctx context.Context, program string, arguments ...stri
 	}
 	command := exec.CommandContext(ctx, program, arguments...)
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential}
-	command.Dir = c.Dir
+	command.Dir, command.Env = c.Dir, environment(c.binaries)
 	return command
 }
 
@@ -158,14 +159,14 @@ func (c *Cluster) start(t testing.TB, databaseURL string, settings []string) {
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.Dir, "max_connections=100", "fsync=off",
 		"log_min_error_statement=panic",
-	}, settings...) {
+	}, slices.Concat(setting().server(), settings)...) {
 		arguments = append(arguments, "-c", setting)
 	}
 	process := c.Command(context.WithoutCancel(t.Context()), "postgres", arguments...)
 	process.SysProcAttr.Pdeathsig = syscall.SIGINT // a server whose tests were killed ends too
 	process.Stdout, process.Stderr = &c.log, &c.log
 	if c.environment != nil {
-		process.Env = append(os.Environ(), c.environment...)
+		process.Env = append(environment(c.binaries), c.environment...)
 	}
 	if err := process.Start(); err != nil {
 		t.Fatal(err)

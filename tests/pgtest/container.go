@@ -54,6 +54,12 @@ func startContainer(ctx context.Context, options Options) (*Server, error) {
 	if options.Durable {
 		settings = append(settings, "-c", "fsync=on")
 	}
+	for _, setting := range setting().server() {
+		settings = append(settings, "-c", setting)
+	}
+	if setting().Clock != "" {
+		return nil, errors.New("a container's clock is the machine's")
+	}
 	started, err := postgres.Run(ctx, image,
 		postgres.WithUsername("postgres"),
 		postgres.WithDatabase("postgres"),

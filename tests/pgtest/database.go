@@ -48,10 +48,11 @@ var template struct {
 // whose migrations it holds.
 func makeTemplate(ctx context.Context, server *Server) (string, error) {
 	name := fmt.Sprintf("agentstore_template_%d_%s", os.Getpid(), suffix())
-	if err := administer(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	databaseURL, err := setting().create(ctx, server, name, "template0")
+	if err != nil {
 		return "", err
 	}
-	if err := schema.Up(ctx, WithDatabase(server.URL, name)); err != nil {
+	if err := schema.Up(ctx, databaseURL); err != nil {
 		return "", err
 	}
 	return name, nil
@@ -79,7 +80,8 @@ func databaseName(t testing.TB) string {
 func newDatabase(t testing.TB, server *Server, from string) string {
 	t.Helper()
 	name := databaseName(t)
-	if err := administer(t.Context(), server, "CREATE DATABASE "+name+" TEMPLATE "+from); err != nil {
+	databaseURL, err := setting().create(t.Context(), server, name, from)
+	if err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -89,7 +91,7 @@ func newDatabase(t testing.TB, server *Server, from string) string {
 			t.Errorf("drop the database: %v", err)
 		}
 	})
-	return WithDatabase(server.URL, name)
+	return databaseURL
 }
 
 // oneAtATime: a template cannot be copied twice at once by one server without
@@ -104,7 +106,7 @@ func administer(ctx context.Context, server *Server, sql string) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	_, err = conn.Exec(ctx, sql)
+	_, err = conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

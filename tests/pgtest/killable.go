@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,7 +94,7 @@ func NewKillable(t testing.TB, options KillableOptions) *Killable {
 		settings:   []string{"listen_addresses=127.0.0.1", "port=" + port, "unix_socket_directories=" + dir},
 		credential: credential,
 	}
-	c.settings = append(c.settings, options.Settings...)
+	c.settings = slices.Concat(c.settings, setting().server(), options.Settings)
 	c.variables = options.Environment
 	if err := os.WriteFile(passwordFile, []byte(password+"\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -155,9 +156,9 @@ func (c *Killable) launch() error {
 		arguments = append(arguments, "-c", setting)
 	}
 	c.process = exec.Command(filepath.Join(c.binaries, "postgres"), arguments...)
-	c.process.Env = append(os.Environ(), c.variables...)
 	// A server whose tests were killed ends too.
 	c.process.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential, Pdeathsig: syscall.SIGINT}
+	c.process.Env = append(environment(c.binaries), c.variables...)
 	c.process.Dir, c.process.Stdout, c.process.Stderr = c.Dir, c.log, c.log
 	if err := c.process.Start(); err != nil {
 		return err

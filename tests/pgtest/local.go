@@ -69,12 +69,21 @@ func startLocal(ctx context.Context, options Options) (_ *Server, err error) {
 	if !options.Durable {
 		settings = append(settings, "-c", "fsync=off")
 	}
+	for _, setting := range setting().server() {
+		settings = append(settings, "-c", setting)
+	}
 	var log bytes.Buffer
 	server := exec.Command(filepath.Join(binaries, "postgres"), settings...)
 	// A server whose tests were killed ends too.
 	server.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Pdeathsig: syscall.SIGINT}
 	server.Dir, server.Stdout, server.Stderr = dir, &log, &log
+	server.Env = environment(binaries)
+	stopClock, err := setting().Clock.fake(server, binaries, dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := server.Start(); err != nil {
+		stopClock()
 		return nil, err
 	}
 	ended := make(chan struct{})
@@ -90,6 +99,7 @@ func startLocal(ctx context.Context, options Options) (_ *Server, err error) {
 			_ = server.Process.Kill()
 			<-ended
 		}
+		stopClock()
 		remove()
 	}
 	databaseURL := fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%s/postgres?sslmode=disable", password, port)
@@ -100,8 +110,15 @@ func startLocal(ctx context.Context, options Options) (_ *Server, err error) {
 	return &Server{URL: databaseURL, Description: "a cluster of the binaries in " + binaries, stop: stop}, nil
 }
 
-// findBinaries finds the newest PostgreSQL server on the machine.
+// findBinaries finds the PostgreSQL server that the environment names, or the
+// newest on the machine.
 func findBinaries() (string, error) {
+	if named := os.Getenv(binariesEnv); named != "" {
+		if _, err := os.Stat(filepath.Join(named, "postgres")); err != nil {
+			return "", fmt.Errorf("%s: %w", binariesEnv, err)
+		}
+		return named, nil
+	}
 	found, err := filepath.Glob(filepath.Join(debianDir, "*/bin/postgres"))
 	if err != nil {
 		return "", err

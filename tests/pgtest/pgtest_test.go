@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { os.Exit(Main(m)) }
 func TestNoServer(t *testing.T) {
 	t.Setenv(urlEnv, "")
 	t.Setenv(kindEnv, "")
+	t.Setenv(binariesEnv, "")
 	t.Setenv("PATH", "")
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
 	// The client tries the usual socket too, whatever DOCKER_HOST says: then no

@@ -38,6 +38,8 @@ const (
 	urlEnv   = "AGENTSTORE_TEST_DATABASE_URL"
 	kindEnv  = "AGENTSTORE_TEST_SERVER"
 	imageEnv = "AGENTSTORE_TEST_IMAGE"
+	// binariesEnv is the directory of the initdb and postgres to take.
+	binariesEnv = "AGENTSTORE_TEST_BINARIES"
 )
 
 // errNoServer says how to get a server.
@@ -53,6 +55,9 @@ const maxConnections = "400"
 func Start(ctx context.Context, options Options) (*Server, error) {
 	if options.Kind == "" {
 		options.Kind = os.Getenv(kindEnv)
+	}
+	if err := setting().check(); err != nil {
+		return nil, err
 	}
 	if options.Logf == nil {
 		options.Logf = func(string, ...any) {}

@@ -78,9 +78,9 @@ func TestConstraints(t *testing.T) {
 		}
 	}
 	// Every constraint of the schema is tried above. (Those of the trail's
-	// partitions are the parent's.)
+	// partitions are the parent's; NOT NULL is a constraint from PostgreSQL 18 on.)
 	rows, err := pool.Query(t.Context(), `SELECT conname::text FROM pg_constraint
-		WHERE connamespace = 'public'::regnamespace AND conrelid <> 'agentstore_migrations'::regclass
+		WHERE connamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND contype <> 'n' AND conrelid <> 'agentstore_migrations'::regclass
 			AND conrelid NOT IN (SELECT inhrelid FROM pg_inherits)`)
 	if err != nil {
 		t.Fatal(err)

@@ -81,9 +81,16 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range statements(t) {
 		t.Run(s.name, func(t *testing.T) {
 			found := explain(ctx, t, conn, s)
+			// PostgreSQL 13 shows the subplans that read the few holds once and hash
+			// them, and may choose others when it runs.
+			hashesHolds := version < 140000 && s.name == "AuditCountOld"
 			var indexes []string
 			found.walk(func(node plan) {
 				switch {
@@ -91,6 +98,7 @@ func TestPlans(t *testing.T) {
 					// The server's catalog is small, and what it has is its own.
 				case s.name == "AuditIdentity" || s.name == "AuditVersionOne":
 					// One row; and what is asked for once, of all leaves.
+				case hashesHolds && node.Relation == "audit_holds":
 				case node.NodeType == "Seq Scan":
 					t.Errorf("reads all of %s", node.Relation)
 				case strings.Contains(node.NodeType, "Sort"):
@@ -104,6 +112,9 @@ func TestPlans(t *testing.T) {
 				}
 			})
 			for _, alternatives := range s.indexes {
+				if hashesHolds && slices.Contains(alternatives, "audit_holds_pkey") {
+					continue
+				}
 				if !slices.ContainsFunc(alternatives, func(index string) bool { return slices.Contains(indexes, index) }) {
 					// Inserting uses a unique key without a node of the plan.
 					if !strings.Contains(s.sql, "INSERT INTO") {

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// outcome is what came of a mutant.
+type outcome string
+
+const (
+	killed outcome = "killed"
+	alive  outcome = "ALIVE"
+	broken outcome = "DOES NOT BUILD"
+)
+
+// bench is the copy on which mutants are tried, one at a time.
+type bench struct {
+	dir, sqlc   string
+	timeout     time.Duration
+	environment []string
+}
+
+// copyTree copies what git knows of, or would, into dir.
+func copyTree(ctx context.Context, dir string) error {
+	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("list the tree: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		content, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) { // deleted, and not yet committed
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(target, content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passes runs the tests of all mutants on the code as it is: what fails there
+// kills nothing.
+func (b bench) passes(ctx context.Context, mutants []mutant) error {
+	var done []tests
+	for _, m := range mutants {
+		for _, tests := range m.tests {
+			if slices.Contains(done, tests) {
+				continue
+			}
+			done = append(done, tests)
+			if output, err := b.test(ctx, tests); err != nil {
+				return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// try makes a mutant, runs its tests and takes the change back. told is what
+// killed it, or what the compiler said.
+func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err error) {
+	restore, err := m.apply(b.dir)
+	if err != nil {
+		return "", "", err
+	}
+	defer func() {
+		restoreErr := restore()
+		if m.generates() && restoreErr == nil {
+			_, restoreErr = b.generate(ctx)
+		}
+		if err == nil {
+			err = restoreErr
+		}
+	}()
+	if m.generates() {
+		if output, err := b.generate(ctx); err != nil {
+			return broken, lastLine(output), ctx.Err()
+		}
+	}
+	for _, tests := range m.tests {
+		output, err := b.test(ctx, tests)
+		switch {
+		case ctx.Err() != nil:
+			return "", "", ctx.Err()
+		case err == nil:
+		case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
+			return broken, firstLine(output), nil
+		default:
+			return killed, tests.pkg + ": " + reason(output), nil
+		}
+	}
+	return alive, "", nil
+}
+
+func (b bench) generate(ctx context.Context) ([]byte, error) {
+	command := exec.CommandContext(ctx, b.sqlc, "generate")
+	command.Dir = b.dir
+	return command.CombinedOutput()
+}
+
+func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // and the build
+	defer cancel()
+	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
+	command.Dir, command.Env = b.dir, b.environment
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
+	command.WaitDelay = 30 * time.Second
+	output, err := command.CombinedOutput()
+	if err == nil && bytes.Contains(output, []byte("[no tests to run]")) {
+		return output, errors.New("no test has this name")
+	}
+	return output, err
+}
+
+var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
+
+// reason is the innermost test that failed first.
+func reason(output []byte) string {
+	names := failedTest.FindAllSubmatch(output, -1)
+	if len(names) == 0 {
+		if bytes.Contains(output, []byte("panic: test timed out")) {
+			return "timed out"
+		}
+		return lastLine(output)
+	}
+	first := string(names[0][1])
+	for _, name := range names[1:] {
+		if !strings.HasPrefix(string(name[1]), first+"/") {
+			break
+		}
+		first = string(name[1])
+	}
+	return first
+}
+
+func firstLine(output []byte) string {
+	for line := range strings.Lines(string(output)) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "pgtest:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+func lastLine(output []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,127 @@
+// Command mutants changes the code in one small way at a time, on a copy of the
+// tree, and runs the tests that must fail then. It prints which mutants were
+// killed, and which live.
+//
+//	mutants [-filter REGEXP] [-timeout 3m] [-sqlc bin/sqlc] [-list]
+//
+// It is run in the root of the repository, and exits with 1 if a mutant lives
+// that is not said to be equivalent, is killed although it is said to be, or does
+// not build. The tests must pass on the code as it is, which is tried first. All
+// of them share one disposable server.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context) int {
+	filter := flag.String("filter", "", "the mutants whose name matches this `regexp`")
+	timeout := flag.Duration("timeout", 3*time.Minute, "bounds the tests of one mutant")
+	sqlc := flag.String("sqlc", "bin/sqlc", "the `program` that generates db/")
+	list := flag.Bool("list", false, "list the mutants, and make none")
+	flag.Parse()
+	chosen, err := choose(*filter)
+	if err != nil {
+		return failure(err)
+	}
+	if *list {
+		for _, m := range chosen {
+			fmt.Printf("%-50s %s\n", m.name, m.file)
+		}
+		return 0
+	}
+	program, err := filepath.Abs(*sqlc)
+	if err != nil {
+		return failure(err)
+	}
+	dir, err := os.MkdirTemp("", "agentstore-mutants-")
+	if err != nil {
+		return failure(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := copyTree(ctx, dir); err != nil {
+		return failure(err)
+	}
+	server, err := pgtest.Start(ctx, pgtest.Options{Logf: func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}})
+	if err != nil {
+		return failure(err)
+	}
+	defer server.Stop()
+	bench := bench{dir: dir, sqlc: program, timeout: *timeout, environment: append(os.Environ(),
+		"AGENTSTORE_TEST_DATABASE_URL="+server.URL, "AGENTSTORE_TEST_SERVER=url")}
+	if err := bench.passes(ctx, chosen); err != nil {
+		return failure(err)
+	}
+	counts := map[outcome]int{}
+	wrong := 0
+	for _, m := range chosen {
+		begin := time.Now()
+		got, told, err := bench.try(ctx, m)
+		if err != nil {
+			return failure(fmt.Errorf("%s: %w", m.name, err))
+		}
+		counts[got]++
+		fmt.Printf("%-15s %-50s %4.0f s", got, m.name, time.Since(begin).Seconds())
+		switch {
+		case got == alive && m.equivalent != "":
+			fmt.Printf("  equivalent: %s", m.equivalent)
+		case got == killed && m.equivalent != "":
+			wrong++
+			fmt.Printf("  but it is said to be equivalent: %s", told)
+		case got == killed:
+			fmt.Printf("  %s", told)
+		default:
+			wrong++
+			fmt.Printf("  %s", told)
+		}
+		fmt.Println()
+	}
+	fmt.Printf("%d mutants: %d killed, %d alive, %d do not build; %d are not as they should be\n",
+		len(chosen), counts[killed], counts[alive], counts[broken], wrong)
+	if wrong > 0 {
+		return 1
+	}
+	return 0
+}
+
+func failure(err error) int {
+	fmt.Fprintln(os.Stderr, "mutants:", err)
+	return 1
+}
+
+func choose(filter string) ([]mutant, error) {
+	pattern, err := regexp.Compile(filter)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []mutant
+	for _, m := range all() {
+		if pattern.MatchString(m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, errors.New("no mutant has such a name")
+	}
+	return chosen, nil
+}

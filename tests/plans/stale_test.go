@@ -1,0 +1,99 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// before does something before a statement is sent, once.
+type before struct {
+	statement string
+	do        func()
+}
+
+func (b *before) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if do := b.do; do != nil && strings.HasPrefix(data.SQL, "-- name: "+b.statement+" ") {
+		b.do = nil
+		do()
+	}
+	return ctx
+}
+
+func (*before) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A plan that was read may be at the same stage again when it is to be moved:
+// failed, resumed and started by another meanwhile. A caller who knows its
+// version then moves nothing.
+func TestStaleVersion(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	other := openURL(t, databaseURL)
+	action := newAction(t, other)
+	for transition, statement := range map[repo.Transition]string{
+		repo.TransitionComplete: "PlanTransition", repo.TransitionCancel: "PlanCancel",
+	} {
+		t.Run(string(transition), func(t *testing.T) {
+			t.Parallel()
+			hook := &before{statement: statement}
+			config, err := pgxpool.ParseConfig(databaseURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ConnConfig.Tracer = hook
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			store, err := agentstore.OpenPool(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			// A child: a cancel locks the root of the tree, which nobody then moves.
+			root, err := other.Plans().Use(t.Context(), action, repo.UseAction{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := other.Plans().Use(t.Context(), action, repo.UseAction{ParentID: root.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			move := func(step repo.Transition) {
+				t.Helper()
+				if plan, err = other.Plans().Transition(t.Context(), plan.ID, step, repo.Cause{Reason: "meanwhile"}); err != nil {
+					t.Errorf("%s: %v", step, err)
+				}
+			}
+			move(repo.TransitionStart)
+			known := plan
+			raced := false
+			hook.do = func() {
+				raced = true
+				for _, step := range []repo.Transition{repo.TransitionFail, repo.TransitionResume, repo.TransitionStart} {
+					move(step)
+				}
+			}
+			_, err = store.Plans().Transition(t.Context(), known.ID, transition, repo.Cause{Version: known.Version, Reason: "late"})
+			if _, refused := errors.AsType[*repo.TransitionConflict](err); !refused {
+				t.Errorf("the plan was moved, or: %v", err)
+			}
+			if !raced || plan.Stage != known.Stage || plan.Version != known.Version+3 {
+				t.Fatalf("the plan was not moved meanwhile: %+v", plan)
+			}
+			now, err := other.Plans().Get(t.Context(), known.ID)
+			if err != nil || now.Version != plan.Version || now.Stage != plan.Stage {
+				t.Errorf("the plan is at %v, version %d: %v", now.Stage, now.Version, err)
+			}
+		})
+	}
+}
