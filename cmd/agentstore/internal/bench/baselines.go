@@ -26,7 +26,7 @@ CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAIN
 ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id);`
 
 // emptyTables makes room for the next workload.
-const emptyTables = `TRUNCATE sessions, session_counters, messages, session_plans, retried_messages, bare_messages`
+const emptyTables = `TRUNCATE sessions, session_counters, session_usages, messages, session_plans, retried_messages, bare_messages`
 
 // fillSession makes a session of a given length in one statement each, which is
 // quicker than appending.
