@@ -115,7 +115,7 @@ func corpus(t *testing.T, name string, seed uint64) []sample {
 func (s sample) leaks(redacted json.RawMessage) (left []string) {
 	flat := strings.ReplaceAll(string(redacted), `\`, "")
 	for _, secret := range s.secrets {
-		for _, line := range strings.Split(secret, "\n") {
+		for line := range strings.SplitSeq(secret, "\n") {
 			quoted, err := json.Marshal(line)
 			if err != nil {
 				panic(err)

@@ -150,11 +150,11 @@ var schemaTypes = []string{`"string"`, `"integer"`, `"number"`, `"object"`, `"ar
 // isSchema reports whether the object here describes a value: {"type": "string", …}.
 func (s *jsonRedaction) isSchema() bool {
 	near := s.in[s.at:min(len(s.in), s.at+300)]
-	at := bytes.Index(near, []byte(`"type"`))
-	if at < 0 {
+	_, rest, found := bytes.Cut(near, []byte(`"type"`))
+	if !found {
 		return bytes.HasPrefix(near, []byte(`{"$ref"`))
 	}
-	rest := bytes.TrimLeft(near[at+len(`"type"`):], " \t\r\n:[")
+	rest = bytes.TrimLeft(rest, " \t\r\n:[")
 	for _, name := range schemaTypes {
 		if bytes.HasPrefix(rest, []byte(name)) {
 			return true

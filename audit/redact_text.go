@@ -503,7 +503,7 @@ func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 		return false
 	}
 	dotted := strings.Contains(text, ".")
-	if isOpaque(text) && !(isName(text) && dotted) {
+	if isOpaque(text) && (!isName(text) || !dotted) {
 		return true
 	}
 	if isName(text) && (spaced || dotted) {
