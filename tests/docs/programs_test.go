@@ -2,7 +2,6 @@ package docs
 
 import (
 	"bytes"
-	"go/ast"
 	"go/doc"
 	"go/format"
 	"go/parser"
@@ -115,7 +114,7 @@ func fileExamples(t *testing.T, path string) []program {
 		if example.Output != "" || example.EmptyOutput {
 			continue
 		}
-		name := filepath.Base(filepath.Dir(path)) + "/Example" + example.Name
+		name := filepath.Base(path) + "/Example" + example.Name
 		if example.Play == nil {
 			t.Errorf("%s is not a program by itself", name)
 			continue
@@ -124,14 +123,17 @@ func fileExamples(t *testing.T, path string) []program {
 		if err := format.Node(&source, files, example.Play); err != nil {
 			t.Fatal(err)
 		}
-		programs = append(programs, program{name, source.String(), prints(t, name, example.Comments)})
+		programs = append(programs, program{name, source.String(), prints(t, name, example)})
 	}
 	return programs
 }
 
-func prints(t *testing.T, name string, comments []*ast.CommentGroup) string {
+func prints(t *testing.T, name string, example *doc.Example) string {
 	t.Helper()
-	for _, group := range comments {
+	for _, group := range example.Comments { // the whole file's
+		if group.Pos() < example.Code.Pos() || group.End() > example.Code.End() {
+			continue
+		}
 		if text, found := strings.CutPrefix(group.Text(), "Prints:"); found {
 			return strings.TrimSpace(text)
 		}
