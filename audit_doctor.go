@@ -13,7 +13,7 @@ import (
 func (s *Store) AuditDoctor(ctx context.Context) ([]postgres.AuditFinding, error) {
 	store, ok := s.Store.(*postgres.Store)
 	if !ok {
-		return nil, &repo.InvalidError{Field: "store", Reason: "is in memory, where there is nothing to look after"}
+		return nil, &repo.InvalidError{Field: "store", Reason: "is in memory, where there is nothing to check"}
 	}
 	return store.AuditDoctor(ctx)
 }

@@ -79,7 +79,7 @@ func (s *Sealer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, more, err := s.sealOnce(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.options.Logger.WarnContext(ctx, "audit: cannot seal, trying on", "error", err)
+			s.options.Logger.WarnContext(ctx, "audit: cannot seal; will retry", "error", err)
 		}
 		if err == nil && more {
 			continue

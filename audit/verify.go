@@ -320,7 +320,7 @@ func entryHash(leaf repo.AuditLeaf) [32]byte {
 func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 	switch {
 	case prune.Sequence < 0:
-		return "the leaf names " + prune.EntryID.String() + ", which is no prune that is sealed"
+		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
 	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !prune.Covers(leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
 	case bound && leaf.Sequence >= prune.Sequence:

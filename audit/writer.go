@@ -311,7 +311,7 @@ func (w *Writer) connect(ctx context.Context) error {
 func (w *Writer) disconnect() {
 	if w.sink != nil {
 		if err := w.sink.Close(); err != nil {
-			w.options.Logger.Warn("audit: closing the connection", "error", err)
+			w.options.Logger.Warn("audit: cannot close the connection", "error", err)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (w *Writer) healthy() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.health.State != Healthy {
-		w.options.Logger.Info("audit: recording again", "attempts", w.health.Attempts)
+		w.options.Logger.Info("audit: recording resumed", "attempts", w.health.Attempts)
 	}
 	w.health = Health{State: Healthy}
 }
@@ -330,7 +330,7 @@ func (w *Writer) unhealthy(err error) {
 	defer w.mu.Unlock()
 	if w.health.State == Healthy {
 		w.health.Since = time.Now()
-		w.options.Logger.Warn("audit: cannot record, trying on", "error", err)
+		w.options.Logger.Warn("audit: cannot record; will retry", "error", err)
 	}
 	w.health.State, w.health.Err = Retrying, err
 	w.health.Attempts++

@@ -35,7 +35,7 @@ var (
 	// ErrContention: the database gave this transaction up for another one's
 	// sake (deadlock, serialization failure, lock timeout). Nothing was
 	// written; the whole transaction may be run again.
-	ErrContention = errors.New("transaction gave way to another")
+	ErrContention = errors.New("transaction conflicted with another")
 	// ErrUnknownOutcome: the connection or the context ended after a write was
 	// sent and before its answer came, so that it may or may not have been
 	// committed. Making the call again with the same ids is safe: it writes
@@ -43,7 +43,7 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrSchema: there is no such database, or its schema or one of its settings is
 	// not one that this library works on. Nothing was written.
-	ErrSchema = errors.New("database does not fit")
+	ErrSchema = errors.New("database not usable by this library")
 )
 
 // Sentinels returns all of the sentinels, for those who give each its own
@@ -81,7 +81,7 @@ func invalid(field, reason string, args ...any) *InvalidError {
 type InsideTxError struct{}
 
 func (*InsideTxError) Error() string {
-	return "the store is used inside its own unit of work: use its repositories"
+	return "store used inside its own unit of work: use the repositories that InTx passes"
 }
 func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
 

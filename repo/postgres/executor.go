@@ -51,7 +51,7 @@ func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error
 }
 
 // errNotMoved: the statement found nothing in the state that it needs.
-var errNotMoved = errors.New("not in the state that it needs")
+var errNotMoved = errors.New("not in the required state")
 
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool

@@ -36,7 +36,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 			return err
 		}
 		s.exec.mend(ctx, err)
-		s.log.DebugContext(ctx, "transaction gave way to another and is run again", "attempt", attempt+1)
+		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt+1)
 	}
 }
 

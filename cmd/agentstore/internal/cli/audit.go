@@ -125,7 +125,7 @@ func auditCommand(world invocation) *urfave.Command {
 	for _, verb := range auditVerbs() {
 		commands = append(commands, verb.command(world))
 	}
-	return group("audit", "read, verify, prune and look after the audit trail", "", commands...)
+	return group("audit", "read, verify, prune and maintain the audit trail", "", commands...)
 }
 
 func (v auditVerb) command(world invocation) *urfave.Command {
@@ -154,7 +154,7 @@ func (f auditFlags) verifier() (note.Verifier, error) {
 	}
 	verifier, err := note.NewVerifier(f.key)
 	if err != nil {
-		return nil, usageError{text: "--key is no public key: agentstore audit keygen prints one"}
+		return nil, usageError{text: "--key is not a public key: agentstore audit keygen prints one"}
 	}
 	return verifier, nil
 }

@@ -80,7 +80,7 @@ func runBench(ctx context.Context, invocation invocation, flags benchFlags) erro
 		options.Rounds, options.Duration = 1, 40*time.Millisecond
 	}
 	if options.Rounds < 1 || options.Duration < 4*time.Millisecond {
-		return usageError{text: "--rounds is at least 1 and --duration at least 4ms"}
+		return usageError{text: "--rounds must be at least 1 and --duration at least 4ms"}
 	}
 	if err := bench.Check(options.Workloads); err != nil {
 		return usageError{text: fmt.Sprintf("--workload: %s. See agentstore bench --help", err)}

@@ -149,7 +149,7 @@ func TestSessionList(t *testing.T) {
 		t.Errorf("the name comes back as %q", got)
 	}
 	d.refuses(exitUsage, "created-from is not a time", "session", "list", "--created-from", "yesterday")
-	d.refuses(exitUsage, "--limit is not negative", "session", "list", "--limit", "-1")
+	d.refuses(exitUsage, "--limit must not be negative", "session", "list", "--limit", "-1")
 	d.refuses(exitUsage, "", "session", "list", "--after", "nonsense")
 	d.refuses(exitUsage, "actor", "session", "list", "--actor", strings.Repeat("x", 256))
 }

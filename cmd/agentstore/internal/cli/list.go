@@ -52,7 +52,7 @@ type list[T any] struct {
 // print prints page after page, to the end or to the limit.
 func (l list[T]) print(ctx context.Context, invocation invocation, flags listFlags) error {
 	if flags.limit < 0 {
-		return usageError{text: "--limit is not negative"}
+		return usageError{text: "--limit must not be negative"}
 	}
 	table, cursor, size, printed := newTable(invocation, l.columns...), repo.Cursor(flags.after), firstPage, 0
 	for {
