@@ -71,10 +71,10 @@ func TestDefinitionOfDoneRefused(t *testing.T) {
 			"{{.S}}", "{{.unknown}}", "{{.s.x}}", "{{.l.Len}}", "{{$.unknown}}", "{{$.s.x}}", "{{$}}", "{{range .l}}{{.s}}{{end}}", "{{range .l}}{{.x}}{{end}}",
 			"{{if .unknown}}{{end}}",
 		},
-		"declares variables": {"{{$x := .s}}", "{{$x := .s}}{{$x = .i}}", "{{if $x := .s}}{{end}}"},
-		"a nested loop":   {"{{range .l}}{{range $.l}}{{end}}{{end}}", "{{range .l}}{{if .}}{{range $.l}}{{end}}{{end}}{{end}}"},
-		"a loop over something other":   {"{{range $x := .l}}{{end}}", "{{range $i, $x := .l}}{{end}}", "{{range or .l .l}}{{end}}", "{{range .l | len}}{{end}}"},
-		"a loop over something that":   {"{{range .i}}{{end}}", "{{range .s}}{{end}}", "{{range 1000000000}}{{end}}", "{{range .}}{{end}}", "{{range $.l}}{{end}}", "{{range (.l)}}{{end}}"},
+		"declares variables":          {"{{$x := .s}}", "{{$x := .s}}{{$x = .i}}", "{{if $x := .s}}{{end}}"},
+		"a nested loop":               {"{{range .l}}{{range $.l}}{{end}}{{end}}", "{{range .l}}{{if .}}{{range $.l}}{{end}}{{end}}{{end}}"},
+		"a loop over something other": {"{{range $x := .l}}{{end}}", "{{range $i, $x := .l}}{{end}}", "{{range or .l .l}}{{end}}", "{{range .l | len}}{{end}}"},
+		"a loop over something that":  {"{{range .i}}{{end}}", "{{range .s}}{{end}}", "{{range 1000000000}}{{end}}", "{{range .}}{{end}}", "{{range $.l}}{{end}}", "{{range (.l)}}{{end}}"},
 	} {
 		for _, template := range templates {
 			t.Run(template, func(t *testing.T) {

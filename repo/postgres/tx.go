@@ -24,7 +24,7 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// InTx is repo.Store's.
+// InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	for attempt := 1; ; attempt++ {
 		err := s.exec.transaction(ctx, func(tx pgx.Tx) error {
