@@ -6,7 +6,7 @@ import (
 )
 
 // Audit reads and records the trail. It is part of Repositories, so that an
-// entry can be recorded in the transaction of what it tells of.
+// entry can be recorded in the transaction of the change that it describes.
 type Audit interface {
 	AuditRecorder
 	AuditReader
