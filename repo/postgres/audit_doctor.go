@@ -27,11 +27,12 @@ type AuditFinding struct {
 // AuditLag is how long an entry may wait to be sealed before AuditDoctor says so.
 const AuditLag = time.Hour
 
-// AuditDoctor looks for what is wrong with the audit trail in the database:
-// months without a partition, triggers that are gone or that replication goes
-// round, rights by which others than the owner could change what is recorded,
-// functions that could be talked into it, entries that nobody seals, and entries
-// in quarantine. It changes nothing. No findings: nothing is wrong.
+// AuditDoctor checks the audit trail in the database. It finds months without a
+// partition or with wrong bounds, triggers that are missing or do not always fire,
+// rights with which others than the owner could change recorded entries, unsafe
+// functions that run as the owner, entries that have waited too long to be sealed,
+// and entries in quarantine. It changes nothing. If nothing is wrong it returns no
+// findings. Errors: as a read's.
 func (s *Store) AuditDoctor(ctx context.Context) ([]AuditFinding, error) {
 	d := &auditDoctor{now: time.Now().UTC()}
 	err := s.exec.read(ctx, func(q db.DBTX) error {
