@@ -16,8 +16,8 @@ import (
 // [ErrSetting].
 type SettingError = pgsettings.Error
 
-// ErrSetting: agentstore cannot work under a setting of the database session
-// ([SettingError]).
+// ErrSetting says that agentstore cannot work under a setting of the database
+// session ([SettingError]).
 var ErrSetting = pgsettings.ErrSetting
 
 const placeSQL = `
