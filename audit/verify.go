@@ -23,7 +23,7 @@ const (
 	BreakContent BreakKind = "content changed"
 	// BreakMissing: an entry is gone, and no prune says so.
 	BreakMissing BreakKind = "entry missing"
-	// BreakStray: an entry was put in past the recording.
+	// BreakStray: an entry was inserted without being recorded.
 	BreakStray BreakKind = "unknown entry"
 	// BreakPrune: an entry is gone, and the prune that its leaf names is not on
 	// record in the log, or does not cover it.
@@ -62,15 +62,15 @@ type Report struct {
 	// Unbound of those pruned are of version 1: that an entry was there, and a
 	// prune that says it removed such ones, is all that can be known of them.
 	Unbound int64 `json:"unbound"`
-	// Prunes are those by which entries went, in the order of the log: what
-	// they say is true of what they removed, whether they were right to is for
-	// the reader to judge.
+	// Prunes are those that removed entries, in the order of the log. Their bounds
+	// cover what they removed; whether they should have been made is for the reader
+	// to judge.
 	Prunes []Prune `json:"prunes"`
 	// Waiting entries are not sealed yet: up to 10,000.
 	Waiting int64 `json:"waiting"`
 	// Breaks are all that were found, up to VerifyOptions.MaxBreaks.
 	Breaks []Break `json:"breaks"`
-	// More: there were more breaks.
+	// More reports that there were more breaks.
 	More bool `json:"more,omitempty"`
 }
 
@@ -81,7 +81,7 @@ type Prune struct {
 	OccurredAt time.Time `json:"occurred_at"`
 	Actor      string    `json:"actor,omitempty"`
 	repo.AuditPruneDetails
-	// Entries is how many are gone by it.
+	// Entries is how many it removed.
 	Entries int64 `json:"entries"`
 
 	leaf tlog.Hash // of what is stored
@@ -97,17 +97,18 @@ type VerifyOptions struct {
 	Held []byte
 	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
 	MaxWaiting time.Duration
-	// MaxPruneWait is how long to wait for the entry of a prune that runs beside
-	// to be sealed; what it removed does not verify before. Zero: 30 s.
-	// Negative: not at all.
+	// MaxPruneWait is how long to wait until the entry of a concurrent prune is
+	// sealed; what it removed does not verify before that. Zero: 30 s. Negative:
+	// no wait.
 	MaxPruneWait time.Duration
 	// MaxBreaks bounds the report. Zero: 1,000.
 	MaxBreaks int
 }
 
 // Verify reads the log up to its latest checkpoint, and the trail, in memory that is
-// bounded but for the prunes on record, and lists every break. It may run beside
-// those who record, seal and prune. The error is of reading, not of what was read.
+// bounded but for the prunes on record, and lists every break. Entries may be
+// recorded, sealed and pruned at the same time. The error is one of reading: a trail
+// that does not verify is not an error.
 func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
 	if options.MaxWaiting == 0 {
 		options.MaxWaiting = time.Hour
@@ -320,7 +321,7 @@ func entryHash(leaf repo.AuditLeaf) [32]byte {
 func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 	switch {
 	case prune.Sequence < 0:
-		return "the leaf names " + prune.EntryID.String() + ", which is no prune that is sealed"
+		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
 	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !prune.Covers(leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
 	case bound && leaf.Sequence >= prune.Sequence:

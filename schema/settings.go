@@ -16,7 +16,8 @@ import (
 // [ErrSetting].
 type SettingError = pgsettings.Error
 
-// ErrSetting is a setting of the database session that does not fit ([SettingError]).
+// ErrSetting says that agentstore cannot work under a setting of the database
+// session ([SettingError]).
 var ErrSetting = pgsettings.ErrSetting
 
 const placeSQL = `

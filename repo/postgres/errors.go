@@ -70,15 +70,15 @@ func meaning(ctx context.Context, err error, at phase) error {
 	return translate(ctx, err, at)
 }
 
-// Translate gives an error of a statement of the caller's own, sent through
-// Store.Pool or the transaction of Bind, the sentinel that it would have as an
-// error of the store. That it was sent and has no answer is not in it: for that
-// see what the error itself is. Errors that have a sentinel already come back as
-// they are; nil is nil.
+// Translate wraps an error of one of the caller's own statements, sent through
+// Store.Pool or the transaction of Bind, with the sentinel that the store's errors
+// have. It takes the statement for one that only reads: a lost connection is
+// repo.ErrUnavailable, although a statement that writes may have been carried out.
+// An error that has a sentinel is returned as it is, and nil as nil.
 func Translate(ctx context.Context, err error) error { return translate(ctx, err, reading) }
 
 // translate gives an error its sentinel. It is the one place where PostgreSQL's
-// errors become ours. Errors that are ours already pass.
+// errors become ours. Errors that are ours are returned as they are.
 func translate(ctx context.Context, err error, at phase) error {
 	if err == nil || isOurs(err) {
 		return err

@@ -22,8 +22,8 @@ type executor interface {
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
 	// append runs an append's statement.
 	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
-	// unread gives an error its meaning that kept an operation from reading what
-	// it had found stored, perhaps by an earlier attempt of its own.
+	// unread translates the error of reading what an operation had found stored,
+	// perhaps by an earlier attempt of its own.
 	unread(err error) error
 	// sees makes sure that what the operation found is so now: it runs statements
 	// which fail where the transaction sees an older state of the database.
@@ -51,7 +51,7 @@ func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error
 }
 
 // errNotMoved: the statement found nothing in the state that it needs.
-var errNotMoved = errors.New("not in the state that it needs")
+var errNotMoved = errors.New("not in the required state")
 
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool

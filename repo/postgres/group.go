@@ -268,7 +268,7 @@ func (g *group) alone(s *statement) []*statement {
 
 // errLateAttempt: nothing was written, but by an attempt whose answer was lost
 // it may be.
-var errLateAttempt = errors.New("an earlier attempt may still arrive")
+var errLateAttempt = errors.New("an earlier attempt may still be committed")
 
 // mayFitLater reports an answer that a later state may reverse: that there is no
 // session, or not yet as many messages as were expected. An attempt whose

@@ -168,7 +168,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *d
 		})
 		switch {
 		case violates(err, uniqueMessageID):
-			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "have an id twice"}}
+			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "contain an id twice"}}
 		case err != nil:
 			return 0, err
 		case written != int64(len(createdAts)):

@@ -24,7 +24,7 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// InTx is repo.Store's.
+// InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	for attempt := 1; ; attempt++ {
 		err := s.exec.transaction(ctx, func(tx pgx.Tx) error {
@@ -36,7 +36,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 			return err
 		}
 		s.exec.mend(ctx, err)
-		s.log.DebugContext(ctx, "transaction gave way to another and is run again", "attempt", attempt+1)
+		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt+1)
 	}
 }
 

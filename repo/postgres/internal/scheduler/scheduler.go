@@ -31,9 +31,9 @@ var (
 	// back, and never will be.
 	ErrWithdrawn = errors.New("scheduler: withdrawn")
 	// ErrLeft: the context ended while the item was in a batch, which goes on.
-	ErrLeft = errors.New("scheduler: left while it was carried out")
+	ErrLeft = errors.New("scheduler: context ended while the item was carried out")
 	// ErrFull: too many wait for room already. The item was not carried out.
-	ErrFull = errors.New("scheduler: too many wait")
+	ErrFull = errors.New("scheduler: too many items are waiting")
 	// ErrClosed: Close was called. The item was not carried out.
 	ErrClosed = errors.New("scheduler: closed")
 )
