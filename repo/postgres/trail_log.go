@@ -18,14 +18,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 	if limit < 1 || limit > maxSeal {
 		return 0, &repo.InvalidError{Field: "limit", Reason: "is not between 1 and 10,000"}
 	}
-	sealed := 0
-	err := t.exec.atomically(ctx, func(q db.DBTX) error {
-		alone, err := queries.AuditSealLock(ctx, q)
-		if err != nil {
+	sealed, alone := 0, true
+	err := t.exec.atomically(ctx, func(q db.DBTX) (err error) {
+		sealed = 0
+		if alone, err = queries.AuditSealLock(ctx, q); err != nil || !alone {
 			return err
-		}
-		if !alone {
-			return &answer{&storeError{repo.ErrContention, errors.New("another sealer is at work")}}
 		}
 		positions, more, err := nextToSeal(ctx, q, limit)
 		if err != nil || len(positions) == 0 {
@@ -96,8 +93,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		sealed = len(rows)
 		return queries.AuditSealed(ctx, q, positions)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
+	case !alone:
+		return 0, &storeError{repo.ErrContention, errors.New("another sealer is at work")}
 	}
 	return sealed, nil
 }

@@ -26,17 +26,25 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 
 // InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
+	return s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
+		inner, leave := inside.Enter(ctx, s.exec.link.pool)
+		defer leave()
+		return fn(inner, Bind(tx))
+	}, func(attempt int) {
+		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
+	})
+}
+
+// untilItStays runs fn in a transaction, and again in another one when the server
+// gave it up for another's sake. again is told before, of which attempt it is.
+func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again func(attempt int)) error {
 	for attempt := 1; ; attempt++ {
-		err := s.exec.transaction(ctx, func(tx pgx.Tx) error {
-			inner, leave := inside.Enter(ctx, s.exec.link.pool)
-			defer leave()
-			return fn(inner, Bind(tx))
-		})
+		err := p.transaction(ctx, fn)
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
-		s.exec.mend(ctx, err)
-		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt+1)
+		p.mend(ctx, err)
+		again(attempt + 1)
 	}
 }
 

@@ -47,6 +47,7 @@ func trailBuffers(store repo.Store) bufferCases {
 		"Sink":       reading(),
 		"Holds":      reading(),
 		"Checkpoint": reading(),
+		"Identity":   reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
 		"Strays":     reading(10),
 		"Lost":       reading(10),

@@ -153,7 +153,7 @@ func TestTransactionsAndWaiters(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // it waits: not every way of waiting can be seen
 	}
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a machine may be slow; who waits for a held session waits for ever
 		if _, err := store.Sessions().Append(ctx, other, user("another")); err != nil {
 			t.Errorf("an append to another session: %v", err)
 		}
