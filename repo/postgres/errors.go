@@ -29,6 +29,7 @@ const (
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
 	readOnlyTransaction  = "25006"
+	queryCanceled        = "57014"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's
