@@ -87,8 +87,10 @@ func translate(ctx context.Context, err error, at phase) error {
 	if isNoRows(err) { // an answer, which the operation gives its meaning
 		return pgx.ErrNoRows
 	}
-	// An error that says itself that nothing was sent leaves no doubt.
-	if at == committing && pgconn.SafeToRetry(err) {
+	// An error that says itself that nothing was sent leaves no doubt. "conn closed"
+	// says so, too, but the driver also gives it when the connection ended after a
+	// statement of the simple protocol was sent: each commit is one.
+	if at == committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		at = unsent
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
