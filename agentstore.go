@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -55,7 +56,8 @@ func (s *Store) Close() error {
 // a database that is not there, a schema that this library does not work on (schema.BehindError,
 // schema.AheadError, schema.GapError, schema.UnknownVersionError) or a setting that it
 // does not work under (schema.SettingError), repo.ErrConflict for pool options other
-// than those the database was opened with. None holds the password. At most one
+// than those the database was opened with, repo.InsideTxError within a unit of work
+// of a store on the same pool (repo.Store, InTx). None holds the password. At most one
 // Options may be given.
 //
 // The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
@@ -179,6 +181,9 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 
 // open makes one opener's store on a pool.
 func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
+	if inside.Is(ctx, shared.pool) {
+		return nil, &repo.InsideTxError{}
+	}
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}

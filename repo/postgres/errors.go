@@ -29,6 +29,7 @@ const (
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
 	readOnlyTransaction  = "25006"
+	queryCanceled        = "57014"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's
@@ -86,8 +87,10 @@ func translate(ctx context.Context, err error, at phase) error {
 	if isNoRows(err) { // an answer, which the operation gives its meaning
 		return pgx.ErrNoRows
 	}
-	// An error that says itself that nothing was sent leaves no doubt.
-	if at == committing && pgconn.SafeToRetry(err) {
+	// An error that says itself that nothing was sent leaves no doubt. "conn closed"
+	// says so, too, but the driver also gives it when the connection ended after a
+	// statement of the simple protocol was sent: each commit is one.
+	if at == committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		at = unsent
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
