@@ -458,10 +458,14 @@ func (s *jsonRedaction) isValueOf(kind kind, option bool) bool {
 // string passes a string and returns what it stands for.
 func (s *jsonRedaction) string() string {
 	start := s.at
-	escaped := false
-	for s.at++; s.in[s.at] != '"'; s.at++ {
+	s.at++
+	length := bytes.IndexByte(s.in[s.at:], '"') // it is valid
+	escaped := bytes.IndexByte(s.in[s.at:s.at+length], '\\') >= 0
+	if !escaped {
+		s.at += length
+	}
+	for ; s.in[s.at] != '"'; s.at++ {
 		if s.in[s.at] == '\\' {
-			escaped = true
 			s.at++
 		}
 	}

@@ -65,7 +65,9 @@ func (s *scan) run() {
 		c, next := text[i], i+1
 		switch {
 		case 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
-			if !isWord(before) {
+			if isWord(before) {
+				next = s.endOfName(i)
+			} else {
 				next = s.word(i)
 			}
 		case c == '=' || c == ':':
@@ -92,15 +94,26 @@ func (s *scan) run() {
 	}
 }
 
+// endOfName passes letters, digits and _.
+func (s *scan) endOfName(i int) int {
+	for i < len(s.text) && isWord(s.text[i]) {
+		i++
+	}
+	return i
+}
+
 // word looks at the begin of a word.
 func (s *scan) word(i int) int {
 	rest := s.text[i:]
-	if length := shapeAt(rest); length > 0 {
-		s.found(i, i+length)
-		return i + length
+	if mayBeShape(rest) {
+		if length := shapeAt(rest); length > 0 {
+			s.found(i, i+length)
+			return i + length
+		}
 	}
-	if to := s.nameAndValue(i); to > i {
-		return to
+	end, found := s.nameAndValue(i)
+	if found {
+		return end
 	}
 	switch rest[0] {
 	case 'b', 'B':
@@ -141,7 +154,7 @@ func (s *scan) word(i int) int {
 			return s.netrc(i + len("password "))
 		}
 	}
-	return i + 1
+	return end
 }
 
 // privateKey passes from its begin to its end, or that of the text.
@@ -245,8 +258,8 @@ func (s *scan) setting(from int) int {
 }
 
 // nameAndValue passes db_password x: a name of several words, a space, and what no
-// person writes.
-func (s *scan) nameAndValue(i int) int {
+// person writes. If that is not there end is the name's.
+func (s *scan) nameAndValue(i int) (end int, found bool) {
 	text := s.text
 	to, parts := i, false
 	for to < len(text) && isWord(text[to]) && to-i < longestName {
@@ -254,14 +267,14 @@ func (s *scan) nameAndValue(i int) int {
 		to++
 	}
 	if !parts || to+6 >= len(text) || text[to] != ' ' || s.redactor.kindOf(text[i:to]) < any_ {
-		return i
+		return to, false
 	}
 	v := s.valueAt(to)
 	if v.quoted || len(v.text) < 6 || !isOpaque(v.text) || !s.bare(any_, v, false, true) || v.text[0] == '=' || v.text[0] == '!' {
-		return i
+		return to, false
 	}
 	s.found(v.from, v.to)
-	return v.to
+	return v.to, true
 }
 
 // listed passes 'DB_PASSWORD', 'x'.
