@@ -157,10 +157,10 @@ func (q *Queries) AuditDropPartition(ctx context.Context, db DBTX, before time.T
 }
 
 const auditFirstLeafOf = `-- name: AuditFirstLeafOf :one
-SELECT coalesce(min(l.sequence), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = $1
+SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = $1
 `
 
-// Index: audit_leaves_entry_id_occurred_at_key.
+// Index: audit_leaves_entry_id_occurred_at_key. + 0, lest the least be looked for from the first leaf on.
 func (q *Queries) AuditFirstLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, auditFirstLeafOf, entryID)
 	var sequence int64

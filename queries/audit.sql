@@ -158,8 +158,8 @@ LIMIT @max_rows;
 SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = @entry_id ORDER BY l.occurred_at LIMIT 1;
 
 -- name: AuditFirstLeafOf :one
--- Index: audit_leaves_entry_id_occurred_at_key.
-SELECT coalesce(min(l.sequence), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = @entry_id;
+-- Index: audit_leaves_entry_id_occurred_at_key. + 0, lest the least be looked for from the first leaf on.
+SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = @entry_id;
 
 -- name: AuditCheckpointGet :one
 -- Index: audit_checkpoints_pkey, backwards. The latest.
