@@ -82,9 +82,12 @@ type AuditLog interface {
 	// Leaves returns up to limit leaves from sequence from on, with their
 	// entries as they are now.
 	Leaves(ctx context.Context, from int64, limit int) ([]AuditLeaf, error)
-	// Leaf returns the leaf of an entry. Errors: NotFoundError, also for an entry
-	// that is not sealed.
+	// Leaf returns the leaf of an entry: the earliest with this id. Errors:
+	// NotFoundError, also for an entry that is not sealed.
 	Leaf(ctx context.Context, entryID ID) (AuditLeaf, error)
+	// FirstLeaf is Leaf, but of several entries with the id it is that of the one
+	// that was sealed first: nobody comes before it by giving a time.
+	FirstLeaf(ctx context.Context, entryID ID) (AuditLeaf, error)
 	// Hashes reads stored hashes by their index.
 	Hashes(ctx context.Context, indexes []int64) ([][32]byte, error)
 	// Checkpoint returns the latest one. Errors: NotFoundError.

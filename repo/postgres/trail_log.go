@@ -227,10 +227,19 @@ func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
 }
 
 func (t *trail) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return t.leafAt(ctx, entryID, queries.AuditLeafOf)
+}
+
+func (t *trail) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return t.leafAt(ctx, entryID, queries.AuditFirstLeafOf)
+}
+
+// leafAt reads the leaf in the place that sequenceOf finds for an entry.
+func (t *trail) leafAt(ctx context.Context, entryID repo.ID, sequenceOf func(context.Context, db.DBTX, pgtype.UUID) (int64, error)) (repo.AuditLeaf, error) {
 	var rows []db.AuditLeavesRow
 	err := t.exec.read(ctx, func(q db.DBTX) error {
-		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
-		if err != nil {
+		sequence, err := sequenceOf(ctx, q, toUUID(entryID))
+		if err != nil || sequence < 0 {
 			return err
 		}
 		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)
