@@ -20,15 +20,31 @@ type before struct {
 	do        func()
 }
 
-func (b *before) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if do := b.do; do != nil && strings.HasPrefix(data.SQL, "-- name: "+b.statement+" ") {
+func (b *before) see(sql string) {
+	if do := b.do; do != nil && strings.HasPrefix(sql, "-- name: "+b.statement+" ") {
 		b.do = nil
 		do()
 	}
+}
+
+func (b *before) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	b.see(data.SQL)
 	return ctx
 }
 
 func (*before) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart: what is a transaction by itself goes in a batch, behind its
+// isolation level.
+func (b *before) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, query := range data.Batch.QueuedQueries {
+		b.see(query.SQL)
+	}
+	return ctx
+}
+
+func (*before) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*before) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // A plan that was read may be at the same stage again when it is to be moved:
 // failed, resumed and started by another meanwhile. A caller who knows its

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,21 +58,30 @@ func copyTree(ctx context.Context, dir string) error {
 }
 
 // passes runs the tests of all mutants on the code as it is: what fails there
-// kills nothing.
+// kills nothing. Those of one package are run together.
 func (b bench) passes(ctx context.Context, mutants []mutant) error {
-	var done []tests
-	for _, m := range mutants {
-		for _, tests := range m.tests {
-			if slices.Contains(done, tests) {
-				continue
-			}
-			done = append(done, tests)
-			if output, err := b.test(ctx, tests); err != nil {
-				return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
-			}
+	for _, tests := range together(mutants) {
+		if output, err := b.test(ctx, tests); err != nil {
+			return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
 		}
 	}
 	return ctx.Err()
+}
+
+// together are the tests of all mutants, one of each package.
+func together(mutants []mutant) (all []tests) {
+	runs := map[string][]string{}
+	for _, m := range mutants {
+		for _, tests := range m.tests {
+			if !slices.Contains(runs[tests.pkg], tests.run) {
+				runs[tests.pkg] = append(runs[tests.pkg], tests.run)
+			}
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(runs)) {
+		all = append(all, tests{pkg, strings.Join(runs[pkg], "|")})
+	}
+	return all
 }
 
 // try makes a mutant, runs its tests and takes the change back. told is what
@@ -82,15 +92,20 @@ func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err
 		return "", "", err
 	}
 	defer func() {
-		restoreErr := restore()
-		if m.generates() && restoreErr == nil {
-			_, restoreErr = b.generate(ctx)
-		}
-		if err == nil {
+		if restoreErr := restore(); err == nil {
 			err = restoreErr
 		}
 	}()
 	if m.generates() {
+		regenerated, err := keep(filepath.Join(b.dir, "db"))
+		if err != nil {
+			return "", "", err
+		}
+		defer func() {
+			if restoreErr := regenerated(); err == nil {
+				err = restoreErr
+			}
+		}()
 		if output, err := b.generate(ctx); err != nil {
 			return broken, lastLine(output), ctx.Err()
 		}
@@ -110,6 +125,28 @@ func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err
 	return alive, "", nil
 }
 
+// keep reads the files of a directory, and returns what writes them as they were.
+func keep(dir string) (restore func() error, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return nil, err
+	}
+	contents := make([][]byte, len(files))
+	for i, file := range files {
+		if contents[i], err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		for i, file := range files {
+			if err := os.WriteFile(file, contents[i], 0o755); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
 func (b bench) generate(ctx context.Context) ([]byte, error) {
 	command := exec.CommandContext(ctx, b.sqlc, "generate")
 	command.Dir = b.dir
@@ -119,7 +156,7 @@ func (b bench) generate(ctx context.Context) ([]byte, error) {
 func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // and the build
 	defer cancel()
-	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
+	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
 	command.Dir, command.Env = b.dir, b.environment
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 30 * time.Second
