@@ -86,8 +86,10 @@ func translate(ctx context.Context, err error, at phase) error {
 	if isNoRows(err) { // an answer, which the operation gives its meaning
 		return pgx.ErrNoRows
 	}
-	// An error that says itself that nothing was sent leaves no doubt.
-	if at == committing && pgconn.SafeToRetry(err) {
+	// An error that says itself that nothing was sent leaves no doubt. That the
+	// connection is closed says nothing of that: the driver says it, too, when the
+	// connection ended while the answer was awaited.
+	if at == committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		at = unsent
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {

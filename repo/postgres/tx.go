@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -69,6 +70,9 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	// A context that has ended is not worth a doubtful commit.
 	if ctx.Err() != nil {
 		return translate(ctx, ctx.Err(), reading)
+	}
+	if tx.Conn().IsClosed() { // fn did not return what it failed of
+		return translate(ctx, pgconn.ErrConnClosed, unsent)
 	}
 	return translate(ctx, tx.Commit(ctx), committing)
 }
