@@ -46,6 +46,7 @@ func trailBuffers(store repo.Store) bufferCases {
 	return bufferCases{
 		"Sink":       reading(),
 		"Holds":      reading(),
+		"Identity":   reading(),
 		"Checkpoint": reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
 		"Strays":     reading(10),

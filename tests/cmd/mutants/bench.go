@@ -156,7 +156,7 @@ func (b bench) generate(ctx context.Context) ([]byte, error) {
 func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // and the build
 	defer cancel()
-	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
+	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
 	command.Dir, command.Env = b.dir, b.environment
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 30 * time.Second

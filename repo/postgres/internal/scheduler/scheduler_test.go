@@ -324,3 +324,32 @@ func TestRandom(t *testing.T) {
 		})
 	}
 }
+
+// An item whose answer came at the moment at which its caller went was carried out.
+func TestAnsweredAtTheSameMoment(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		answered := &Task[string, int]{Key: "a", done: make(chan struct{})}
+		answered.batch = w.s.newBatch()
+		defer answered.batch.cancel()
+		close(answered.done)
+		if err := w.s.withdraw(answered); err != nil {
+			t.Errorf("it was carried out, and Submit would give %v", err)
+		}
+	})
+}
+
+// Who is small enough for the room that is left waits behind those who were there
+// before: a large item would wait for ever.
+func TestNobodyPassesTheDoor(t *testing.T) {
+	limits := roomy()
+	limits.Rows = 10
+	inWorld(t, 1, 0, limits, func(w *world) {
+		calls := []*pending{
+			w.one("under way", 0), w.submit("a", 0, Size{6, 1}), w.submit("large", 0, Size{8, 1}), w.submit("small", 0, Size{1, 1}),
+		}
+		if w.s.free.items != 1 || w.s.free.callers != 2 {
+			t.Errorf("%d inside, %d outside", w.s.free.items, w.s.free.callers)
+		}
+		all(t, calls)
+	})
+}

@@ -1,0 +1,27 @@
+package spool
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// Only what recovery can find again is taken: a JSON object without a byte below a
+// space.
+func TestRecordsOnOneLine(t *testing.T) {
+	f, err := Open(filepath.Join(t.TempDir(), "spool"), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, record := range []string{"", "{", "[]", "{}\n", "{\"a\":\n1}", "{\"a\":\"\x00\"}", "{\"a\":\t1}"} {
+		if n, err := f.Append([]byte("{}"), []byte(record)); n != 1 || err == nil {
+			t.Errorf("%q: %d were taken, %v", record, n, err)
+		}
+	}
+	if n, err := f.Append([]byte(`{"a":"é"}`)); n != 1 || err != nil {
+		t.Errorf("%d were taken, %v", n, err)
+	}
+	if f.Records() != 8 {
+		t.Errorf("%d records", f.Records())
+	}
+}
