@@ -122,18 +122,21 @@ func (c *counting) Read(p []byte) (int, error)  { c.calls++; return len(p), nil 
 func (c *counting) Write(p []byte) (int, error) { c.calls++; return len(p), nil }
 
 func TestEndedContextCallsNothing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var c counting
-	if n, err := NewReader(ctx, &c).Read(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("Read gave %d, %v", n, err)
-	}
-	if n, err := NewWriter(ctx, &c).Write(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("Write gave %d, %v", n, err)
-	}
-	if c.calls != 0 {
-		t.Errorf("%d calls", c.calls)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var c counting
+		if n, err := NewReader(ctx, &c).Read(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("Read gave %d, %v", n, err)
+		}
+		if n, err := NewWriter(ctx, &c).Write(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("Write gave %d, %v", n, err)
+		}
+		synctest.Wait() // a call would have a goroutine of its own
+		if c.calls != 0 {
+			t.Errorf("%d calls", c.calls)
+		}
+	})
 }
 
 // writerFunc is a function as a writer, and as a reader.

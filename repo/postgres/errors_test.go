@@ -26,7 +26,9 @@ func TestTranslate(t *testing.T) {
 	live := t.Context()
 	ended, cancel := context.WithCancel(live)
 	cancel()
-	code := func(code string) error { return &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code} }
+	code := func(code string) error {
+		return &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code}
+	}
 	fatal := func(severity, english, code string) error {
 		return &pgconn.PgError{Severity: severity, SeverityUnlocalized: english, Code: code}
 	}

@@ -28,7 +28,8 @@ type tests struct{ pkg, run string }
 func all() []mutant {
 	return slices.Concat(
 		lifecycleMutants, internalMutants, memoryMutants, schedulerMutants, writerMutants, spoolMutants, verifyMutants, redactMutants,
-		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, actionMutants, schemaMutants,
+		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants,
+		schemaMutants, auditSQLMutants, appendMutants,
 	)
 }
 

@@ -27,9 +27,15 @@ var errorMutants = []mutant{
 	},
 	{
 		name: "errors/doubt about what was not sent", file: errorsGo,
-		old:   "	if at == committing && pgconn.SafeToRetry(err) {",
-		new:   "	if at == reading && pgconn.SafeToRetry(err) {",
+		old:   "	if at == committing && pgconn.SafeToRetry(err) && ",
+		new:   "	if at == reading && pgconn.SafeToRetry(err) && ",
 		tests: []tests{{postgresPkg, "^TestTranslate$"}},
+	},
+	{
+		name: "errors/a connection that ended was closed before", file: errorsGo,
+		old:   " && !errors.Is(err, pgconn.ErrConnClosed) {",
+		new:   " {",
+		tests: []tests{{postgresPkg, "^TestTranslate$"}, {inPostgres, "^TestUnansweredCommit$"}},
 	},
 	{
 		name: "errors/a closed pool is a database that is away", file: errorsGo,

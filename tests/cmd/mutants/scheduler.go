@@ -55,7 +55,7 @@ var schedulerMutants = []mutant{
 		name: "scheduler/Close that waits for nobody", file: scheduled + "/scheduler.go",
 		old:   "	s.submitting.Wait()\n",
 		new:   "",
-		tests: []tests{{scheduled, "^TestClose$"}},
+		tests: []tests{{scheduled, "^TestCloseWaitsForTheHeld$"}},
 	},
 	{
 		name: "scheduler/an ended context that submits", file: scheduled + "/scheduler.go",

@@ -41,7 +41,7 @@ func TestTurns(t *testing.T) {
 	limits := roomy()
 	limits.Items = 10_000
 	inWorld(t, 1, 0, limits, func(w *world) {
-		var calls []*pending
+		calls := []*pending{w.one("under way", 0)} // what comes now is in turns together
 		for i := range 500 {
 			calls = append(calls, w.one("busy", i))
 		}
@@ -351,5 +351,29 @@ func TestNobodyPassesTheDoor(t *testing.T) {
 			t.Errorf("%d inside, %d outside", w.s.free.items, w.s.free.callers)
 		}
 		all(t, calls)
+	})
+}
+
+// Close waits for items of held keys between two tries, too, when no batch is under
+// way.
+func TestCloseWaitsForTheHeld(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.hold("a")
+		p := w.one("a", 0)
+		w.sleep(10 * time.Second)
+		closed := false
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.s.Close()
+			closed = true
+		}()
+		w.sleep(10 * time.Second)
+		if closed {
+			t.Error("closed while an item is held")
+		}
+		w.release("a")
+		p.wants(t, nil)
+		<-ended
 	})
 }
