@@ -60,6 +60,7 @@ func copyTree(ctx context.Context, dir string) error {
 // passes runs the tests of all mutants on the code as it is: what fails there
 // kills nothing. Those of one package are run together.
 func (b bench) passes(ctx context.Context, mutants []mutant) error {
+	b.timeout *= 4 // for those of many mutants
 	for _, tests := range together(mutants) {
 		if output, err := b.test(ctx, tests); err != nil {
 			return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
