@@ -23,6 +23,8 @@ const (
 	killed outcome = "killed"
 	alive  outcome = "ALIVE"
 	broken outcome = "DOES NOT BUILD"
+	// unclear: the tests did not end, and none of them failed.
+	unclear outcome = "UNCLEAR"
 )
 
 // bench is the copy on which mutants are tried, one at a time.
@@ -117,6 +119,8 @@ func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err
 		case ctx.Err() != nil:
 			return "", "", ctx.Err()
 		case err == nil:
+		case errors.Is(err, errNotEnded):
+			return unclear, err.Error(), nil
 		case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
 			return broken, firstLine(output), nil
 		default:
@@ -162,11 +166,17 @@ func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 30 * time.Second
 	output, err := command.CombinedOutput()
+	if err != nil && ctx.Err() != nil && !bytes.Contains(output, []byte("--- FAIL")) && !bytes.Contains(output, []byte("panic:")) {
+		return output, fmt.Errorf("%s: %w", tests.pkg, errNotEnded)
+	}
 	if err == nil && bytes.Contains(output, []byte("[no tests to run]")) {
 		return output, errors.New("no test has this name")
 	}
 	return output, err
 }
+
+// errNotEnded: the time was over before the tests were built, or had begun.
+var errNotEnded = errors.New("did not end in time")
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
 

@@ -149,7 +149,7 @@ var memoryMutants = []mutant{
 		name: "memory/used within its own unit of work", file: "repo/memory/access.go",
 		old:   "	if inside.Is(ctx, d.core) {",
 		new:   "	if inside.Is(ctx, d) {",
-		tests: []tests{{"repo/memory", "^TestStoreWithinUnit$"}},
+		tests: []tests{{"repo/memory", conformance + "^Transactions$/^Inside$"}},
 	},
 	{
 		name: "memory/brought back below a cancelled parent", file: "repo/memory/plan_move.go",
@@ -173,7 +173,7 @@ var memoryMutants = []mutant{
 		name: "memory/a child too many", file: "repo/memory/plan_use.go",
 		old:   "len(children(v, parent.ID)) >= repo.MaxChildPlans",
 		new:   "len(children(v, parent.ID)) > repo.MaxChildPlans",
-		tests: []tests{{"repo/memory", conformance + "^(Use|Lifecycle|Plans)$"}},
+		tests: []tests{{"repo/memory", "^TestChildLimit$"}},
 	},
 	{
 		name: "memory/pruned, and recorded again", file: "repo/memory/audit.go",

@@ -99,8 +99,8 @@ func run(ctx context.Context) int {
 		}
 		fmt.Println()
 	}
-	fmt.Printf("%d mutants: %d killed, %d alive, %d do not build; %d are not as they should be\n",
-		len(chosen), counts[killed], counts[alive], counts[broken], wrong)
+	fmt.Printf("%d mutants: %d killed, %d alive, %d unclear, %d do not build; %d are not as they should be\n",
+		len(chosen), counts[killed], counts[alive], counts[unclear], counts[broken], wrong)
 	if wrong > 0 {
 		return 1
 	}

@@ -4,7 +4,7 @@ var planGoMutants = []mutant{
 	{
 		name: "use/made again, and refused", file: "repo/postgres/plan_use.go",
 		old:   "errors.Is(err, errUseAgain) || given && stopsUse(err); !again {",
-		new:   "errors.Is(err, errUseAgain); !again {",
+		new:   "errors.Is(err, errUseAgain) || given && err == nil && stopsUse(err); !again {",
 		tests: []tests{{inPostgres, pool + "^(Use|PlanRaces)$"}},
 	},
 	{
@@ -41,7 +41,7 @@ var planGoMutants = []mutant{
 		name: "use/a child too many", file: "repo/postgres/plan_use.go",
 		old:   "	if children >= repo.MaxChildPlans {",
 		new:   "	if children > repo.MaxChildPlans {",
-		tests: []tests{{inPostgres, pool + "^(Use|Lifecycle)$"}},
+		tests: []tests{{inPostgres, "^TestChildLimit$"}},
 	},
 	{
 		name: "move/back to life without the tree's lock", file: "repo/postgres/plan_move.go",

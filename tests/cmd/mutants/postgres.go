@@ -39,8 +39,8 @@ var errorMutants = []mutant{
 	},
 	{
 		name: "errors/a closed pool is a database that is away", file: errorsGo,
-		old:   "	case errors.Is(err, puddle.ErrClosedPool):\n		return repo.ErrClosed\n",
-		new:   "",
+		old:   "	case errors.Is(err, puddle.ErrClosedPool):\n",
+		new:   "	case errors.Is(err, puddle.ErrClosedPool) && at == committing:\n",
 		tests: []tests{{postgresPkg, "^TestTranslate$"}},
 	},
 	{
@@ -57,8 +57,8 @@ var errorMutants = []mutant{
 	},
 	{
 		name: "errors/an ended context is a database that is away", file: errorsGo,
-		old:   "	case ctx.Err() != nil:\n		return fmt.Errorf(\"agentstore: %w\", ctx.Err())\n	default:",
-		new:   "	default:",
+		old:   "	case ctx.Err() != nil:\n		return fmt",
+		new:   "	case ctx.Err() != nil && at == committing:\n		return fmt",
 		tests: []tests{{postgresPkg, "^TestTranslate$"}},
 	},
 	{
@@ -283,13 +283,13 @@ var executorMutants = []mutant{
 	{
 		name: "tx/contention that is the caller's", file: "repo/postgres/tx.go",
 		old:   "		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {",
-		new:   "		if attempt > 0 {",
+		new:   "		if !errors.Is(err, repo.ErrContention) || attempt > 0 {",
 		tests: []tests{{inPostgres, "^TestInTxIsRunAgain$"}},
 	},
 	{
 		name: "tx/run again for whatever reason", file: "repo/postgres/tx.go",
 		old:   "		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil",
-		new:   "		if err == nil || ctx.Err() != nil",
+		new:   "		if err == nil || errors.Is(err, repo.ErrClosed) || ctx.Err() != nil",
 		tests: []tests{{inPostgres, "^TestInTxIsRunAgain$"}},
 	},
 	{
@@ -349,7 +349,7 @@ var usageMutants = []mutant{
 	{
 		name: "usage/stored during the wait, and not looked for", file: "repo/postgres/usage.go",
 		old:   "	case given || lost:",
-		new:   "	case lost:",
+		new:   "	case given && lost:",
 		tests: []tests{{inPostgres, pool + "^Concurrency$/^UsageID$"}, {inPostgres, "^TestUsageCountsOnce$"}},
 	},
 	{

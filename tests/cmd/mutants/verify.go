@@ -142,7 +142,7 @@ var verifyMutants = []mutant{
 	{
 		name: "checkpoint/another key's name", file: "audit/checkpoint.go",
 		old:   "verifier != nil && has && s.origin != Origin(verifier.Name(), identity)",
-		new:   "verifier != nil && has && s.origin == \"\"",
+		new:   "verifier != nil && has && s.origin == \"\" && s.origin != Origin(verifier.Name(), identity)",
 		tests: []tests{{"audit", "^TestOrigins$"}},
 	},
 	{
@@ -184,7 +184,7 @@ var verifyMutants = []mutant{
 	{
 		name: "sealer/two at once", file: "audit/sealer.go",
 		old:   "	if errors.Is(err, repo.ErrContention) {\n		return 0, false, nil\n	}\n",
-		new:   "",
+		new:   "	if errors.Is(err, repo.ErrContention) {\n		return 0, false, err\n	}\n",
 		tests: []tests{{"audit", "^TestSealersTogether$"}},
 	},
 	{
