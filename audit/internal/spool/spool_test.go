@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 )
@@ -23,5 +24,22 @@ func TestRecordsOnOneLine(t *testing.T) {
 	}
 	if f.Records() != 8 {
 		t.Errorf("%d records", f.Records())
+	}
+}
+
+// The bound is that of all records, also of those of one call.
+func TestBoundOfABatch(t *testing.T) {
+	const most = 3
+	record := []byte(`{"a":1}`)
+	f, err := Open(filepath.Join(t.TempDir(), "spool"), headerBytes+most*(recordHeader+int64(len(record))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if n, err := f.Append(record, record, record, record, record); n != most || !errors.Is(err, ErrFull) {
+		t.Errorf("%d were taken, %v", n, err)
+	}
+	if n, err := f.Append(record); n != 0 || !errors.Is(err, ErrFull) {
+		t.Errorf("%d more were taken, %v", n, err)
 	}
 }

@@ -2,10 +2,11 @@ package main
 
 var writerMutants = []mutant{
 	{
-		name: "writer/an answer to a failed attempt", file: "audit/writer.go",
-		old:   "		case w.ctx.Err() != nil:\n			return cancelled\n		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
-		new:   "		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
-		tests: []tests{{"audit", "^(TestCloseReturns|TestCloseWithFullSpool)$"}},
+		name: "writer/on with an ended writer", file: "audit/writer.go",
+		old:        "		case w.ctx.Err() != nil:\n			return cancelled\n		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
+		new:        "		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
+		tests:      []tests{{"audit", "^(TestCloseReturns|TestCloseWithFullSpool)$"}},
+		equivalent: "all that comes behind it ends with the writer's context, too, and what a spool takes meanwhile is kept",
 	},
 	{
 		name: "writer/a batch quarantined for one of it", file: "audit/writer.go",
@@ -214,7 +215,7 @@ var spoolMutants = []mutant{
 		name: "spool/what a batch takes is not in the bound", file: spooled + "/spool.go",
 		old:   "f.size+int64(before)+recordHeader",
 		new:   "f.size+recordHeader",
-		tests: []tests{{"audit", "^(TestSpoolRefuses|TestCloseWithFullSpool)$"}},
+		tests: []tests{{spooled, "^TestBoundOfABatch$"}},
 	},
 	{
 		name: "spool/a record that resync cannot find", file: spooled + "/spool.go",
