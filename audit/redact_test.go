@@ -173,3 +173,26 @@ func TestRedactHostile(t *testing.T) {
 		t.Error("nested texts are not JSON any more")
 	}
 }
+
+// JSON in a text is read as JSON: what only its structure tells is found there, too.
+func TestRedactWithinTexts(t *testing.T) {
+	r := NewRedactor(RedactorOptions{})
+	for _, inner := range []string{
+		`{"credentials":{"user":"hunter2x","n":[1,"hunter2x"]}}`,
+		`{"password":{"old":"hunter2x"}}`,
+		`["x",{"name":"DB_PASSWORD","enabled":true,"comment":"none","value":"hunter2x"}]`,
+		`{"password":12345678}`,
+	} {
+		for range 3 {
+			text, err := json.Marshal(inner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner = `{"arguments":` + string(text) + `}`
+			got := string(r.JSON(json.RawMessage(inner)))
+			if strings.Contains(got, "hunter2x") || strings.Contains(got, "12345678") || !json.Valid([]byte(got)) {
+				t.Errorf("%s\ngave %s", inner, got)
+			}
+		}
+	}
+}

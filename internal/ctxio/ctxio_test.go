@@ -114,3 +114,76 @@ func TestPanics(t *testing.T) {
 	}()
 	_, _ = NewReader(t.Context(), failing{}).Read(make([]byte, 1))
 }
+
+// counting counts its calls.
+type counting struct{ calls int }
+
+func (c *counting) Read(p []byte) (int, error)  { c.calls++; return len(p), nil }
+func (c *counting) Write(p []byte) (int, error) { c.calls++; return len(p), nil }
+
+func TestEndedContextCallsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var c counting
+		if n, err := NewReader(ctx, &c).Read(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("Read gave %d, %v", n, err)
+		}
+		if n, err := NewWriter(ctx, &c).Write(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("Write gave %d, %v", n, err)
+		}
+		synctest.Wait() // a call would have a goroutine of its own
+		if c.calls != 0 {
+			t.Errorf("%d calls", c.calls)
+		}
+	})
+}
+
+// writerFunc is a function as a writer, and as a reader.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+func (f writerFunc) Read(p []byte) (int, error)  { return f(p) }
+
+// A Write that goes on when its caller has gone writes what it was given, though
+// the caller's buffer is in use again.
+func TestStalledWriteHasItsOwnBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var wrote string
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p := []byte("mine")
+		_, err := NewWriter(ctx, writerFunc(func(p []byte) (int, error) {
+			<-release
+			wrote = string(p)
+			return len(p), nil
+		})).Write(p)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		copy(p, "hers")
+		close(release)
+		synctest.Wait()
+		if wrote != "mine" {
+			t.Errorf("written was %q", wrote)
+		}
+	})
+}
+
+// What breaks the rules of io is an error, and no panic.
+func TestImpossibleCounts(t *testing.T) {
+	for _, n := range []int{-1, 1 << 30} {
+		broken := writerFunc(func([]byte) (int, error) { return n, nil })
+		if got, err := NewReader(t.Context(), broken).Read(make([]byte, 8)); got != 0 || !errors.Is(err, errCount) {
+			t.Errorf("%d read gave %d, %v", n, got, err)
+		}
+		if got, err := NewWriter(t.Context(), broken).Write(make([]byte, 8)); got != 0 || !errors.Is(err, errCount) {
+			t.Errorf("%d written gave %d, %v", n, got, err)
+		}
+	}
+	short := writerFunc(func([]byte) (int, error) { return 3, nil })
+	if got, err := NewWriter(t.Context(), short).Write(make([]byte, 8)); got != 3 || !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a short write gave %d, %v", got, err)
+	}
+}

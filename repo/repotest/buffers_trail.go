@@ -46,8 +46,8 @@ func trailBuffers(store repo.Store) bufferCases {
 	return bufferCases{
 		"Sink":       reading(),
 		"Holds":      reading(),
-		"Checkpoint": reading(),
 		"Identity":   reading(),
+		"Checkpoint": reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
 		"Strays":     reading(10),
 		"Lost":       reading(10),

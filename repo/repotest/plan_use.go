@@ -19,6 +19,7 @@ func useTests() []test {
 		onPlans("Again", testUseAgain),
 		onPlans("Conflicts", testUseConflicts),
 		onPlans("NotReusable", testUseNotReusable),
+		onPlans("TakenID", testUseTakenID),
 		onPlans("ReadOnly", testUseReadOnly),
 		onPlans("LeavesAction", testUseLeavesAction),
 		onPlans("Child", testUseChild),
@@ -44,6 +45,17 @@ func fullUse() repo.UseAction {
 		AutomationProfile: "careful", AutomationProfileSource: "project",
 		AutomationSnapshot: json.RawMessage(`{ "level" : 1.00 }`), Actor: "tester",
 	}
+}
+
+// A use that makes no plan, because its id is another's, does not use the action up.
+func testUseTakenID(t *testing.T, r repo.Repositories) {
+	taken := usePlan(t, r, plain(t, r), repo.UseAction{})
+	once := createAction(t, r, repo.ActionDefinition{})
+	_, err := r.Plans().Use(t.Context(), once, repo.UseAction{ID: taken.ID})
+	if !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("got %v, want %v", err, repo.ErrConflict)
+	}
+	usePlan(t, r, once, repo.UseAction{})
 }
 
 func testUseZeroValue(t *testing.T, r repo.Repositories) {

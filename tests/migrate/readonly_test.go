@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -119,4 +120,23 @@ func holdLock(t *testing.T, databaseURL string) *pgx.Conn {
 	conn := connect(t, databaseURL)
 	execSQL(t, conn, "SELECT pg_advisory_lock($1)", schema.LockID)
 	return conn
+}
+
+// What only reads does so in a transaction that the server keeps from writing: a
+// view in the place of the versions, which writes, is refused.
+func TestReadingIsReadOnly(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	conn := connect(t, databaseURL)
+	execSQL(t, conn, "CREATE TABLE witnesses (at timestamptz)")
+	execSQL(t, conn, `CREATE FUNCTION witness() RETURNS bigint LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO witnesses VALUES (now()); RETURN 1; END $$`)
+	execSQL(t, conn, "CREATE VIEW agentstore_migrations AS SELECT witness() AS version, now() AS applied_at")
+	migrator := open(t, databaseURL, schema.Options{})
+	if _, err := migrator.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "25006") {
+		t.Errorf("Status: %v", err)
+	}
+	if err := migrator.Validate(t.Context()); err == nil || !strings.Contains(err.Error(), "25006") {
+		t.Errorf("Validate: %v", err)
+	}
 }

@@ -46,6 +46,55 @@ func (b *before) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 func (*before) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*before) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
+// hooked is a store that does something before one of its statements.
+func hooked(t *testing.T, databaseURL string, hook *before) *agentstore.Store {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = hook
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := agentstore.OpenPool(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// Of two who move a plan to the same stage, where being there already is no error,
+// both succeed.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	other := openURL(t, databaseURL)
+	plan, err := other.Plans().Use(t.Context(), newAction(t, other), repo.UseAction{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := func(step repo.Transition) {
+		if plan, err = other.Plans().Transition(t.Context(), plan.ID, step, repo.Cause{}); err != nil {
+			t.Errorf("%s: %v", step, err)
+		}
+	}
+	move(repo.TransitionStart)
+	move(repo.TransitionComplete)
+	raced := false
+	store := hooked(t, databaseURL, &before{statement: "PlanTransition", do: func() {
+		raced = true
+		move(repo.TransitionExecute)
+	}})
+	got, err := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionExecute, repo.Cause{})
+	if err != nil || !raced || got.Version != plan.Version || got.Stage != plan.Stage {
+		t.Errorf("raced: %t, %v at version %d, %v", raced, got.Stage, got.Version, err)
+	}
+}
+
 // A plan that was read may be at the same stage again when it is to be moved:
 // failed, resumed and started by another meanwhile. A caller who knows its
 // version then moves nothing.
@@ -60,21 +109,7 @@ func TestStaleVersion(t *testing.T) {
 		t.Run(string(transition), func(t *testing.T) {
 			t.Parallel()
 			hook := &before{statement: statement}
-			config, err := pgxpool.ParseConfig(databaseURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.ConnConfig.Tracer = hook
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			store, err := agentstore.OpenPool(t.Context(), pool)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = store.Close() })
+			store := hooked(t, databaseURL, hook)
 			// A child: a cancel locks the root of the tree, which nobody then moves.
 			root, err := other.Plans().Use(t.Context(), action, repo.UseAction{})
 			if err != nil {

@@ -193,6 +193,63 @@ func TestJoinedNeighbours(t *testing.T) {
 	}
 }
 
+// What the database refuses of one append touches no other of its group. A trigger
+// stands for a rule that is not the library's.
+func TestRejectedAppendFailsNoOther(t *testing.T) {
+	t.Parallel()
+	store, others := openNarrow(t)
+	for _, sql := range []string{
+		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.content = 'bad' THEN RAISE EXCEPTION 'refused' USING ERRCODE = '23514', CONSTRAINT = 'own_check'; END IF; RETURN NEW; END $$`,
+		"CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION refuse()",
+	} {
+		if _, err := others.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, another := newSession(t, store), newSession(t, store)
+	contents := []string{"good", "bad", "good", "good", "bad", "good"}
+	results := make([]error, len(contents))
+	var appends []func()
+	for i, content := range contents {
+		to := []repo.ID{id, id, id, another, another, another}[i]
+		appends = append(appends, func() { _, results[i] = store.Sessions().Append(t.Context(), to, user(content)) })
+	}
+	inOneGroup(t, store, others, appends...)
+	for i, content := range contents {
+		if bad := content == "bad"; bad != errors.Is(results[i], repo.ErrInvalid) || !bad && results[i] != nil {
+			t.Errorf("append %d, %s: %v", i, content, results[i])
+		}
+	}
+}
+
+// A session that somebody holds is skipped, and not waited for: who gives up is
+// withdrawn, surely not written. That is so of a lone message and of several.
+func TestLockedSessionIsSkipped(t *testing.T) {
+	t.Parallel()
+	store, others := openNarrow(t) // whose one connection waits for nobody
+	id := newSession(t, store)
+	release := hold(t, others, id)
+	for _, messages := range [][]repo.NewMessage{{user("one")}, {user("one"), user("two")}} {
+		withdrawn := 0
+		for range 3 { // a try may be under way at that moment
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			_, err := store.Sessions().Append(ctx, id, messages...)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, repo.ErrUnknownOutcome) {
+				withdrawn++
+			}
+		}
+		if withdrawn == 0 {
+			t.Errorf("an append of %d messages was at the server each time", len(messages))
+		}
+	}
+	release()
+	if session, err := store.Sessions().Get(t.Context(), id); err != nil || session.MessageCount != 0 {
+		t.Errorf("%d messages, %v", session.MessageCount, err)
+	}
+}
+
 // Appends are planned once for all. A plan for each costs more than the append;
 // the server makes one for each if it takes those of the first for cheaper.
 func TestAppendsArePlannedOnce(t *testing.T) {

@@ -55,9 +55,15 @@ func newDelayed(t *testing.T, session repo.NewSession) *delayed {
 func (l *delayed) arrive(t *testing.T) {
 	t.Helper()
 	close(l.network.release)
+	awaitEnd(t, l.direct, l.pid)
+}
+
+// awaitEnd waits until a backend has ended, whose client has gone.
+func awaitEnd(t *testing.T, store *agentstore.Store, pid int32) {
+	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		var there bool
-		if err := l.direct.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", l.pid).Scan(&there); err != nil {
+		if err := store.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there); err != nil {
 			t.Fatal(err)
 		}
 		if !there {
@@ -189,5 +195,87 @@ func TestUsageCountsOnce(t *testing.T) {
 	t.Logf("naive: 10 usages count %d", naive)
 	if naive <= 10 {
 		t.Error("the harness does not catch the naive way")
+	}
+}
+
+// What was refused for want of a session may be added when the first attempt
+// arrives late, and there is one.
+func TestLateUsageOfANewSession(t *testing.T) {
+	t.Parallel()
+	l := newDelayed(t, repo.NewSession{})
+	id, add := repo.NewID(), repo.NewUsage{ID: repo.NewID(), Cost: 6}
+	l.network.armed.Store(true)
+	_, err := l.store.Sessions().AddUsage(t.Context(), id, add)
+	if l.network.armed.Load() {
+		t.Fatal("nothing was kept")
+	}
+	if _, err := l.direct.Sessions().Create(t.Context(), repo.NewSession{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	l.arrive(t)
+	l.id = id
+	if got := l.usage(t); got.Cost != 6 {
+		t.Fatalf("the cost is %d: the first attempt did not arrive, and the test does not show what it is for", got.Cost)
+	}
+	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
+	}
+}
+
+// duringTheWait has a usage added that waits for its session, and something done
+// to the session meanwhile, in the transaction that it waits for.
+func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, then func(tx repo.Repositories, id repo.ID) error) (repo.Usage, error) {
+	t.Helper()
+	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 4})
+	created, err := store.Sessions().Create(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got repo.Usage
+	added := make(chan error, 1)
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		if err := then(tx, created.ID); err != nil {
+			return err
+		}
+		go func() {
+			var err error
+			got, err = store.Sessions().AddUsage(t.Context(), created.ID, add)
+			added <- err
+		}()
+		awaitLockWait(t, store.Pool())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err = <-added
+	return got, err
+}
+
+// An id that was stored while its statement waited for the session is another
+// usage's, if that says other amounts.
+func TestUsageStoredDuringTheWait(t *testing.T) {
+	t.Parallel()
+	add := repo.NewUsage{ID: repo.NewID(), InputTokens: 1}
+	for tokens, want := range map[int64]error{1: nil, 2: repo.ErrConflict} {
+		got, err := duringTheWait(t, repo.NewSession{}, add, func(tx repo.Repositories, id repo.ID) error {
+			_, err := tx.Sessions().AddUsage(t.Context(), id, repo.NewUsage{ID: add.ID, InputTokens: tokens})
+			return err
+		})
+		if !errors.Is(err, want) || want == nil && got.InputTokens != 1 {
+			t.Errorf("%d tokens under its id: %+v, %v", tokens, got, err)
+		}
+	}
+}
+
+// A budget that was raised while the usage waited is the one that counts.
+func TestBudgetRaisedDuringTheWait(t *testing.T) {
+	t.Parallel()
+	budget, more := repo.Cost(10), repo.Cost(20)
+	got, err := duringTheWait(t, repo.NewSession{Budget: &budget}, repo.NewUsage{Cost: 15}, func(tx repo.Repositories, id repo.ID) error {
+		_, err := tx.Sessions().Update(t.Context(), id, repo.SessionUpdate{Budget: &more})
+		return err
+	})
+	if err != nil || got.Cost != 15 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -23,6 +23,8 @@ const (
 	killed outcome = "killed"
 	alive  outcome = "ALIVE"
 	broken outcome = "DOES NOT BUILD"
+	// unclear: the tests did not end, and none of them failed.
+	unclear outcome = "UNCLEAR"
 )
 
 // bench is the copy on which mutants are tried, one at a time.
@@ -60,6 +62,7 @@ func copyTree(ctx context.Context, dir string) error {
 // passes runs the tests of all mutants on the code as it is: what fails there
 // kills nothing. Those of one package are run together.
 func (b bench) passes(ctx context.Context, mutants []mutant) error {
+	b.timeout *= 4 // for those of many mutants
 	for _, tests := range together(mutants) {
 		if output, err := b.test(ctx, tests); err != nil {
 			return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
@@ -116,6 +119,8 @@ func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err
 		case ctx.Err() != nil:
 			return "", "", ctx.Err()
 		case err == nil:
+		case errors.Is(err, errNotEnded):
+			return unclear, err.Error(), nil
 		case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
 			return broken, firstLine(output), nil
 		default:
@@ -156,16 +161,22 @@ func (b bench) generate(ctx context.Context) ([]byte, error) {
 func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // and the build
 	defer cancel()
-	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
+	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
 	command.Dir, command.Env = b.dir, b.environment
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 30 * time.Second
 	output, err := command.CombinedOutput()
+	if err != nil && ctx.Err() != nil && !bytes.Contains(output, []byte("--- FAIL")) && !bytes.Contains(output, []byte("panic:")) {
+		return output, fmt.Errorf("%s: %w", tests.pkg, errNotEnded)
+	}
 	if err == nil && bytes.Contains(output, []byte("[no tests to run]")) {
 		return output, errors.New("no test has this name")
 	}
 	return output, err
 }
+
+// errNotEnded: the time was over before the tests were built, or had begun.
+var errNotEnded = errors.New("did not end in time")
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
 

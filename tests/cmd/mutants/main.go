@@ -2,12 +2,12 @@
 // tree, and runs the tests that must fail then. It prints which mutants were
 // killed, and which live.
 //
-//	mutants [-filter REGEXP] [-timeout 3m] [-sqlc bin/sqlc] [-list]
+//	mutants [-filter REGEXP] [-timeout 3m] [-sqlc bin/sqlc] [-trust] [-list]
 //
 // It is run in the root of the repository, and exits with 1 if a mutant lives
 // that is not said to be equivalent, is killed although it is said to be, or does
-// not build. The tests must pass on the code as it is, which is tried first. All
-// of them share one disposable server.
+// not build. The tests must pass on the code as it is, which is tried first unless
+// it is known. All of them share one disposable server.
 package main
 
 import (
@@ -36,6 +36,7 @@ func run(ctx context.Context) int {
 	filter := flag.String("filter", "", "the mutants whose name matches this `regexp`")
 	timeout := flag.Duration("timeout", 3*time.Minute, "bounds the tests of one mutant")
 	sqlc := flag.String("sqlc", "bin/sqlc", "the `program` that generates db/")
+	trust := flag.Bool("trust", false, "do not run the tests on the code as it is first")
 	list := flag.Bool("list", false, "list the mutants, and make none")
 	flag.Parse()
 	chosen, err := choose(*filter)
@@ -69,8 +70,10 @@ func run(ctx context.Context) int {
 	defer server.Stop()
 	bench := bench{dir: dir, sqlc: program, timeout: *timeout, environment: append(os.Environ(),
 		"AGENTSTORE_TEST_DATABASE_URL="+server.URL, "AGENTSTORE_TEST_SERVER=url")}
-	if err := bench.passes(ctx, chosen); err != nil {
-		return failure(err)
+	if !*trust {
+		if err := bench.passes(ctx, chosen); err != nil {
+			return failure(err)
+		}
 	}
 	counts := map[outcome]int{}
 	wrong := 0
@@ -96,8 +99,8 @@ func run(ctx context.Context) int {
 		}
 		fmt.Println()
 	}
-	fmt.Printf("%d mutants: %d killed, %d alive, %d do not build; %d are not as they should be\n",
-		len(chosen), counts[killed], counts[alive], counts[broken], wrong)
+	fmt.Printf("%d mutants: %d killed, %d alive, %d unclear, %d do not build; %d are not as they should be\n",
+		len(chosen), counts[killed], counts[alive], counts[unclear], counts[broken], wrong)
 	if wrong > 0 {
 		return 1
 	}

@@ -26,7 +26,11 @@ type tests struct{ pkg, run string }
 
 // all are the mutants, in the order in which they are made.
 func all() []mutant {
-	return slices.Concat(planMutants, actionMutants, lifecycleMutants, schemaMutants)
+	return slices.Concat(
+		lifecycleMutants, internalMutants, memoryMutants, schedulerMutants, writerMutants, spoolMutants, verifyMutants, redactMutants,
+		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants,
+		schemaMutants, auditSQLMutants, appendMutants,
+	)
 }
 
 // generates reports whether db/ has to be generated anew.

@@ -41,7 +41,7 @@ func TestTurns(t *testing.T) {
 	limits := roomy()
 	limits.Items = 10_000
 	inWorld(t, 1, 0, limits, func(w *world) {
-		var calls []*pending
+		calls := []*pending{w.one("under way", 0)} // what comes now is in turns together
 		for i := range 500 {
 			calls = append(calls, w.one("busy", i))
 		}
@@ -342,4 +342,57 @@ func TestRandom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An item whose answer came at the moment at which its caller went was carried out.
+func TestAnsweredAtTheSameMoment(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		answered := &Task[string, int]{Key: "a", done: make(chan struct{})}
+		answered.batch = w.s.newBatch()
+		defer answered.batch.cancel()
+		close(answered.done)
+		if err := w.s.withdraw(answered); err != nil {
+			t.Errorf("it was carried out, and Submit would give %v", err)
+		}
+	})
+}
+
+// Who is small enough for the room that is left waits behind those who were there
+// before: a large item would wait for ever.
+func TestNobodyPassesTheDoor(t *testing.T) {
+	limits := roomy()
+	limits.Rows = 10
+	inWorld(t, 1, 0, limits, func(w *world) {
+		calls := []*pending{
+			w.one("under way", 0), w.submit("a", 0, Size{6, 1}), w.submit("large", 0, Size{8, 1}), w.submit("small", 0, Size{1, 1}),
+		}
+		if w.s.free.items != 1 || w.s.free.callers != 2 {
+			t.Errorf("%d inside, %d outside", w.s.free.items, w.s.free.callers)
+		}
+		all(t, calls)
+	})
+}
+
+// Close waits for items of held keys between two tries, too, when no batch is under
+// way.
+func TestCloseWaitsForTheHeld(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.hold("a")
+		p := w.one("a", 0)
+		w.sleep(10 * time.Second)
+		closed := false
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.s.Close()
+			closed = true
+		}()
+		w.sleep(10 * time.Second)
+		if closed {
+			t.Error("closed while an item is held")
+		}
+		w.release("a")
+		p.wants(t, nil)
+		<-ended
+	})
 }

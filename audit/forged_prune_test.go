@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// A prune covers what its entry says, if that is sealed, and nothing else.
+func TestVerifyForgedPrunes(t *testing.T) {
+	signer, verifier := keys(t)
+	store, entries := sealedStore(t, 30, signer)
+	if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: entries[5].OccurredAt}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := store.Trail().Checkpoint(t.Context()) // the prune's own entry is not in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a prune says, in an entry that is none; and one that is of age, and was
+	// recorded after the prune.
+	told := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, Details: json.RawMessage(`{"before":"2099-01-01T00:00:00Z"}`)}
+	late := repo.AuditEntry{ID: repo.NewID(), OccurredAt: entries[0].OccurredAt, Type: repo.EventToolInvoked}
+	seal(t, store, signer, 100)
+	if err := store.Audit().Record(t.Context(), told, late); err != nil {
+		t.Fatal(err)
+	}
+	seal(t, store, signer, 100)
+	intact := verify(t, store.Trail(), VerifyOptions{Verifier: verifier})
+	if len(intact.Breaks) != 0 || intact.Pruned != 5 || len(intact.Prunes) != 1 {
+		t.Fatalf("%+v", intact)
+	}
+	prune := intact.Prunes[0].EntryID
+
+	gone := func(id, by repo.ID) func(*repo.AuditLeaf) bool {
+		return func(leaf *repo.AuditLeaf) bool {
+			if leaf.EntryID == id {
+				leaf.Entry, leaf.PrunedBy = nil, by
+			}
+			return true
+		}
+	}
+	change := func(id repo.ID, change func(*repo.AuditLeaf)) func(*repo.AuditLeaf) bool {
+		return func(leaf *repo.AuditLeaf) bool {
+			if leaf.EntryID == id {
+				change(leaf)
+			}
+			return true
+		}
+	}
+	old := func(c *repo.AuditCheckpoint) { *c = before }
+	oldFirst := func() func(*repo.AuditCheckpoint) {
+		calls := 0
+		return func(c *repo.AuditCheckpoint) {
+			if calls++; calls == 1 {
+				*c = before
+			}
+		}
+	}
+	wider := func(leaf *repo.AuditLeaf) {
+		leaf.Entry.Details = json.RawMessage(`{"before":"2099-01-01T00:00:00Z","held":{}}`)
+	}
+	for name, test := range map[string]struct {
+		log    tampered
+		one    func(*repo.AuditLeaf) // changes what Leaf gives
+		kind   BreakKind             // empty: nothing is wrong
+		detail string
+	}{
+		"too young for it":          {log: tampered{leaf: gone(entries[12].ID, prune)}, kind: BreakPrune, detail: "not within the bounds"},
+		"sealed after it":           {log: tampered{leaf: gone(late.ID, prune)}, kind: BreakPrune, detail: "sealed after the prune"},
+		"by an entry of another":    {log: tampered{leaf: gone(entries[12].ID, told.ID)}, kind: BreakPrune, detail: "no prune that is sealed"},
+		"by nothing":                {log: tampered{leaf: gone(entries[12].ID, repo.NewID())}, kind: BreakPrune, detail: "no prune that is sealed"},
+		"its session changed":       {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.SessionID = repo.ID{} })}, kind: BreakKept},
+		"its type changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.Type = repo.EventAuthFailure })}, kind: BreakKept},
+		"its time changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.OccurredAt = l.OccurredAt.Add(-time.Microsecond) })}, kind: BreakKept},
+		"its prune sealed beside":   {log: tampered{checkpoint: oldFirst()}},
+		"its prune never sealed":    {log: tampered{checkpoint: old}, kind: BreakPrune, detail: "in no checkpoint"},
+		"its prune changed beside":  {log: tampered{checkpoint: oldFirst()}, one: wider, kind: BreakPrune, detail: "in no checkpoint"},
+		"a leaf that is in no tree": {log: tampered{checkpoint: old}, kind: BreakCheckpoint, detail: "the leaf is in no checkpoint"},
+	} {
+		log := test.log
+		log.AuditLog = store.Trail()
+		report := verify(t, &oneLeaf{&log, test.one}, VerifyOptions{Verifier: verifier, MaxPruneWait: -1})
+		if test.kind == "" {
+			if len(report.Breaks) != 0 {
+				t.Errorf("%s: %+v", name, report.Breaks)
+			}
+			continue
+		}
+		if !slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == test.kind && strings.Contains(b.Detail, test.detail) }) {
+			t.Errorf("%s: %+v", name, report.Breaks)
+		}
+	}
+}
+
+// oneLeaf lies about a leaf that is asked for by its entry.
+type oneLeaf struct {
+	*tampered
+	change func(*repo.AuditLeaf)
+}
+
+func (l *oneLeaf) Leaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
+	leaf, err := l.tampered.Leaf(ctx, id)
+	if err == nil && l.change != nil {
+		l.change(&leaf)
+	}
+	return leaf, err
+}
+
+// Who hides entries from the log does not hide that they wait.
+func TestVerifyWaiting(t *testing.T) {
+	store, _ := sealedStore(t, 3, nil)
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 0} {
+		time.Sleep(time.Millisecond)
+		report := verify(t, store.Trail(), VerifyOptions{MaxWaiting: most})
+		if report.Waiting != 1 || len(report.Breaks) != want || want == 1 && report.Breaks[0].Kind != BreakWaiting {
+			t.Errorf("no more than %v: %+v", most, report)
+		}
+	}
+}
+
+// A report has so many breaks and no more, and says that there were.
+func TestVerifyBoundsItsReport(t *testing.T) {
+	store, _ := sealedStore(t, 3, nil)
+	log := &tampered{AuditLog: store.Trail(), strays: make([]repo.AuditEntry, 20)}
+	if report := verify(t, log, VerifyOptions{MaxBreaks: 5}); len(report.Breaks) != 5 || !report.More {
+		t.Errorf("%d breaks, more: %t", len(report.Breaks), report.More)
+	}
+	if report := verify(t, log, VerifyOptions{MaxBreaks: 20}); len(report.Breaks) != 20 || report.More {
+		t.Errorf("%d breaks, more: %t", len(report.Breaks), report.More)
+	}
+}

@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Pauses are as long as they are said to be, end with the context, and there are
+// so many and no more.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for attempt := 1; attempt < maxAttempts; attempt++ {
+			longest := firstPause << (attempt - 1)
+			begin := time.Now()
+			if !pause(t.Context(), attempt) {
+				t.Errorf("no attempt after the %dth", attempt)
+			}
+			if took := time.Since(begin); took < longest/2 || took > longest {
+				t.Errorf("pause %d took %v", attempt, took)
+			}
+		}
+		if pause(t.Context(), maxAttempts) {
+			t.Error("one attempt too many")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if pause(ctx, 1) {
+			t.Error("another attempt with an ended context")
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package main
+
+const (
+	auditSQL     = "queries/audit.sql"
+	auditLists   = "queries/audit_lists.sql"
+	boundsSchema = "schema/migrations/0006_audit_bounds.sql"
+	inAudit      = "tests/audit"
+)
+
+var auditSQLMutants = []mutant{
+	{
+		name: "audit/pruned, and recorded again", file: auditSQL,
+		old:   "    WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = n.id AND l.occurred_at = n.occurred_at LIMIT 1) IS NULL\n    ON CONFLICT",
+		new:   "    ON CONFLICT",
+		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+	},
+	{
+		name: "audit/recorded twice", file: auditSQL,
+		old:   " IS NULL\n    ON CONFLICT DO NOTHING\n    RETURNING id",
+		new:   " IS NULL\n    RETURNING id",
+		tests: []tests{{inPostgres, pool + "^Audit$"}},
+	},
+	{
+		name: "audit/two sealers at once", file: auditSQL,
+		old:   "SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0));",
+		new:   "SELECT pg_try_advisory_xact_lock(hashtextextended(gen_random_uuid()::text, 0));",
+		tests: []tests{{inPostgres, pool + "^Keeping$/^SealAlone$"}},
+	},
+	{
+		name: "audit/sealed in any order", file: auditSQL,
+		old:   "    AND u.position = ANY (@positions::bigint[])\nORDER BY u.position;",
+		new:   "    AND u.position = ANY (@positions::bigint[])\nORDER BY u.position DESC;",
+		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+	},
+	{
+		name: "audit/put back past the library, and it stops the sealer", file: auditSQL,
+		old:   "WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL\nORDER BY u.position\nLIMIT @max_rows;",
+		new:   "ORDER BY u.position\nLIMIT @max_rows;",
+		tests: []tests{{inAudit, "^TestPutBack$"}},
+	},
+	{
+		name: "audit/the first checkpoint", file: auditSQL,
+		old:   "ORDER BY c.size DESC LIMIT 1;",
+		new:   "ORDER BY c.size LIMIT 1;",
+		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+	},
+	{
+		name: "audit/strays that are not looked for", file: auditSQL,
+		old:   "        false\n    )::boolean AS known",
+		new:   "        true\n    )::boolean AS known",
+		tests: []tests{{inAudit, "^TestTampering$"}},
+	},
+	{
+		name: "audit/lost ones that are not looked for", file: auditSQL,
+		old:   "    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) IS NULL\n",
+		new:   "    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) AND false\n",
+		tests: []tests{{inAudit, "^TestTampering$"}},
+	},
+	{
+		name: "audit/holds counted as pruned", file: auditSQL,
+		old:   "count(*) FILTER (WHERE found.sealed AND NOT found.held) AS pruned",
+		new:   "count(*) FILTER (WHERE found.sealed) AS pruned",
+		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+	},
+	{
+		name: "audit/a page that begins with the last one's end", file: auditLists,
+		old:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) < (",
+		new:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) <= (",
+		tests: []tests{{inPostgres, pool + "^Audit$"}},
+	},
+	{
+		name: "audit/up to and with", file: auditLists,
+		old:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at >= @after",
+		new:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at <= @occurred_before\n    AND e.occurred_at >= @after",
+		tests: []tests{{inPostgres, pool + "^Audit$"}},
+	},
+	{
+		name: "schema/entries that a replica's settings keep from the queue", file: auditSchema,
+		old:   "ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_queue;\n",
+		new:   "",
+		tests: []tests{{inAudit, "^TestQueueWhateverTheRole$"}},
+	},
+	{
+		name: "schema/hashes that may be cut off", file: auditSchema,
+		old:   "ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse_truncate;",
+		new:   "ALTER TABLE audit_hashes DISABLE TRIGGER audit_hashes_refuse_truncate;",
+		tests: []tests{{inAudit, "^TestImmutable$"}},
+	},
+	{
+		name: "schema/a prune's setting in anybody's hands", file: boundsSchema,
+		old:   "    IF TG_OP IN ('DELETE', 'UPDATE') AND coalesce(current_setting('agentstore.audit_prune', true), '') = 'on'\n        AND current_user = (SELECT pg_get_userbyid(c.relowner) FROM pg_catalog.pg_class c WHERE c.oid = TG_RELID) THEN",
+		new:   "    IF TG_OP IN ('DELETE', 'UPDATE') AND coalesce(current_setting('agentstore.audit_prune', true), '') = 'on' THEN",
+		tests: []tests{{inAudit, "^TestImmutable$"}},
+	},
+	{
+		name: "schema/a leaf that is marked twice", file: boundsSchema,
+		old:   "OLD.session_id, OLD.hidden)\n                AND OLD.pruned_by IS NULL THEN",
+		new:   "OLD.session_id, OLD.hidden) THEN",
+		tests: []tests{{inAudit, "^TestImmutableWithinPrune$"}},
+	},
+	{
+		name: "schema/a leaf of no version", file: boundsSchema,
+		old:   "OR version = 2 AND type IS NOT NULL AND hidden IS NOT NULL AND octet_length(hidden) = 32",
+		new:   "OR version >= 2",
+		tests: []tests{{inPostgres, "^TestConstraints$"}},
+	},
+	{
+		name: "schema/what is not sealed is pruned", file: boundsSchema,
+		old:   "            ) < coalesce((SELECT",
+		new:   "            ) IS NULL OR 0 < coalesce((SELECT",
+		tests: []tests{{inPostgres, pool + "^Keeping$/^PruneUnsealed$"}},
+	},
+	{
+		name: "schema/a prune that nothing tells of", file: boundsSchema,
+		old:   "    IF stated_before IS NULL THEN\n",
+		new:   "    stated_before := coalesce(stated_before, 'infinity');\n    IF stated_before IS NULL THEN\n",
+		tests: []tests{{inAudit, "^TestPruneOfNothing$"}},
+	},
+	{
+		name: "schema/past what the prune's entry says", file: boundsSchema,
+		old:   " AND e.occurred_at < stated_before\n",
+		new:   "\n",
+		tests: []tests{{inAudit, "^TestPruneOfNothing$"}},
+	},
+	{
+		name: "schema/two months at once", file: boundsSchema,
+		old:   "                LOCK TABLE ONLY {schema}.audit_entries IN SHARE UPDATE EXCLUSIVE MODE;\n",
+		new:   "",
+		tests: []tests{{inAudit, "^TestMonthMadeTwice$"}},
+	},
+	{
+		name: "schema/a month that is not empty is dropped", file: boundsSchema,
+		old:        "        EXECUTE format('SELECT EXISTS (SELECT FROM %I.%I)', home, partition) INTO used;\n        CONTINUE WHEN used;\n        PERFORM set_config('lock_timeout', '50ms', true);",
+		new:        "        PERFORM set_config('lock_timeout', '50ms', true);",
+		tests:      []tests{{inAudit, "^TestPruneDropsPartitions$"}},
+		equivalent: "it is looked at again under the lock: the first look spares everybody the lock",
+	},
+	{
+		name: "schema/a month that is not empty is dropped under its lock", file: boundsSchema,
+		old:        "        EXECUTE format('SELECT EXISTS (SELECT FROM %I.%I)', home, partition) INTO used;\n        CONTINUE WHEN used;\n        EXECUTE format('DROP TABLE %I.%I', home, partition);\n        RETURN true;",
+		new:        "        EXECUTE format('DROP TABLE %I.%I', home, partition);\n        RETURN true;",
+		tests:      []tests{{inAudit, "^TestPruneDropsPartitions$"}},
+		equivalent: "an entry would have to come into the month between the first look and the lock, a moment that no test can hold",
+	},
+	{
+		name: "schema/a usage counted twice", file: "schema/migrations/0005_usage_ids_and_clocks.sql",
+		old:   "    CONSTRAINT session_usages_pkey PRIMARY KEY (session_id, id),\n",
+		new:   "",
+		tests: []tests{{inPostgres, "^TestConstraints$"}},
+	},
+	{
+		name: "schema/two messages at one place", file: "schema/migrations/0001_sessions.sql",
+		old:   "    CONSTRAINT messages_pkey PRIMARY KEY (session_id, sequence),\n",
+		new:   "",
+		tests: []tests{{inPostgres, "^TestConstraints$"}},
+	},
+	{
+		name: "schema/a cost above the budget", file: "schema/migrations/0001_sessions.sql",
+		old:   "CHECK (cost_nanos <= budget_nanos)",
+		new:   "CHECK (cost_nanos <= budget_nanos + 1)",
+		tests: []tests{{inPostgres, "^TestConstraints$"}},
+	},
+	{
+		name: "schema/applied in any phase", file: plansSchema,
+		old:   "OR phase = 'apply' AND state IN ('applied', 'constrained')",
+		new:   "OR state IN ('applied', 'constrained')",
+		tests: []tests{{inPostgres, "^TestConstraints$"}},
+	},
+}

@@ -1,0 +1,143 @@
+package main
+
+var planGoMutants = []mutant{
+	{
+		name: "use/made again, and refused", file: "repo/postgres/plan_use.go",
+		old:   "errors.Is(err, errUseAgain) || given && stopsUse(err); !again {",
+		new:   "errors.Is(err, errUseAgain) || given && err == nil && stopsUse(err); !again {",
+		tests: []tests{{inPostgres, pool + "^(Use|PlanRaces)$"}},
+	},
+	{
+		name: "use/another one under the same id", file: "repo/postgres/plan_use.go",
+		old:   "	if err := use.Conflict(name, stored); err != nil {\n		return repo.Plan{}, err\n	}\n",
+		new:   "",
+		tests: []tests{{inPostgres, pool + "^Use$"}},
+	},
+	{
+		name: "use/of an action that is archived", file: "repo/postgres/plan_use.go",
+		old:   "	if action.State != repo.ActionAvailable {",
+		new:   "	if action.State == \"\" {",
+		tests: []tests{{inPostgres, pool + "^(Use|Actions)$"}},
+	},
+	{
+		name: "use/below a parent that is not alive", file: "repo/postgres/plan_use.go",
+		old:   "	if !parent.Live() {",
+		new:   "	if !parent.Live() && parent.Depth < 0 {",
+		tests: []tests{{inPostgres, pool + "^(Use|Lifecycle)$"}},
+	},
+	{
+		name: "use/without the tree's lock", file: "repo/postgres/plan_use.go",
+		old:   "if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {",
+		new:   "if _, err := queries.PlanExists(ctx, q, toUUID(plan.ParentID)); err != nil {",
+		tests: []tests{{inPostgres, pool + "^PlanRaces$/^SpawnAndCancel$"}, {inPostgres, "^TestChildWaitsForTheTree$"}},
+	},
+	{
+		name: "use/too deep", file: "repo/postgres/plan_use.go",
+		old:   "parent.Depth == repo.MaxPlanDepth",
+		new:   "parent.Depth == repo.MaxPlanDepth+1",
+		tests: []tests{{inPostgres, pool + "^(Use|Lifecycle)$"}},
+	},
+	{
+		name: "use/a child too many", file: "repo/postgres/plan_use.go",
+		old:   "	if children >= repo.MaxChildPlans {",
+		new:   "	if children > repo.MaxChildPlans {",
+		tests: []tests{{inPostgres, "^TestChildLimit$"}},
+	},
+	{
+		name: "move/back to life without the tree's lock", file: "repo/postgres/plan_move.go",
+		old:   "if _, err := queries.PlanLockTree(ctx, q, toUUID(stored.ID)); err != nil {",
+		new:   "if _, err := queries.PlanExists(ctx, q, toUUID(stored.ID)); err != nil {",
+		tests: []tests{{"tests/plans", "^TestRevertWhileParentIsCancelled$"}},
+	},
+	{
+		name: "move/back to life below a cancelled parent", file: "repo/postgres/plan_move.go",
+		old:   "		if !parent.Live() {",
+		new:   "		if parent.Depth < 0 {",
+		tests: []tests{{inPostgres, pool + "^Lifecycle$"}},
+	},
+	{
+		name: "move/overtaken by the same", file: "repo/postgres/plan_move.go",
+		old:   "allowed && to == current.Stage {",
+		new:   "allowed && to == current.Stage && current.Version < 0 {",
+		tests: []tests{{"tests/plans", "^TestOvertaken$"}},
+	},
+	{
+		name: "move/nothing cancelled, and no word of it", file: "repo/postgres/plan_move.go",
+		old:   "		if len(cancelled) == 0 {",
+		new:   "		if len(cancelled) < 0 {",
+		tests: []tests{{"tests/plans", "^TestStaleVersion$"}},
+	},
+	{
+		name: "move/where it already is, in a transaction that sees what was", file: "repo/postgres/plan_move.go",
+		old:   "		return stored, p.exec.sees(ctx,",
+		new:   "		return stored, (&pooled{}).sees(ctx,",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/a lock that is no update", file: plansSQL,
+		old:   "UPDATE plans p SET depth = p.depth\nWHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = @id)\nRETURNING p.id;",
+		new:   "SELECT p.id FROM plans p\nWHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = @id)\nFOR UPDATE;",
+		tests: []tests{{inPostgres, "^(TestBoundSeesOthers|TestBoundTreeAtEachIsolationLevel)$"}},
+	},
+	{
+		name: "plans/cancelled without its descendants' locks", file: plansSQL,
+		old:   "    FOR NO KEY UPDATE OF p\n",
+		new:   "",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/of an action that another transaction changed", file: plansSQL,
+		old:   "    FOR SHARE\n), parent AS (",
+		new:   "), parent AS (",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/below a parent that another transaction moved", file: plansSQL,
+		old:   "    FOR SHARE\n), archived AS (",
+		new:   "), archived AS (",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/an action archived for a plan that is not made", file: plansSQL,
+		old:   "        AND NOT EXISTS (SELECT FROM plans p WHERE p.id = @id)\n",
+		new:   "",
+		tests: []tests{{inPostgres, pool + "^Use$"}},
+	},
+	{
+		name: "plans/archived though it is reusable", file: plansSQL,
+		old:   "a.state = 'available' AND NOT a.reusable\n",
+		new:   "a.state = 'available'\n",
+		tests: []tests{{inPostgres, pool + "^Use$"}},
+	},
+	{
+		name: "plans/of an action that is archived", file: plansSQL,
+		old:        "a.state = 'available' AND a.reusable\n",
+		new:        "a.reusable\n",
+		tests:      []tests{{inPostgres, pool + "^(Use|PlanRaces)$"}},
+		equivalent: "archiving makes another version of the action, and the one that was read was available",
+	},
+	{
+		name: "plans/unlinked though it was linked meanwhile", file: plansSQL,
+		old:   "    WHERE f.session AND f.plan AND current_setting('transaction_isolation') <> 'read committed'\n",
+		new:   "    WHERE f.session AND f.plan AND false\n",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/seen where it was", file: plansSQL,
+		old:   "<> 'read committed' FOR SHARE;",
+		new:   "<> 'read committed';",
+		tests: []tests{{inPostgres, "^TestBoundSeesOthers$"}},
+	},
+	{
+		name: "plans/children of every namespace", file: plansSQL,
+		old:   "WHERE d.parent_id = @parent_id::uuid AND d.id < @after_id\n    AND (@namespace::text = '' OR d.namespace = @namespace::text)",
+		new:   "WHERE d.parent_id = @parent_id::uuid AND d.id < @after_id\n    AND (@namespace::text = '' OR d.namespace <> '')",
+		tests: []tests{{inPostgres, pool + "^Plans$"}},
+	},
+	{
+		name: "plans/a stage's page that is cut off", file: plansSQL,
+		old:   "    ORDER BY plan_details.id DESC\n",
+		new:   "    ORDER BY plan_details.id\n",
+		tests: []tests{{inPostgres, pool + "^Plans$"}},
+	},
+}

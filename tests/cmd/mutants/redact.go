@@ -1,0 +1,148 @@
+package main
+
+var redactMutants = []mutant{
+	{
+		name: "redact/members by their names", file: "audit/redact_json.go",
+		old:   "	if c.kind != plain && isSecret(c.kind, text) {\n		s.replace(place, s.at, Redacted)\n		return true",
+		new:   "	if c.kind != plain && isSecret(c.kind, text) && s.depth > 0 {\n		s.replace(place, s.at, Redacted)\n		return true",
+		tests: []tests{{"audit", "^TestRedactKeys$"}},
+	},
+	{
+		name: "redact/JSON within texts", file: "audit/redact.go",
+		old:   "	if depth < mostNested {",
+		new:   "	if depth < 0 {",
+		tests: []tests{{"audit", "^TestRedactWithinTexts$"}},
+	},
+	{
+		name: "redact/the options' names", file: "audit/redact.go",
+		old:   "	if len(r.keys) > 0 {",
+		new:   "	if len(r.keys) > 1000 {",
+		tests: []tests{{"audit", "^(TestRedactKeys|TestRedactEntry)$"}},
+	},
+	{
+		name: "redact/the options' patterns", file: "audit/redact.go",
+		old:   "		text = expression.ReplaceAllString(text, Redacted)",
+		new:   "		_ = expression",
+		tests: []tests{{"audit", "^TestRedact"}},
+	},
+	{
+		name: "redact/an entry's actor", file: "audit/redact.go",
+		old:   "r.Text(e.Actor), r.Text(e.User), r.Text(e.Project)",
+		new:   "e.Actor, r.Text(e.User), r.Text(e.Project)",
+		tests: []tests{{"audit", "^TestRedactEntry$"}},
+	},
+	{
+		name: "redact/a name and its value", file: "audit/redact_json.go",
+		old:   "		s.replace(h.place, h.to, Redacted)\n	}\n}\n\n// elements",
+		new:   "	}\n}\n\n// elements",
+		tests: []tests{{"audit", "^(TestRedactCorpus|TestRedactGenerated)$"}},
+	},
+	{
+		name: "redact/an option and its value in a list", file: "audit/redact_json.go",
+		old:   "before != plain && s.isValueOf(before, option) {",
+		new:   "before != plain && option != option && s.isValueOf(before, option) {",
+		tests: []tests{{"audit", "^(TestRedactCorpus|TestRedactGenerated)$"}},
+	},
+	{
+		name: "redact/a number that is a password", file: "audit/redact_json.go",
+		old:   "	if !c.secretNumber(s.in[start:s.at]) {\n		return false",
+		new:   "	if true {\n		return false",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Generated|Keys)$"}},
+	},
+	{
+		name: "redact/what a schema describes", file: "audit/redact_json.go",
+		old:   "	if c.kind != plain && !c.schema && s.isSchema() {",
+		new:   "	if c.kind != plain && c.schema && s.isSchema() {",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Generated|Keys)$"}},
+	},
+	{
+		name: "redact/the keys of providers", file: "audit/redact_text.go",
+		old:   "	if length := shapeAt(rest); length > 0 {",
+		new:   "	if length := shapeAt(rest); length > 1000 {",
+		tests: []tests{{"audit", "^TestRedactShapes$"}},
+	},
+	{
+		name: "redact/access keys' ids", file: "audit/redact_shapes.go",
+		old:   "	case 'A':\n		return awsAt(text)\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestRedactShapes$"}},
+	},
+	{
+		name: "redact/web tokens", file: "audit/redact_shapes.go",
+		old:   "	case 'e':\n		return jwtAt(text)\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestRedactShapes$"}},
+	},
+	{
+		name: "redact/private keys", file: "audit/redact_text.go",
+		old:   "	s.found(begin, to)\n	return to\n}\n\n// scheme",
+		new:   "	return to\n}\n\n// scheme",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus)$"}},
+	},
+	{
+		name: "redact/a bearer", file: "audit/redact_text.go",
+		old:   "	case 'b', 'B':\n		return s.scheme(i)\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus|Keys)$"}},
+	},
+	{
+		name: "redact/the password of a URL", file: "audit/redact_text.go",
+		old:   "		return s.url(i)\n",
+		new:   "		return from\n",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus|Keys)$"}},
+	},
+	{
+		name: "redact/a URL's password that holds an @", file: "audit/redact_text.go",
+		old:   "			if web {\n				break\n			}",
+		new:   "			break",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus|Generated)$"}},
+	},
+	{
+		name: "redact/an assignment", file: "audit/redact_text.go",
+		old:   "		case c == '=' || c == ':':",
+		new:   "		case c == ':':",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus)$"}},
+	},
+	{
+		name: "redact/an option of a command", file: "audit/redact_text.go",
+		old:   "				next = s.option(i)",
+		new:   "				next = i + 1",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus)$"}},
+	},
+	{
+		name: "redact/a header", file: "audit/redact_text.go",
+		old:   "		return s.header(from, last == \"cookie\")",
+		new:   "		return from",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus)$"}},
+	},
+	{
+		name: "redact/an element", file: "audit/redact_text.go",
+		old:   "			next = s.element(i)",
+		new:   "			next = i + 1",
+		tests: []tests{{"audit", "^TestRedact(Shapes|Corpus|Generated)$"}},
+	},
+	{
+		name: "redact/what counts tokens", file: "audit/redact_keys.go",
+		old:   "			if has(noTokensOf, word(i)) {\n				return plain",
+		new:   "			if has(noTokensOf, word(i)) {\n				return any_",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Keys|Generated)$"}},
+	},
+	{
+		name: "redact/what only stands for a secret", file: "audit/redact_keys.go",
+		old:   "	if has(stands, strings.ToLower(text)) || isReference(text)",
+		new:   "	if isReference(text)",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Generated|Keys)$"}},
+	},
+	{
+		name: "redact/the name of a place of a secret", file: "audit/redact_keys.go",
+		old:   "	if has(stands, strings.ToLower(text)) || isReference(text)",
+		new:   "	if has(stands, strings.ToLower(text))",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Generated|Keys)$"}},
+	},
+	{
+		name: "redact/the plural of a name", file: "audit/redact_keys.go",
+		old:   "	case \"key\", \"keys\":",
+		new:   "	case \"key\":",
+		tests: []tests{{"audit", "^TestRedact(Corpus|Generated|Keys)$"}},
+	},
+}

@@ -1,0 +1,180 @@
+package main
+
+const scheduled = "repo/postgres/internal/scheduler"
+
+var schedulerMutants = []mutant{
+	{
+		name: "scheduler/withdrawn and carried out", file: scheduled + "/scheduler.go",
+		old:   "	q := t.queue\n	q.room.leave(q, t)\n	if q.tasks.length == 0 {",
+		new:   "	q := t.queue\n	if q.tasks.length == 0 {",
+		tests: []tests{{scheduled, "^(TestWithdraw|TestRandom)$"}},
+	},
+	{
+		name: "scheduler/withdrawn from the door, and counted on", file: scheduled + "/room.go",
+		old:   "		r.callers--\n		if q.knocking.length == 0 {",
+		new:   "		if q.knocking.length == 0 {",
+		tests: []tests{{scheduled, "^TestWithdraw$"}},
+	},
+	{
+		name: "scheduler/a withdrawn place that nobody gets", file: scheduled + "/scheduler.go",
+		old:   "	s.refill(q.room)\n	s.spawn(s.next())\n	return ErrWithdrawn",
+		new:   "	s.spawn(s.next())\n	return ErrWithdrawn",
+		tests: []tests{{scheduled, "^TestWithdraw$"}},
+	},
+	{
+		name: "scheduler/left, and said to be withdrawn", file: scheduled + "/scheduler.go",
+		old:   "		return ErrLeft\n",
+		new:   "		return ErrWithdrawn\n",
+		tests: []tests{{scheduled, "^(TestWithdraw|TestRandom)$"}},
+	},
+	{
+		name: "scheduler/answered at the same moment, and said to be left", file: scheduled + "/scheduler.go",
+		old:   "	case <-t.done: // at the same moment\n		return nil\n",
+		new:   "	case <-t.done: // at the same moment\n		return ErrLeft\n",
+		tests: []tests{{scheduled, "^TestAnsweredAtTheSameMoment$"}},
+	},
+	{
+		name: "scheduler/a batch that nobody waits for goes on", file: scheduled + "/scheduler.go",
+		old:   "		if b.callers == 0 {",
+		new:   "		if b.callers < 0 {",
+		tests: []tests{{scheduled, "^TestBatchIsCancelled$"}},
+	},
+	{
+		name: "scheduler/a batch that ends with its first caller", file: scheduled + "/scheduler.go",
+		old:   "		if b.callers == 0 {",
+		new:   "		if b.callers >= 0 {",
+		tests: []tests{{scheduled, "^TestBatchIsCancelled$"}},
+	},
+	{
+		name: "scheduler/taken after Close", file: scheduled + "/scheduler.go",
+		old:   "	if s.closed {\n		return ErrClosed",
+		new:   "	if s.closed && s.queues == nil {\n		return ErrClosed",
+		tests: []tests{{scheduled, "^TestClose$"}},
+	},
+	{
+		name: "scheduler/Close that waits for nobody", file: scheduled + "/scheduler.go",
+		old:   "	s.submitting.Wait()\n",
+		new:   "",
+		tests: []tests{{scheduled, "^TestCloseWaitsForTheHeld$"}},
+	},
+	{
+		name: "scheduler/an ended context that submits", file: scheduled + "/scheduler.go",
+		old:   "	if ctx.Err() != nil {\n		return ErrWithdrawn\n	}\n",
+		new:   "",
+		tests: []tests{{scheduled, "^TestEndedContext$"}},
+	},
+	{
+		name: "scheduler/more waits than is allowed", file: scheduled + "/scheduler.go",
+		old:   "s.waits < s.config.Waits && ",
+		new:   "s.waits <= s.config.Waits && ",
+		tests: []tests{{scheduled, "^(TestHeldKey|TestManyHeldKeys)$"}},
+	},
+	{
+		name: "scheduler/nobody is asked whether to wait", file: scheduled + "/scheduler.go",
+		old:   "(s.config.MayWait == nil || s.config.MayWait())",
+		new:   "(s.config.MayWait == nil || !s.config.MayWait() || true)",
+		tests: []tests{{scheduled, "^TestMayWait$"}},
+	},
+	{
+		name: "scheduler/held keys take the others' room", file: scheduled + "/take.go",
+		old:   "		case q.isHeld:\n			s.move(q, &s.apart)\n",
+		new:   "		case q.isHeld:\n",
+		tests: []tests{{scheduled, "^(TestHeldKeysTakeNoRoom|TestManyHeldKeys)$"}},
+	},
+	{
+		name: "scheduler/a held key stays in the groups", file: scheduled + "/take.go",
+		old:   "			s.hold(q)\n",
+		new:   "			s.ready(q)\n",
+		tests: []tests{{scheduled, "^(TestHeldKey|TestPauses)$"}},
+	},
+	{
+		name: "scheduler/what was given back is last", file: scheduled + "/take.go",
+		old:   "		q.tasks.pushFront(&t.place)",
+		new:   "		q.tasks.pushBack(&t.place)",
+		tests: []tests{{scheduled, "^TestReturn$"}},
+	},
+	{
+		name: "scheduler/what was given back takes no room", file: scheduled + "/take.go",
+		old:   "		q.room.count(q, 1, t.size)\n",
+		new:   "",
+		tests: []tests{{scheduled, "^(TestWithdrawBetweenTries|TestWithdrawHeld)$"}},
+	},
+	{
+		name: "scheduler/a key in two batches at once", file: scheduled + "/take.go",
+		old:   "	q.flying = true\n",
+		new:   "",
+		tests: []tests{{scheduled, "^(TestHeldKey|TestRandom|TestContendedKey)$"}},
+	},
+	{
+		name: "scheduler/a key with more than its share", file: scheduled + "/take.go",
+		old:   "rows+t.size.Rows > share || ",
+		new:   "",
+		tests: []tests{{scheduled, "^TestTurns$"}},
+	},
+	{
+		name: "scheduler/a group with no end", file: scheduled + "/take.go",
+		old:   "	for s.turns.length > 0 && !b.full(limit) {",
+		new:   "	for s.turns.length > 0 {",
+		tests: []tests{{scheduled, "^TestGroupLimits$"}},
+	},
+	{
+		name: "scheduler/bytes that end no group", file: scheduled + "/queue.go",
+		old:   " || b.size.Bytes >= limit.Bytes",
+		new:   "",
+		tests: []tests{{scheduled, "^TestGroupLimits$"}},
+	},
+	{
+		name: "scheduler/more bytes than there is room for", file: scheduled + "/room.go",
+		old:   " && r.bytes+size.Bytes <= r.limits.Bytes",
+		new:   "",
+		tests: []tests{{scheduled, "^TestRoom$"}},
+	},
+	{
+		name: "scheduler/what is too large for the room has none", file: scheduled + "/room.go",
+		old:   "return r.items == 0 || r.items < r.limits.Items",
+		new:   "return r.items < r.limits.Items",
+		tests: []tests{{scheduled, "^TestRoom$"}},
+	},
+	{
+		name: "scheduler/however many knock", file: scheduled + "/room.go",
+		old:   "	if r.callers >= r.limits.Callers {",
+		new:   "	if r.callers > r.limits.Callers {",
+		tests: []tests{{scheduled, "^TestRoom$"}},
+	},
+	{
+		name: "scheduler/past those who knock", file: scheduled + "/room.go",
+		old:   "	if r.doors.length == 0 && r.fits(t.size) {",
+		new:   "	if r.fits(t.size) {",
+		tests: []tests{{scheduled, "^TestNobodyPassesTheDoor$"}},
+	},
+	{
+		name: "scheduler/one key has the door to itself", file: scheduled + "/room.go",
+		old:   "			r.doors.pushBack(&q.door)\n		}\n		s.ready(q)",
+		new:   "			r.doors.pushFront(&q.door)\n		}\n		s.ready(q)",
+		tests: []tests{{scheduled, "^TestRoomHasTurns$"}},
+	},
+	{
+		name: "scheduler/pauses that do not grow", file: scheduled + "/hold.go",
+		old:   "	q.tried++\n",
+		new:   "	q.tried = 1\n",
+		tests: []tests{{scheduled, "^TestPauses$"}},
+	},
+	{
+		name: "scheduler/pauses without an end", file: scheduled + "/hold.go",
+		old:   "	if q.tried < 7 {\n		pause = min(pause, firstPause<<q.tried)\n	}",
+		new:   "	pause = firstPause << min(q.tried, 30)",
+		tests: []tests{{scheduled, "^(TestManyHeldKeys|TestPauses)$"}},
+	},
+	{
+		name: "scheduler/more groups are never tried", file: scheduled + "/load.go",
+		old:   "	if l.trying() {\n		return l.beside",
+		new:   "	if l.trying() {\n		return l.best",
+		tests: []tests{{scheduled, "^TestLoad$"}},
+	},
+	{
+		name: "scheduler/the worse number is kept", file: scheduled + "/load.go",
+		old:   "beside.perSecond() > gain*best.perSecond()",
+		new:   "beside.perSecond()*gain < best.perSecond()",
+		tests: []tests{{scheduled, "^TestLoad$"}},
+	},
+}

@@ -1,0 +1,268 @@
+package main
+
+var writerMutants = []mutant{
+	{
+		name: "writer/on with an ended writer", file: "audit/writer.go",
+		old:        "		case w.ctx.Err() != nil:\n			return cancelled\n		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
+		new:        "		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
+		tests:      []tests{{"audit", "^(TestCloseReturns|TestCloseWithFullSpool)$"}},
+		equivalent: "all that comes behind it ends with the writer's context, too, and what a spool takes meanwhile is kept",
+	},
+	{
+		name: "writer/a batch quarantined for one of it", file: "audit/writer.go",
+		old:   "errors.Is(err, repo.ErrInvalid) && len(entries) > 1:\n			// One",
+		new:   "errors.Is(err, repo.ErrInvalid) && len(entries) > 1000:\n			// One",
+		tests: []tests{{"audit", "^TestPoison$"}},
+	},
+	{
+		name: "writer/the second half first", file: "audit/writer.go",
+		old:   "if first := w.record(batch[:half], entries[:half]); first != settled || w.spooling {\n				return max(first, begun)\n			}\n			return w.record(batch[half:], entries[half:])",
+		new:   "if first := w.record(batch[half:], entries[half:]); first != settled || w.spooling {\n				return max(first, begun)\n			}\n			return w.record(batch[:half], entries[:half])",
+		tests: []tests{{"audit", "^TestPoison$"}},
+	},
+	{
+		name: "writer/goes on behind a half that is in the spool", file: "audit/writer.go",
+		old:   "first != settled || w.spooling {",
+		new:   "first == cancelled {",
+		tests: []tests{{"audit", "^TestSpoolCountsOnce$"}},
+	},
+	{
+		name: "writer/poison that is tried for ever", file: "audit/writer.go",
+		old:   "		case errors.Is(err, repo.ErrInvalid):\n			return w.quarantine(batch, entries[0], err)\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestRecordWaitOfPoison$"}},
+	},
+	{
+		name: "writer/known counted as written", file: "audit/writer.go",
+		old:   "				s.Known += int64(recorded.Known)\n			})\n			return settled",
+		new:   "				s.Written += int64(recorded.Known)\n			})\n			return settled",
+		tests: []tests{{"audit", "^TestFailingDatabase$"}},
+	},
+	{
+		name: "writer/nobody is told", file: "audit/writer.go",
+		old:   "			it.done <- outcome // it has room for one",
+		new:   "			_ = outcome",
+		tests: []tests{{"audit", "^TestRecordWaitOfPoison$"}},
+	},
+	{
+		name: "writer/accepted, and told to be none", file: "audit/writer.go",
+		old:   `return fmt.Errorf("%w: the entry was accepted: %w", repo.ErrUnknownOutcome, ctx.Err())`,
+		new:   "return ctx.Err()",
+		tests: []tests{{"audit", "^TestRecordWaitContext$"}},
+	},
+	{
+		name: "writer/what an entry holds is ill health", file: "audit/writer.go",
+		old:   "	if err == nil || errors.Is(err, repo.ErrInvalid) {\n		w.healthy()",
+		new:   "	if err == nil {\n		w.healthy()",
+		tests: []tests{{"audit", "^TestPoisonIsNoIllHealth$"}},
+	},
+	{
+		name: "writer/a refused right is tried like any failure", file: "audit/writer.go",
+		old:   "errors.Is(err, repo.ErrPermission) || errors.Is(err, repo.ErrSchema)",
+		new:   "errors.Is(err, repo.ErrSchema)",
+		tests: []tests{{"audit", "^TestMisconfigured$"}},
+	},
+	{
+		name: "writer/pauses that do not grow", file: "audit/writer.go",
+		old:   "w.options.MinBackoff<<shift",
+		new:   "w.options.MinBackoff",
+		tests: []tests{{"audit", "^TestBackoff$"}},
+	},
+	{
+		name: "writer/pauses without an end", file: "audit/writer.go",
+		old:   "		pause = min(pause, w.options.MinBackoff<<shift)",
+		new:   "		pause = w.options.MinBackoff << shift",
+		tests: []tests{{"audit", "^TestBackoff$"}},
+	},
+	{
+		name: "writer/returned with their secrets", file: "audit/spooling.go",
+		old:   "		entries := w.redacted(batch)\n		if spooling {",
+		new:   "		entries := make([]repo.AuditEntry, len(batch))\n		for i, it := range batch {\n			entries[i] = it.entry\n		}\n		if spooling {",
+		tests: []tests{{"audit", "^TestCloseReturns$"}},
+	},
+	{
+		name: "queue/more than there is room for", file: "audit/queue.go",
+		old:   "len(q.items) < q.maxEntries && (q.bytes+size",
+		new:   "len(q.items) <= q.maxEntries && (q.bytes+size",
+		tests: []tests{{"audit", "^TestFullQueue$"}},
+	},
+	{
+		name: "queue/more bytes than there is room for", file: "audit/queue.go",
+		old:   "(q.bytes+size <= q.maxBytes || len(q.items) == 0)",
+		new:   "(q.bytes <= q.maxBytes*10 || len(q.items) == 0)",
+		tests: []tests{{"audit", "^TestQueueBytes$"}},
+	},
+	{
+		name: "queue/a large entry that never fits", file: "audit/queue.go",
+		old:   "(q.bytes+size <= q.maxBytes || len(q.items) == 0)",
+		new:   "q.bytes+size <= q.maxBytes",
+		tests: []tests{{"audit", "^TestQueueBytes$"}},
+	},
+	{
+		name: "queue/refused and not counted", file: "audit/queue.go",
+		old:   "			q.stats.Refused++\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestFullQueue$"}},
+	},
+	{
+		name: "queue/taken after Close", file: "audit/queue.go",
+		old:   "		if q.closed {\n			q.mu.Unlock()\n			return repo.ErrClosed\n		}\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestCloseReturns$"}},
+	},
+	{
+		name: "queue/settled, and its bytes stay", file: "audit/queue.go",
+		old:   "		q.bytes -= it.bytes\n",
+		new:   "		q.bytes -= min(it.bytes, 0)\n",
+		tests: []tests{{"audit", "^TestQueueBytesAreGivenBack$"}},
+	},
+	{
+		name: "queue/Flush that waits for nothing", file: "audit/queue.go",
+		old:   "	target := q.settled + q.stats.Waiting",
+		new:   "	target := q.settled",
+		tests: []tests{{"audit", "^(TestFailingDatabase|TestBackoff)$"}},
+	},
+	{
+		name: "poison/settled before it is set aside", file: "audit/poison.go",
+		old:   "		if err := w.setAside(entry, reason); err == nil {\n			break\n		}",
+		new:   "		if err := w.setAside(entry, reason); err == nil || attempt > 0 {\n			break\n		}",
+		tests: []tests{{"audit", "^TestQuarantineIsTriedAgain$"}},
+	},
+	{
+		name: "poison/a gap told twice", file: "audit/poison.go",
+		old:   "		w.noted = refused\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestFullQueue$"}},
+	},
+	{
+		name: "poison/quarantined and not counted", file: "audit/poison.go",
+		old:   "func(s *Stats) { s.Quarantined++ }",
+		new:   "func(*Stats) {}",
+		tests: []tests{{"audit", "^TestPoison$"}},
+	},
+	{
+		name: "spooling/spooled and counted twice", file: "audit/spooling.go",
+		old:   "		s.Spooled -= int64(len(ends))\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestSpoolWhileAway$"}},
+	},
+	{
+		name: "spooling/past what is in the spool", file: "audit/writer.go",
+		old:   "				w.spooling = true\n				return begun",
+		new:   "				return begun",
+		tests: []tests{{"audit", "^TestSpoolWhileAway$"}},
+	},
+	{
+		name: "spooling/the spool waits for its pause", file: "audit/spooling.go",
+		old:   "		case <-work:\n		case <-w.ctx.Done():",
+		new:   "		case <-work:\n			work = nil\n			<-timer.C\n			return true\n		case <-w.ctx.Done():",
+		tests: []tests{{"audit", "^TestSpoolDuringPauses$"}},
+	},
+	{
+		name: "spooling/what is lost with the file", file: "audit/spooling.go",
+		old:   "		w.giveBackSpooled()\n	}\n	spooling",
+		new:   "	}\n	spooling",
+		tests: []tests{{"audit", "^TestSpoolDeleted$"}},
+	},
+	{
+		name: "spooling/poison in the spool is tried for ever", file: "audit/spooling.go",
+		old:   "	case !errors.Is(err, repo.ErrInvalid):\n		return err\n",
+		new:   "	case err != nil && len(entries) == 1:\n		return err\n",
+		tests: []tests{{"audit", "^TestSpoolCountsOnce$"}},
+	},
+}
+
+const spooled = "audit/internal/spool"
+
+var spoolMutants = []mutant{
+	{
+		name: "spool/a record whose sum is wrong", file: spooled + "/view.go",
+		old:   " || crc32.Checksum(record, castagnoli) != sum",
+		new:   " || crc32.Checksum(record, castagnoli) != sum && sum == 1",
+		tests: []tests{{"audit", "^TestSpoolEveryBit$"}},
+	},
+	{
+		name: "spool/all behind a damaged record is lost", file: spooled + "/recover.go",
+		old:   "		next, err := v.resync(at + 1)",
+		new:   "		next, err := v.resync(end)",
+		tests: []tests{{"audit", "^TestSpoolEveryBit$"}},
+	},
+	{
+		name: "spool/damaged, and not kept", file: spooled + "/recover.go",
+		old:   "	saved, err := f.save()\n",
+		new:   "	saved, err := \"\", error(nil)\n",
+		tests: []tests{{"audit", "^(TestSpoolEveryBit|TestSpoolEveryCut)$"}},
+	},
+	{
+		name: "spool/torn called corrupt", file: spooled + "/recover.go",
+		old:   "		if torn {\n",
+		new:   "		if torn && false {\n",
+		tests: []tests{{"audit", "^TestSpoolEveryCut$"}},
+	},
+	{
+		name: "spool/too large to be read back", file: spooled + "/spool.go",
+		old:   "	case int64(len(record)) > f.maxRecord:\n		return ErrTooLarge\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestSpoolRefusesTooLarge$"}},
+	},
+	{
+		name: "spool/larger than its bound", file: spooled + "/spool.go",
+		old:   "	case f.size+int64(before)+recordHeader+int64(len(record)) > f.maxBytes:\n		return ErrFull\n",
+		new:   "",
+		tests: []tests{{"audit", "^(TestSpoolRefuses|TestCloseWithFullSpool)$"}},
+	},
+	{
+		name: "spool/what a batch takes is not in the bound", file: spooled + "/spool.go",
+		old:   "f.size+int64(before)+recordHeader",
+		new:   "f.size+recordHeader",
+		tests: []tests{{spooled, "^TestBoundOfABatch$"}},
+	},
+	{
+		name: "spool/a record that resync cannot find", file: spooled + "/spool.go",
+		old:   "		if c < ' ' {\n			return false",
+		new:   "		if c == 255 {\n			return false",
+		tests: []tests{{spooled, "^TestRecordsOnOneLine$"}},
+	},
+	{
+		name: "spool/kept in a file without a name", file: spooled + "/spool.go",
+		old:   "		err = f.named() // in a file without a name nothing is kept",
+		new:   "		err = nil",
+		tests: []tests{{"audit", "^TestSpoolDeleted$"}},
+	},
+	{
+		name: "spool/a hole where the file was cut off", file: spooled + "/spool.go",
+		old:   "	if info.Size() < f.size {\n		return ErrDamaged",
+		new:   "	if info.Size() < 0 {\n		return ErrDamaged",
+		tests: []tests{{"audit", "^TestSpoolChangedWhileOpen$"}},
+	},
+	{
+		name: "spool/half of what did not fit on the disk", file: spooled + "/spool.go",
+		old:   "		_ = f.file.Truncate(f.size)\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestSpoolFileLimit$"}},
+	},
+	{
+		name: "spool/emptied before all is done", file: spooled + "/spool.go",
+		old:   "	if f.read < f.size {\n		return nil",
+		new:   "	if f.read < 0 {\n		return nil",
+		tests: []tests{{"audit", "^TestSpoolRoundTrip$"}},
+	},
+	{
+		name: "spool/never emptied", file: spooled + "/spool.go",
+		old:   "	if f.read < f.size {\n		return nil",
+		new:   "	if f.read <= f.size {\n		return nil",
+		tests: []tests{{"audit", "^TestSpoolRoundTrip$"}},
+	},
+	{
+		name: "spool/two processes at once", file: spooled + "/system_unix.go",
+		old:   "syscall.LOCK_EX|syscall.LOCK_NB",
+		new:   "syscall.LOCK_SH|syscall.LOCK_NB",
+		tests: []tests{{"audit", "^(TestSpoolOfTwoProcesses|TestSpoolRefuses)$"}},
+	},
+	{
+		name: "spool/another's file emptied", file: spooled + "/recover.go",
+		old:   "	if from == 0 && f.records == 0 && distance(begin) > 4 {\n		return ErrForeign\n	}\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestSpoolRefuses$"}},
+	},
+}

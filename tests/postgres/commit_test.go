@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A commit may fail when the statement has been answered: what is deferred up to
+// there is refused there. The operation fails then, in whatever way its statement
+// was sent.
+func TestErrorsOfCommits(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, agentstore.Options{MaxConns: 8})
+	id, ctx := newSession(t, store), t.Context()
+	if _, err := store.Pool().Exec(ctx, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'refused at the commit' USING ERRCODE = '23514', CONSTRAINT = 'deferred_check'; END $$`); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"sessions", "messages", "session_plans", "audit_holds"} {
+		if _, err := store.Pool().Exec(ctx, "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "+table+
+			" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := hold(t, store.Pool(), id) // the append waits apart, in a batch
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := store.Sessions().Append(ctx, id, user("behind a lock"))
+		waiting <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it was skipped, and waits
+	release()
+	if err := <-waiting; !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("an append that waited: %v", err)
+	}
+	_, err := store.Sessions().Append(ctx, id, user("one"))
+	if !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("an append: %v", err)
+	}
+	if _, err := store.Sessions().Append(ctx, id, user("one"), user("two")); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("a joined append: %v", err)
+	}
+	if _, err := store.Sessions().Create(ctx, repo.NewSession{}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("a session: %v", err)
+	}
+	if err := store.Trail().Hold(ctx, repo.AuditHold{SessionID: id, Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("a hold: %v", err)
+	}
+	session, err := store.Sessions().Get(ctx, id)
+	if err != nil || session.MessageCount != 0 {
+		t.Errorf("%d messages are stored, %v", session.MessageCount, err)
+	}
+}
+
+// A unit of work that gave way is run again, and so many times; one that failed
+// for another reason is not.
+func TestInTxIsRunAgain(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	for _, test := range []struct {
+		gives []error
+		runs  int
+		want  error
+	}{
+		{[]error{repo.ErrContention, repo.ErrContention, nil}, 3, nil},
+		{[]error{repo.ErrContention, repo.ErrContention, repo.ErrContention, repo.ErrContention, repo.ErrContention, nil}, 5, repo.ErrContention},
+		{[]error{repo.ErrConflict, nil}, 1, repo.ErrConflict},
+		{[]error{repo.ErrUnavailable, nil}, 1, repo.ErrUnavailable},
+	} {
+		runs := 0
+		err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
+			runs++
+			return test.gives[runs-1]
+		})
+		if runs != test.runs || !errors.Is(err, test.want) {
+			t.Errorf("%v: %d runs, %v", test.gives, runs, err)
+		}
+	}
+}
+
+// failingOnce lets the first statement of a text fail on its way to the server.
+type failingOnce struct {
+	failing
+	done bool
+}
+
+func (f *failingOnce) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if f.done || data.SQL != f.text {
+		return ctx
+	}
+	f.done = true
+	return f.failing.TraceQueryStart(ctx, conn, data)
+}
+
+// Nothing is lost by beginning a transaction again.
+func TestBeginIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	tracer := &failingOnce{failing: failing{"begin isolation level read committed"}}
+	store := openStore(t, agentstore.Options{MaxConns: 1, Tracer: tracer})
+	err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error { return nil })
+	if err != nil || !tracer.done {
+		t.Errorf("%v, failed once: %t", err, tracer.done)
+	}
+}
+
+// A commit whose answer does not come may have been carried out.
+func TestUnansweredCommit(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.NewDatabase(t)
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := newDelay(t, u.Host)
+	u.Host = network.listener.Addr().String()
+	store, other := openURL(t, u.String(), agentstore.Options{MaxConns: 1}), openURL(t, direct)
+	id := repo.NewID()
+	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id})
+		network.armed.Store(true)
+		return err
+	})
+	close(network.release)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := other.Sessions().Get(t.Context(), id); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the commit did not arrive: the test does not show what it is for")
+		}
+	}
+	if !errors.Is(err, repo.ErrUnknownOutcome) {
+		t.Errorf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
+	}
+}
+
+// An operation of several statements that failed in a caller's transaction leaves
+// nothing behind when the caller goes on.
+func TestHalfOfAnOperation(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, agentstore.Options{MaxConns: 4})
+	f, ctx := newFamily(t, store), t.Context()
+	// The cancellation of the root fails in the midst of it.
+	if _, err := store.Pool().Exec(ctx, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '23514', CONSTRAINT = 'own_check'; END $$`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Pool().Exec(ctx, `CREATE TRIGGER refuse BEFORE INSERT ON plan_history FOR EACH ROW EXECUTE FUNCTION refuse()`); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := store.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	bound := postgres.Bind(tx)
+	if _, err := bound.Plans().Transition(ctx, f.root, repo.TransitionCancel, repo.Cause{Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("%v, want %v", err, repo.ErrInvalid)
+	}
+	if _, err := bound.Sessions().Create(ctx, repo.NewSession{}); err != nil {
+		t.Errorf("the transaction does not go on: %v", err)
+	}
+}
