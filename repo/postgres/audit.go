@@ -72,11 +72,21 @@ func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.Au
 	return result, nil
 }
 
-func (a *audit) list(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int) ([]db.AuditEntry, error) {
-	var rows []db.AuditEntry
-	selection := auditSelectionOf(filter, at, id, limit)
-	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = selection.list(ctx, q, order)
+func (a *audit) list(
+	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int,
+) (rows []db.AuditEntry, err error) {
+	from, before := filter.Bounds()
+	params := db.AuditListAscendingParams{
+		OccurredFrom: from, OccurredBefore: before, AfterOccurredAt: at, AfterID: toUUID(id), MaxRows: int32(limit),
+		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
+		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
+	}
+	err = a.exec.read(ctx, func(q db.DBTX) (err error) {
+		if order == repo.OldestFirst {
+			rows, err = queries.AuditListAscending(ctx, filtering{q}, params)
+		} else {
+			rows, err = queries.AuditListDescending(ctx, filtering{q}, db.AuditListDescendingParams(params))
+		}
 		return err
 	})
 	return rows, err
@@ -91,9 +101,14 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 		return repo.AuditCount{}, err
 	}
 	var count int64
-	selection := auditSelectionOf(filter, time.Time{}, repo.ID{}, limit+1)
+	from, before := filter.Bounds()
+	params := db.AuditCountParams{
+		OccurredFrom: from, OccurredBefore: before, MaxRows: int32(limit) + 1,
+		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
+		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
+	}
 	err = a.exec.read(ctx, func(q db.DBTX) (err error) {
-		count, err = selection.count(ctx, q)
+		count, err = queries.AuditCount(ctx, filtering{q}, params)
 		return err
 	})
 	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
