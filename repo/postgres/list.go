@@ -29,45 +29,29 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if before.IsZero() {
 		before = farFuture
 	}
-	// One row more than asked for tells whether there is a next page.
-	byActor := db.SessionListByActorParams{
+	params := db.SessionListParams{
 		Namespace:      filter.Namespace,
-		Actor:          filter.Actor,
+		Actor:          toNullable(filter.Actor),
 		CreatedFrom:    filter.CreatedFrom,
 		CreatedBefore:  before,
 		AfterCreatedAt: afterTime,
 		AfterID:        toUUID(afterID),
-		MaxRows:        int32(limit) + 1,
+		MaxRows:        int32(limit) + 1, // one more tells whether there is a next page
 	}
-	var found []repo.Session
-	err = s.exec.read(ctx, func(q db.DBTX) error {
-		found = make([]repo.Session, 0, limit+1)
-		if filter.Actor != "" {
-			rows, err := queries.SessionListByActor(ctx, q, byActor)
-			for _, row := range rows {
-				found = append(found, sessionOf(db.SessionGetRow(row)))
-			}
-			return err
-		}
-		rows, err := queries.SessionList(ctx, q, db.SessionListParams{
-			Namespace:      byActor.Namespace,
-			CreatedFrom:    byActor.CreatedFrom,
-			CreatedBefore:  byActor.CreatedBefore,
-			AfterCreatedAt: byActor.AfterCreatedAt,
-			AfterID:        byActor.AfterID,
-			MaxRows:        byActor.MaxRows,
-		})
-		for _, row := range rows {
-			found = append(found, sessionOf(db.SessionGetRow(row)))
-		}
+	var rows []db.SessionListRow
+	err = s.exec.read(ctx, func(q db.DBTX) (err error) {
+		rows, err = queries.SessionList(ctx, filtering{q}, params)
 		return err
 	})
 	if err != nil {
 		return repo.SessionPage{}, err
 	}
-	if len(found) <= limit {
-		return repo.SessionPage{Sessions: found}, nil
+	result := repo.SessionPage{Sessions: make([]repo.Session, min(len(rows), limit))}
+	for i := range result.Sessions {
+		result.Sessions[i] = sessionOf(db.SessionGetRow(rows[i]))
 	}
-	found = found[:limit]
-	return repo.SessionPage{Sessions: found, Next: filter.CursorAfter(found[limit-1])}, nil
+	if len(rows) > limit {
+		result.Next = filter.CursorAfter(result.Sessions[limit-1])
+	}
+	return result, nil
 }

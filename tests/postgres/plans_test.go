@@ -86,7 +86,7 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range statements(t) {
-		if strings.Contains(s.sql, "IS NULL OR e.") {
+		if hasFilters.MatchString(s.sql) {
 			continue // is never sent as it stands: TestPlansOfFilters
 		}
 		t.Run(s.name, func(t *testing.T) {
