@@ -28,6 +28,13 @@ import (
 // Each combination of filters is a statement of its own.
 type filtering struct{ db.DBTX }
 
+// filtered is the way for queries with filters that need not be set.
+func filtered(by way) way {
+	return func(ctx context.Context, statements func(db.DBTX) error) error {
+		return by(ctx, func(q db.DBTX) error { return statements(filtering{q}) })
+	}
+}
+
 // Query is DBTX's.
 func (f filtering) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	sql, args = setFilters(sql, args)
@@ -45,15 +52,15 @@ var (
 	parameter      = regexp.MustCompile(`\$(\d+)`)
 )
 
-// filtered is a query with a combination of its filters.
-type filtered struct {
+// filteredQuery is a query with a combination of its filters.
+type filteredQuery struct {
 	sql        string
 	parameters []int // their places among the arguments of the whole query
 }
 
 // combinations are the filtered queries that were sent: there are no more of them than
 // combinations of filters.
-var combinations sync.Map // of combination to *filtered
+var combinations sync.Map // of combination to *filteredQuery
 
 type combination struct {
 	sql   string
@@ -69,9 +76,9 @@ func setFilters(sql string, args []any) (string, []any) {
 	}
 	found, ok := combinations.Load(key)
 	if !ok {
-		found, _ = combinations.LoadOrStore(key, key.filtered())
+		found, _ = combinations.LoadOrStore(key, key.query())
 	}
-	query := found.(*filtered)
+	query := found.(*filteredQuery)
 	used := make([]any, len(query.parameters))
 	for i, place := range query.parameters {
 		used[i] = args[place]
@@ -79,8 +86,8 @@ func setFilters(sql string, args []any) (string, []any) {
 	return query.sql, used
 }
 
-func (c combination) filtered() *filtered {
-	first, query := true, &filtered{}
+func (c combination) query() *filteredQuery {
+	first, query := true, &filteredQuery{}
 	sql := optionalFilter.ReplaceAllStringFunc(c.sql, func(line string) string {
 		parts := optionalFilter.FindStringSubmatch(line)
 		switch {

@@ -29,7 +29,7 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if before.IsZero() {
 		before = farFuture
 	}
-	params := db.SessionListParams{
+	rows, err := run(ctx, filtered(s.exec.read), queries.SessionList, db.SessionListParams{
 		Namespace:      filter.Namespace,
 		Actor:          toNullable(filter.Actor),
 		CreatedFrom:    filter.CreatedFrom,
@@ -37,21 +37,12 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 		AfterCreatedAt: afterTime,
 		AfterID:        toUUID(afterID),
 		MaxRows:        int32(limit) + 1, // one more tells whether there is a next page
-	}
-	var rows []db.SessionListRow
-	err = s.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.SessionList(ctx, filtering{q}, params)
-		return err
 	})
 	if err != nil {
 		return repo.SessionPage{}, err
 	}
-	result := repo.SessionPage{Sessions: make([]repo.Session, min(len(rows), limit))}
-	for i := range result.Sessions {
-		result.Sessions[i] = sessionOf(db.SessionGetRow(rows[i]))
-	}
-	if len(rows) > limit {
-		result.Next = filter.CursorAfter(result.Sessions[limit-1])
-	}
-	return result, nil
+	sessions, next, err := pageOf(rows, limit,
+		func(row db.SessionListRow) (repo.Session, error) { return sessionOf(db.SessionGetRow(row)), nil },
+		filter.CursorAfter)
+	return repo.SessionPage{Sessions: sessions, Next: next}, err
 }
