@@ -52,19 +52,15 @@ func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID,
 			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
-	case !filter.ParentID.IsZero():
-		return run(ctx, p.exec.read, queries.PlanListByParent, db.PlanListByParentParams{
-			ParentID: toUUID(filter.ParentID), AfterID: toUUID(after), MaxRows: maxRows,
-			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
-		})
 	case filter.Project != "":
 		return run(ctx, p.exec.read, queries.PlanListByProject, db.PlanListByProjectParams{
 			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
-	case filter.Phase == "" && filter.State == "":
-		return run(ctx, p.exec.read, queries.PlanList, db.PlanListParams{
-			Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
+	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "":
+		return run(ctx, filtered(p.exec.read), queries.PlanList, db.PlanListParams{
+			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
+			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
 		})
 	}
 	var phases, states []string

@@ -135,17 +135,34 @@ func TestPlansOfFilters(t *testing.T) {
 	if _, err := conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan"); err != nil {
 		t.Fatal(err)
 	}
-	for actor, index := range map[string]string{"": "sessions_namespace_created_at_idx", "actor/3": "sessions_namespace_actor_created_at_idx"} {
-		if _, err := store.Sessions().List(ctx, repo.SessionFilter{Actor: actor}, repo.Page{}); err != nil {
+	sessions := func(filter repo.SessionFilter) func() error {
+		return func() error { _, err := store.Sessions().List(ctx, filter, repo.Page{}); return err }
+	}
+	plans := func(filter repo.PlanFilter) func() error {
+		return func() error { _, err := store.Plans().List(ctx, filter, repo.Page{}); return err }
+	}
+	for i, list := range []struct {
+		run   func() error
+		index string
+	}{
+		{sessions(repo.SessionFilter{}), "sessions_namespace_created_at_idx"},
+		{sessions(repo.SessionFilter{Actor: "actor/3"}), "sessions_namespace_actor_created_at_idx"},
+		{plans(repo.PlanFilter{}), "plans_namespace_id_idx"},
+		{plans(repo.PlanFilter{ParentID: repo.NewID()}), "plans_parent_id_id_idx"},
+		{plans(repo.PlanFilter{ParentID: repo.NewID(), Namespace: "local", Phase: repo.PhaseApply}), "plans_parent_id_id_idx"},
+	} {
+		if err := list.run(); err != nil {
 			t.Fatal(err)
 		}
 		for sql := range tracer.take() {
-			names["SessionList"] = true
-			want := []string{index, "session_counters_pkey", "session_plans_pkey", "plans_pkey"}
-			for _, got := range readBy(explain(ctx, t, conn, statement{name: "SessionList" + strconv.Itoa(len(actor)), sql: sql})) {
-				if !slices.Contains(want, got) {
-					t.Errorf("SessionList of actor %q reads by %s:\n%s", actor, got, sql)
-				}
+			name, _, _ := strings.Cut(strings.TrimPrefix(sql, "-- name: "), " ")
+			names[name] = true
+			// The rest of a session or a plan is looked up by keys.
+			got := slices.DeleteFunc(readBy(explain(ctx, t, conn, statement{name: name + "_" + strconv.Itoa(i), sql: sql})), func(way string) bool {
+				return strings.HasSuffix(way, "_pkey") || strings.HasSuffix(way, "_key")
+			})
+			if !slices.Equal(got, []string{list.index}) {
+				t.Errorf("%s reads by %v, not by %s:\n%s", name, got, list.index, sql)
 			}
 		}
 	}

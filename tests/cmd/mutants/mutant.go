@@ -26,7 +26,7 @@ type tests struct{ pkg, run string }
 
 // all are the mutants, in the order in which they are made.
 func all() []mutant {
-	return slices.Concat(planMutants, actionMutants, lifecycleMutants, schemaMutants)
+	return slices.Concat(planMutants, actionMutants, filterMutants, lifecycleMutants, schemaMutants)
 }
 
 // generates reports whether db/ has to be generated anew.
