@@ -405,97 +405,31 @@ func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUI
 
 const planList = `-- name: PlanList :many
 SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d
-WHERE d.namespace = $1 AND d.id < $2
-ORDER BY d.id DESC
-LIMIT $3
-`
-
-type PlanListParams struct {
-	Namespace string
-	AfterID   pgtype.UUID
-	MaxRows   int32
-}
-
-// Index: plans_namespace_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole.
-func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]PlanDetail, error) {
-	rows, err := db.Query(ctx, planList, arg.Namespace, arg.AfterID, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanDetail
-	for rows.Next() {
-		var i PlanDetail
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.Namespace,
-			&i.ActionName,
-			&i.ParentID,
-			&i.RootID,
-			&i.Depth,
-			&i.Attempt,
-			&i.Description,
-			&i.DefinitionOfDone,
-			&i.Phase,
-			&i.State,
-			&i.AutomationProfile,
-			&i.AutomationProfileSource,
-			&i.AutomationSnapshot,
-			&i.ErrorMessage,
-			&i.ErrorDetails,
-			&i.ReversionCount,
-			&i.LastCompletedStep,
-			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
-			&i.ArgumentNames,
-			&i.ArgumentValues,
-			&i.Invariants,
-			&i.InvariantSources,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const planListByParent = `-- name: PlanListByParent :many
-SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d
-WHERE d.parent_id = $1::uuid AND d.id < $2
-    AND ($3::text = '' OR d.namespace = $3::text)
-    AND ($4::text = '' OR d.phase = $4::text)
-    AND ($5::text = '' OR d.state = $5::text)
+WHERE d.id < $1
+    AND ($2::uuid IS NULL OR d.parent_id = $2::uuid)
+    AND ($3::text IS NULL OR d.namespace = $3::text)
+    AND ($4::text IS NULL OR d.phase = $4::text)
+    AND ($5::text IS NULL OR d.state = $5::text)
 ORDER BY d.id DESC
 LIMIT $6
 `
 
-type PlanListByParentParams struct {
-	ParentID  pgtype.UUID
+type PlanListParams struct {
 	AfterID   pgtype.UUID
-	Namespace string
-	Phase     string
-	State     string
+	ParentID  pgtype.UUID
+	Namespace *string
+	Phase     *string
+	State     *string
 	MaxRows   int32
 }
 
-// Index: plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole. The other filters narrow down one plan's children.
-func (q *Queries) PlanListByParent(ctx context.Context, db DBTX, arg PlanListByParentParams) ([]PlanDetail, error) {
-	rows, err := db.Query(ctx, planListByParent,
-		arg.ParentID,
+// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Newest first, whole. It is not sent as it stands: see the lists of the audit trail. The
+// other filters narrow down one plan's children.
+func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]PlanDetail, error) {
+	rows, err := db.Query(ctx, planList,
 		arg.AfterID,
+		arg.ParentID,
 		arg.Namespace,
 		arg.Phase,
 		arg.State,

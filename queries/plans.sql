@@ -94,10 +94,15 @@ SELECT * FROM plan_details d WHERE d.id = @id;
 SELECT EXISTS (SELECT FROM plans WHERE id = @id);
 
 -- name: PlanList :many
--- Index: plans_namespace_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole.
+-- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Newest first, whole. It is not sent as it stands: see the lists of the audit trail. The
+-- other filters narrow down one plan's children.
 SELECT * FROM plan_details d
-WHERE d.namespace = @namespace AND d.id < @after_id
+WHERE d.id < @after_id
+    AND (sqlc.narg(parent_id)::uuid IS NULL OR d.parent_id = sqlc.narg(parent_id)::uuid)
+    AND (sqlc.narg(namespace)::text IS NULL OR d.namespace = sqlc.narg(namespace)::text)
+    AND (sqlc.narg(phase)::text IS NULL OR d.phase = sqlc.narg(phase)::text)
+    AND (sqlc.narg(state)::text IS NULL OR d.state = sqlc.narg(state)::text)
 ORDER BY d.id DESC
 LIMIT @max_rows;
 
@@ -113,17 +118,6 @@ LATERAL (
     ORDER BY plan_details.id DESC
     LIMIT @max_rows
 ) AS d
-ORDER BY d.id DESC
-LIMIT @max_rows;
-
--- name: PlanListByParent :many
--- Index: plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole. The other filters narrow down one plan's children.
-SELECT * FROM plan_details d
-WHERE d.parent_id = @parent_id::uuid AND d.id < @after_id
-    AND (@namespace::text = '' OR d.namespace = @namespace::text)
-    AND (@phase::text = '' OR d.phase = @phase::text)
-    AND (@state::text = '' OR d.state = @state::text)
 ORDER BY d.id DESC
 LIMIT @max_rows;
 

@@ -58,7 +58,8 @@ WHERE s.id = @id;
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
 -- name: SessionList :many
--- Index: sessions_namespace_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
+-- Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
+-- session_plans_pkey, plans_pkey. Newest first. It is not sent as it stands: see the lists of the audit trail.
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
     s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
     greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
@@ -70,27 +71,7 @@ SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = @namespace
-    AND s.created_at >= @created_from
-    AND s.created_at < @created_before
-    AND (s.created_at, s.id) < (@after_created_at::timestamptz, @after_id::uuid)
-ORDER BY s.created_at DESC, s.id DESC
-LIMIT @max_rows;
-
--- name: SessionListByActor :many
--- Index: sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first.
--- A query of its own, because an optional actor would read the whole namespace.
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
-    ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
-FROM sessions s
-JOIN session_counters c ON c.session_id = s.id
-WHERE s.namespace = @namespace
-    AND s.actor = @actor::text
+    AND (sqlc.narg(actor)::text IS NULL OR s.actor = sqlc.narg(actor)::text)
     AND s.created_at >= @created_from
     AND s.created_at < @created_before
     AND (s.created_at, s.id) < (@after_created_at::timestamptz, @after_id::uuid)

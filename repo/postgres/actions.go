@@ -17,37 +17,33 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 		return repo.Action{}, err
 	}
 	c := argumentColumnsOf(definition.Arguments)
-	var created db.ActionCreateRow
-	err = a.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		created, err = queries.ActionCreate(ctx, q, db.ActionCreateParams{
-			Name:                 name.String(),
-			Server:               name.Server,
-			Namespace:            name.Namespace,
-			Description:          definition.Description,
-			DefinitionOfDone:     definition.DefinitionOfDone,
-			StrategyActor:        toNullable(definition.Actors.Strategy),
-			ExecutionActor:       toNullable(definition.Actors.Execution),
-			ReviewActor:          toNullable(definition.Actors.Review),
-			ApplyActor:           toNullable(definition.Actors.Apply),
-			EstimationActor:      toNullable(definition.Actors.Estimation),
-			InvariantActor:       toNullable(definition.Actors.Invariant),
-			AutomationProfile:    toNullable(definition.AutomationProfile),
-			Reusable:             definition.Reusable,
-			ReadOnly:             definition.ReadOnly,
-			InputsSchema:         string(definition.InputsSchema),
-			Tags:                 definition.Tags,
-			CreatedBy:            toNullable(new.CreatedBy),
-			ArgumentNames:        c.names,
-			ArgumentTypes:        c.types,
-			ArgumentRequireds:    c.requireds,
-			ArgumentDescriptions: c.descriptions,
-			ArgumentDefaults:     c.defaults,
-			ArgumentMins:         c.mins,
-			ArgumentMaxs:         c.maxs,
-			ArgumentPatterns:     c.patterns,
-			Invariants:           definition.Invariants,
-		})
-		return err
+	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, db.ActionCreateParams{
+		Name:                 name.String(),
+		Server:               name.Server,
+		Namespace:            name.Namespace,
+		Description:          definition.Description,
+		DefinitionOfDone:     definition.DefinitionOfDone,
+		StrategyActor:        toNullable(definition.Actors.Strategy),
+		ExecutionActor:       toNullable(definition.Actors.Execution),
+		ReviewActor:          toNullable(definition.Actors.Review),
+		ApplyActor:           toNullable(definition.Actors.Apply),
+		EstimationActor:      toNullable(definition.Actors.Estimation),
+		InvariantActor:       toNullable(definition.Actors.Invariant),
+		AutomationProfile:    toNullable(definition.AutomationProfile),
+		Reusable:             definition.Reusable,
+		ReadOnly:             definition.ReadOnly,
+		InputsSchema:         string(definition.InputsSchema),
+		Tags:                 definition.Tags,
+		CreatedBy:            toNullable(new.CreatedBy),
+		ArgumentNames:        c.names,
+		ArgumentTypes:        c.types,
+		ArgumentRequireds:    c.requireds,
+		ArgumentDescriptions: c.descriptions,
+		ArgumentDefaults:     c.defaults,
+		ArgumentMins:         c.mins,
+		ArgumentMaxs:         c.maxs,
+		ArgumentPatterns:     c.patterns,
+		Invariants:           definition.Invariants,
 	})
 	if isNoRows(err) {
 		stored, err := a.get(ctx, name)
@@ -79,11 +75,7 @@ func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
 }
 
 func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, error) {
-	var row db.ActionGetRow
-	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.ActionGet(ctx, q, name.String())
-		return err
-	})
+	row, err := run(ctx, a.exec.read, queries.ActionGet, name.String())
 	if isNoRows(err) {
 		return repo.Action{}, &repo.ActionNotFound{Name: name}
 	}
@@ -106,33 +98,21 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	var rows []db.ActionListRow
-	err = a.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.ActionList(ctx, q, db.ActionListParams{
-			Server:    filter.Server,
-			Namespace: filter.Namespace,
-			AfterName: after,
-			State:     string(filter.State),
-			Tag:       filter.Tag,
-			MaxRows:   int32(limit + 1), // one more tells whether there is a next page
-		})
-		return err
+	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
+		Server:    filter.Server,
+		Namespace: filter.Namespace,
+		AfterName: after,
+		State:     string(filter.State),
+		Tag:       filter.Tag,
+		MaxRows:   int32(limit + 1), // one more tells whether there is a next page
 	})
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	var result repo.ActionPage
-	if len(rows) > limit {
-		rows = rows[:limit]
-		result.Next = filter.CursorAfter(rows[limit-1].Action.Name)
-	}
-	result.Actions = make([]repo.Action, len(rows))
-	for i, row := range rows {
-		if result.Actions[i], err = actionOf(db.ActionGetRow(row)); err != nil {
-			return repo.ActionPage{}, err
-		}
-	}
-	return result, nil
+	actions, next, err := pageOf(rows, limit,
+		func(row db.ActionListRow) (repo.Action, error) { return actionOf(db.ActionGetRow(row)) },
+		func(last repo.Action) repo.Cursor { return filter.CursorAfter(last.Name.String()) })
+	return repo.ActionPage{Actions: actions, Next: next}, err
 }
 
 func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
@@ -216,11 +196,7 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var row db.ActionDeleteRow
-	err = a.exec.write(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.ActionDelete(ctx, q, parsed.String())
-		return err
-	})
+	row, err := run(ctx, a.exec.write, queries.ActionDelete, parsed.String())
 	switch {
 	case violates(err, planAction):
 		return &repo.ActionInUse{Name: parsed}

@@ -156,7 +156,7 @@ func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []rep
 	case len(rows) < len(messages):
 		return nil, &repo.MessageConflict{SessionID: sessionID, ID: rows[0].ID.Bytes, Field: "batch"}
 	}
-	result := messagesOf(rows)
+	result := each(rows, messageOf)
 	for i, message := range messages {
 		if err := message.Conflict(result[i]); err != nil {
 			return nil, err

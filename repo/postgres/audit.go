@@ -31,11 +31,7 @@ func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 }
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
-	var row db.AuditEntry
-	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.AuditGet(ctx, q, toUUID(id))
-		return err
-	})
+	row, err := run(ctx, a.exec.read, queries.AuditGet, toUUID(id))
 	if isNoRows(err) {
 		return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
 	}
@@ -62,24 +58,25 @@ func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.Au
 	if err != nil {
 		return repo.AuditPage{}, err
 	}
-	result := repo.AuditPage{Entries: make([]repo.AuditEntry, min(len(rows), limit))}
-	for i := range result.Entries {
-		result.Entries[i] = auditEntryOf(rows[i])
-	}
-	if len(rows) > limit {
-		result.Next = filter.CursorAfter(order, result.Entries[limit-1])
-	}
-	return result, nil
+	entries, next, err := pageOf(rows, limit,
+		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil },
+		func(last repo.AuditEntry) repo.Cursor { return filter.CursorAfter(order, last) })
+	return repo.AuditPage{Entries: entries, Next: next}, err
 }
 
-func (a *audit) list(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int) ([]db.AuditEntry, error) {
-	var rows []db.AuditEntry
-	selection := auditSelectionOf(filter, at, id, limit)
-	err := a.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = selection.list(ctx, q, order)
-		return err
-	})
-	return rows, err
+func (a *audit) list(
+	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int,
+) ([]db.AuditEntry, error) {
+	from, before := filter.Bounds()
+	params := db.AuditListAscendingParams{
+		OccurredFrom: from, OccurredBefore: before, AfterOccurredAt: at, AfterID: toUUID(id), MaxRows: int32(limit),
+		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
+		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
+	}
+	if order == repo.OldestFirst {
+		return run(ctx, filtered(a.exec.read), queries.AuditListAscending, params)
+	}
+	return run(ctx, filtered(a.exec.read), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
 func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (repo.AuditCount, error) {
@@ -90,11 +87,11 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 	if limit, err = repo.CheckCount(limit); err != nil {
 		return repo.AuditCount{}, err
 	}
-	var count int64
-	selection := auditSelectionOf(filter, time.Time{}, repo.ID{}, limit+1)
-	err = a.exec.read(ctx, func(q db.DBTX) (err error) {
-		count, err = selection.count(ctx, q)
-		return err
+	from, before := filter.Bounds()
+	count, err := run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
+		OccurredFrom: from, OccurredBefore: before, MaxRows: int32(limit) + 1,
+		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
+		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
 	})
 	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
 }

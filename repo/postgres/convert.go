@@ -85,14 +85,6 @@ func messageOf(row db.Message) repo.Message {
 	return message
 }
 
-func messagesOf(rows []db.Message) []repo.Message {
-	messages := make([]repo.Message, len(rows))
-	for i, row := range rows {
-		messages[i] = messageOf(row)
-	}
-	return messages
-}
-
 // columns is a batch of messages as the arrays that a statement unnests.
 type columns struct {
 	ids         []pgtype.UUID

@@ -29,45 +29,20 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if before.IsZero() {
 		before = farFuture
 	}
-	// One row more than asked for tells whether there is a next page.
-	byActor := db.SessionListByActorParams{
+	rows, err := run(ctx, filtered(s.exec.read), queries.SessionList, db.SessionListParams{
 		Namespace:      filter.Namespace,
-		Actor:          filter.Actor,
+		Actor:          toNullable(filter.Actor),
 		CreatedFrom:    filter.CreatedFrom,
 		CreatedBefore:  before,
 		AfterCreatedAt: afterTime,
 		AfterID:        toUUID(afterID),
-		MaxRows:        int32(limit) + 1,
-	}
-	var found []repo.Session
-	err = s.exec.read(ctx, func(q db.DBTX) error {
-		found = make([]repo.Session, 0, limit+1)
-		if filter.Actor != "" {
-			rows, err := queries.SessionListByActor(ctx, q, byActor)
-			for _, row := range rows {
-				found = append(found, sessionOf(db.SessionGetRow(row)))
-			}
-			return err
-		}
-		rows, err := queries.SessionList(ctx, q, db.SessionListParams{
-			Namespace:      byActor.Namespace,
-			CreatedFrom:    byActor.CreatedFrom,
-			CreatedBefore:  byActor.CreatedBefore,
-			AfterCreatedAt: byActor.AfterCreatedAt,
-			AfterID:        byActor.AfterID,
-			MaxRows:        byActor.MaxRows,
-		})
-		for _, row := range rows {
-			found = append(found, sessionOf(db.SessionGetRow(row)))
-		}
-		return err
+		MaxRows:        int32(limit) + 1, // one more tells whether there is a next page
 	})
 	if err != nil {
 		return repo.SessionPage{}, err
 	}
-	if len(found) <= limit {
-		return repo.SessionPage{Sessions: found}, nil
-	}
-	found = found[:limit]
-	return repo.SessionPage{Sessions: found, Next: filter.CursorAfter(found[limit-1])}, nil
+	sessions, next, err := pageOf(rows, limit,
+		func(row db.SessionListRow) (repo.Session, error) { return sessionOf(db.SessionGetRow(row)), nil },
+		filter.CursorAfter)
+	return repo.SessionPage{Sessions: sessions, Next: next}, err
 }

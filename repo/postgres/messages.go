@@ -96,11 +96,7 @@ func (s *sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit in
 }
 
 func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
-	var exists bool
-	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
-		exists, err = queries.SessionExists(ctx, q, toUUID(sessionID))
-		return err
-	})
+	exists, err := run(ctx, s.exec.read, queries.SessionExists, toUUID(sessionID))
 	if err == nil && !exists {
 		err = sessionNotFound(sessionID)
 	}

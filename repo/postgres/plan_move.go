@@ -34,10 +34,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	if stored.NeedsLiveParent(transition) {
 		row, err = p.moveBelowLive(ctx, stored, transition, params)
 	} else {
-		err = p.exec.write(ctx, func(q db.DBTX) (err error) {
-			row, err = queries.PlanTransition(ctx, q, params)
-			return err
-		})
+		row, err = run(ctx, p.exec.write, queries.PlanTransition, params)
 	}
 	if isNoRows(err) {
 		return p.overtaken(ctx, id, transition)

@@ -13,11 +13,7 @@ type plans struct{ exec executor }
 func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }
 
 func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
-	var row db.PlanDetail
-	err := p.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.PlanGet(ctx, q, toUUID(id))
-		return err
-	})
+	row, err := run(ctx, p.exec.read, queries.PlanGet, toUUID(id))
 	if isNoRows(err) {
 		return repo.Plan{}, planNotFound(id)
 	}
@@ -40,56 +36,38 @@ func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page
 	if err != nil {
 		return repo.PlanPage{}, err
 	}
-	var rows []db.PlanDetail
-	err = p.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = listPlans(ctx, q, filter, after, int32(limit+1)) // one more tells whether there is a next page
-		return err
-	})
+	rows, err := p.list(ctx, filter, after, int32(limit+1)) // one more tells whether there is a next page
 	if err != nil {
 		return repo.PlanPage{}, err
 	}
-	var result repo.PlanPage
-	if len(rows) > limit {
-		rows = rows[:limit]
-		result.Next = filter.CursorAfter(rows[limit-1].ID.Bytes)
-	}
-	result.Plans = make([]repo.Plan, len(rows))
-	for i, row := range rows {
-		if result.Plans[i], err = planOf(row); err != nil {
-			return repo.PlanPage{}, err
-		}
-	}
-	return result, nil
+	plans, next, err := pageOf(rows, limit, planOf, func(last repo.Plan) repo.Cursor { return filter.CursorAfter(last.ID) })
+	return repo.PlanPage{Plans: plans, Next: next}, err
 }
 
-// listPlans takes the query whose index selects most.
-func listPlans(ctx context.Context, q db.DBTX, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.PlanDetail, error) {
+// list takes the query whose index selects most.
+func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.PlanDetail, error) {
 	switch {
 	case !filter.SessionID.IsZero():
-		return queries.PlanListBySession(ctx, q, db.PlanListBySessionParams{
+		return run(ctx, p.exec.read, queries.PlanListBySession, db.PlanListBySessionParams{
 			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
-	case !filter.ParentID.IsZero():
-		return queries.PlanListByParent(ctx, q, db.PlanListByParentParams{
-			ParentID: toUUID(filter.ParentID), AfterID: toUUID(after), MaxRows: maxRows,
-			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
-		})
 	case filter.Project != "":
-		return queries.PlanListByProject(ctx, q, db.PlanListByProjectParams{
+		return run(ctx, p.exec.read, queries.PlanListByProject, db.PlanListByProjectParams{
 			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
-	case filter.Phase == "" && filter.State == "":
-		return queries.PlanList(ctx, q, db.PlanListParams{
-			Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
+	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "":
+		return run(ctx, filtered(p.exec.read), queries.PlanList, db.PlanListParams{
+			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
+			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
 		})
 	}
 	var phases, states []string
 	for _, stage := range filter.Stages() {
 		phases, states = append(phases, string(stage.Phase)), append(states, string(stage.State))
 	}
-	return queries.PlanListByStage(ctx, q, db.PlanListByStageParams{
+	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
 		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
 	})
 }
@@ -102,12 +80,8 @@ func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) 
 	if err != nil {
 		return nil, err
 	}
-	var rows []db.PlanHistory
-	err = p.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.PlanHistory(ctx, q, db.PlanHistoryParams{
-			PlanID: toUUID(id), FromVersion: from, MaxRows: int32(limit),
-		})
-		return err
+	rows, err := run(ctx, p.exec.read, queries.PlanHistory, db.PlanHistoryParams{
+		PlanID: toUUID(id), FromVersion: from, MaxRows: int32(limit),
 	})
 	if err != nil {
 		return nil, err
@@ -117,19 +91,11 @@ func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) 
 			return nil, err
 		}
 	}
-	events := make([]repo.PlanEvent, len(rows))
-	for i, row := range rows {
-		events[i] = eventOf(row)
-	}
-	return events, nil
+	return each(rows, eventOf), nil
 }
 
 func (p *plans) exists(ctx context.Context, id repo.ID) error {
-	var exists bool
-	err := p.exec.read(ctx, func(q db.DBTX) (err error) {
-		exists, err = queries.PlanExists(ctx, q, toUUID(id))
-		return err
-	})
+	exists, err := run(ctx, p.exec.read, queries.PlanExists, toUUID(id))
 	if err == nil && !exists {
 		return planNotFound(id)
 	}

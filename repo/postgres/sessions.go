@@ -17,17 +17,13 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 	if err != nil {
 		return repo.Session{}, err
 	}
-	var created db.SessionCreateRow
-	err = s.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		created, err = queries.SessionCreate(ctx, q, db.SessionCreateParams{
-			ID:                toUUID(new.ID),
-			Namespace:         new.Namespace,
-			Actor:             toNullable(new.Actor),
-			AutomationProfile: toNullable(new.AutomationProfile),
-			Metadata:          string(new.Metadata),
-			BudgetNanos:       (*int64)(new.Budget),
-		})
-		return err
+	created, err := run(ctx, s.exec.writeByID, queries.SessionCreate, db.SessionCreateParams{
+		ID:                toUUID(new.ID),
+		Namespace:         new.Namespace,
+		Actor:             toNullable(new.Actor),
+		AutomationProfile: toNullable(new.AutomationProfile),
+		Metadata:          string(new.Metadata),
+		BudgetNanos:       (*int64)(new.Budget),
 	})
 	if isNoRows(err) {
 		return s.existing(ctx, new)
@@ -60,11 +56,7 @@ func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.Sess
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	var row db.SessionGetRow
-	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.SessionGet(ctx, q, toUUID(id))
-		return err
-	})
+	row, err := run(ctx, s.exec.read, queries.SessionGet, toUUID(id))
 	if isNoRows(err) {
 		return repo.Session{}, sessionNotFound(id)
 	}
@@ -78,19 +70,15 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	if err := update.Validate(); err != nil {
 		return repo.Session{}, err
 	}
-	var row db.SessionUpdateRow
-	err := s.exec.write(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.SessionUpdate(ctx, q, db.SessionUpdateParams{
-			ID:                   toUUID(id),
-			SetActor:             update.Actor != nil,
-			Actor:                optional(update.Actor),
-			SetAutomationProfile: update.AutomationProfile != nil,
-			AutomationProfile:    optional(update.AutomationProfile),
-			Metadata:             toText(update.Metadata),
-			SetBudget:            update.Budget != nil || update.RemoveBudget,
-			BudgetNanos:          (*int64)(update.Budget),
-		})
-		return err
+	row, err := run(ctx, s.exec.write, queries.SessionUpdate, db.SessionUpdateParams{
+		ID:                   toUUID(id),
+		SetActor:             update.Actor != nil,
+		Actor:                optional(update.Actor),
+		SetAutomationProfile: update.AutomationProfile != nil,
+		AutomationProfile:    optional(update.AutomationProfile),
+		Metadata:             toText(update.Metadata),
+		SetBudget:            update.Budget != nil || update.RemoveBudget,
+		BudgetNanos:          (*int64)(update.Budget),
 	})
 	if isNoRows(err) {
 		return repo.Session{}, sessionNotFound(id)

@@ -55,11 +55,8 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 	result.Entries = 0
 	var batch db.AuditPruneBatchRow
 	for {
-		err := t.exec.write(ctx, func(q db.DBTX) (err error) {
-			batch, err = queries.AuditPruneBatch(ctx, q, db.AuditPruneBatchParams{
-				After: batch.Reached, Before: prune.Before, Types: types, ByEntry: toUUID(entry.ID), MaxRows: pruneBatch,
-			})
-			return err
+		batch, err = run(ctx, t.exec.write, queries.AuditPruneBatch, db.AuditPruneBatchParams{
+			After: batch.Reached, Before: prune.Before, Types: types, ByEntry: toUUID(entry.ID), MaxRows: pruneBatch,
 		})
 		if err != nil {
 			return result, err
@@ -75,11 +72,7 @@ func (t *trail) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPru
 // it, the next prune will: what had to go is gone.
 func (t *trail) dropPartitions(ctx context.Context, before time.Time) error {
 	for {
-		var dropped bool
-		err := t.exec.write(ctx, func(q db.DBTX) (err error) {
-			dropped, err = queries.AuditDropPartition(ctx, q, before)
-			return err
-		})
+		dropped, err := run(ctx, t.exec.write, queries.AuditDropPartition, before)
 		if errors.Is(err, repo.ErrContention) {
 			return nil
 		}

@@ -197,11 +197,7 @@ func (t *trail) Leaves(ctx context.Context, from int64, limit int) ([]repo.Audit
 	if err != nil {
 		return nil, err
 	}
-	leaves := make([]repo.AuditLeaf, len(rows))
-	for i, row := range rows {
-		leaves[i] = leafOf(row)
-	}
-	return leaves, nil
+	return each(rows, leafOf), nil
 }
 
 func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
@@ -283,11 +279,7 @@ func (t *trail) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error
 	var strays []repo.AuditEntry
 	place := db.AuditStraysParams{AfterID: toUUID(repo.ID{}), MaxRows: repo.MaxPageSize, AfterOccurredAt: time.Time{}}
 	for {
-		var rows []db.AuditStraysRow
-		err := t.exec.read(ctx, func(q db.DBTX) (err error) {
-			rows, err = queries.AuditStrays(ctx, q, place)
-			return err
-		})
+		rows, err := run(ctx, t.exec.read, queries.AuditStrays, place)
 		if err != nil {
 			return nil, err
 		}
@@ -332,11 +324,7 @@ func (t *trail) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, erro
 	if err != nil {
 		return repo.AuditWaiting{}, err
 	}
-	var row db.AuditWaitingRow
-	err = t.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.AuditWaiting(ctx, q, int32(limit))
-		return err
-	})
+	row, err := run(ctx, t.exec.read, queries.AuditWaiting, int32(limit))
 	if err != nil || row.Entries == 0 {
 		return repo.AuditWaiting{}, err
 	}

@@ -86,6 +86,9 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range statements(t) {
+		if hasFilters.MatchString(s.sql) {
+			continue // is never sent as it stands: TestPlansOfFilters
+		}
 		t.Run(s.name, func(t *testing.T) {
 			found := explain(ctx, t, conn, s)
 			// PostgreSQL 13 shows the subplans that read the few holds once and hash

@@ -28,7 +28,7 @@ type tests struct{ pkg, run string }
 func all() []mutant {
 	return slices.Concat(
 		lifecycleMutants, internalMutants, memoryMutants, schedulerMutants, writerMutants, spoolMutants, verifyMutants, redactMutants,
-		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants,
+		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants, filterMutants,
 		schemaMutants, auditSQLMutants, appendMutants,
 	)
 }

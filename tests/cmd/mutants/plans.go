@@ -70,8 +70,8 @@ var planMutants = []mutant{
 	},
 	{
 		name: "plans/listed oldest first", file: plansSQL,
-		old:   "WHERE d.namespace = @namespace AND d.id < @after_id\nORDER BY d.id DESC",
-		new:   "WHERE d.namespace = @namespace AND d.id < @after_id\nORDER BY d.id",
+		old:   "d.state = sqlc.narg(state)::text)\nORDER BY d.id DESC",
+		new:   "d.state = sqlc.narg(state)::text)\nORDER BY d.id",
 		tests: []tests{{"tests/postgres", pool + "^Plans$"}},
 	},
 }
