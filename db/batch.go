@@ -139,3 +139,90 @@ func (b *MessageAppendBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }
+
+const messageAppendOne = `-- name: MessageAppendOne :batchone
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = c.next_sequence + 1,
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    WHERE c.session_id = (
+        SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
+    )
+    RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6,
+    nullif($7::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+FROM advanced a
+RETURNING sequence, created_at
+`
+
+type MessageAppendOneBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type MessageAppendOneParams struct {
+	SessionID  pgtype.UUID
+	ID         pgtype.UUID
+	Role       string
+	Content    string
+	Metadata   string
+	Payload    []byte
+	OccurredAt time.Time
+}
+
+type MessageAppendOneRow struct {
+	Sequence  int64
+	CreatedAt time.Time
+}
+
+// Index: session_counters_pkey. One message to one session, of any sequence and
+// with an id that nobody gave: the case of few writers, to whom each array costs.
+// It waits for no counter row. No row: that of the session is locked, or there is
+// no session.
+//
+// The number is that of the row which the UPDATE made. It has the row's lock, and
+// follows it to what others committed before it had: what the subselect saw is
+// only that there is one.
+func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg []MessageAppendOneParams) *MessageAppendOneBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.SessionID,
+			a.ID,
+			a.Role,
+			a.Content,
+			a.Metadata,
+			a.Payload,
+			a.OccurredAt,
+		}
+		batch.Queue(messageAppendOne, vals...)
+	}
+	br := db.SendBatch(ctx, batch)
+	return &MessageAppendOneBatchResults{br, len(arg), false}
+}
+
+func (b *MessageAppendOneBatchResults) QueryRow(f func(int, MessageAppendOneRow, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i MessageAppendOneRow
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(&i.Sequence, &i.CreatedAt)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *MessageAppendOneBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}

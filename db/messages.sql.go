@@ -135,58 +135,6 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 	return items, nil
 }
 
-const messageAppendOne = `-- name: MessageAppendOne :one
-WITH locked AS (
-    SELECT c.next_sequence FROM session_counters c WHERE c.session_id = $1 FOR UPDATE SKIP LOCKED
-), advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = l.next_sequence + 1,
-        updated_at = greatest(c.updated_at, clock_timestamp())
-    FROM locked l
-    WHERE c.session_id = $1
-    RETURNING l.next_sequence AS first_sequence, c.updated_at
-)
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6,
-    nullif($7::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
-FROM advanced a
-RETURNING sequence, created_at
-`
-
-type MessageAppendOneParams struct {
-	SessionID  pgtype.UUID
-	ID         pgtype.UUID
-	Role       string
-	Content    string
-	Metadata   string
-	Payload    []byte
-	OccurredAt time.Time
-}
-
-type MessageAppendOneRow struct {
-	Sequence  int64
-	CreatedAt time.Time
-}
-
-// Index: session_counters_pkey. One message to one session, of any sequence and
-// with an id that nobody gave: the case of a writer who is alone, to whom each
-// array costs. It waits for no counter row. No row: that of the session is locked,
-// or there is no session.
-func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
-	row := db.QueryRow(ctx, messageAppendOne,
-		arg.SessionID,
-		arg.ID,
-		arg.Role,
-		arg.Content,
-		arg.Metadata,
-		arg.Payload,
-		arg.OccurredAt,
-	)
-	var i MessageAppendOneRow
-	err := row.Scan(&i.Sequence, &i.CreatedAt)
-	return i, err
-}
-
 const messageGet = `-- name: MessageGet :one
 SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages WHERE session_id = $1 AND id = $2
 `

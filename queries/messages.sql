@@ -52,20 +52,23 @@ SELECT l.next_sequence, l.known, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
 
--- name: MessageAppendOne :one
+-- name: MessageAppendOne :batchone
 -- Index: session_counters_pkey. One message to one session, of any sequence and
--- with an id that nobody gave: the case of a writer who is alone, to whom each
--- array costs. It waits for no counter row. No row: that of the session is locked,
--- or there is no session.
-WITH locked AS (
-    SELECT c.next_sequence FROM session_counters c WHERE c.session_id = @session_id FOR UPDATE SKIP LOCKED
-), advanced AS (
+-- with an id that nobody gave: the case of few writers, to whom each array costs.
+-- It waits for no counter row. No row: that of the session is locked, or there is
+-- no session.
+--
+-- The number is that of the row which the UPDATE made. It has the row's lock, and
+-- follows it to what others committed before it had: what the subselect saw is
+-- only that there is one.
+WITH advanced AS (
     UPDATE session_counters c
-    SET next_sequence = l.next_sequence + 1,
+    SET next_sequence = c.next_sequence + 1,
         updated_at = greatest(c.updated_at, clock_timestamp())
-    FROM locked l
-    WHERE c.session_id = @session_id
-    RETURNING l.next_sequence AS first_sequence, c.updated_at
+    WHERE c.session_id = (
+        SELECT l.session_id FROM session_counters l WHERE l.session_id = @session_id FOR UPDATE SKIP LOCKED
+    )
+    RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
 )
 INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
 SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload,

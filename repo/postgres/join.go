@@ -10,11 +10,16 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// sendJoined sends statements, one for each session, as a single one. It waits
-// for no counter row.
+// fewStatements is up to where plain statements, each by itself, cost less than a
+// joined one, most of whose cost is its own and not the messages'
+// (docs/performance.md).
+const fewStatements = 3
+
+// sendJoined sends statements, one for each session, in one round trip: as a
+// single one, or a few plain ones. It waits for no counter row.
 func sendJoined(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
-	if len(statements) == 1 && statements[0].isPlain() {
-		return sendPlain(ctx, q, statements[0])
+	if len(statements) <= fewStatements && !slices.ContainsFunc(statements, func(s *statement) bool { return !s.isPlain() }) {
+		return sendPlain(ctx, q, statements)
 	}
 	found, err := queries.MessageAppendMany(ctx, q, joinedParams(statements))
 	if err != nil {
@@ -42,26 +47,39 @@ func (s *statement) isPlain() bool {
 	return len(s.tasks) == 1 && len(a.messages) == 1 && a.expected == nil && !s.checkIDs && !a.skipped
 }
 
-// sendPlain sends a plain statement: what a joined one costs more by itself is
-// most of a lone append.
-func sendPlain(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error) {
-	m := &s.tasks[0].Item.messages[0]
-	row, err := queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
-		SessionID:  toUUID(s.sessionID()),
-		ID:         toUUID(m.ID),
-		Role:       string(m.Role),
-		Content:    m.Content,
-		Metadata:   string(m.Metadata),
-		Payload:    m.Payload,
-		OccurredAt: m.OccurredAt,
-	})
-	switch {
-	case isNoRows(err):
-		return []*answerRow{{held: true}}, nil
-	case err != nil:
-		return nil, err
+// sendPlain sends plain statements.
+func sendPlain(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
+	params := make([]db.MessageAppendOneParams, len(statements))
+	for i, s := range statements {
+		m := &s.tasks[0].Item.messages[0]
+		params[i] = db.MessageAppendOneParams{
+			SessionID:  toUUID(s.sessionID()),
+			ID:         toUUID(m.ID),
+			Role:       string(m.Role),
+			Content:    m.Content,
+			Metadata:   string(m.Metadata),
+			Payload:    m.Payload,
+			OccurredAt: m.OccurredAt,
+		}
 	}
-	return []*answerRow{{MessageAppendRow: db.MessageAppendRow{NextSequence: row.Sequence, CreatedAt: &row.CreatedAt}}}, nil
+	rows := make([]*answerRow, len(statements))
+	results := queries.MessageAppendOne(ctx, q, params)
+	var failure error
+	results.QueryRow(func(i int, row db.MessageAppendOneRow, err error) {
+		switch {
+		case err == nil:
+			rows[i] = &answerRow{MessageAppendRow: db.MessageAppendRow{NextSequence: row.Sequence, CreatedAt: &row.CreatedAt}}
+		case isNoRows(err):
+			rows[i] = &answerRow{held: true}
+		case failure == nil:
+			failure = err
+		}
+	})
+	// The rows come before the commit. An error of the commit shows only here.
+	if err := results.Close(); failure == nil {
+		failure = err
+	}
+	return rows, failure
 }
 
 // anySequence stands for an append that expects none.

@@ -20,6 +20,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -96,6 +97,8 @@ type Scheduler[K comparable, I any] struct {
 	// of those that are.
 	free, apart room[K, I]
 
+	gathering bool // a goroutine is about to begin batches
+
 	groups int // groups under way, and batches that went alone because nobody else waited
 	waits  int // batches of Wait under way
 	load   load
@@ -145,7 +148,7 @@ func (s *Scheduler[K, I]) accept(t *Task[K, I]) error {
 	t.queue = q
 	s.submitting.Add(1)
 	s.ready(q)
-	s.spawn(s.next())
+	s.begin()
 	return nil
 }
 
@@ -192,6 +195,38 @@ func (s *Scheduler[K, I]) Close() {
 	}
 }
 
+// begin has a goroutine begin what may begin, if there is any.
+func (s *Scheduler[K, I]) begin() {
+	if !s.gathering && (s.mayGroup() || s.mayWait()) {
+		s.gathering = true
+		s.running.Go(func() { s.work(s.gather()) })
+	}
+}
+
+// gather takes the batches that may begin now, after those who are about to
+// submit have done so: the callers of a batch that has just ended, above all, who
+// come back with their next item and would have to wait for one that began
+// without them. It lets others run as long as that brings more items, which is no
+// wait: without any it takes less than a microsecond. One goroutine at a time
+// gathers. It goes on with one of the batches itself.
+func (s *Scheduler[K, I]) gather() *Batch[K, I] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for before := -1; s.free.items > before && s.free.rows < s.config.GroupRows; {
+		before = s.free.items
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+	}
+	s.gathering = false
+	batches := s.next()
+	if len(batches) == 0 {
+		return nil
+	}
+	s.spawn(batches[1:])
+	return batches[0]
+}
+
 // spawn begins batches.
 func (s *Scheduler[K, I]) spawn(batches []*Batch[K, I]) {
 	for _, b := range batches {
@@ -216,14 +251,14 @@ func (s *Scheduler[K, I]) work(b *Batch[K, I]) {
 // batch goes on in this goroutine.
 func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.settle(b)
-	batches := s.next()
-	if len(batches) == 0 {
+	gathering := s.gathering // somebody else does
+	s.gathering = true
+	s.mu.Unlock()
+	if gathering {
 		return nil
 	}
-	s.spawn(batches[1:])
-	return batches[0]
+	return s.gather()
 }
 
 // next takes all batches that may begin now.

@@ -13,14 +13,17 @@ func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
 }
 
 // takeGroup makes a group: each key that waits has its turn, in order, until the
-// group is full. A key with more than its share waits for another turn.
+// group is full, or has its part of the keys, if several groups may begin now. A
+// key with more than its share waits for another turn.
 func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 	limit, share := Size{s.config.GroupRows, s.config.GroupBytes}, s.config.ShareRows
 	if s.turns.length == 1 {
 		share = limit.Rows
 	}
 	b := s.newBatch()
-	for s.turns.length > 0 && !b.full(limit) {
+	groups := max(1, s.load.groups()-s.groups)
+	part := (s.turns.length + groups - 1) / groups
+	for s.turns.length > 0 && !b.full(limit) && len(b.queues) < part {
 		q := s.turns.first.value
 		if len(b.Tasks) > 0 && q.tasks.first.value.size.exceeds(limit) {
 			break

@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// carried has writers submit item after item, each with a key of its own, and
+// counts the groups that it takes. Groups take a millisecond, and are as many at
+// once as there may be.
+func carried(t *testing.T, groups, writers, each int) int64 {
+	t.Helper()
+	var batches atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config[string, int]{Limits: roomy(), Groups: groups, Group: func(b *Batch[string, int]) {
+			batches.Add(1)
+			time.Sleep(time.Millisecond)
+			for _, task := range b.Tasks {
+				b.Done(task)
+			}
+		}})
+		defer s.Close()
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				for i := range each {
+					if err := s.Submit(t.Context(), fmt.Sprint(w), i, Size{1, 1}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	return batches.Load()
+}
+
+// The callers of a group who come back at once are in the next one: it does not
+// begin with the first of them.
+func TestCallersComeBackTogether(t *testing.T) {
+	const writers, each = 8, 200
+	count := carried(t, 1, writers, each)
+	t.Logf("%d items in %d groups", writers*each, count)
+	if count > each*5/4 {
+		t.Errorf("%d items of %d writers took %d groups, want about %d", writers*each, writers, count, each)
+	}
+}
+
+// Where several groups may begin they share what waits: one does not take all.
+func TestGroupsShareWhatWaits(t *testing.T) {
+	// So few that the scheduler has tried no other number yet than two at once.
+	const writers, each = 8, 5
+	count := carried(t, 2, writers, each)
+	t.Logf("%d items in %d groups", writers*each, count)
+	if count < 2*each-1 { // the first and the last may be one
+		t.Errorf("%d items took %d groups, want at least %d", writers*each, count, 2*each)
+	}
+}
