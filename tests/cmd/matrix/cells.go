@@ -51,6 +51,9 @@ var conformance = []tests{
 // take their time.
 var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
 
+// fewOfOnePool are of each kind of statement some.
+var fewOfOnePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$/^(Transactions|Keeping)$"}}
+
 // settled are the packages whose tests run under every setting but those that
 // are for the store alone.
 var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "grants"}, {pkg: "migrate"}, {pkg: "seeds"}}
@@ -84,6 +87,8 @@ func makeCells(servers []server, short bool) []cell {
 		for _, v := range f.values {
 			c := cell{name: newest.version + " " + f.name + "=" + v.name, server: newest, setting: v.setting, tests: settled}
 			switch {
+			case short && v.slow:
+				c.tests = fewOfOnePool
 			case short || v.slow:
 				c.tests = onePool
 			case v.setting.Owner:
