@@ -51,8 +51,8 @@ var conformance = []tests{
 // take their time.
 var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
 
-// fewOfOnePool are of each kind of statement some.
-var fewOfOnePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$/^(Transactions|Keeping)$"}}
+// fewOfOnePool are its units of work: statements of each kind.
+var fewOfOnePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$/^Transactions$"}}
 
 // settled are the packages whose tests run under every setting but those that
 // are for the store alone.
