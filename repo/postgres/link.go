@@ -27,7 +27,7 @@ func (l link) run(ctx context.Context, at phase, statements func(db.DBTX) error)
 	}
 	err = statements(alone{conn.Conn()})
 	if ctx.Err() != nil && conn.Conn().IsClosed() {
-		go askAgain(conn.Conn().PgConn()) // ends with the connection
+		go askAgain(context.WithoutCancel(ctx), conn.Conn().PgConn()) // ends with the connection
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && endsConnection(pgErr) {
 		// The driver sees that by itself only where the server speaks English.
@@ -48,15 +48,15 @@ const (
 // request that comes before the server has begun with the statement, as on a busy
 // machine, does nothing, and the statement waits for its lock in a place of the
 // pool.
-func askAgain(conn *pgconn.PgConn) {
+func askAgain(ctx context.Context, conn *pgconn.PgConn) {
 	for wait := firstAskAgain; ; wait *= 2 {
 		select {
 		case <-conn.CleanupDone():
 			return
 		case <-time.After(wait):
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-		_ = conn.CancelRequest(ctx)
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		_ = conn.CancelRequest(asking)
 		cancel()
 	}
 }

@@ -18,10 +18,10 @@ import (
 
 const (
 	// longWait is how long somebody else uses the tables that a version needs.
-	longWait = 3 * time.Second
+	longWait = 4 * time.Second
 	// slack is what a statement may take beyond the lock timeout, on a slow
 	// machine.
-	slack = time.Second
+	slack = 2 * time.Second
 )
 
 // load is writers that append while migrations run.

@@ -119,7 +119,23 @@ func (s Setting) create(ctx context.Context, server *Server, name, template stri
 			return "", err
 		}
 	}
+	if s.Database["default_transaction_read_only"] == "on" {
+		return takesWrites(databaseURL)
+	}
 	return databaseURL, nil
+}
+
+// takesWrites has the URL say so, without which a database that is read-only by
+// default is refused: docs/operations.md.
+func takesWrites(databaseURL string) (string, error) {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return "", fmt.Errorf("a server's URL does not parse")
+	}
+	query := u.Query()
+	query.Set("default_transaction_read_only", "off")
+	u.RawQuery = query.Encode()
+	return u.String(), nil
 }
 
 // makeOwner makes the role that databases belong to, if it is not there. It has

@@ -51,6 +51,9 @@ var conformance = []tests{
 // take their time.
 var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
 
+// fewOfOnePool are its units of work: statements of each kind.
+var fewOfOnePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$/^Transactions$"}}
+
 // settled are the packages whose tests run under every setting but those that
 // are for the store alone.
 var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "grants"}, {pkg: "migrate"}, {pkg: "seeds"}}
@@ -64,7 +67,7 @@ func makeCells(servers []server, short bool) []cell {
 	for _, s := range servers {
 		c := cell{name: s.version, server: s}
 		for _, tests := range suite {
-			if (!tests.own || s.binaries != "") && !(short && tests.long) {
+			if (!tests.own || s.binaries != "") && (!short || !tests.long) {
 				c.tests = append(c.tests, tests)
 			}
 		}
@@ -84,6 +87,8 @@ func makeCells(servers []server, short bool) []cell {
 		for _, v := range f.values {
 			c := cell{name: newest.version + " " + f.name + "=" + v.name, server: newest, setting: v.setting, tests: settled}
 			switch {
+			case short && v.slow:
+				c.tests = fewOfOnePool
 			case short || v.slow:
 				c.tests = onePool
 			case v.setting.Owner:
