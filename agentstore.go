@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -15,7 +16,7 @@ import (
 )
 
 // Store is a store that Open or OpenPool returned. It is safe for concurrent
-// use; what it does stands at repo.Store.
+// use. See repo.Store for its operations.
 type Store struct {
 	repo.Store
 	pool    *pgxpool.Pool
@@ -28,7 +29,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Close waits for this store's operations and gives up its share of the pool;
 // the last one to do so closes the pool, which waits for its connections to
-// come back. Closing twice is no error. Afterwards operations give
+// come back. Closing it again has no effect. Afterwards operations return
 // repo.ErrClosed.
 func (s *Store) Close() error {
 	err := s.Store.Close()
@@ -40,12 +41,12 @@ func (s *Store) Close() error {
 // postgresql://… or as key=value pairs, as libpq does), or memory://name for one
 // in this process.
 //
-// All who open one database in one process, in whatever spelling of its URL,
-// share one pool, and only one is ever made, however many open it at once. Each
-// closes its own store; with the last one the pool is closed, and who opens
-// after that gets a new one. A failure is not remembered. So it is with a store
-// in memory and its data (package repo/memory); of the options, only Logger may
-// be set for it.
+// All stores that are open on one database in one process share one pool, however
+// its URL is spelled, and however many callers open it at once. Each caller closes
+// its own store. Closing the last one closes the pool; opening the database again
+// makes a new one. A failure is not remembered. The same holds for a store in
+// memory and its data (package repo/memory); of the options, only Logger may be
+// set for it, and Migrate has no effect.
 //
 // Open connects, and compares the schema: the database has this library's version,
 // or a newer one that allows this library (see package schema, Upgrades). Errors:
@@ -55,7 +56,8 @@ func (s *Store) Close() error {
 // a database that is not there, a schema that this library does not work on (schema.BehindError,
 // schema.AheadError, schema.GapError, schema.UnknownVersionError) or a setting that it
 // does not work under (schema.SettingError), repo.ErrConflict for pool options other
-// than those the database was opened with. None holds the password. At most one
+// than those the database was opened with, repo.InsideTxError within a unit of work
+// of a store on the same pool (repo.Store, InTx). None holds the password. At most one
 // Options may be given.
 //
 // The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
@@ -179,6 +181,9 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 
 // open makes one opener's store on a pool.
 func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
+	if inside.Is(ctx, shared.pool) {
+		return nil, &repo.InsideTxError{}
+	}
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}

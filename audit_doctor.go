@@ -7,13 +7,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 )
 
-// AuditDoctor looks for what is wrong with the audit trail in the database, and
-// says what to do about it: see [postgres.Store.AuditDoctor]. Errors: as a read's;
-// repo.ErrInvalid for a store in memory.
+// AuditDoctor checks the audit trail's tables, triggers, rights and sealing, and
+// says how to correct what is wrong: see [postgres.Store.AuditDoctor]. Errors: as a
+// read's; repo.ErrInvalid for a store in memory.
 func (s *Store) AuditDoctor(ctx context.Context) ([]postgres.AuditFinding, error) {
 	store, ok := s.Store.(*postgres.Store)
 	if !ok {
-		return nil, &repo.InvalidError{Field: "store", Reason: "is in memory, where there is nothing to look after"}
+		return nil, &repo.InvalidError{Field: "store", Reason: "is in memory, where there is nothing to check"}
 	}
 	return store.AuditDoctor(ctx)
 }

@@ -1,11 +1,13 @@
-// Package agentstore is durable state for AI-agent services on PostgreSQL:
-// conversation sessions whose messages are in exact order.
+// Package agentstore keeps the durable state of AI-agent services in PostgreSQL:
+// conversation sessions whose messages are in exact order, plans with a lifecycle,
+// and an audit trail.
 //
-// It is for Go services that would otherwise write this layer themselves. Open
-// gives a store; what the store does stands in package repo, whose types it
+// It is for Go services that would otherwise write this layer themselves. [Open]
+// returns a store; package repo documents what it does, and has the types that it
 // takes and returns. The database is migrated beforehand, by the agentstore
-// command, by package schema, or with Options.Migrate.
+// command, by package schema, or with [Options].Migrate.
 //
-// The packages repo, repo/postgres and schema are the stable interface next to
-// this one. Package db is generated, and changes with the queries.
+// Until version 1.0 a minor version may change the interfaces of this package and
+// of repo, repo/postgres, audit and schema; CHANGELOG.md says what has changed.
+// Package db is generated, and may change in any version.
 package agentstore

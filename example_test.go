@@ -46,8 +46,8 @@ func Example() {
 	// 1 assistant hi
 }
 
-// A caller who has to answer exactly what he has read says so, and learns what he
-// missed.
+// A caller whose answer is to what it has read appends at the sequence after that.
+// If others were faster it reads what it missed, and tries again.
 func Example_expectedSequence() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, exampleURL)
@@ -63,11 +63,54 @@ func Example_expectedSequence() {
 	if _, err := store.Sessions().Append(ctx, session.ID, say("one"), say("two")); err != nil {
 		log.Fatal(err)
 	}
-	_, err = store.Sessions().AppendAt(ctx, session.ID, 1, say("after one"))
-	if conflict, ok := errors.AsType[*repo.SequenceConflict](err); ok {
-		fmt.Println("missed", conflict.Expected, "to", conflict.Next-1)
+	next := int64(1) // only "one" was read
+	for {
+		_, err := store.Sessions().AppendAt(ctx, session.ID, next, say("an answer to all"))
+		conflict, ok := errors.AsType[*repo.SequenceConflict](err)
+		if !ok {
+			fmt.Println("appended at", next, err)
+			break
+		}
+		for message, err := range store.Sessions().Stream(ctx, session.ID, conflict.Expected) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println("missed", message.Sequence, message.Content)
+			next = message.Sequence + 1
+		}
 	}
-	// Output: missed 1 to 1
+	// Output:
+	// missed 1 two
+	// appended at 2 <nil>
+}
+
+// Usage is added within a budget, and once for each id, so that a retry is not paid
+// for twice.
+func Example_usage() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	budget := 2 * repo.CostUnit
+	session, err := store.Sessions().Create(ctx, repo.NewSession{Budget: &budget})
+	if err != nil {
+		log.Fatal(err)
+	}
+	turn := repo.NewUsage{ID: repo.NewID(), InputTokens: 1200, OutputTokens: 80, Cost: 3 * repo.CostUnit / 2}
+	for range 2 { // the second time as after an answer that was lost
+		usage, err := store.Sessions().AddUsage(ctx, session.ID, turn)
+		fmt.Println(usage.InputTokens, usage.OutputTokens, usage.Cost, err)
+	}
+	_, err = store.Sessions().AddUsage(ctx, session.ID, repo.NewUsage{Cost: repo.CostUnit})
+	if exceeded, ok := errors.AsType[*repo.BudgetExceeded](err); ok {
+		fmt.Println("left:", exceeded.Budget-exceeded.Cost)
+	}
+	// Output:
+	// 1200 80 1.5 <nil>
+	// 1200 80 1.5 <nil>
+	// left: 0.5
 }
 
 // Several calls in one transaction: all of it, or nothing.
@@ -93,7 +136,8 @@ func Example_inTx() {
 	// true
 }
 
-// A plan goes through its lifecycle; of many who move it at once one does.
+// A plan goes through its lifecycle. Of several callers who make the same
+// transition one succeeds, and the others are told where the plan is.
 func Example_plan() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, exampleURL)

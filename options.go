@@ -28,17 +28,17 @@ type Options struct {
 	// each wait for a lock, to the millisecond. Zero: the URL's, else the
 	// server's settings.
 	StatementTimeout, LockTimeout time.Duration
-	// Tracer sees every statement with its arguments, messages' contents among
-	// them.
+	// Tracer sees every statement with its arguments, which include the contents
+	// of messages.
 	Tracer pgx.QueryTracer
 
-	// Logger receives what the store does by itself, such as retries, and never
-	// a message's content or a password. It is this opener's own. Nil: nothing
-	// is logged.
+	// Logger logs what the store does by itself, such as retries, and never
+	// a message's content or a password. It is used for this opener's store
+	// alone. Nil: nothing is logged.
 	Logger *slog.Logger
 	// Migrate brings the database to this library's schema first, under the
-	// migrations' lock. It needs a role that may. A database that is newer is left
-	// as it is.
+	// migrations' lock. The role must be allowed to create and change tables. A
+	// database that is newer is left as it is.
 	Migrate bool
 }
 

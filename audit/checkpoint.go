@@ -90,21 +90,21 @@ func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 	}
 	lines := strings.Split(text, "\n")
 	if len(lines) < 4 || lines[0] == "" {
-		return statement{}, fmt.Errorf("%w: it has not three lines", ErrCheckpoint)
+		return statement{}, fmt.Errorf("%w: it does not have three lines", ErrCheckpoint)
 	}
 	s := statement{origin: lines[0], versionOne: -1}
 	var err error
 	if s.size, err = parseCount(lines[1]); err != nil || s.size < 1 {
-		return statement{}, fmt.Errorf("%w: its size is no number", ErrCheckpoint)
+		return statement{}, fmt.Errorf("%w: its size is not a number", ErrCheckpoint)
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || copy(s.root[:], root) != len(s.root) || len(root) != len(s.root) {
-		return statement{}, fmt.Errorf("%w: its root is no hash", ErrCheckpoint)
+		return statement{}, fmt.Errorf("%w: its root is not a hash", ErrCheckpoint)
 	}
 	for _, line := range lines[3:] {
 		if count, found := strings.CutPrefix(line, versionOneLine); found {
 			if s.versionOne, err = parseCount(count); err != nil || s.versionOne > s.size {
-				return statement{}, fmt.Errorf("%w: its count of leaves is no number", ErrCheckpoint)
+				return statement{}, fmt.Errorf("%w: its count of leaves is not a number", ErrCheckpoint)
 			}
 			break
 		}
@@ -119,7 +119,7 @@ func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 func parseCount(text string) (int64, error) {
 	count, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || count < 0 || strconv.FormatInt(count, 10) != text {
-		return 0, errors.New("no number")
+		return 0, errors.New("not a number")
 	}
 	return count, nil
 }
@@ -136,7 +136,7 @@ func (s statement) identity() (repo.ID, bool) {
 // about checks that the checkpoint is about this log, as far as it says so.
 func (s statement) about(identity repo.ID) error {
 	if named, has := s.identity(); has && named != identity {
-		return fmt.Errorf("%w: its origin is of another log", ErrCheckpoint)
+		return fmt.Errorf("%w: its origin is another log's", ErrCheckpoint)
 	}
 	return nil
 }

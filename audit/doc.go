@@ -1,15 +1,18 @@
-// Package audit records an audit trail that loses nothing, and shows that it was
-// not changed. It is for services whose actions somebody may ask about later.
+// Package audit records an audit trail in the background, seals it, and verifies
+// that it was not changed. It is for services that may have to account for their
+// actions.
 //
-// A [Writer] takes entries and returns at once; one goroutine with a connection of
-// its own writes them, in order and in batches. What cannot be written waits, and
-// in the end comes back to the caller: nothing is dropped in silence. With a
-// [Spool] entries survive the process while the database is away. Secrets are
-// redacted before an entry leaves the process ([Redactor]).
+// [Writer.Record] queues an entry and returns at once; one goroutine with a
+// connection of its own writes entries, in order and in batches. Entries that
+// cannot be written wait, and [Writer.Close] returns those that are left: none is
+// dropped silently. With a [Spool] entries survive the process while the database
+// is unavailable. Secrets are redacted before an entry leaves the process
+// ([Redactor]).
 //
-// To record an entry in the transaction of what it tells of, use
-// repo.Repositories.Audit instead; to wait until an entry is committed,
-// [Writer.RecordWait].
+// To wait until an entry is committed, use [Writer.RecordWait]. To record an entry
+// in the same transaction as the change that it describes, use
+// repo.Repositories.Audit instead.
 //
-// docs/audit.md says what is guaranteed, and what is not.
+// A [Sealer] adds recorded entries to a Merkle tree, and [Verify] compares the
+// trail with it. docs/audit.md says what is guaranteed, and what is not.
 package audit

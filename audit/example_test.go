@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -71,4 +73,85 @@ func Example() {
 	// 1 0 <nil>
 	// <nil>
 	// audit: proof refused: invalid transparency proof
+}
+
+// A writer with a spool: while the database is away entries wait in a file, which
+// survives the process.
+func ExampleNewWriter() {
+	ctx := context.Background()
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	directory, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	spool, err := audit.OpenSpool(filepath.Join(directory, "audit.spool"), 64<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	writer, err := audit.NewWriter(store.Trail(), audit.Options{Spool: spool})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Record returns when the entry is accepted, RecordWait when it is committed.
+	fmt.Println(writer.Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "openai/gpt"}))
+	fmt.Println(writer.RecordWait(ctx, repo.AuditEntry{Type: repo.EventUserApproval, User: "ada"}))
+
+	left, err := writer.Close(ctx) // what could not be written comes back
+	fmt.Println(len(left), err, writer.Health().State)
+	stats := writer.Stats()
+	fmt.Println(stats.Accepted, stats.Written)
+	// Output:
+	// <nil>
+	// <nil>
+	// 0 <nil> healthy
+	// 2 2
+}
+
+// The latest checkpoint, kept where the database's owner cannot change it, shows
+// later that nothing was taken back since.
+func ExampleVerify() {
+	ctx := context.Background()
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventConfigChanged}); err != nil {
+		log.Fatal(err)
+	}
+	var held []byte
+	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{
+		Publish: func(_ context.Context, checkpoint repo.AuditCheckpoint) error {
+			held = checkpoint.Note
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A service runs sealer.Run(ctx) in a goroutine instead.
+	sealed, err := sealer.SealOnce(ctx)
+	fmt.Println(sealed, err)
+
+	report, err := audit.Verify(ctx, store.Trail(), audit.VerifyOptions{Held: held})
+	fmt.Println(report.Sealed, len(report.Breaks), err)
+
+	// Another trail is not the one that the checkpoint states.
+	other := memory.New()
+	defer func() { _ = other.Close() }()
+	report, err = audit.Verify(ctx, other.Trail(), audit.VerifyOptions{Held: held})
+	fmt.Println(report.Breaks[0].Kind, err)
+	// Output:
+	// 1 <nil>
+	// 1 0 <nil>
+	// differs from the checkpoint held <nil>
+}
+
+// Record in a transaction does not redact: a Redactor does.
+func ExampleRedactor() {
+	redactor := audit.NewRedactor(audit.RedactorOptions{Keys: []string{"pin"}})
+	fmt.Println(string(redactor.JSON(json.RawMessage(`{"user":"ada","pin":"4711","url":"postgres://app:geheim@db/agents"}`))))
+	fmt.Println(redactor.Text("Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30.abcdefghijk"))
+	// Output:
+	// {"user":"ada","pin":"[REDACTED]","url":"postgres://app:[REDACTED]@db/agents"}
+	// Authorization: Bearer [REDACTED]
 }

@@ -9,28 +9,29 @@ import (
 
 // Options configure a Writer. The zero value is the default.
 type Options struct {
-	// QueueEntries and QueueBytes bound what waits to be written. A full queue
-	// makes callers wait. Zero: 10,000 entries and 64 MiB.
+	// QueueEntries and QueueBytes bound the entries that wait to be written. While
+	// the queue is full callers wait. Zero: 10,000 entries and 64 MiB.
 	QueueEntries, QueueBytes int
 	// BatchEntries bounds what is written in one transaction, at most
 	// repo.MaxBatchMessages. Zero: 2,000.
 	BatchEntries int
-	// WriteTimeout bounds one attempt to write a batch: a server that hangs is
-	// one that fails. Zero: 30 s.
+	// WriteTimeout bounds one attempt to write a batch, after which it is retried.
+	// Zero: 30 s.
 	WriteTimeout time.Duration
 	// MinBackoff and MaxBackoff bound the pause between attempts, which
 	// doubles and is jittered. Zero: 50 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Redactor takes secrets out of entries. Nil: NewRedactor's default.
+	// Redactor removes secrets from entries. Nil: that of NewRedactor without
+	// options.
 	Redactor *Redactor
-	// Spool keeps entries while the database is away. Nil: they wait in the
-	// queue. The writer closes it.
+	// Spool stores entries while the database is unavailable. Nil: they wait in
+	// the queue. The writer closes it.
 	Spool *Spool
-	// OnQuarantine is told of each entry that the database refuses for what it
-	// holds. It runs in the writer's goroutine, and the entry is redacted.
+	// OnQuarantine is called with each entry that the database refuses because of
+	// its values. It runs in the writer's goroutine, and the entry is redacted.
 	OnQuarantine func(entry repo.AuditEntry, reason error)
-	// Logger receives what the writer does by itself: retries, quarantined
-	// entries, gaps. It never gets an entry's details. Nil: nothing is logged.
+	// Logger logs what the writer does by itself: retries, quarantined entries,
+	// gaps. It is never given an entry's details. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -150,11 +150,11 @@ var schemaTypes = []string{`"string"`, `"integer"`, `"number"`, `"object"`, `"ar
 // isSchema reports whether the object here describes a value: {"type": "string", …}.
 func (s *jsonRedaction) isSchema() bool {
 	near := s.in[s.at:min(len(s.in), s.at+300)]
-	at := bytes.Index(near, []byte(`"type"`))
-	if at < 0 {
+	_, rest, found := bytes.Cut(near, []byte(`"type"`))
+	if !found {
 		return bytes.HasPrefix(near, []byte(`{"$ref"`))
 	}
-	rest := bytes.TrimLeft(near[at+len(`"type"`):], " \t\r\n:[")
+	rest = bytes.TrimLeft(rest, " \t\r\n:[")
 	for _, name := range schemaTypes {
 		if bytes.HasPrefix(rest, []byte(name)) {
 			return true
@@ -192,7 +192,14 @@ type halves struct {
 	many   bool
 	values [4]half
 	count  int
+	// jwk: it is a JSON web key; private are the members that are secrets then.
+	jwk      bool
+	private  [8]half
+	privates int
 }
+
+// jwkPrivate are the members of a JSON web key that are secrets.
+var jwkPrivate = set("d p q dp dq qi k")
 
 type half struct {
 	place, to, from int
@@ -288,11 +295,28 @@ func (s *jsonRedaction) member(c meaning, name string, pair *halves) bool {
 		pair.count++
 		return false
 	}
+	if name == "kty" {
+		pair.jwk = true
+	}
+	if inner.kind == plain && len(name) <= 2 && pair.privates < len(pair.private) && has(jwkPrivate, name) && s.in[s.at] == '"' {
+		h := half{place: s.open(), from: s.at}
+		s.value(inner)
+		s.edits[h.place].skip = len(s.edits)
+		h.to = s.at
+		pair.private[pair.privates] = h
+		pair.privates++
+		return false
+	}
 	return s.value(inner)
 }
 
 // closePair replaces the values of a name that is a secret's.
 func (s *jsonRedaction) closePair(pair *halves) {
+	for _, h := range pair.private[:pair.privates] {
+		if pair.jwk && h.to-h.from >= 16 {
+			s.replace(h.place, h.to, Redacted)
+		}
+	}
 	if pair.kind == plain {
 		if pair.count == 1 {
 			s.close(pair.values[0].place, true)
@@ -458,10 +482,14 @@ func (s *jsonRedaction) isValueOf(kind kind, option bool) bool {
 // string passes a string and returns what it stands for.
 func (s *jsonRedaction) string() string {
 	start := s.at
-	escaped := false
-	for s.at++; s.in[s.at] != '"'; s.at++ {
+	s.at++
+	length := bytes.IndexByte(s.in[s.at:], '"') // it is valid
+	escaped := bytes.IndexByte(s.in[s.at:s.at+length], '\\') >= 0
+	if !escaped {
+		s.at += length
+	}
+	for ; s.in[s.at] != '"'; s.at++ {
 		if s.in[s.at] == '\\' {
-			escaped = true
 			s.at++
 		}
 	}

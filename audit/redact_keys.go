@@ -178,7 +178,7 @@ func splitName(name string, buffer *[longestName]byte, ends *[24]int) (lower str
 		if isUpper && i > 0 {
 			follows := name[i-1] // a capital begins a word, unless it is one of several
 			if 'a' <= follows && follows <= 'z' || i+1 < len(name) && 'a' <= name[i+1] && name[i+1] <= 'z' {
-				if !(i+2 == len(name) && name[i+1] == 's') { // APIs
+				if i+2 != len(name) || name[i+1] != 's' { // but APIs
 					end()
 				}
 			}

@@ -44,9 +44,49 @@ var shapes = func() (table [256][]shape) {
 	return table
 }()
 
-func isWord(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '_'
+// shapeBegins are the first two bytes of what shapeAt knows: most words are none.
+var shapeBegins = func() (table [256][256 / 64]uint64) {
+	add := func(first, second byte) { table[first][second/64] |= 1 << (second % 64) }
+	for first := range shapes {
+		for _, s := range shapes[first] {
+			add(s.prefix[0], s.prefix[1])
+		}
+	}
+	const hex = "0123456789abcdef"
+	for _, first := range []byte(hex) {
+		for _, second := range []byte(hex) {
+			add(first, second)
+		}
+	}
+	for _, first := range []byte("MNO") {
+		for second := range 256 {
+			if isWord(byte(second)) || second == '-' {
+				add(first, byte(second))
+			}
+		}
+	}
+	for _, begin := range []string{"AK", "AS", "AB", "AC", "ey", "SK", "ke"} {
+		add(begin[0], begin[1])
+	}
+	return table
+}()
+
+// mayBeShape reports whether shapeAt needs to look: where it says no, that finds
+// nothing.
+func mayBeShape(text string) bool {
+	return len(text) >= 2 && shapeBegins[text[0]][text[1]/64]&(1<<(text[1]%64)) != 0
 }
+
+// wordBytes are letters, digits and _.
+var wordBytes = func() (table [256]bool) {
+	for c := range table {
+		b := byte(c)
+		table[c] = 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
+	}
+	return table
+}()
+
+func isWord(c byte) bool { return wordBytes[c] }
 
 // runOf is how long a text goes on with letters, digits, _, - and more, up to most,
 // and whether it has a digit.

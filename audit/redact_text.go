@@ -23,6 +23,8 @@ type scan struct {
 	namedKind kind
 	// tools are commands that the text speaks of, whose options are short.
 	tools tools
+	// noEnd are ends of elements that do not come any more: nobody looks again.
+	noEnd [2]bool
 }
 
 // tools are worked out when an option asks.
@@ -65,7 +67,9 @@ func (s *scan) run() {
 		c, next := text[i], i+1
 		switch {
 		case 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
-			if !isWord(before) {
+			if isWord(before) {
+				next = s.endOfName(i)
+			} else {
 				next = s.word(i)
 			}
 		case c == '=' || c == ':':
@@ -92,15 +96,26 @@ func (s *scan) run() {
 	}
 }
 
+// endOfName passes letters, digits and _.
+func (s *scan) endOfName(i int) int {
+	for i < len(s.text) && isWord(s.text[i]) {
+		i++
+	}
+	return i
+}
+
 // word looks at the begin of a word.
 func (s *scan) word(i int) int {
 	rest := s.text[i:]
-	if length := shapeAt(rest); length > 0 {
-		s.found(i, i+length)
-		return i + length
+	if mayBeShape(rest) {
+		if length := shapeAt(rest); length > 0 {
+			s.found(i, i+length)
+			return i + length
+		}
 	}
-	if to := s.nameAndValue(i); to > i {
-		return to
+	end, found := s.nameAndValue(i)
+	if found {
+		return end
 	}
 	switch rest[0] {
 	case 'b', 'B':
@@ -141,7 +156,7 @@ func (s *scan) word(i int) int {
 			return s.netrc(i + len("password "))
 		}
 	}
-	return i + 1
+	return end
 }
 
 // privateKey passes from its begin to its end, or that of the text.
@@ -245,23 +260,45 @@ func (s *scan) setting(from int) int {
 }
 
 // nameAndValue passes db_password x: a name of several words, a space, and what no
-// person writes.
-func (s *scan) nameAndValue(i int) int {
+// person writes. If that is not there end is the name's.
+func (s *scan) nameAndValue(i int) (end int, found bool) {
 	text := s.text
 	to, parts := i, false
 	for to < len(text) && isWord(text[to]) && to-i < longestName {
 		parts = parts || text[to] == '_'
 		to++
 	}
-	if !parts || to+6 >= len(text) || text[to] != ' ' || s.redactor.kindOf(text[i:to]) < any_ {
-		return i
+	if to+6 >= len(text) || text[to] != ' ' {
+		return to, false
+	}
+	if !parts { // use token …
+		return s.wordAndValue(i, to)
+	}
+	if s.redactor.kindOf(text[i:to]) < any_ {
+		return to, false
 	}
 	v := s.valueAt(to)
-	if v.quoted || len(v.text) < 6 || !isOpaque(v.text) || !s.bare(any_, v, false, true) || v.text[0] == '=' || v.text[0] == '!' {
-		return i
+	if v.quoted && (len(v.text) < 16 || v.to == len(text)) || len(v.text) < 6 || !isOpaque(v.text) || !s.bare(any_, v, false, true) || v.text[0] == '=' || v.text[0] == '!' {
+		return to, false
 	}
 	s.found(v.from, v.to)
-	return v.to
+	return v.to, true
+}
+
+// wordAndValue passes token x: one word, a space, and what is long and of letters and
+// digits.
+func (s *scan) wordAndValue(i, to int) (end int, found bool) {
+	switch s.text[i:to] {
+	case "token", "Token", "password", "Password", "secret", "passphrase":
+	default:
+		return to, false
+	}
+	v := s.valueAt(to)
+	if v.quoted || len(v.text) < 24 || len(v.text) > enough || !isToken(v.text) || !isName("a"+v.text) || isName(v.text) && !strings.ContainsAny(v.text, digitsOnly) {
+		return to, false
+	}
+	s.found(v.from, v.to)
+	return v.to, true
 }
 
 // listed passes 'DB_PASSWORD', 'x'.
@@ -270,7 +307,7 @@ func (s *scan) listed(i int) int {
 		return i + 1
 	}
 	name, _ := s.nameBefore(i)
-	if !strings.ContainsAny(name, "_-") || s.redactor.kindOf(name) < any_ {
+	if !strings.ContainsAny(name, "_-.") || s.redactor.kindOf(name) < any_ {
 		return i + 1
 	}
 	if v := s.valueAt(i + 1); v.quoted && len(v.text) >= 6 && isOpaque(v.text) && s.secret(any_, v.text) {
@@ -356,13 +393,17 @@ func (s *scan) assignment(i int) int {
 	if kind == plain {
 		return s.pair(name, from)
 	}
+	if name == "auth" && strings.HasPrefix(text[from:], "(") {
+		return s.userAndPassword(from + 1)
+	}
 	if last := lastLetters(name); separator == ':' && (last == "cookie" || last == "authorization") && !strings.Contains(text[begin:i], `"`) {
 		return s.header(from, last == "cookie")
 	}
 	spaced := i > 0 && text[i-1] == ' '
 	value := s.valueAt(from)
 	if value.quoted {
-		cut := value.to == len(text) && strings.Trim(value.text, " )]};,\n") == "" // the quote was an end
+		// The quote was an end.
+		cut := value.to == len(text) && (strings.Trim(value.text, " )]};,\n") == "" || value.text[0] == ' ')
 		if !cut && s.secret(kind, value.text) {
 			s.found(value.from, value.to)
 			return value.to
@@ -370,6 +411,10 @@ func (s *scan) assignment(i int) int {
 		return value.from
 	}
 	if value.text == "" {
+		if block := s.block(value.to); separator == ':' && s.secret(kind, block.text) {
+			s.found(block.from, block.to)
+			return block.to
+		}
 		if declared := s.declaration(value.to); declared.quoted && s.secret(kind, declared.text) {
 			s.found(declared.from, declared.to)
 			return declared.to
@@ -380,7 +425,8 @@ func (s *scan) assignment(i int) int {
 		value.to = value.from + endOfWord(text[value.from:], " \t\r\n\"'\\")
 		value.text = text[value.from:value.to]
 	}
-	if separator == ':' && begin > 0 && text[begin-1] == ':' && value.from == from && !isToken(value.text) {
+	if separator == ':' && begin > 0 && text[begin-1] == ':' && value.from == from &&
+		(!isToken(value.text) || strings.Contains(text[max(0, begin-120):begin], "arn:")) {
 		return from // arn:…:secret:name
 	}
 	if !s.bare(kind, value, separator == ':', spaced) {
@@ -397,6 +443,48 @@ func (s *scan) assignment(i int) int {
 	}
 	s.found(value.from, value.to)
 	return value.to
+}
+
+// userAndPassword passes 'u', 'x'), as it stands in auth=('u', 'x').
+func (s *scan) userAndPassword(from int) int {
+	user := s.valueAt(from)
+	if !user.quoted || len(user.text) > longestName || !strings.HasPrefix(s.text[min(user.to+1, len(s.text)):], ",") {
+		return from
+	}
+	v := s.valueAt(user.to + 2)
+	if !v.quoted || !strings.HasPrefix(s.text[min(v.to+1, len(s.text)):], ")") || !s.secret(any_, v.text) {
+		return from
+	}
+	s.found(v.from, v.to)
+	return v.to
+}
+
+// block is a value of YAML that stands below its name: a sign, and lines that are
+// indented. i is at the sign.
+func (s *scan) block(i int) value {
+	text := s.text
+	line := i
+	for line < len(text) && line < i+4 && strings.IndexByte("|>+-", text[line]) >= 0 {
+		line++
+	}
+	if line == i || line+1 >= len(text) || text[line] != '\n' || text[line+1] != ' ' {
+		return value{}
+	}
+	from := line + 1
+	for from < len(text) && text[from] == ' ' {
+		from++
+	}
+	indent, to := from-line-1, from
+	for to < len(text) {
+		end := to + endOfWord(text[to:], "\n")
+		to = end
+		next := text[min(end+1, len(text)):]
+		if len(next) <= indent || strings.Trim(next[:indent], " ") != "" {
+			break
+		}
+		to++
+	}
+	return value{from: from, to: to, text: text[from:to]}
 }
 
 // declaration is the value in secretKey: string = "…".
@@ -503,7 +591,7 @@ func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 		return false
 	}
 	dotted := strings.Contains(text, ".")
-	if isOpaque(text) && !(isName(text) && dotted) {
+	if isOpaque(text) && (!isName(text) || !dotted) {
 		return true
 	}
 	if isName(text) && (spaced || dotted) {
@@ -625,6 +713,12 @@ const longestCredential = 64 << 10
 
 // element passes the text of <password>…<.
 func (s *scan) element(i int) int {
+	if i > 1 && s.text[i-1] == '-' && s.text[i-2] == ' ' {
+		return s.arrow(i)
+	}
+	if s.named >= 0 && s.named+1 == i { // <property name="password">…<
+		return s.elementText(s.namedKind, i)
+	}
 	name, from := s.nameBefore(i)
 	if name == "" || from == 0 || i < len(name) || s.text[i-1] == ' ' {
 		return i + 1
@@ -636,14 +730,40 @@ func (s *scan) element(i int) int {
 	if kind == plain {
 		return i + 1
 	}
-	to := strings.IndexByte(s.text[i+1:], '<')
-	if to < 0 {
+	return s.elementText(kind, i)
+}
+
+func (s *scan) elementText(kind kind, i int) int {
+	from, end, which := i+1, "<", 0
+	if data := "<![CDATA["; strings.HasPrefix(s.text[from:], data) {
+		from, end, which = from+len(data), "]]>", 1
+	}
+	if s.noEnd[which] {
 		return i + 1
 	}
-	if s.secret(kind, strings.TrimSpace(s.text[i+1:i+1+to])) {
-		s.found(i+1, i+1+to)
+	to := strings.Index(s.text[from:], end)
+	if to < 0 {
+		s.noEnd[which] = true
+		return i + 1
 	}
-	return i + 1 + to
+	if s.secret(kind, strings.TrimSpace(s.text[from:from+to])) {
+		s.found(from, from+to)
+	}
+	return from + to
+}
+
+// arrow passes password -> x.
+func (s *scan) arrow(i int) int {
+	name, _ := s.nameBefore(i - 1)
+	if i+1 >= len(s.text) || s.text[i+1] != ' ' || s.redactor.kindOf(name) < any_ {
+		return i + 1
+	}
+	v := s.valueAt(i + 1)
+	if len(v.text) < 6 || !isOpaque(v.text) || !s.secret(any_, v.text) {
+		return i + 1
+	}
+	s.found(v.from, v.to)
+	return v.to
 }
 
 // quotedAfterWord passes PASSWORD '…' and IDENTIFIED BY '…'.

@@ -21,7 +21,7 @@ type SealerOptions struct {
 	// a Signer it is the key's name, and Origin is empty or the same.
 	Origin string
 	// Signer signs checkpoints (Ed25519: note.NewSigner). Nil: they are not
-	// signed, and who can write to the database can write them anew.
+	// signed, and anyone who can write to the database can replace them.
 	Signer note.Signer
 	// Batch bounds the entries of one seal, at most 10,000. Zero: 5,000.
 	Batch int
@@ -31,12 +31,12 @@ type SealerOptions struct {
 	// owner cannot change it. Its errors are logged; the next checkpoint
 	// states all that this one did.
 	Publish func(ctx context.Context, checkpoint repo.AuditCheckpoint) error
-	// Logger receives what Run does by itself. Nil: nothing is logged.
+	// Logger logs failures of Run and Publish. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Sealer seals recorded entries into the log, off the path of those who record.
-// Any number may run; one at a time works. It is safe for concurrent use.
+// Sealer adds recorded entries to the log, without delaying those that record
+// them. Any number may run; they work one at a time. It is safe for concurrent use.
 type Sealer struct {
 	log     repo.AuditLog
 	options SealerOptions
@@ -79,7 +79,7 @@ func (s *Sealer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, more, err := s.sealOnce(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.options.Logger.WarnContext(ctx, "audit: cannot seal, trying on", "error", err)
+			s.options.Logger.WarnContext(ctx, "audit: cannot seal; will retry", "error", err)
 		}
 		if err == nil && more {
 			continue

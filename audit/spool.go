@@ -32,10 +32,10 @@ var (
 	ErrSpoolRecord = spool.ErrTooLarge
 )
 
-// Spool keeps entries in a local file while the database is away: across a crash
-// of the process, and, as far as the disk keeps its word, of the machine. Several
-// processes cannot share one. OpenSpool makes it, and a Writer uses and closes
-// it: it is not safe for concurrent use.
+// Spool stores entries in a local file while the database is unavailable. They
+// survive a crash of the process, and of the machine if the disk keeps what was
+// flushed. Processes cannot share a spool. OpenSpool opens one, and a Writer uses
+// and closes it: it is not safe for concurrent use.
 type Spool struct {
 	file *spool.File
 	// Recovery says what OpenSpool found.
@@ -44,14 +44,15 @@ type Spool struct {
 
 // SpoolRecovery says what an earlier process left in a spool.
 type SpoolRecovery struct {
-	// Entries will be recorded. Those that were already are known by their ids.
+	// Entries is how many will be recorded. One that is recorded already is not
+	// recorded again.
 	Entries int64
 	// TornBytes is the length of a record at the file's end that is not all
 	// there: it was being written when the process or the machine ended, and so was
 	// never accepted.
 	TornBytes int64
-	// Corrupt are the places of damage, in bytes from the file's begin: each
-	// goes up to the next record that is whole.
+	// Corrupt are the places of damage, in bytes from the file's beginning: each
+	// reaches to the next record that is whole.
 	Corrupt []int64
 	// Saved is the file as it was, under another name, with what is torn and
 	// corrupt in it. It is never removed. Empty: nothing was wrong.

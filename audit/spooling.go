@@ -189,6 +189,6 @@ func (w *Writer) giveBackSpooled() {
 
 func (w *Writer) closeSpool() {
 	if err := w.options.Spool.Close(); err != nil {
-		w.options.Logger.Warn("audit: closing the spool", "error", err)
+		w.options.Logger.Warn("audit: cannot close the spool", "error", err)
 	}
 }

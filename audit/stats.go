@@ -35,21 +35,22 @@ func (s Stats) Check() error {
 	return nil
 }
 
-// HealthState says how a writer gets on.
+// HealthState says whether a writer can write.
 type HealthState string
 
 // The states of a writer.
 const (
 	// Healthy: the last attempt succeeded, or there was none.
 	Healthy HealthState = "healthy"
-	// Retrying: the database is away, or does not answer; the writer tries on.
+	// Retrying: the database is unavailable, or does not answer. The writer
+	// retries.
 	Retrying HealthState = "retrying"
 	// Misconfigured: the database refuses the login or a permission, or lacks
-	// a table. The writer tries on, but somebody has to do something.
+	// a table. The writer retries, but somebody has to correct that.
 	Misconfigured HealthState = "misconfigured"
 )
 
-// Health is how a writer gets on.
+// Health is the state of a writer.
 type Health struct {
 	State HealthState
 	// Err is why the last attempt failed, Attempts how many did in a row, and

@@ -23,13 +23,15 @@ const (
 	BreakContent BreakKind = "content changed"
 	// BreakMissing: an entry is gone, and no prune says so.
 	BreakMissing BreakKind = "entry missing"
-	// BreakStray: an entry was put in past the recording.
+	// BreakStray: an entry was inserted without being recorded.
 	BreakStray BreakKind = "unknown entry"
 	// BreakPrune: an entry is gone, and the prune that its leaf names is not on
 	// record in the log, or does not cover it.
 	BreakPrune BreakKind = "not covered by a prune"
 	// BreakLeaf: a leaf is gone.
 	BreakLeaf BreakKind = "leaf missing"
+	// BreakTwice: there are two leaves in one place, or two entries of one leaf.
+	BreakTwice BreakKind = "sealed twice"
 	// BreakKept: what a leaf keeps of its entry is not what was sealed.
 	BreakKept BreakKind = "leaf changed"
 	// BreakHash: a hash of the tree is not that of its leaves.
@@ -62,15 +64,15 @@ type Report struct {
 	// Unbound of those pruned are of version 1: that an entry was there, and a
 	// prune that says it removed such ones, is all that can be known of them.
 	Unbound int64 `json:"unbound"`
-	// Prunes are those by which entries went, in the order of the log: what
-	// they say is true of what they removed, whether they were right to is for
-	// the reader to judge.
+	// Prunes are those that removed entries, in the order of the log. Their bounds
+	// cover what they removed; whether they should have been made is for the reader
+	// to judge.
 	Prunes []Prune `json:"prunes"`
 	// Waiting entries are not sealed yet: up to 10,000.
 	Waiting int64 `json:"waiting"`
 	// Breaks are all that were found, up to VerifyOptions.MaxBreaks.
 	Breaks []Break `json:"breaks"`
-	// More: there were more breaks.
+	// More reports that there were more breaks.
 	More bool `json:"more,omitempty"`
 }
 
@@ -81,7 +83,7 @@ type Prune struct {
 	OccurredAt time.Time `json:"occurred_at"`
 	Actor      string    `json:"actor,omitempty"`
 	repo.AuditPruneDetails
-	// Entries is how many are gone by it.
+	// Entries is how many it removed.
 	Entries int64 `json:"entries"`
 
 	leaf tlog.Hash // of what is stored
@@ -97,17 +99,18 @@ type VerifyOptions struct {
 	Held []byte
 	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
 	MaxWaiting time.Duration
-	// MaxPruneWait is how long to wait for the entry of a prune that runs beside
-	// to be sealed; what it removed does not verify before. Zero: 30 s.
-	// Negative: not at all.
+	// MaxPruneWait is how long to wait until the entry of a concurrent prune is
+	// sealed; what it removed does not verify before that. Zero: 30 s. Negative:
+	// no wait.
 	MaxPruneWait time.Duration
 	// MaxBreaks bounds the report. Zero: 1,000.
 	MaxBreaks int
 }
 
 // Verify reads the log up to its latest checkpoint, and the trail, in memory that is
-// bounded but for the prunes on record, and lists every break. It may run beside
-// those who record, seal and prune. The error is of reading, not of what was read.
+// bounded but for the prunes on record, and lists every break. Entries may be
+// recorded, sealed and pruned at the same time. The error is one of reading: a trail
+// that does not verify is not an error.
 func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
 	if options.MaxWaiting == 0 {
 		options.MaxWaiting = time.Hour
@@ -119,7 +122,7 @@ func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Repo
 		options.MaxBreaks = 1000
 	}
 	v := &verification{
-		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{},
+		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{}, pruneLeaves: map[int64]tlog.Hash{},
 		patience: options.MaxPruneWait,
 	}
 	for _, step := range []func() error{v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays, v.waiting} {
@@ -154,6 +157,9 @@ type verification struct {
 	// prunes are by their entries. One whose Sequence is negative is none.
 	prunes   map[repo.ID]*Prune
 	patience time.Duration // to wait for them, all in all
+	// pruneLeaves are the hashes of the entries of prunes that were read with their
+	// own leaves, by the place of these.
+	pruneLeaves map[int64]tlog.Hash
 	// firstBeyond is behind what was the latest checkpoint.
 	firstBeyond *repo.AuditLeaf
 }
@@ -233,19 +239,25 @@ func (v *verification) latest() error {
 	return nil
 }
 
-// leaves reads every leaf with its entry, and grows the tree anew from them.
+// leaves reads every leaf with its entry, and grows the tree anew from them. Each page
+// begins with the last leaf of the page before, and there is room for one behind the
+// last: who owns the tables can put two rows in one place, and a limit would hide the
+// second.
 func (v *verification) leaves() error {
 	for v.report.Sealed < v.target {
-		page, err := v.log.Leaves(v.ctx, v.report.Sealed, int(min(repo.MaxPageSize, v.target-v.report.Sealed)))
+		from, before := max(v.report.Sealed-1, 0), v.report.Sealed
+		page, err := v.log.Leaves(v.ctx, from, int(min(repo.MaxPageSize, v.target-from+1)))
 		if err != nil {
 			return err
 		}
-		if len(page) == 0 {
-			v.wrong(BreakCheckpoint, "it is about %d leaves, there are %d", v.target, v.report.Sealed)
-			v.target = v.report.Sealed
-			return nil
+		if before > 0 && len(page) > 0 && page[0].Sequence == from {
+			page = page[1:]
 		}
 		for _, leaf := range page {
+			if leaf.Sequence < v.report.Sealed {
+				v.found(Break{Kind: BreakTwice, Sequence: leaf.Sequence, EntryID: leaf.EntryID})
+				continue
+			}
 			for v.report.Sealed < min(leaf.Sequence, v.target) {
 				// The tree needs something in its place: everything behind it
 				// is wrong, and said to be so once.
@@ -264,6 +276,11 @@ func (v *verification) leaves() error {
 				return err
 			}
 		}
+		if v.report.Sealed == before { // none are left, or one place has a page of them
+			v.wrong(BreakCheckpoint, "it is about %d leaves, there are %d", v.target, v.report.Sealed)
+			v.target = v.report.Sealed
+			return nil
+		}
 		if err := v.compareHashes(); err != nil {
 			return err
 		}
@@ -273,6 +290,9 @@ func (v *verification) leaves() error {
 
 func (v *verification) leaf(leaf repo.AuditLeaf) error {
 	at := Break{Sequence: leaf.Sequence, EntryID: leaf.EntryID}
+	if _, ok := pruneDetails(leaf); ok {
+		v.pruneLeaves[leaf.Sequence] = entryHash(leaf)
+	}
 	bound := leaf.Version != 1
 	if !bound {
 		v.versionOne++
@@ -320,7 +340,7 @@ func entryHash(leaf repo.AuditLeaf) [32]byte {
 func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 	switch {
 	case prune.Sequence < 0:
-		return "the leaf names " + prune.EntryID.String() + ", which is no prune that is sealed"
+		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
 	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !prune.Covers(leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
 	case bound && leaf.Sequence >= prune.Sequence:
@@ -330,14 +350,16 @@ func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 }
 
 // prune returns the prune that an entry tells of. That the entry is what was sealed
-// is verified with its own leaf.
+// is verified with its own leaf, and provePrunes compares the two.
 func (v *verification) prune(id repo.ID) (*Prune, error) {
 	if known := v.prunes[id]; known != nil {
 		return known, nil
 	}
 	prune := &Prune{EntryID: id, Sequence: -1}
+	// Whoever may record can give an entry the id of a prune, and an earlier time; it
+	// is sealed behind that.
 	for {
-		leaf, err := v.log.Leaf(v.ctx, id)
+		leaf, err := v.log.FirstLeaf(v.ctx, id)
 		if err == nil {
 			if details, ok := pruneDetails(leaf); ok {
 				prune.Sequence, prune.OccurredAt, prune.Actor = leaf.Sequence, leaf.OccurredAt, leaf.Entry.Actor
@@ -395,6 +417,8 @@ func (v *verification) provePrunes() error {
 	for _, prune := range v.prunes {
 		if prune.Sequence >= v.report.Sealed {
 			later = append(later, prune)
+		} else if prune.Sequence >= 0 && v.pruneLeaves[prune.Sequence] != prune.leaf {
+			v.found(Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is not what its place in the log has"})
 		}
 	}
 	if len(later) == 0 {

@@ -59,8 +59,8 @@ type Writer struct {
 	spooling bool
 }
 
-// NewWriter starts a writer. It connects in the background, so that a database
-// that is away is no error. Errors: repo.InvalidError of the options.
+// NewWriter starts a writer. It connects in the background, so that an unavailable
+// database is not an error. Errors: repo.InvalidError of the options.
 func NewWriter(opener Opener, options Options) (*Writer, error) {
 	options, err := options.normalize()
 	if err != nil {
@@ -82,9 +82,9 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 	return w, nil
 }
 
-// Record takes an entry. Nil means that it is accepted: it will be written, or
-// come back from Close. The writer keeps nothing of the caller's memory: Details
-// may be used again. While the queue is full Record waits. Errors:
+// Record queues an entry. Nil means that it is accepted: it will be written, or
+// returned by Close. The entry is copied: Details may be reused. While the queue is
+// full Record waits. Errors:
 // repo.InvalidError; repo.ErrClosed; the context's own, and then the entry is not
 // accepted. The entry's id and time, where none were given, are made here; use
 // repo.NewID to know the id.
@@ -96,9 +96,9 @@ func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
 	return w.queue.put(ctx, entry, nil)
 }
 
-// RecordWait is Record, and returns when the entry is committed. When the context
-// ends after the entry was accepted the error wraps repo.ErrUnknownOutcome: it
-// is, or will be, written. Errors also: ErrSpooled, ErrQuarantined, ErrReturned.
+// RecordWait queues an entry like Record, and returns when it is committed. If the
+// context ends after the entry was accepted the error wraps repo.ErrUnknownOutcome:
+// the entry is, or will be, written. Errors also: ErrSpooled, ErrQuarantined, ErrReturned.
 func (w *Writer) RecordWait(ctx context.Context, entry repo.AuditEntry) error {
 	entry, err := entry.Normalize()
 	if err != nil {
@@ -123,22 +123,22 @@ func (w *Writer) Flush(ctx context.Context) error { return w.queue.wait(ctx) }
 // Stats counts what became of entries.
 func (w *Writer) Stats() Stats { return w.queue.snapshot() }
 
-// Health says how the writer gets on.
+// Health returns whether the last attempt to write succeeded, and otherwise since
+// when attempts have failed.
 func (w *Writer) Health() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.health
 }
 
-// Close refuses entries from now on, also those whose callers wait for room,
-// writes what was accepted, and ends the writer. What could not be written when
-// ctx ends comes back, redacted and in order, with ctx's error. With a spool Close
-// does not wait for the database: it ends as soon as all is written or in the
-// spool's file. What that has no room for it tries to write until ctx ends, and
-// hands over then. Where the spool's file was deleted all that was in it comes
-// back, with ErrSpoolGone. Close may be called
-// by many at once, and again; all get the same answer, or their own context's
-// error.
+// Close refuses further entries, including those whose callers wait for room,
+// writes those that were accepted, and ends the writer. If ctx ends first, it
+// returns the entries that are not written, redacted and in order, and ctx's error.
+// With a spool Close does not wait for the database: it ends when every entry is
+// written or in the spool's file. If that has no room, it retries until ctx ends,
+// and then returns the rest. If the spool's file was deleted it returns the entries
+// that were in it, and ErrSpoolGone. Close may be called concurrently and again: all
+// calls return the same entries and error.
 func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	w.queue.refuse()
 	select {
@@ -311,7 +311,7 @@ func (w *Writer) connect(ctx context.Context) error {
 func (w *Writer) disconnect() {
 	if w.sink != nil {
 		if err := w.sink.Close(); err != nil {
-			w.options.Logger.Warn("audit: closing the connection", "error", err)
+			w.options.Logger.Warn("audit: cannot close the connection", "error", err)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (w *Writer) healthy() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.health.State != Healthy {
-		w.options.Logger.Info("audit: recording again", "attempts", w.health.Attempts)
+		w.options.Logger.Info("audit: recording resumed", "attempts", w.health.Attempts)
 	}
 	w.health = Health{State: Healthy}
 }
@@ -330,7 +330,7 @@ func (w *Writer) unhealthy(err error) {
 	defer w.mu.Unlock()
 	if w.health.State == Healthy {
 		w.health.Since = time.Now()
-		w.options.Logger.Warn("audit: cannot record, trying on", "error", err)
+		w.options.Logger.Warn("audit: cannot record; will retry", "error", err)
 	}
 	w.health.State, w.health.Err = Retrying, err
 	w.health.Attempts++

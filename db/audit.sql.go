@@ -156,6 +156,18 @@ func (q *Queries) AuditDropPartition(ctx context.Context, db DBTX, before time.T
 	return dropped, err
 }
 
+const auditFirstLeafOf = `-- name: AuditFirstLeafOf :one
+SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = $1
+`
+
+// Index: audit_leaves_entry_id_occurred_at_key. + 0, lest the least be looked for from the first leaf on.
+func (q *Queries) AuditFirstLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, auditFirstLeafOf, entryID)
+	var sequence int64
+	err := row.Scan(&sequence)
+	return sequence, err
+}
+
 const auditGet = `-- name: AuditGet :one
 SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries e WHERE e.id = $1 ORDER BY e.occurred_at LIMIT 1
 `
@@ -548,7 +560,7 @@ func (q *Queries) AuditSealed(ctx context.Context, db DBTX, positions []int64) e
 const auditStrays = `-- name: AuditStrays :many
 SELECT e.occurred_at, e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce,
     coalesce(
-        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at LIMIT 1),
+        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at AND l.sequence >= 0 LIMIT 1),
         (SELECT true FROM audit_unsealed u WHERE u.occurred_at = e.occurred_at AND u.entry_id = e.id LIMIT 1),
         false
     )::boolean AS known
@@ -580,7 +592,8 @@ type AuditStraysRow struct {
 }
 
 // Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_unsealed_occurred_at_entry_id_key.
-// From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each.
+// From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each. Who owns the table can put a leaf before the
+// first, where nobody looks: it seals nothing.
 func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParams) ([]AuditStraysRow, error) {
 	rows, err := db.Query(ctx, auditStrays, arg.AfterOccurredAt, arg.AfterID, arg.MaxRows)
 	if err != nil {

@@ -157,16 +157,21 @@ LIMIT @max_rows;
 -- Index: audit_leaves_entry_id_occurred_at_key.
 SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = @entry_id ORDER BY l.occurred_at LIMIT 1;
 
+-- name: AuditFirstLeafOf :one
+-- Index: audit_leaves_entry_id_occurred_at_key. + 0, lest the least be looked for from the first leaf on.
+SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = @entry_id;
+
 -- name: AuditCheckpointGet :one
 -- Index: audit_checkpoints_pkey, backwards. The latest.
 SELECT * FROM audit_checkpoints c ORDER BY c.size DESC LIMIT 1;
 
 -- name: AuditStrays :many
 -- Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_unsealed_occurred_at_entry_id_key.
--- From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each.
+-- From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each. Who owns the table can put a leaf before the
+-- first, where nobody looks: it seals nothing.
 SELECT e.*,
     coalesce(
-        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at LIMIT 1),
+        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at AND l.sequence >= 0 LIMIT 1),
         (SELECT true FROM audit_unsealed u WHERE u.occurred_at = e.occurred_at AND u.entry_id = e.id LIMIT 1),
         false
     )::boolean AS known

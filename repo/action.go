@@ -36,12 +36,13 @@ type ActionDefinition struct {
 	DefinitionOfDone string
 	// Actors do the plan's work. Each is optional.
 	Actors Actors
-	// AutomationProfile is what plans run under that name none. Optional.
+	// AutomationProfile is used by plans that do not name one. Optional.
 	AutomationProfile string
-	// Reusable: without it the first use archives the action.
+	// Reusable keeps the action available after its first use, which otherwise
+	// archives it.
 	Reusable bool
-	// ReadOnly: every project link of its plans is read-only. It keeps no plan
-	// from running.
+	// ReadOnly makes every project link of its plans read-only. It does not keep
+	// plans from running.
 	ReadOnly bool
 	// InputsSchema is a JSON object, byte for byte as it was given. Nil: "{}".
 	// The store does not interpret it.
@@ -63,8 +64,8 @@ type Actors struct {
 
 // Argument declares one argument of an action.
 type Argument struct {
-	// Name is a letter or underscore and up to 99 more, or digits: what a
-	// template calls a field.
+	// Name is a letter or underscore followed by up to 99 letters, underscores or
+	// digits. Templates use it as a field.
 	Name        string
 	Type        ArgumentType
 	Required    bool

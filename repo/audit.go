@@ -7,11 +7,10 @@ import (
 
 // AuditEntry says that something happened. Once recorded it never changes.
 type AuditEntry struct {
-	// ID is known to the caller at once and, with OccurredAt, makes recording
-	// repeatable: what is recorded already, or was and is pruned, is not
-	// recorded again. Who repeats an ID repeats its time: the same ID at
-	// another time is another entry, and what is asked for by ID alone is the
-	// earliest. Zero, when recording: a new one.
+	// ID makes recording repeatable, together with OccurredAt: an entry that is
+	// recorded already, or was and has been pruned, is not recorded again. The
+	// same ID at another time is another entry; asked for by ID alone, the
+	// earliest is returned. Zero, when recording: a new one.
 	ID ID
 	// OccurredAt is when it happened, by the caller's clock, to the microsecond.
 	// Zero, when recording: the time within ID, which for a new one is now.
@@ -23,8 +22,8 @@ type AuditEntry struct {
 	// Actor is the agent and User the person behind it. Both are optional, at
 	// most MaxNameBytes each.
 	Actor, User string
-	// PlanID and SessionID are what it is about. Zero: none. They need not
-	// exist (any more).
+	// PlanID and SessionID are what it is about. Zero: none. The plan and the
+	// session need not exist.
 	PlanID, SessionID ID
 	// Project is optional, at most MaxNameBytes.
 	Project string
@@ -86,7 +85,7 @@ type AuditPrune struct {
 	// Before bounds OccurredAt, exclusive. It is required.
 	Before time.Time
 	// Types: empty means all. EventAuditPruned and EventAuditGap are never
-	// removed: they tell of what is gone.
+	// removed: they record what is missing.
 	Types []EventType
 	// DryRun only counts.
 	DryRun bool
@@ -94,7 +93,7 @@ type AuditPrune struct {
 	Actor, Reason string
 }
 
-// AuditPruned says what went.
+// AuditPruned says what a prune removed.
 type AuditPruned struct {
 	Entries int64
 	// Held is how many a legal hold kept.

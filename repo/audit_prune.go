@@ -68,7 +68,7 @@ func ParsePruneDetails(details json.RawMessage) (AuditPruneDetails, error) {
 	return d, nil
 }
 
-// PruneEntry is the entry that tells of a prune, without its times. It is for
+// PruneEntry returns the entry that records a prune, without its times. It is for
 // those who implement a store. Errors: InvalidError.
 func PruneEntry(prune AuditPrune, holds []AuditHold) (AuditEntry, error) {
 	if len(holds) > MaxHeldInPrune {

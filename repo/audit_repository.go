@@ -6,7 +6,7 @@ import (
 )
 
 // Audit reads and records the trail. It is part of Repositories, so that an
-// entry can be recorded in the transaction of what it tells of.
+// entry can be recorded in the transaction of the change that it describes.
 type Audit interface {
 	AuditRecorder
 	AuditReader
@@ -16,7 +16,7 @@ type Audit interface {
 type AuditRecorder interface {
 	// Record records the entries: all or none. Within a unit of work they are
 	// committed with it. It does not redact: package audit does.
-	// Errors: InvalidError (an unknown type, for one), before anything is sent;
+	// Errors: InvalidError (of an unknown type, for example), before anything is sent;
 	// ErrUnknownOutcome, after which recording them again is safe.
 	Record(ctx context.Context, entries ...AuditEntry) error
 }
@@ -38,7 +38,7 @@ type AuditReader interface {
 // AuditSink is what package audit's Writer writes into: it has a connection of
 // its own, which nothing else uses. One goroutine uses a sink at a time.
 type AuditSink interface {
-	// Record is AuditRecorder's, and says what was new. Errors also:
+	// Record records entries like AuditRecorder's, and says which were new. Errors also:
 	// ErrUnavailable, ErrContention, ErrUnknownOutcome: the batch may be
 	// recorded again; ErrInvalid: an entry of it is refused by the database.
 	Record(ctx context.Context, entries []AuditEntry) (AuditRecorded, error)
@@ -48,14 +48,15 @@ type AuditSink interface {
 	Close() error
 }
 
-// AuditStore is the rest of the trail, for those who keep it. A Store has it.
+// AuditStore is what package audit needs of a store to write in the background,
+// prune, hold and seal the trail. Store.Trail returns it.
 type AuditStore interface {
 	// Sink opens a sink. Errors: ErrUnavailable, ErrPermission, ErrSchema.
 	Sink(ctx context.Context) (AuditSink, error)
 	// Prune removes old entries in bounded batches, and records an entry of
-	// its own that says so: see AuditPruneDetails. What is on hold, what is not
-	// sealed yet, and what tells of prunes and gaps, stays. Errors also:
-	// InvalidError with more than MaxHeldInPrune holds.
+	// its own that says so: see AuditPruneDetails. Entries on hold, entries that
+	// are not sealed yet, and entries about prunes and gaps are not removed.
+	// Errors also: InvalidError with more than MaxHeldInPrune holds.
 	Prune(ctx context.Context, prune AuditPrune) (AuditPruned, error)
 	// Hold keeps entries from being pruned, Release ends that. Both may be
 	// repeated.
@@ -81,16 +82,20 @@ type AuditLog interface {
 	// Leaves returns up to limit leaves from sequence from on, with their
 	// entries as they are now.
 	Leaves(ctx context.Context, from int64, limit int) ([]AuditLeaf, error)
-	// Leaf returns the leaf of an entry. Errors: NotFoundError, for one not
-	// sealed too.
+	// Leaf returns the leaf of an entry: the earliest with this id. Errors:
+	// NotFoundError, also for an entry that is not sealed.
 	Leaf(ctx context.Context, entryID ID) (AuditLeaf, error)
+	// FirstLeaf is Leaf, but of several entries with the id it is that of the one
+	// that was sealed first: nobody comes before it by giving a time.
+	FirstLeaf(ctx context.Context, entryID ID) (AuditLeaf, error)
 	// Hashes reads stored hashes by their index.
 	Hashes(ctx context.Context, indexes []int64) ([][32]byte, error)
 	// Checkpoint returns the latest one. Errors: NotFoundError.
 	Checkpoint(ctx context.Context) (AuditCheckpoint, error)
-	// Strays returns up to limit entries that are neither sealed nor waiting
-	// to be, and Lost those that wait to be and are gone (their id and time):
-	// nothing but tampering makes either. Both read the whole trail.
+	// Strays returns up to limit entries that are neither sealed nor waiting to
+	// be. Lost returns up to limit entries (their id and time) that wait to be
+	// sealed and do not exist any more. Only tampering causes either. Both read
+	// the whole trail.
 	Strays(ctx context.Context, limit int) ([]AuditEntry, error)
 	Lost(ctx context.Context, limit int) ([]AuditEntry, error)
 	// Waiting says how many entries are not sealed yet, up to limit, and the

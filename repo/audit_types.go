@@ -46,7 +46,7 @@ var eventTypes = struct {
 }}
 
 // RegisterEventType makes a type of the application's own known in this
-// process. Registering one twice is no error. It is safe for concurrent use.
+// process. Registering it again has no effect. It is safe for concurrent use.
 // Errors: InvalidError.
 func RegisterEventType(t EventType) error {
 	if len(t) == 0 || len(t) > 63 {

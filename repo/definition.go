@@ -158,7 +158,7 @@ func (c *templateCheck) node(node parse.Node) string {
 	case *parse.RangeNode:
 		return c.loop(node)
 	default:
-		return "uses more of templates than fields, if, range and comparisons"
+		return "uses template features other than fields, if, range and comparisons"
 	}
 }
 
@@ -182,15 +182,15 @@ func (c *templateCheck) branch(node *parse.BranchNode) string {
 // to, however large.
 func (c *templateCheck) loop(node *parse.RangeNode) string {
 	if c.inRange {
-		return "has a loop in a loop"
+		return "has a nested loop"
 	}
 	commands := node.Pipe.Cmds
 	if len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1 {
-		return "has a loop over more than an argument"
+		return "has a loop over something other than a single argument"
 	}
 	field, ok := commands[0].Args[0].(*parse.FieldNode)
 	if !ok || len(field.Ident) != 1 || c.arguments[field.Ident[0]] != ArgumentList {
-		return "has a loop over what is not a list argument"
+		return "has a loop over something that is not a list argument"
 	}
 	before := c.parts
 	c.inRange = true
@@ -236,7 +236,7 @@ func (c *templateCheck) argument(node parse.Node) string {
 		return ""
 	case *parse.FieldNode:
 		if _, known := c.arguments[node.Ident[0]]; !known || len(node.Ident) != 1 || c.inRange {
-			return "names what is not an argument"
+			return "names something that is not an argument"
 		}
 		return ""
 	case *parse.VariableNode:
@@ -246,8 +246,8 @@ func (c *templateCheck) argument(node parse.Node) string {
 				return ""
 			}
 		}
-		return "names what is not an argument"
+		return "names something that is not an argument"
 	default:
-		return "uses more of templates than fields, if, range and comparisons"
+		return "uses template features other than fields, if, range and comparisons"
 	}
 }

@@ -60,21 +60,21 @@ func TestDefinitionOfDoneRefused(t *testing.T) {
 			"{{", "{{.s", "}}{{end}}", "{{if .s}}", "{{unknown .s}}", "{{.s secret}}", "{{" + secret + "}}", "{{$x}}", "{{template}}", "{{break}}",
 		},
 		"defines templates": {`{{define "x"}}{{end}}`, `{{block "x" .}}b{{end}}`},
-		"uses more": {
+		"uses template features": {
 			`{{template "x"}}`, "{{with .s}}{{end}}", "{{range .l}}{{break}}{{end}}", "{{range .l}}{{continue}}{{end}}", "{{(.s).x}}", "{{eq nil .s}}",
 		},
 		"calls a function": {
 			`{{printf "%1000000000d" 1}}`, "{{print .s}}", "{{println}}", "{{html .s}}", "{{js .s}}", "{{urlquery .s}}", "{{index .l 0}}",
 			"{{slice .s 1}}", "{{call .s}}", "{{if printf .s}}{{end}}", "{{.s | print}}", "{{eq (index .l 0) 1}}", "{{if .s}}{{else}}{{print}}{{end}}",
 		},
-		"names what is not": {
+		"names something that is not": {
 			"{{.S}}", "{{.unknown}}", "{{.s.x}}", "{{.l.Len}}", "{{$.unknown}}", "{{$.s.x}}", "{{$}}", "{{range .l}}{{.s}}{{end}}", "{{range .l}}{{.x}}{{end}}",
 			"{{if .unknown}}{{end}}",
 		},
-		"declares variables": {"{{$x := .s}}", "{{$x := .s}}{{$x = .i}}", "{{if $x := .s}}{{end}}"},
-		"a loop in a loop":   {"{{range .l}}{{range $.l}}{{end}}{{end}}", "{{range .l}}{{if .}}{{range $.l}}{{end}}{{end}}{{end}}"},
-		"a loop over more":   {"{{range $x := .l}}{{end}}", "{{range $i, $x := .l}}{{end}}", "{{range or .l .l}}{{end}}", "{{range .l | len}}{{end}}"},
-		"a loop over what":   {"{{range .i}}{{end}}", "{{range .s}}{{end}}", "{{range 1000000000}}{{end}}", "{{range .}}{{end}}", "{{range $.l}}{{end}}", "{{range (.l)}}{{end}}"},
+		"declares variables":          {"{{$x := .s}}", "{{$x := .s}}{{$x = .i}}", "{{if $x := .s}}{{end}}"},
+		"a nested loop":               {"{{range .l}}{{range $.l}}{{end}}{{end}}", "{{range .l}}{{if .}}{{range $.l}}{{end}}{{end}}{{end}}"},
+		"a loop over something other": {"{{range $x := .l}}{{end}}", "{{range $i, $x := .l}}{{end}}", "{{range or .l .l}}{{end}}", "{{range .l | len}}{{end}}"},
+		"a loop over something that":  {"{{range .i}}{{end}}", "{{range .s}}{{end}}", "{{range 1000000000}}{{end}}", "{{range .}}{{end}}", "{{range $.l}}{{end}}", "{{range (.l)}}{{end}}"},
 	} {
 		for _, template := range templates {
 			t.Run(template, func(t *testing.T) {

@@ -19,8 +19,8 @@
 //
 // # Contexts
 //
-// Every operation takes a context and stops when it ends. What that means for a
-// write stands at [ErrUnknownOutcome].
+// Every operation takes a context and stops when it ends. A write that has been
+// sent by then may have been committed: see [ErrUnknownOutcome].
 //
 // # Times
 //

@@ -30,25 +30,25 @@ var (
 	// again.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrPermission: the database refuses the login, or the role lacks a right.
-	// Nothing was written; somebody has to mend that first.
+	// Nothing was written, and trying again does not help.
 	ErrPermission = errors.New("permission denied by the database")
-	// ErrContention: the database gave this transaction up for another one's
-	// sake (deadlock, serialization failure, lock timeout). Nothing was
-	// written; the whole transaction may be run again.
-	ErrContention = errors.New("transaction gave way to another")
+	// ErrContention: the database aborted this transaction because of a conflict
+	// with another one (deadlock, serialization failure, lock timeout). Nothing
+	// was written; the whole transaction may be run again.
+	ErrContention = errors.New("transaction conflicted with another")
 	// ErrUnknownOutcome: the connection or the context ended after a write was
 	// sent and before its answer came, so that it may or may not have been
 	// committed. Making the call again with the same ids is safe: it writes
 	// what is missing and returns what is there.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrSchema: there is no such database, or its schema or one of its settings is
-	// not one that this library works on. Nothing was written.
-	ErrSchema = errors.New("database does not fit")
+	// ErrSchema: the database does not exist, or this library does not work with its
+	// schema or with one of its settings. Nothing was written.
+	ErrSchema = errors.New("database not usable by this library")
 )
 
-// Sentinels returns all of the sentinels, for those who give each its own
-// meaning, such as a status of HTTP. An error is at most one of them; only that
-// of a refused import is also its cause's.
+// Sentinels returns all of the sentinels, for callers that map each to something of
+// their own, such as an HTTP status. An error is at most one of them, except that
+// the error of a refused import is also that of its cause.
 func Sentinels() []error {
 	return []error{
 		ErrInvalid, ErrNotFound, ErrConflict, ErrBudgetExceeded, ErrLimit, ErrImport, ErrClosed,
@@ -75,13 +75,14 @@ func invalid(field, reason string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Reason: reason}
 }
 
-// InsideTxError is the answer of a store that is used with the context of its own
-// unit of work ([Store].InTx): it would wait for what the unit of work has. It is
-// [ErrInvalid]. Nothing was written.
+// InsideTxError is returned by a store that is used with the context of its own
+// unit of work ([Store].InTx), where it could wait for itself: for the unit's
+// connection, or for a row that the unit has locked. It is [ErrInvalid]. Nothing
+// was written.
 type InsideTxError struct{}
 
 func (*InsideTxError) Error() string {
-	return "the store is used inside its own unit of work: use its repositories"
+	return "store used inside its own unit of work: use the repositories that InTx passes"
 }
 func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
 
@@ -96,9 +97,9 @@ type NotFoundError struct {
 func (e *NotFoundError) Error() string        { return e.Kind + " " + e.ID.String() + " not found" }
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// SequenceConflict is the answer to an append at a sequence that is not the
-// next one. The caller reads from Expected to Next-1 what it missed. It is
-// [ErrConflict].
+// SequenceConflict is returned by an append at a sequence that is not the next
+// one. The messages that the caller has missed are those from Expected to Next-1,
+// if Expected is below Next. It is [ErrConflict].
 type SequenceConflict struct {
 	SessionID ID
 	// Expected is the caller's sequence, Next the one that the next message

@@ -35,7 +35,8 @@ type Stage struct {
 	State PlanState
 }
 
-// text is "phase/state". It is no String: Plan embeds a stage, and is more.
+// text is "phase/state". It is not named String because Plan embeds Stage, and
+// would be printed as its stage.
 func (s Stage) text() string { return string(s.Phase) + "/" + string(s.State) }
 
 // Valid reports whether the state exists in the phase.
@@ -109,7 +110,7 @@ var (
 	applyConstrained     = Stage{PhaseApply, StateConstrained}
 )
 
-// lifecycle is the whole of it: what is not here is refused. A stage that leads
+// lifecycle has every allowed transition: any other is refused. A stage that leads
 // to itself is the answer "already there": the plan stays as it is.
 var lifecycle = map[Transition]map[Stage]Stage{
 	TransitionStart: {
@@ -193,9 +194,7 @@ var lifecycle = map[Transition]map[Stage]Stage{
 	},
 }
 
-// Event is the audit trail's type of a transition to a stage, and Details what
-// its entry says: the transition, from where to where, and the plan's version
-// after it.
+// Event returns the type of the audit entry that records a transition to a stage.
 func (t Transition) Event(to Stage) EventType {
 	switch {
 	case t == TransitionUse:
@@ -212,7 +211,8 @@ func (t Transition) Event(to Stage) EventType {
 	return EventPlanPhaseChanged
 }
 
-// Details is Event's comment.
+// Details returns the details of the audit entry that records a transition: its
+// name, the stages before and after it, and the plan's version after it.
 func (t Transition) Details(from, to Stage, version int64) json.RawMessage {
 	return fmt.Appendf(nil, `{"transition":"%s","from":"%s","to":"%s","version":%d}`, t, from.text(), to.text(), version)
 }

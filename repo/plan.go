@@ -34,13 +34,13 @@ type Plan struct {
 	// AutomationSnapshot is the profile as it was then: a JSON object, byte for
 	// byte as it was given, "{}" if none.
 	AutomationSnapshot json.RawMessage
-	// ErrorMessage and ErrorDetails are of the failure that the plan stands
-	// still at. Nil details: none were given.
+	// ErrorMessage and ErrorDetails describe the failure of a plan that is
+	// errored. Nil details: none were given.
 	ErrorMessage   string
 	ErrorDetails   json.RawMessage
 	ReversionCount int
 	// LastCompletedStep and LastCheckpointID are how far the work has come: see
-	// Plans.Progress. Nil and empty: nowhere yet.
+	// Plans.Progress. Nil and empty: no progress was noted.
 	LastCompletedStep *int64
 	LastCheckpointID  string
 	// Version counts the transitions, from 1.
@@ -71,8 +71,8 @@ type ArgumentValue struct {
 // PlanInvariant is a rule that holds for a plan.
 type PlanInvariant struct {
 	Text string
-	// Source says where it came from: InvariantOfAction, InvariantOfPlan or
-	// what the caller gave.
+	// Source says where it came from: SourceAction, SourcePlan or what the
+	// caller gave.
 	Source string
 }
 

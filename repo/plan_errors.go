@@ -70,9 +70,9 @@ type TransitionConflict struct {
 
 func (e *TransitionConflict) Error() string {
 	if !e.Child.IsZero() {
-		return fmt.Sprintf("plan %s: no %s below plan %s at %s, version %d", e.Child, e.Transition, e.PlanID, e.text(), e.Version)
+		return fmt.Sprintf("plan %s: %s is not allowed below plan %s, which is at %s, version %d", e.Child, e.Transition, e.PlanID, e.text(), e.Version)
 	}
-	return fmt.Sprintf("plan %s: no %s at %s, version %d", e.PlanID, e.Transition, e.text(), e.Version)
+	return fmt.Sprintf("plan %s: %s is not allowed at %s, version %d", e.PlanID, e.Transition, e.text(), e.Version)
 }
 func (e *TransitionConflict) Is(target error) bool { return target == ErrConflict }
 

@@ -56,8 +56,8 @@ type PlanWriter interface {
 	// MaxPlanDepth or MaxChildPlans.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
 	// Transition moves the plan as the lifecycle allows and returns it as it
-	// then is. Of concurrent callers of one transition one moves it. Where the
-	// lifecycle has the plan stay, it comes back unchanged, without an event.
+	// then is. Of concurrent callers of one transition one moves it. A plan that is
+	// already there, or past it, is returned unchanged, without an event.
 	// TransitionCancel cancels the plan's live descendants with it, and
 	// TransitionRevert brings a cancelled child back only below a live parent:
 	// no live plan ever stands below a cancelled one.

@@ -8,38 +8,38 @@ import (
 
 // Store is a whole store. It is safe for concurrent use.
 //
-// What a caller gives is copied before a call returns, and what it gets is its own:
-// buffers may be used again at once, also when the call ended by its context and
-// what it began goes on.
+// Arguments are copied before a call returns, and results are the caller's own:
+// buffers may be reused at once, even when the call returned because its context
+// ended and the operation is still under way.
 type Store interface {
 	Repositories
-	// Trail is for those who keep the audit trail.
+	// Trail returns the rest of the audit trail, for package audit: writing in
+	// the background, sealing, pruning and holds.
 	Trail() AuditStore
 	// InTx runs fn in one transaction: all that fn does through tx is committed
 	// together when fn returns nil, and nothing of it when fn returns an error
 	// or panics. fn's error comes back as it is; a panic goes on after the
 	// rollback.
 	//
-	// fn is run again, a bounded number of times, when the database gave the
-	// transaction up for another one's sake (deadlock, serialization failure),
-	// so what it does outside of tx must bear repetition. It must use tx, not
-	// the store, from the calling goroutine alone, and not after it returned.
-	// An error that tx returned from the database spoils the transaction:
-	// return it.
+	// fn is run again, a bounded number of times, when the database aborted the
+	// transaction because of a conflict with another one (deadlock, serialization
+	// failure), so what it does outside of tx must be safe to repeat. It must use
+	// tx, not the store, from the calling goroutine alone, and not after it
+	// returned. After an error of the database the transaction cannot go on: return
+	// the error.
 	//
-	// A store that is used with the context that fn got, or with one made of it,
-	// would wait for what the unit of work has: for its connection, or for a row
+	// A store that is used with the context that fn got, or with one derived from
+	// it, could wait for its own unit of work: for its connection, or for a row
 	// that it locked. Until fn returns, every operation of the store, InTx too,
-	// and of those that share its pool or its data, gives an InsideTxError at
-	// once. Afterwards the context is like any other, for a goroutine that goes
-	// on with it. An operation with another context is not known to come from
+	// and of those that share its pool or its data, returns an InsideTxError at
+	// once. Afterwards the context may be used like any other. An operation with another context is not known to come from
 	// inside: it may wait until that context ends. fn must not close the store,
 	// which would wait for fn.
 	//
-	// A connection that breaks during the commit gives ErrUnknownOutcome.
+	// If the connection breaks during the commit, the error is ErrUnknownOutcome.
 	InTx(ctx context.Context, fn func(ctx context.Context, tx Repositories) error) error
 	// Close releases what the store holds, after the operations under way have
-	// ended. Closing twice is no error. Operations that begin later give
+	// ended. Closing it again has no effect. Operations that begin later return
 	// ErrClosed.
 	Close() error
 }
@@ -139,27 +139,25 @@ type MessageReader interface {
 // stored in part; ErrUnknownOutcome.
 type MessageWriter interface {
 	// Append appends the messages after all others. It never fails because of
-	// another writer: it waits its turn.
+	// another writer, but may wait for one.
 	Append(ctx context.Context, sessionID ID, messages ...NewMessage) ([]Message, error)
 	// AppendAt appends the messages if the first of them gets the sequence
-	// expected. Else: SequenceConflict with the actual next one, and nothing
-	// is written.
+	// expected. Otherwise it writes nothing and returns a SequenceConflict with
+	// the actual next one.
 	AppendAt(ctx context.Context, sessionID ID, expected int64, messages ...NewMessage) ([]Message, error)
 }
 
-// SessionPorter carries sessions from store to store as JSON documents. The
-// format, and the canonical form its checksum is taken over, stand in
-// docs/export.md.
+// SessionPorter moves sessions between stores as JSON documents. docs/export.md
+// defines the format and its checksum.
 type SessionPorter interface {
 	// Export writes the session and every message it had when the export
 	// began. Memory stays bounded, however long the session. After an error
 	// what w got is incomplete, and no importer takes it. Errors:
 	// NotFoundError; w's own; the context's.
 	//
-	// Nobody waits for w: no connection is held while it writes, and Export
-	// returns when ctx ends, also while w's Write does not return. (So does
-	// AuditReader.Export.) What is left then is one goroutine, which ends when
-	// that Write returns.
+	// No connection is held while w's Write runs, and Export returns when ctx ends
+	// even if Write does not. (So does AuditReader.Export.) One goroutine is then
+	// left, which ends when that Write returns.
 	Export(ctx context.Context, id ID, w io.Writer) error
 	// Import reads one document and stores its session under its own id, with
 	// its times, usage and sequences, in one transaction; exporting it again
@@ -168,10 +166,9 @@ type SessionPorter interface {
 	// that id exists; NotFoundError (wrapped) when a plan that it links does
 	// not; the context's.
 	//
-	// Nobody waits for r: the document is read and checked whole before the
-	// transaction begins (a store may keep a long one in a temporary file), and
-	// Import returns when ctx ends, also while r's Read does not return. What is
-	// left then is one goroutine, which ends when that Read returns; r is not
-	// read again.
+	// The whole document is read and checked before the transaction begins (a
+	// store may put a long one into a temporary file), and Import returns when ctx
+	// ends even if r's Read does not. One goroutine is then left, which ends when
+	// that Read returns; r is not read again.
 	Import(ctx context.Context, r io.Reader) (Session, error)
 }

@@ -91,7 +91,7 @@ type SessionPage struct {
 	Next Cursor
 }
 
-// DeletedSession says what went with a session.
+// DeletedSession says what else a deletion has changed.
 type DeletedSession struct {
 	// Messages is the number of messages deleted.
 	Messages int64

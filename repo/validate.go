@@ -162,7 +162,7 @@ func NormalizeMessages(messages []NewMessage) (normal []NewMessage, repeatable b
 		seen := make(map[ID]struct{}, len(normal))
 		for i, message := range normal {
 			if _, twice := seen[message.ID]; twice {
-				return nil, false, invalid("messages["+strconv.Itoa(i)+"].id", "stands in the batch twice")
+				return nil, false, invalid("messages["+strconv.Itoa(i)+"].id", "is in the batch twice")
 			}
 			seen[message.ID] = struct{}{}
 		}

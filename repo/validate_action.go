@@ -84,7 +84,7 @@ func checkTags(tags []string) error {
 			return err
 		}
 		if slices.Contains(tags[:i], tag) {
-			return invalid(at("tags", i), "stands in the list twice")
+			return invalid(at("tags", i), "is in the list twice")
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func normalizeArguments(arguments []Argument) ([]Argument, error) {
 		}
 		for _, other := range normal[:i] {
 			if other.Name == argument.Name {
-				return nil, invalid(at("arguments", i)+".name", "stands in the list twice")
+				return nil, invalid(at("arguments", i)+".name", "is in the list twice")
 			}
 		}
 		argument.Default = bytes.Clone(argument.Default)

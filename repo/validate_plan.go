@@ -78,7 +78,7 @@ func normalizeProjects(projects []ProjectLink) ([]ProjectLink, error) {
 		}
 		for _, other := range normal[:i] {
 			if other.Alias == link.Alias {
-				return nil, invalid(at("projects", i)+".alias", "stands in the list twice")
+				return nil, invalid(at("projects", i)+".alias", "is in the list twice")
 			}
 		}
 		normal[i] = link
@@ -162,7 +162,7 @@ func (d ActionDefinition) Bind(given []ArgumentValue) ([]ArgumentValue, error) {
 	byName := make(map[string]ArgumentValue, len(given))
 	for i, value := range given {
 		if _, twice := byName[value.Name]; twice {
-			return nil, invalid(at("arguments", i), "stands in the list twice")
+			return nil, invalid(at("arguments", i), "is in the list twice")
 		}
 		byName[value.Name] = value
 	}

@@ -3,8 +3,7 @@
 //
 // It is for services that migrate their own database at start ([Up]), for
 // deployment tools that want to see and steer each step ([Migrator]), and for
-// the agentstore command. It stands alone: it imports no other package of
-// agentstore. Everything exported here is stable.
+// the agentstore command. It imports no other public package of agentstore.
 //
 // # What a run guarantees
 //

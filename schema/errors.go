@@ -22,7 +22,7 @@ var (
 	ErrLocked = errors.New("schema: another process is migrating this database")
 	// ErrBusy: others used a table for so long that a version could not have it.
 	// The version was rolled back.
-	ErrBusy = errors.New("tables stayed in use by others")
+	ErrBusy = errors.New("tables remained in use by others")
 	// ErrDataLoss: a revert would have destroyed rows. Nothing was changed.
 	ErrDataLoss = errors.New("refused to destroy data")
 	// ErrPooled: a transaction pooler stands between this process and the

@@ -69,7 +69,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var locked bool
 		if err := conn.QueryRowContext(ctx, tryLockSQL, LockID).Scan(&locked); err != nil {
-			return fmt.Errorf("schema: take migration lock: %w", err)
+			return fmt.Errorf("schema: acquire migration lock: %w", err)
 		}
 		if locked {
 			return l.prepare(ctx, conn)
@@ -99,7 +99,7 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	var unlocked bool
 	err := conn.QueryRowContext(ctx, unlockSQL, LockID).Scan(&unlocked)
 	if err != nil && !connectionGone(err) {
-		return fmt.Errorf("schema: give back migration lock: %w", err)
+		return fmt.Errorf("schema: release migration lock: %w", err)
 	}
 	return nil
 }
@@ -107,13 +107,13 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 // prepare sets what the session has while it migrates.
 func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, tableLockTimeoutSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
-		return fmt.Errorf("schema: take migration lock: %w", err)
+		return fmt.Errorf("schema: acquire migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, ownSettingsSQL); err != nil {
-		return fmt.Errorf("schema: take migration lock: %w", err)
+		return fmt.Errorf("schema: acquire migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, watchClientSQL); err != nil && ctx.Err() != nil {
-		return fmt.Errorf("schema: take migration lock: %w", err)
+		return fmt.Errorf("schema: acquire migration lock: %w", err)
 	}
 	return nil // Some systems cannot do it: the lock is right without it too.
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// Without it such a revert is refused with [ErrDataLoss].
 	AllowDataLoss bool
 
-	// Progress, when set, is told of each version's start and end, and of a
+	// Progress, when set, is called at each version's start and end, and for a
 	// wait for the lock. It is called by the goroutine that runs the
 	// migrations, which waits for it.
 	Progress func(Event)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -16,7 +17,8 @@ import (
 // [ErrSetting].
 type SettingError = pgsettings.Error
 
-// ErrSetting is a setting of the database session that does not fit ([SettingError]).
+// ErrSetting says that agentstore cannot work under a setting of the database
+// session ([SettingError]).
 var ErrSetting = pgsettings.ErrSetting
 
 const placeSQL = `
@@ -88,6 +90,9 @@ func (p place) check() error {
 		return refuse("none of its schemas is there and may be used")
 	case first != current:
 		return refuse("its first schema, %q, is not there or may not be used, and tables would be made in %q", first, current)
+	case strings.Contains(current, "{literal}") || strings.Contains(current, "$body$"):
+		// Version 6 puts the schema's name into functions that are written so.
+		return refuse("a schema's name may not hold {literal} or $body$")
 	case versions != "" && versions != current:
 		return refuse("the schema's tables are in %q, and new ones would be made in %q", versions, current)
 	}

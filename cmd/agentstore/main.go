@@ -1,4 +1,4 @@
-// Command agentstore looks after an agentstore database. See agentstore help.
+// Command agentstore migrates, reads and maintains an agentstore database. See agentstore help.
 package main
 
 import (

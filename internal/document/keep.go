@@ -63,7 +63,7 @@ func (k *Kept) read(r io.Reader) error {
 		return nil
 	}
 	if err := k.out.Flush(); err != nil {
-		return &fault{Field: "document", Reason: "cannot be kept", Err: err}
+		return &fault{Field: "document", Reason: "cannot be stored temporarily", Err: err}
 	}
 	return nil
 }

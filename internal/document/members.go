@@ -77,7 +77,7 @@ func (m *members) name() (int, *fault) {
 	}
 	for _, earlier := range m.list[:m.at] {
 		if string(text) == earlier.name {
-			return 0, &fault{Field: earlier.name, Reason: "stands twice or out of its place"}
+			return 0, &fault{Field: earlier.name, Reason: "appears twice or out of order"}
 		}
 	}
 	return 0, &fault{Reason: "has an unknown member"}
@@ -87,7 +87,7 @@ func (m *members) name() (int, *fault) {
 func (m *members) skip(i int) *fault {
 	for ; m.at < i; m.at++ {
 		if !m.list[m.at].optional {
-			return &fault{Field: m.list[m.at].name, Reason: "is missing or out of its place"}
+			return &fault{Field: m.list[m.at].name, Reason: "is missing or out of order"}
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrSetting is what every [Error] is.
-var ErrSetting = errors.New("a setting of the database session does not fit")
+var ErrSetting = errors.New("unsupported setting of the database session")
 
 // Error names a setting of the server, database, role or session that agentstore
 // cannot work under.

@@ -1,12 +1,11 @@
-// Package memory is the contract of package repo in process: the embedded
-// default of programs that need no database, and the store of users' unit
-// tests. Its behaviour is held to PostgreSQL's by the same conformance suite,
-// package repotest. What it stores is gone with the process.
+// Package memory implements package repo in process. It is for unit tests, and for
+// programs that need no database. It passes the same conformance suite as the store
+// on PostgreSQL (package repotest). What it stores ends with the process.
 //
 // # Sharing
 //
 // Stores that [Store.Share] made share their data, until the last of them is
-// closed. agentstore.Open gives such a one to each who opens "memory://name".
+// closed. agentstore.Open returns such a store for each "memory://name".
 //
 // # Concurrency
 //
@@ -16,10 +15,10 @@
 // every other write waits, to whatever session, until it has ended or the
 // writer's own context has. Reads never wait: they see what was committed.
 //
-// So a unit of work that writes through the store, instead of through the
-// repositories it was given, waits for itself; a deadline on the context ends
-// that with [context.DeadlineExceeded]. The same goes for a goroutine whose
-// write the unit of work waits for, and for Close, which has no context.
+// A unit of work that uses the store with its own context, instead of the
+// repositories it was given, gets a [repo.InsideTxError]. A write with
+// another context waits for the unit of work, until that context ends. So does a goroutine whose write the
+// unit of work waits for, and Close, which has no context.
 //
 // # Copies
 //

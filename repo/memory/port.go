@@ -112,7 +112,7 @@ func readRecord(ctx context.Context, source io.Reader) (*record, []repo.ID, erro
 			return nil, nil, err
 		}
 		if r.message(m.ID) != nil {
-			return nil, nil, &repo.ImportError{Field: "messages", Reason: "have an id twice"}
+			return nil, nil, &repo.ImportError{Field: "messages", Reason: "contain an id twice"}
 		}
 		r.add([]repo.Message{m})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Store is repo.Store in process: one opener's. It is safe for concurrent use.
+// Store implements repo.Store in process. It is safe for concurrent use.
 // New makes one.
 type Store struct {
 	*core
@@ -62,19 +62,19 @@ func (c *core) store() *Store {
 	return s
 }
 
-// Sessions is repo.Repositories'.
+// Sessions implements repo.Repositories.
 func (s *Store) Sessions() repo.Sessions { return s.sessions }
 
-// Actions is repo.Repositories'.
+// Actions implements repo.Repositories.
 func (s *Store) Actions() repo.Actions { return s.actions }
 
-// Audit is repo.Repositories'.
+// Audit implements repo.Repositories.
 func (s *Store) Audit() repo.Audit { return s.audit }
 
-// Trail is repo.Store's.
+// Trail implements repo.Store.
 func (s *Store) Trail() repo.AuditStore { return s.trail }
 
-// Plans is repo.Repositories'.
+// Plans implements repo.Repositories.
 func (s *Store) Plans() repo.Plans { return s.plans }
 
 // Close waits for the unit of work that is open, and for those who wait behind

@@ -182,6 +182,21 @@ func (t *trail) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, erro
 	return leaf, nil
 }
 
+func (t *trail) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	v, err := t.at.read(ctx)
+	if err != nil {
+		return repo.AuditLeaf{}, err
+	}
+	defer t.at.unlock()
+	at := slices.IndexFunc(t.at.tables.log.leaves, func(leaf repo.AuditLeaf) bool { return leaf.EntryID == entryID })
+	if at < 0 {
+		return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
+	}
+	leaf := t.at.tables.log.leaves[at]
+	leaf.Entry = entryOf(v, leaf)
+	return leaf, nil
+}
+
 func (t *trail) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
 	if _, err := t.at.read(ctx); err != nil {
 		return repo.AuditCheckpoint{}, err

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// InTx is repo.Store's. It runs fn once: nothing here gives a transaction up
-// for another one's sake. See the package's comment for who waits meanwhile.
+// InTx implements repo.Store. It runs fn once: no transaction conflicts with
+// another here. The package's comment says which operations wait meanwhile.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	u, err := s.at.begin(ctx)
 	if err != nil {

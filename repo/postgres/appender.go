@@ -39,13 +39,13 @@ type appender struct {
 	scheduler *scheduler.Scheduler[repo.ID, *appending]
 	// grouping is the number of connections that groups have, or wait for.
 	grouping atomic.Int32
-	// waiters have a connection each, which they give up when they are cancelled.
+	// evicted is when a waiter last gave its connection up.
 	mu      sync.Mutex
-	waiters map[*group]context.CancelFunc
+	evicted time.Time
 }
 
 func newAppender(link link) *appender {
-	p := &appender{link: link, waiters: map[*group]context.CancelFunc{}}
+	p := &appender{link: link}
 	connections := int(link.pool.Config().MaxConns)
 	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *appending]{
 		Limits: appendLimits,
@@ -87,28 +87,32 @@ func (p *appender) mayWait() bool {
 	return stat.AcquiredConns()-p.grouping.Load() < stat.MaxConns()-1
 }
 
-// crowdedAfter is how long a group may be without a connection before it is asked
-// whether waiters and open transactions have the whole pool.
-const crowdedAfter = 20 * time.Millisecond
+// crowdedAfter is how long a pool whose connections are all taken may give none to
+// anybody before a waiter gives its own up.
+const crowdedAfter = 50 * time.Millisecond
 
-// evictWhenCrowded sees to it that the group gets a connection: a transaction that
-// began after a session's append began to wait may have taken the pool's last.
-// One waiter at a time then gives its own up, and is tried with the groups. It
-// returns what ends that.
-func (p *appender) evictWhenCrowded(g *group) (stop func()) {
+// evictWhenCrowded sees to it that a waiter does not keep the pool's last
+// connection: transactions that began after it may have taken all others, and
+// reads, groups and further transactions need one. One waiter at a time then gives
+// its own up, and is tried with the groups. It returns what ends that.
+func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 	var timer *time.Timer
 	var mu sync.Mutex
 	mu.Lock()
 	defer mu.Unlock()
-	stopped := false
+	stopped, given := false, int64(-1)
 	timer = time.AfterFunc(crowdedAfter, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
 			return
 		}
-		if stat := p.link.pool.Stat(); !g.connected.Load() && stat.AcquiredConns() >= stat.MaxConns() {
-			p.evict()
+		stat := p.link.pool.Stat()
+		last := given
+		given = stat.AcquireCount()
+		if stat.AcquiredConns() >= stat.MaxConns() && given == last && p.mayEvict() {
+			evict()
+			return
 		}
 		timer.Reset(crowdedAfter)
 	})
@@ -120,15 +124,15 @@ func (p *appender) evictWhenCrowded(g *group) (stop func()) {
 	}
 }
 
-// evict cancels one waiter.
-func (p *appender) evict() {
+// mayEvict leaves the connection of the waiter before time to be of use.
+func (p *appender) mayEvict() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for g, cancel := range p.waiters {
-		delete(p.waiters, g)
-		cancel()
-		return
+	if time.Since(p.evicted) < crowdedAfter {
+		return false
 	}
+	p.evicted = time.Now()
+	return true
 }
 
 // submit has an append committed and waits for its answer. If ctx ends before it

@@ -27,11 +27,12 @@ type AuditFinding struct {
 // AuditLag is how long an entry may wait to be sealed before AuditDoctor says so.
 const AuditLag = time.Hour
 
-// AuditDoctor looks for what is wrong with the audit trail in the database:
-// months without a partition, triggers that are gone or that replication goes
-// round, rights by which others than the owner could change what is recorded,
-// functions that could be talked into it, entries that nobody seals, and entries
-// in quarantine. It changes nothing. No findings: nothing is wrong.
+// AuditDoctor checks the audit trail in the database. It finds months without a
+// partition or with wrong bounds, triggers that are missing or do not always fire,
+// rights with which others than the owner could change recorded entries, unsafe
+// functions that run as the owner, entries that have waited too long to be sealed,
+// and entries in quarantine. It changes nothing. If nothing is wrong it returns no
+// findings. Errors: as a read's.
 func (s *Store) AuditDoctor(ctx context.Context) ([]AuditFinding, error) {
 	d := &auditDoctor{now: time.Now().UTC()}
 	err := s.exec.read(ctx, func(q db.DBTX) error {
@@ -113,7 +114,7 @@ func (d *auditDoctor) bounds(rows []db.AuditDoctorPartitionsRow) {
 		case upper.After(firstOfMonth(lower).AddDate(0, 1, 0)):
 			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 1); -- makes what is left of its months; it may stay as it is until it is pruned",
 				firstOfMonth(lower).Format(time.RFC3339)),
-				"The partition %s is from %s to %s, which is no month in UTC.", row.Name, lower.Format(time.RFC3339), upper.Format(time.RFC3339))
+				"The partition %s is from %s to %s, which is not a month in UTC.", row.Name, lower.Format(time.RFC3339), upper.Format(time.RFC3339))
 		case row.Name != name && !strings.HasPrefix(row.Name, name+"_"):
 			d.found("partitions", fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", pgx.Identifier{row.Name}.Sanitize(), name),
 				"The partition of the month %s has the name %s: pruning does not drop it.", lower.Format("2006-01"), row.Name)
@@ -164,13 +165,13 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 		name, _, _ := strings.Cut(function, "(")
 		switch {
 		case !ok:
-			d.found("triggers", create, "The trigger %s of %s is gone: what it refuses or notes is no longer refused or noted. "+
+			d.found("triggers", create, "The trigger %s of %s is missing: changes that it refuses, or entries that it queues, go unnoticed. "+
 				"Verify the trail: it may have been changed.", trigger, table)
 		case row.Function != name:
 			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s; %s", trigger, quoted, create),
 				"The trigger %s of %s runs another function, %s. Verify the trail: it may have been changed.", trigger, table, row.Function)
 		case row.Enabled != "A":
-			d.found("triggers", enable, "The trigger %s of %s is not enabled always: session_replication_role goes round it. "+
+			d.found("triggers", enable, "The trigger %s of %s is not ENABLE ALWAYS: it does not fire where session_replication_role is replica. "+
 				"Verify the trail: it may have been changed.", trigger, table)
 		}
 	}
@@ -238,7 +239,7 @@ func (d *auditDoctor) sealing(ctx context.Context, q db.DBTX) error {
 		if waiting.Entries > repo.DefaultAuditCount {
 			count = fmt.Sprintf("more than %d", repo.DefaultAuditCount)
 		}
-		d.found("sealing", "Run a sealer, and see that it gets on. If one does, verify the trail: an entry that was deleted before it was sealed waits for ever.",
+		d.found("sealing", "Run a sealer, and check that it makes progress. If it does, verify the trail: an entry that was deleted before it was sealed waits forever.",
 			"Entries waiting to be sealed: %s, the oldest since %s. What is not sealed can be changed unseen, and is not pruned.",
 			count, waiting.Oldest.UTC().Format(time.RFC3339))
 	}

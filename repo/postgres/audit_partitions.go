@@ -176,7 +176,7 @@ func coverageOf(conn *pgx.Conn) *connectionCoverage {
 
 // cover makes sure of the partitions within a transaction of somebody else's. Where
 // they are there, which is as good as always, that locks nothing. Otherwise who
-// needs the same month waits for this transaction's end, 5 seconds at most.
+// needs a new month, this one or another, waits for this transaction's end, 5 seconds at most.
 func (b bound) cover(ctx context.Context) error {
 	conn := b.tx.Conn()
 	if conn == nil { // a transaction of a test's

@@ -29,6 +29,7 @@ const (
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
 	readOnlyTransaction  = "25006"
+	queryCanceled        = "57014"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's
@@ -70,15 +71,15 @@ func meaning(ctx context.Context, err error, at phase) error {
 	return translate(ctx, err, at)
 }
 
-// Translate gives an error of a statement of the caller's own, sent through
-// Store.Pool or the transaction of Bind, the sentinel that it would have as an
-// error of the store. That it was sent and has no answer is not in it: for that
-// see what the error itself is. Errors that have a sentinel already come back as
-// they are; nil is nil.
+// Translate wraps an error of one of the caller's own statements, sent through
+// Store.Pool or the transaction of Bind, with the sentinel that the store's errors
+// have. It takes the statement for one that only reads: a lost connection is
+// repo.ErrUnavailable, although a statement that writes may have been carried out.
+// An error that has a sentinel is returned as it is, and nil as nil.
 func Translate(ctx context.Context, err error) error { return translate(ctx, err, reading) }
 
 // translate gives an error its sentinel. It is the one place where PostgreSQL's
-// errors become ours. Errors that are ours already pass.
+// errors become ours. Errors that are ours are returned as they are.
 func translate(ctx context.Context, err error, at phase) error {
 	if err == nil || isOurs(err) {
 		return err
@@ -86,9 +87,9 @@ func translate(ctx context.Context, err error, at phase) error {
 	if isNoRows(err) { // an answer, which the operation gives its meaning
 		return pgx.ErrNoRows
 	}
-	// An error that says itself that nothing was sent leaves no doubt. That the
-	// connection is closed says nothing of that: the driver says it, too, when the
-	// connection ended while the answer was awaited.
+	// An error that says itself that nothing was sent leaves no doubt. "conn closed"
+	// says so, too, but the driver also gives it when the connection ended after a
+	// statement of the simple protocol was sent: each commit is one.
 	if at == committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		at = unsent
 	}

@@ -22,13 +22,14 @@ type executor interface {
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
 	// append runs an append's statement.
 	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
-	// unread gives an error its meaning that kept an operation from reading what
-	// it had found stored, perhaps by an earlier attempt of its own.
+	// unread translates the error of reading what an operation had found stored,
+	// perhaps by an earlier attempt of its own.
 	unread(err error) error
 	// sees makes sure that what the operation found is so now: it runs statements
 	// which fail where the transaction sees an older state of the database.
 	sees(ctx context.Context, statements func(db.DBTX) error) error
-	// atomically runs several statements that change all or nothing.
+	// atomically runs several statements that change all or nothing. It may run
+	// them more than once.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
 }
 
@@ -51,7 +52,7 @@ func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error
 }
 
 // errNotMoved: the statement found nothing in the state that it needs.
-var errNotMoved = errors.New("not in the state that it needs")
+var errNotMoved = errors.New("not in the required state")
 
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool
@@ -82,8 +83,10 @@ func (p *pooled) unread(err error) error { return settled(afterDoubt(true, err))
 // sees: each statement sees what was committed before it.
 func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
 
+// atomically runs the statements again where they gave way to another transaction
+// in a deadlock, for one.
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.transaction(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) })
+	return p.untilItStays(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) }, func(int) {})
 }
 
 // enter begins an operation, unless it comes from inside of a unit of work on the

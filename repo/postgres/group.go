@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,8 +19,6 @@ type group struct {
 	// connection.
 	ctx  context.Context
 	link link
-	// connected: it has a connection.
-	connected atomic.Bool
 	// waits: it is of one session, and waits for the counter row.
 	waits bool
 	// held are the sessions whose row a statement skipped: what else the group
@@ -32,7 +30,6 @@ type group struct {
 // statement for a session at a time: a session's other appends go back.
 func (p *appender) commitGroup(b *batch) {
 	g := &group{batch: b, ctx: b.Context(), link: p.link}
-	defer p.evictWhenCrowded(g)()
 	all := statements(b.Tasks)
 	first := all[:0]
 	for _, s := range all {
@@ -51,16 +48,9 @@ func (p *appender) commitGroup(b *batch) {
 func (p *appender) commitWaiting(b *batch) {
 	g := &group{batch: b, link: p.link, waits: true}
 	var cancel context.CancelFunc
-	g.ctx, cancel = context.WithCancel(b.Context())
+	g.ctx, cancel = context.WithCancel(b.Turn())
 	defer cancel()
-	p.mu.Lock()
-	p.waiters[g] = cancel
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.waiters, g)
-	}()
+	defer p.evictWhenCrowded(cancel)()
 	g.run(statements(b.Tasks))
 }
 
@@ -182,10 +172,8 @@ type answerRow struct {
 // caller's transaction are sent here.
 func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
 	err = g.link.run(g.ctx, committing, func(q db.DBTX) (err error) {
-		g.connected.Store(true)
-		defer g.connected.Store(false)
 		if g.waits {
-			rows, err = sendWaiting(g.ctx, q, statements)
+			rows, err = g.sendWaiting(q, statements)
 		} else {
 			rows, err = sendJoined(g.ctx, q, statements)
 		}
@@ -201,12 +189,16 @@ func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
 }
 
 // sendWaiting sends the statements of one session, which wait for its counter row.
-func sendWaiting(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
+func (g *group) sendWaiting(q db.DBTX, statements []*statement) ([]*answerRow, error) {
+	ctx, stop := g.giveUp(q.(alone).conn)
+	var err error
+	defer func() { stop(err) }()
 	params := make([]db.MessageAppendParams, len(statements))
 	for i, s := range statements {
 		params[i] = s.params()
 	}
-	found, err := sendAppends(ctx, q, params)
+	var found []*db.MessageAppendRow
+	found, err = sendAppends(ctx, q, params)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +209,39 @@ func sendWaiting(ctx context.Context, q db.DBTX, statements []*statement) ([]*an
 		}
 	}
 	return rows, nil
+}
+
+// answerTime bounds how long an evicted waiter's statement has for its answer.
+const answerTime = 5 * time.Second
+
+// giveUp has the server cancel what the waiter sends on the connection when it is
+// evicted: the server's answer says that nothing was written, and the connection
+// stays. It returns the statement's context, and what is called with its error.
+func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
+	ctx, cancel := context.WithCancel(g.Context())
+	ended := make(chan struct{})
+	unless := context.AfterFunc(g.ctx, func() {
+		defer close(ended)
+		if g.Context().Err() != nil {
+			return // all callers have gone: ctx ends, too
+		}
+		timed, free := context.WithTimeout(ctx, answerTime)
+		defer free()
+		_ = conn.PgConn().CancelRequest(timed)
+		<-timed.Done()
+		cancel()
+	})
+	return ctx, func(err error) {
+		cancel()
+		if unless() {
+			return
+		}
+		<-ended
+		if !hasCode(err, queryCanceled) {
+			// The request may still be on its way, to whatever is sent next.
+			_ = conn.Close(ctx)
+		}
+	}
 }
 
 // answer gives each append its row, and returns the statements to be run again.
@@ -268,7 +293,7 @@ func (g *group) alone(s *statement) []*statement {
 
 // errLateAttempt: nothing was written, but by an attempt whose answer was lost
 // it may be.
-var errLateAttempt = errors.New("an earlier attempt may still arrive")
+var errLateAttempt = errors.New("an earlier attempt may still be committed")
 
 // mayFitLater reports an answer that a later state may reverse: that there is no
 // session, or not yet as many messages as were expected. An attempt whose

@@ -39,7 +39,7 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 			return repo.Plan{}, err
 		}
 	}
-	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action was changed again and again")}
+	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action kept changing")}
 }
 
 // errUseAgain: the statement made no plan, for what changed since the action

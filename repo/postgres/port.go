@@ -64,12 +64,13 @@ func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error
 		return repo.Session{}, err
 	}
 	defer kept.Close()
-	reader, err := kept.Reader()
-	if err != nil {
-		return repo.Session{}, err
-	}
-	session := reader.Session()
+	var session repo.Session
 	err = s.exec.atomically(ctx, func(q db.DBTX) error {
+		reader, err := kept.Reader() // from the beginning, each time
+		if err != nil {
+			return err
+		}
+		session = reader.Session()
 		if err := importSession(ctx, q, session); err != nil {
 			return err
 		}
@@ -168,7 +169,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *d
 		})
 		switch {
 		case violates(err, uniqueMessageID):
-			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "have an id twice"}}
+			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "contain an id twice"}}
 		case err != nil:
 			return 0, err
 		case written != int64(len(createdAts)):

@@ -61,6 +61,8 @@ func afterDoubt(unsure bool, err error) error {
 		return &doubtError{err}
 	case errors.As(err, &stored): // whose sentinel says that nothing was written
 		return &doubtError{&storeError{repo.ErrUnknownOutcome, stored.cause}}
+	case errors.Is(err, repo.ErrClosed): // the pool, by its owner
+		return &doubtError{&storeError{repo.ErrUnknownOutcome, errors.New(err.Error())}}
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return &doubtError{&storeError{repo.ErrUnknownOutcome, err}}
 	default:

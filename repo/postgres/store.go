@@ -12,8 +12,8 @@ import (
 
 // Options configure a store. The zero value is the default.
 type Options struct {
-	// Logger receives what the store does by itself, such as retries. It never
-	// gets a message's content or a password. Nil: nothing is logged.
+	// Logger logs what the store does by itself, such as retries, and never a
+	// message's content or a password. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -24,7 +24,7 @@ func (o Options) logger() *slog.Logger {
 	return o.Logger
 }
 
-// Store is repo.Store on a pool. It is safe for concurrent use.
+// Store implements repo.Store on a pool. It is safe for concurrent use.
 type Store struct {
 	exec  *pooled
 	log   *slog.Logger
@@ -44,8 +44,8 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 	}
 }
 
-// Share returns another store on the same pool, which is closed for
-// itself. The one that New returned is closed last.
+// Share returns another store on the same pool, which is closed by itself. Close
+// the one that New returned last.
 func (s *Store) Share(options Options) *Store {
 	return &Store{
 		exec: &pooled{link: s.exec.link, appender: s.exec.appender, gate: &gate{}},
@@ -53,19 +53,19 @@ func (s *Store) Share(options Options) *Store {
 	}
 }
 
-// Sessions is repo.Repositories'.
+// Sessions implements repo.Repositories.
 func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec} }
 
-// Actions is repo.Repositories'.
+// Actions implements repo.Repositories.
 func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
 
-// Plans is repo.Repositories'.
+// Plans implements repo.Repositories.
 func (s *Store) Plans() repo.Plans { return &plans{s.exec} }
 
-// Audit is repo.Repositories'.
+// Audit implements repo.Repositories.
 func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
 
-// Trail is repo.Store's.
+// Trail implements repo.Store.
 func (s *Store) Trail() repo.AuditStore { return &trail{s.exec} }
 
 // Close waits for the operations under way and refuses later ones.
@@ -83,21 +83,20 @@ func (s *Store) Close() error {
 //
 // The transaction's isolation level should be read committed, PostgreSQL's
 // default. Under a higher one the transaction sees the database as it was at its
-// first statement: so do reads, and what is refused because of what was read. An
-// operation that would write, or report success, on the strength of something that
-// others have changed since fails with repo.ErrContention, and the whole
-// transaction must be run again.
+// first statement, and so do its reads and the conflicts that it reports. An operation
+// whose write or success would depend on something that others have changed since
+// fails with repo.ErrContention, and the whole transaction must be run again.
 //
 // The session's settings matter, too. server_encoding and client_encoding must be
 // UTF8 and standard_conforming_strings on; where results travel as text
 // (default_query_exec_mode exec or simple_protocol), DateStyle must be ISO. The
-// driver knows them, and each statement is preceded by a look, which costs no round
-// trip: otherwise the operation fails with repo.ErrSchema and a
-// schema.SettingError, and nothing was sent. What the driver does not know is the
-// caller's to see to, as OpenPool would (agentstore.OpenPool lists it): in those
+// driver knows these, and they are checked before each statement without a round
+// trip: if one is wrong the operation fails with repo.ErrSchema and a
+// schema.SettingError, and nothing was sent. The caller is responsible for those
+// that the driver does not know and agentstore.OpenPool would check: in those
 // two modes bytea_output must be hex and array_nulls on, in simple_protocol
 // transform_null_equals off, and session_replication_role may not be replica. The
-// schema's version is the caller's to compare, too: schema.Check.
+// caller also checks the schema's version (schema.Check).
 func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{checkedTx{tx}}} }
 
 type repositories struct{ exec bound }

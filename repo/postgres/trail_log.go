@@ -18,14 +18,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 	if limit < 1 || limit > maxSeal {
 		return 0, &repo.InvalidError{Field: "limit", Reason: "is not between 1 and 10,000"}
 	}
-	sealed := 0
-	err := t.exec.atomically(ctx, func(q db.DBTX) error {
-		alone, err := queries.AuditSealLock(ctx, q)
-		if err != nil {
+	sealed, alone := 0, true
+	err := t.exec.atomically(ctx, func(q db.DBTX) (err error) {
+		sealed = 0
+		if alone, err = queries.AuditSealLock(ctx, q); err != nil || !alone {
 			return err
-		}
-		if !alone {
-			return &answer{&storeError{repo.ErrContention, errors.New("another sealer is at work")}}
 		}
 		positions, more, err := nextToSeal(ctx, q, limit)
 		if err != nil || len(positions) == 0 {
@@ -96,8 +93,11 @@ func (t *trail) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed,
 		sealed = len(rows)
 		return queries.AuditSealed(ctx, q, positions)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
+	case !alone:
+		return 0, &storeError{repo.ErrContention, errors.New("another sealer is at work")}
 	}
 	return sealed, nil
 }
@@ -227,10 +227,19 @@ func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
 }
 
 func (t *trail) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return t.leafAt(ctx, entryID, queries.AuditLeafOf)
+}
+
+func (t *trail) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return t.leafAt(ctx, entryID, queries.AuditFirstLeafOf)
+}
+
+// leafAt reads the leaf in the place that sequenceOf finds for an entry.
+func (t *trail) leafAt(ctx context.Context, entryID repo.ID, sequenceOf func(context.Context, db.DBTX, pgtype.UUID) (int64, error)) (repo.AuditLeaf, error) {
 	var rows []db.AuditLeavesRow
 	err := t.exec.read(ctx, func(q db.DBTX) error {
-		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
-		if err != nil {
+		sequence, err := sequenceOf(ctx, q, toUUID(entryID))
+		if err != nil || sequence < 0 {
 			return err
 		}
 		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)

@@ -25,19 +25,27 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// InTx is repo.Store's.
+// InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
+	return s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
+		inner, leave := inside.Enter(ctx, s.exec.link.pool)
+		defer leave()
+		return fn(inner, Bind(tx))
+	}, func(attempt int) {
+		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
+	})
+}
+
+// untilItStays runs fn in a transaction, and again in another one when the server
+// gave it up for another's sake. again is told before, of which attempt it is.
+func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again func(attempt int)) error {
 	for attempt := 1; ; attempt++ {
-		err := s.exec.transaction(ctx, func(tx pgx.Tx) error {
-			inner, leave := inside.Enter(ctx, s.exec.link.pool)
-			defer leave()
-			return fn(inner, Bind(tx))
-		})
+		err := p.transaction(ctx, fn)
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
-		s.exec.mend(ctx, err)
-		s.log.DebugContext(ctx, "transaction gave way to another and is run again", "attempt", attempt+1)
+		p.mend(ctx, err)
+		again(attempt + 1)
 	}
 }
 
@@ -71,8 +79,8 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	if ctx.Err() != nil {
 		return translate(ctx, ctx.Err(), reading)
 	}
-	if tx.Conn().IsClosed() { // fn did not return what it failed of
-		return translate(ctx, pgconn.ErrConnClosed, unsent)
+	if tx.Conn().IsClosed() { // surely not committed
+		return translate(ctx, pgconn.ErrConnClosed, reading)
 	}
 	return translate(ctx, tx.Commit(ctx), committing)
 }

@@ -48,6 +48,7 @@ func trailBuffers(store repo.Store) bufferCases {
 		"Holds":      reading(),
 		"Identity":   reading(),
 		"Checkpoint": reading(),
+		"Identity":   reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
 		"Strays":     reading(10),
 		"Lost":       reading(10),
@@ -57,6 +58,9 @@ func trailBuffers(store repo.Store) bufferCases {
 			return buffered{on: trail, args: []any{[]int64{0}}}
 		},
 		"Leaf": func(t *testing.T, _ repo.Repositories) buffered {
+			return buffered{on: trail, args: []any{sealed(t).ID}}
+		},
+		"FirstLeaf": func(t *testing.T, _ repo.Repositories) buffered {
 			return buffered{on: trail, args: []any{sealed(t).ID}}
 		},
 		"Hold": func(t *testing.T, r repo.Repositories) buffered {

@@ -1,6 +1,6 @@
-// Package repotest is the conformance suite of package repo's contract. It is for
-// those who implement [repo.Store], and for those who wrap one: what it does not
-// complain of may stand wherever agentstore's own stores do, which pass it.
+// Package repotest is the conformance suite of package repo. It is for authors of
+// implementations of [repo.Store], and of wrappers around one. The stores of
+// agentstore pass it.
 //
 // Use it in a test:
 //

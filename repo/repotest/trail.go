@@ -472,6 +472,8 @@ func testTrailLeafMissing(t *testing.T, store repo.Store) {
 	id := repo.NewID()
 	_, err := store.Trail().Leaf(t.Context(), id)
 	wantNotFound(t, err, "audit leaf", id)
+	_, err = store.Trail().FirstLeaf(t.Context(), id)
+	wantNotFound(t, err, "audit leaf", id)
 	if leaves, err := store.Trail().Leaves(t.Context(), 1<<40, 10); err != nil || len(leaves) != 0 {
 		t.Errorf("past the end: %+v, %v", leaves, err)
 	}
@@ -662,6 +664,14 @@ func testTrailOneIDAtTwoTimes(t *testing.T, store repo.Store) {
 	wantEntries(t, "both", listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 10), entries)
 	if got, err := store.Audit().Entry(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[0].OccurredAt) {
 		t.Errorf("by its id: %+v, %v", got, err)
+	}
+	trailSeal(t, store, entries...)
+	if got, err := store.Trail().Leaf(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[0].OccurredAt) {
+		t.Errorf("its leaf: %+v, %v", got, err)
+	}
+	// The later one was recorded, and sealed, before.
+	if got, err := store.Trail().FirstLeaf(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[1].OccurredAt) {
+		t.Errorf("its first leaf: %+v, %v", got, err)
 	}
 }
 

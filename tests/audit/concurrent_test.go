@@ -243,7 +243,7 @@ func TestLateCommit(t *testing.T) {
 		if err := tx.Audit().Record(ctx, late); err != nil {
 			return err
 		}
-		if err := store.Audit().Record(ctx, early); err != nil {
+		if err := store.Audit().Record(t.Context(), early); err != nil { // somebody else
 			return err
 		}
 		seen, cursor = naive(cursor)

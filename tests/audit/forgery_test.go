@@ -64,6 +64,16 @@ var forgeries = []struct {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, type, actor) VALUES (now(), gen_random_uuid(), 'user_approval', 'somebody')")
 		f.seal()
 	}},
+	{"record an entry with the id of a prune and an earlier time, as anybody who may record", "", "", func(f *forged) {
+		shadow := entryAt(time.Now().AddDate(0, 0, -1))
+		shadow.ID = f.prune
+		f.record(shadow)
+		f.seal()
+	}},
+	{"record a false entry, and the time of its recording", "", "", func(f *forged) {
+		f.sql("INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now() - interval '1 day', gen_random_uuid(), now() - interval '1 day', 'user_approval')")
+		f.seal()
+	}},
 	{"change the type of a column", "content changed", "content changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries ALTER COLUMN actor TYPE varchar(3) USING left(actor, 3)")
 	}},
@@ -162,6 +172,25 @@ var forgeries = []struct {
 		f.rewrite(true)
 		f.seal()
 	}},
+	{"put an entry in, with a leaf before the first", "unknown entry", "unknown entry", func(f *forged) {
+		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_sequence_check")
+		f.strayWithLeaf("-1")
+	}},
+	{"… with a second leaf in the place of the last", "sealed twice", "sealed twice", func(f *forged) {
+		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_pkey; CREATE INDEX ON audit_leaves (sequence)")
+		f.indexed()
+		f.strayWithLeaf("(SELECT max(sequence) FROM audit_leaves)")
+	}},
+	{"make an entry of a prune, with such a leaf", "not covered by a prune, sealed twice", "not covered by a prune, sealed twice", func(f *forged) {
+		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_pkey; CREATE INDEX ON audit_leaves (sequence)")
+		f.indexed()
+		id := repo.NewID()
+		f.forgePrune(id)
+		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT (SELECT max(sequence) FROM audit_leaves), occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", id)
+	}},
+	{"put a second entry beside the last one sealed", "sealed twice", "sealed twice", func(f *forged) {
+		f.sql("ALTER TABLE audit_entries DROP CONSTRAINT audit_entries_pkey; INSERT INTO audit_entries (occurred_at, id, type, actor) SELECT occurred_at, id, 'user_approval', 'another' FROM audit_entries WHERE id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.late.ID)
+	}},
 	// Hashes.
 	{"change a hash of the tree", "tree hash changed", "tree hash changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_hashes DISABLE TRIGGER USER; UPDATE audit_hashes SET hash = decode(repeat('11', 32), 'hex') WHERE index = 7")
@@ -258,6 +287,20 @@ const (
 // forgePrune removes an entry under the name of a prune that the forger made.
 func (f *forged) forgePrune(id repo.ID) {
 	f.sql("INSERT INTO audit_entries (occurred_at, id, type, details) VALUES (now(), $2, 'audit_pruned', '{\"before\":\"2100-01-01T00:00:00Z\"}'); DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.young[0].ID, id)
+}
+
+// indexed has the first of two leaves in one place be read first.
+func (f *forged) indexed() {
+	f.sql("ALTER DATABASE " + f.conn.Config().Database + " SET enable_sort = off; ALTER DATABASE " + f.conn.Config().Database + " SET enable_seqscan = off")
+	f.store.Pool().Reset()
+}
+
+// strayWithLeaf puts an entry into a month, recorded a year ago, and a leaf that makes
+// it look sealed.
+func (f *forged) strayWithLeaf(sequence string) {
+	f.sql(off+"INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now(), $1, now() - interval '1 year', 'user_approval')"+on+
+		"; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT "+sequence+
+		", occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", repo.NewID())
 }
 
 // rewrite changes an entry, its leaf and, if tree, all hashes that follow from it, as

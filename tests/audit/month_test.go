@@ -179,7 +179,7 @@ func TestMonthsWithWrongBounds(t *testing.T) {
 	exec(t, conn, "ALTER TABLE "+name+" ENABLE ALWAYS TRIGGER audit_entries_refuse; CREATE TRIGGER audit_entries_refuse_truncate BEFORE TRUNCATE ON "+name+
 		" FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('entries'); ALTER TABLE "+name+" ENABLE ALWAYS TRIGGER audit_entries_refuse_truncate")
 	findings, err := store.AuditDoctor(t.Context())
-	if err != nil || len(findings) != 3 || !strings.Contains(findings[0].Problem, "which is no month in UTC") ||
+	if err != nil || len(findings) != 3 || !strings.Contains(findings[0].Problem, "which is not a month in UTC") ||
 		!strings.Contains(findings[1].Problem, "3h30m0s have no partition") || !strings.Contains(findings[2].Problem, "have no partition") {
 		t.Fatalf("the doctor says %+v, %v", findings, err)
 	}

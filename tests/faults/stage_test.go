@@ -141,5 +141,5 @@ func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, round int, 
 		t.Errorf("after the fault: %+v", o.findings)
 	}
 	checkNothingLeft(t, s.url, store.Pool())
-	execute(t, s.url, "TRUNCATE sessions, session_counters, messages, session_plans")
+	execute(t, s.url, "TRUNCATE sessions, session_counters, session_usages, messages, session_plans")
 }

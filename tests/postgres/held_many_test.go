@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -153,7 +155,7 @@ func TestTransactionsAndWaiters(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // it waits: not every way of waiting can be seen
 	}
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a machine may be slow; who waits for a held session waits for ever
 		if _, err := store.Sessions().Append(ctx, other, user("another")); err != nil {
 			t.Errorf("an append to another session: %v", err)
 		}
@@ -162,6 +164,115 @@ func TestTransactionsAndWaiters(t *testing.T) {
 	close(end)
 	open.Wait()
 	waiting.Wait()
+}
+
+// A waiter that took the pool's last connection but one gives its own up when a
+// transaction has taken the last: for a read as for an append, and for the next
+// transaction.
+func TestWaiterLeavesAConnection(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{3, 4, 8} {
+		for name, operation := range map[string]func(ctx context.Context, store *agentstore.Store, id repo.ID) error{
+			"read": func(ctx context.Context, store *agentstore.Store, id repo.ID) error {
+				_, err := store.Sessions().Get(ctx, id)
+				return err
+			},
+			"transaction": func(ctx context.Context, store *agentstore.Store, _ repo.ID) error {
+				return store.InTx(ctx, func(context.Context, repo.Repositories) error { return nil })
+			},
+		} {
+			t.Run(fmt.Sprint(name, " of ", connections), func(t *testing.T) {
+				t.Parallel()
+				databaseURL := pgtest.NewDatabase(t)
+				holder := pgtest.NewPool(t, databaseURL)
+				store := openURL(t, databaseURL, agentstore.Options{MaxConns: connections})
+				id, other := newSession(t, store), newSession(t, store)
+				release := hold(t, holder, id)
+				var open, waiting sync.WaitGroup
+				waiting.Go(func() {
+					if _, err := store.Sessions().Append(t.Context(), id, user("waits")); err != nil {
+						t.Error(err)
+					}
+				})
+				awaitLockWait(t, holder)
+				held, end := make(chan struct{}), make(chan struct{})
+				for range connections - 1 {
+					open.Go(func() {
+						if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
+							held <- struct{}{}
+							<-end
+							return nil
+						}); err != nil {
+							t.Error(err)
+						}
+					})
+					<-held
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				if err := operation(ctx, store, other); err != nil {
+					t.Errorf("with %d transactions open: %v", connections-1, err)
+				}
+				close(end)
+				open.Wait()
+				release()
+				waiting.Wait()
+			})
+		}
+	}
+}
+
+// Sessions that are held for long, and for which appends wait, do not have the
+// places where a session of several processes would wait its turn.
+func TestContendedBesideHeld(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	holder := pgtest.NewPool(t, databaseURL)
+	store := openURL(t, databaseURL, agentstore.Options{MaxConns: 4})
+	shared := newSession(t, store)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	for range 3 {
+		id := newSession(t, store)
+		defer hold(t, holder, id)()
+		waiting.Go(func() {
+			if _, err := store.Sessions().Append(t.Context(), id, user("waits")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // they wait: not every way of waiting can be seen
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	for range 4 { // as other processes do, each of whose appends waits for the row
+		pool := pgtest.NewPool(t, databaseURL)
+		for range 2 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					_ = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+						_, err := postgres.Bind(tx).Sessions().Append(ctx, shared, user("from another process"))
+						return err
+					})
+				}
+			})
+		}
+	}
+	time.Sleep(3 * time.Second) // who is held for long is known
+	begin, done, longest := time.Now(), 0, time.Duration(0)
+	for time.Since(begin) < 3*time.Second {
+		start := time.Now()
+		if _, err := store.Sessions().Append(t.Context(), shared, user("waits its turn")); err != nil {
+			t.Fatal(err)
+		}
+		done++
+		longest = max(longest, time.Since(start))
+	}
+	t.Logf("%d appends, the longest %v", done, longest)
+	if done < 20 {
+		t.Errorf("%d appends in %v beside sessions that are held, the longest %v", done, time.Since(begin), longest)
+	}
 }
 
 // An append at a sequence waits like any other, and is answered by what it finds.

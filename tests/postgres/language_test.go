@@ -126,10 +126,11 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 		if _, err := tx.Exec(ctx, "SELECT FROM sessions FOR UPDATE"); err != nil {
 			return err
 		}
-		added := make(chan error, 1)
+		updated := make(chan error, 1)
 		go func() {
-			_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1})
-			added <- err
+			// Not a usage, which is made again under its id.
+			_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: new("a")})
+			updated <- err
 		}()
 		for ended := false; !ended && ctx.Err() == nil; {
 			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
@@ -138,7 +139,7 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 			}
 		}
 		select {
-		case err := <-added:
+		case err := <-updated:
 			if !errors.Is(err, repo.ErrUnknownOutcome) {
 				t.Errorf("a write whose connection the server ended: %v, want %v", err, repo.ErrUnknownOutcome)
 			}

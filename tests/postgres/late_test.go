@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -147,6 +148,61 @@ func TestLateAttemptOfPlans(t *testing.T) {
 			if !errors.Is(err, repo.ErrUnknownOutcome) {
 				t.Fatalf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
 			}
+		})
+	}
+}
+
+// The owner of a pool closes it when the answer of an attempt is lost. That no
+// other can be made is no reason to say that nothing was written.
+func TestClosedPoolAfterLostAnswer(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(ctx context.Context, store repo.Repositories, id repo.ID) error{
+		"append": func(ctx context.Context, store repo.Repositories, id repo.ID) error {
+			_, err := store.Sessions().Append(ctx, id, user("once"))
+			return err
+		},
+		"usage": func(ctx context.Context, store repo.Repositories, id repo.ID) error {
+			_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1})
+			return err
+		},
+		"create": func(ctx context.Context, store repo.Repositories, _ repo.ID) error {
+			_, err := store.Sessions().Create(ctx, repo.NewSession{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u, err := url.Parse(pgtest.NewDatabase(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			network := newDelay(t, u.Host)
+			defer close(network.release)
+			u.Host = network.listener.Addr().String()
+			pool := pgtest.NewPool(t, u.String())
+			store, err := agentstore.OpenPool(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = store.Close() }()
+			id := newSession(t, store)
+			if err := write(t.Context(), store, id); err != nil { // the connection knows the statement
+				t.Fatal(err)
+			}
+			network.armed.Store(true)
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				for network.armed.Load() {
+					time.Sleep(20 * time.Microsecond)
+				}
+				pool.Close()
+			}()
+			// (It is written where the second attempt was faster than who closes the pool.)
+			if err := write(t.Context(), store, id); err != nil && (!errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrClosed)) {
+				t.Errorf("%v, want %v", err, repo.ErrUnknownOutcome)
+			}
+			<-closed
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -194,7 +195,32 @@ func (u upgrade) run(t *testing.T) (databaseURL, session string) {
 		appended += report.Appended
 	}
 	checkSession(t, databaseURL, session, appended)
+	checkTrail(t, databaseURL)
 	return databaseURL, session
+}
+
+// checkTrail seals what is left, and verifies what libraries of several versions
+// have sealed.
+func checkTrail(t *testing.T, databaseURL string) {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sealed := 1; sealed > 0; {
+		if sealed, err = sealer.SealOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := audit.Verify(t.Context(), store.Trail(), audit.VerifyOptions{})
+	if err != nil || len(report.Breaks) != 0 || report.Sealed == 0 {
+		t.Errorf("the trail: %d sealed, breaks %+v, %v", report.Sealed, report.Breaks, err)
+	}
 }
 
 // newSession makes one whatever the database's version.

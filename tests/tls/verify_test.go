@@ -98,7 +98,7 @@ func TestVerifyFull(t *testing.T) {
 	refused(t, "another host name", at(server, "127.0.0.1", ours), server.Password, repo.ErrUnavailable, "certificate")
 	refused(t, "no root certificate at the client", at(server, "localhost", verifyFull("/nowhere/root.pem")), server.Password, repo.ErrInvalid, "database URL")
 	// The server's own rule, for who asks for no TLS at all.
-	refused(t, "no TLS at the client", at(server, "localhost", url.Values{"sslmode": {"disable"}}), server.Password, repo.ErrPermission, "no encryption")
+	refused(t, "no TLS at the client", at(server, "localhost", url.Values{"sslmode": {"disable"}}), server.Password, repo.ErrPermission, "no pg_hba.conf entry")
 }
 
 // A server that shows its leaf alone cannot be traced to the root.

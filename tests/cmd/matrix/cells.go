@@ -20,6 +20,9 @@ type tests struct {
 	run string
 	// own says that they start servers of their own, which takes binaries.
 	own bool
+	// long says that the short form leaves them out: the version matters little to
+	// them, and they take long.
+	long bool
 }
 
 // suite is every package that needs a server, but for the benchmarks, the soak
@@ -31,9 +34,9 @@ var suite = []tests{
 	{pkg: "grants"},
 	{pkg: "migrate"},
 	{pkg: "seeds"},
-	{pkg: "pgbouncer"},
-	{pkg: "faults", own: true},
-	{pkg: "failover", own: true},
+	{pkg: "pgbouncer", long: true},
+	{pkg: "faults", own: true, long: true},
+	{pkg: "failover", own: true, long: true},
 	{pkg: "tls", own: true},
 }
 
@@ -44,7 +47,8 @@ var conformance = []tests{
 	{pkg: "grants", run: "^TestConformance"},
 }
 
-// onePool is that for statements that each take their time.
+// onePool is that once, on a pool, for the short form and for statements that each
+// take their time.
 var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
 
 // settled are the packages whose tests run under every setting but those that
@@ -53,14 +57,14 @@ var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "
 
 // makeCells: the suite on each version; each value of each factor on the newest;
 // and rows in which every two values, and every value and version, come
-// together. In short the settings run on the conformance suite, and the pairs
-// are left to the long form.
+// together. In short the settings run on the conformance suite of one pool, and the
+// pairs are left to the long form.
 func makeCells(servers []server, short bool) []cell {
 	var cells []cell
 	for _, s := range servers {
 		c := cell{name: s.version, server: s}
 		for _, tests := range suite {
-			if !tests.own || s.binaries != "" {
+			if (!tests.own || s.binaries != "") && !(short && tests.long) {
 				c.tests = append(c.tests, tests)
 			}
 		}
@@ -79,14 +83,13 @@ func makeCells(servers []server, short bool) []cell {
 	for _, f := range factors {
 		for _, v := range f.values {
 			c := cell{name: newest.version + " " + f.name + "=" + v.name, server: newest, setting: v.setting, tests: settled}
-			if v.store || short {
-				c.tests = conformance
-			}
-			if v.setting.Owner {
-				c.tests = conformance[:1] // the other makes roles of its own
-			}
-			if v.slow {
+			switch {
+			case short || v.slow:
 				c.tests = onePool
+			case v.setting.Owner:
+				c.tests = conformance[:1] // the other makes roles of its own
+			case v.store:
+				c.tests = conformance
 			}
 			cells = append(cells, c)
 		}

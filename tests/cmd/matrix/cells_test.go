@@ -75,6 +75,24 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// The short form has every setting too.
+func TestShortCells(t *testing.T) {
+	t.Parallel()
+	want := len(servers)
+	for _, f := range factors {
+		want += len(f.values)
+	}
+	cells := makeCells(servers, true)
+	if len(cells) != want {
+		t.Errorf("%d cells, want %d", len(cells), want)
+	}
+	for _, c := range cells {
+		if len(c.tests) == 0 {
+			t.Errorf("%s: runs nothing", c.name)
+		}
+	}
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	output := []byte("--- FAIL: TestA (1.00s)\n    --- FAIL: TestA/b (0.10s)\n        a_test.go:1: what it said\n--- FAIL: TestAB (0.10s)\n    a_test.go:2: x\nFAIL\n")

@@ -14,11 +14,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -65,7 +68,11 @@ func run(session string, migrate bool) (err error) {
 		stop.Store(true)
 	}()
 
-	c := &client{store: store, shared: shared}
+	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	if err != nil {
+		return err
+	}
+	c := &client{store: store, sealer: sealer, shared: shared}
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
@@ -87,6 +94,7 @@ func run(session string, migrate bool) (err error) {
 
 type client struct {
 	store  *agentstore.Store
+	sealer *audit.Sealer
 	shared repo.ID
 	mu     sync.Mutex
 	report report
@@ -161,6 +169,18 @@ func (c *client) inSession(ctx context.Context, id repo.ID) error {
 	})
 	if err != nil {
 		return fmt.Errorf("in a transaction: %w", err)
+	}
+	if _, err := c.store.Sessions().AddUsage(ctx, id, repo.NewUsage{ID: repo.NewID(), InputTokens: 1}); err != nil {
+		return fmt.Errorf("add usage: %w", err)
+	}
+	// A month of which there may be no partition yet.
+	earlier := repo.AuditEntry{Type: repo.EventDecisionPoint, SessionID: id, OccurredAt: time.Now().AddDate(0, -rand.IntN(40), 0)}
+	if err := c.store.Audit().Record(ctx, earlier); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	// Others seal, too: one at a time does.
+	if _, err := c.sealer.SealOnce(ctx); err != nil && !errors.Is(err, repo.ErrContention) {
+		return fmt.Errorf("seal: %w", err)
 	}
 	if _, err := c.store.Audit().List(ctx, repo.AuditFilter{SessionID: id}, repo.NewestFirst, repo.Page{Limit: 10}); err != nil {
 		return fmt.Errorf("list the audit trail: %w", err)

@@ -40,7 +40,7 @@ type auditVerb struct {
 func auditVerbs() []auditVerb {
 	return []auditVerb{
 		{
-			name: "verify", summary: "find every change of what was sealed; exit code 7 if there is one",
+			name: "verify", summary: "report every change to sealed entries; exit code 7 if there is one",
 			flags: verifyFlags, run: auditVerify,
 			more: `Examples:
   agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
@@ -62,20 +62,20 @@ func auditVerbs() []auditVerb {
 			flags: noFlags, run: auditCheckpoint,
 		},
 		{
-			name: "seal", summary: "seal what waits to be, once",
+			name: "seal", summary: "seal the entries that wait, once",
 			flags: sealFlags, run: auditSeal,
 			more: `Examples:
   agentstore audit seal --private-key-file /run/secrets/audit`,
 		},
 		{
-			name: "prune", summary: "remove old entries; what is on hold or not sealed stays",
+			name: "prune", summary: "remove old entries, except those that are on hold or not sealed",
 			flags: pruneFlags, run: auditPrune,
 			more: `Examples:
   agentstore audit prune --before 2026-01-01 --dry-run
   agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
 		},
 		{
-			name: "doctor", summary: "look at partitions, triggers, grants and sealing; exit code 8 if somebody has to act",
+			name: "doctor", summary: "check partitions, triggers, grants and sealing; exit code 8 if there are findings",
 			flags: doctorFlags, run: auditDoctor,
 		},
 		{
@@ -96,7 +96,7 @@ func keyFlag(values *auditFlags) []urfave.Flag {
 func verifyFlags(values *auditFlags) []urfave.Flag {
 	return append(keyFlag(values),
 		stringFlag(&values.held, "checkpoint", "a `file` with a checkpoint that was kept elsewhere"),
-		durationFlag(&values.maxWaiting, "max-waiting", "how `long` an entry may wait to be sealed", time.Hour),
+		durationFlag(&values.maxWaiting, "max-waiting", "the `duration` that an entry may wait to be sealed", time.Hour),
 		boolFlag(&values.json, "json", "print one JSON object instead of text"),
 	)
 }
@@ -109,8 +109,8 @@ func pruneFlags(values *auditFlags) []urfave.Flag {
 	return []urfave.Flag{
 		stringFlag(&values.before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
 		stringFlag(&values.types, "types", "only these `types`, with commas between"),
-		stringFlag(&values.reason, "reason", "`why`, for the entry that the prune itself records"),
-		stringFlag(&values.actor, "actor", "`who`, for that entry"),
+		stringFlag(&values.reason, "reason", "the `reason`, for the entry that the prune itself records"),
+		stringFlag(&values.actor, "actor", "the `name` of who prunes, for that entry"),
 		boolFlag(&values.dryRun, "dry-run", "only count"),
 		boolFlag(&values.json, "json", "print one JSON object instead of text"),
 	}
@@ -125,7 +125,7 @@ func auditCommand(world invocation) *urfave.Command {
 	for _, verb := range auditVerbs() {
 		commands = append(commands, verb.command(world))
 	}
-	return group("audit", "read, verify, prune and look after the audit trail", "", commands...)
+	return group("audit", "read, verify, prune and maintain the audit trail", "", commands...)
 }
 
 func (v auditVerb) command(world invocation) *urfave.Command {
@@ -154,7 +154,7 @@ func (f auditFlags) verifier() (note.Verifier, error) {
 	}
 	verifier, err := note.NewVerifier(f.key)
 	if err != nil {
-		return nil, usageError{text: "--key is no public key: agentstore audit keygen prints one"}
+		return nil, usageError{text: "--key is not a public key: agentstore audit keygen prints one"}
 	}
 	return verifier, nil
 }

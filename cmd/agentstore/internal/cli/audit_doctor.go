@@ -9,7 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 )
 
-var errFindings = errors.New("the audit trail needs looking after")
+var errFindings = errors.New("the audit trail needs attention")
 
 func auditDoctor(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
 	findings, err := store.AuditDoctor(ctx)

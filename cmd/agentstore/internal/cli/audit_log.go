@@ -93,7 +93,7 @@ func auditCheck(_ context.Context, invocation invocation, flags auditFlags, args
 	}
 	var proof audit.Proof
 	if err := json.Unmarshal(raw, &proof); err != nil {
-		return fmt.Errorf("%w: it is no JSON of a proof", audit.ErrProof)
+		return fmt.Errorf("%w: it is not a proof in JSON", audit.ErrProof)
 	}
 	if err := audit.CheckProof(proof, verifier); err != nil {
 		return err
@@ -149,7 +149,7 @@ func auditKeygen(_ context.Context, invocation invocation, _ auditFlags, args []
 		_, err = note.NewSigner(private) // it checks the name
 	}
 	if err != nil {
-		return usageError{text: "the name of a key is not empty, and has no spaces and no plus sign"}
+		return usageError{text: "the name of a key must not be empty, and must not contain a space or a plus sign"}
 	}
 	fmt.Fprintln(invocation.stdout, private)
 	fmt.Fprintln(invocation.stderr, public)

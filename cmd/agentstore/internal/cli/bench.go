@@ -48,8 +48,8 @@ func benchCommand(world invocation) *urfave.Command {
 		flags: []urfave.Flag{
 			databaseFlag(&values.databaseURL),
 			stringFlag(&values.names, "workload", "the `names` of what to run (otherwise figures; with --plot, all)"),
-			intFlag(&values.rounds, "rounds", "how `often` each way of each workload runs", 3),
-			durationFlag(&values.duration, "duration", "how `long` each runs in each round", time.Second),
+			intFlag(&values.rounds, "rounds", "the `number` of times that each way of each workload runs", 3),
+			durationFlag(&values.duration, "duration", "the `duration` of each in a round", time.Second),
 			boolFlag(&values.quick, "quick", "shrink everything, to see that it runs: the figures mean nothing"),
 			boolFlag(&values.json, "json", "print one JSON object instead of text"),
 			stringFlag(&values.plot, "plot", "write plots of the curves as SVG files into this `directory`"),
@@ -80,7 +80,7 @@ func runBench(ctx context.Context, invocation invocation, flags benchFlags) erro
 		options.Rounds, options.Duration = 1, 40*time.Millisecond
 	}
 	if options.Rounds < 1 || options.Duration < 4*time.Millisecond {
-		return usageError{text: "--rounds is at least 1 and --duration at least 4ms"}
+		return usageError{text: "--rounds must be at least 1 and --duration at least 4ms"}
 	}
 	if err := bench.Check(options.Workloads); err != nil {
 		return usageError{text: fmt.Sprintf("--workload: %s. See agentstore bench --help", err)}

@@ -92,7 +92,7 @@ func init() {
 
 // root is the whole tree of commands, for one run of it: flags keep their values.
 func root(world invocation) *urfave.Command {
-	command := group("agentstore", "looks after an agentstore database", "", commands(world)...)
+	command := group("agentstore", "migrates, reads and maintains an agentstore database", "", commands(world)...)
 	command.Description = exitCodesText
 	command.EnableShellCompletion = true
 	command.ConfigureShellCompletionCommand = configureCompletion(world)

@@ -149,7 +149,7 @@ func TestSessionList(t *testing.T) {
 		t.Errorf("the name comes back as %q", got)
 	}
 	d.refuses(exitUsage, "created-from is not a time", "session", "list", "--created-from", "yesterday")
-	d.refuses(exitUsage, "--limit is not negative", "session", "list", "--limit", "-1")
+	d.refuses(exitUsage, "--limit must not be negative", "session", "list", "--limit", "-1")
 	d.refuses(exitUsage, "", "session", "list", "--after", "nonsense")
 	d.refuses(exitUsage, "actor", "session", "list", "--actor", strings.Repeat("x", 256))
 }
@@ -242,7 +242,7 @@ func TestSessionShow(t *testing.T) {
 		t.Errorf("the number was rewritten: %s", line)
 	}
 	d.refuses(exitUsage, "exclude each other", "session", "show", id, "--from", "1", "--last", "1")
-	d.refuses(exitUsage, "not negative", "session", "show", id, "--last", "-1")
+	d.refuses(exitUsage, "must not be negative", "session", "show", id, "--last", "-1")
 	d.refuses(exitUsage, "not an id", "session", "show", "x")
 	d.refuses(exitUsage, "empty", "session", "show", "")
 	d.refuses(exitFailed, "not found", "session", "show", repo.NewID().String())

@@ -49,7 +49,7 @@ func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
 		if given == "" || slices.Contains(choice.values, given) {
 			return nil
 		}
-		return fmt.Errorf("it is none of %s%s", strings.Join(choice.values, ", "), didYouMean("", given, choice.values))
+		return fmt.Errorf("it must be one of %s%s", strings.Join(choice.values, ", "), didYouMean("", given, choice.values))
 	}
 	return choice
 }

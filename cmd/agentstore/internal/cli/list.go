@@ -23,8 +23,8 @@ type listFlags struct {
 
 func (f *listFlags) flags(details string, more ...urfave.Flag) []urfave.Flag {
 	return append(more,
-		intFlag(&f.limit, "limit", "stop after this `number` of rows, and say where to go on (otherwise: all)", 0),
-		stringFlag(&f.after, "after", "go on after this `cursor`, which a list with --limit printed on stderr"),
+		intFlag(&f.limit, "limit", "stop after this `number` of rows, and say where to continue (otherwise: all)", 0),
+		stringFlag(&f.after, "after", "continue after this `cursor`, which a list with --limit printed on stderr"),
 		boolFlag(&f.details, "details", details),
 		boolFlag(&f.json, "json", "print one JSON object on each line instead of a table"),
 		databaseFlag(&f.databaseURL),
@@ -52,7 +52,7 @@ type list[T any] struct {
 // print prints page after page, to the end or to the limit.
 func (l list[T]) print(ctx context.Context, invocation invocation, flags listFlags) error {
 	if flags.limit < 0 {
-		return usageError{text: "--limit is not negative"}
+		return usageError{text: "--limit must not be negative"}
 	}
 	table, cursor, size, printed := newTable(invocation, l.columns...), repo.Cursor(flags.after), firstPage, 0
 	for {

@@ -25,7 +25,7 @@ func verbs() []verb {
 		{"up", "apply the pending versions", upFlags, migrateUp},
 		{"down", "revert the newest version, or more with --steps or --to", downFlags, migrateDown},
 		{"status", "list every version, and when it was applied", readFlags, migrateStatus},
-		{"validate", "check that the database is what this binary wants", readFlags, migrateValidate},
+		{"validate", "check that this binary works on the database", readFlags, migrateValidate},
 		{"version", "print the database's version", readFlags, migrateVersion},
 		{"list", "list the versions in this binary; needs no database", jsonFlag, migrateList},
 		{"sql", "print the SQL of a version; needs no database", sqlFlags, migrateSQL},

@@ -45,7 +45,7 @@ func (p *progress) event(event schema.Event) {
 		fmt.Fprintf(p.lines, "%-4s  %s  %s in %s\n", step.Direction, step.Name, done, round(step.Duration))
 	case schema.EventYielded:
 		p.stop()
-		fmt.Fprintf(p.notes, "%-4s  %s  gave way to others who use its tables: it will be tried again\n", step.Direction, step.Name)
+		fmt.Fprintf(p.notes, "%-4s  %s  released its locks, because others use its tables: it will be tried again\n", step.Direction, step.Name)
 		p.start(step)
 	case schema.EventFailed:
 		p.stop()

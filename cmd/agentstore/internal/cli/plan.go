@@ -262,7 +262,7 @@ func planHistoryCommand(world invocation) *urfave.Command {
 		arguments: []string{"ID"},
 		flags: []urfave.Flag{
 			int64Flag(&from, "from", "those that led to this `version` or a later one", 1),
-			intFlag(&limit, "limit", "stop after this `number` of rows, and say where to go on (otherwise: all)", 0),
+			intFlag(&limit, "limit", "stop after this `number` of rows, and say where to continue (otherwise: all)", 0),
 			boolFlag(&details, "details", "reasons, too"),
 			boolFlag(&asJSON, "json", "print one JSON object on each line instead of a table"),
 			databaseFlag(&databaseURL),

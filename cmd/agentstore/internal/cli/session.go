@@ -125,7 +125,7 @@ func sessionLine(s repo.Session, details bool) sessionJSON {
 func sessionShowCommand(world invocation) *urfave.Command {
 	var flags messageFlags
 	return leaf{
-		name: "show", summary: "show one session, and its messages where that is asked for",
+		name: "show", summary: "show one session, and its messages on request",
 		arguments: []string{"ID"}, flags: flags.flags(),
 		more: `Examples:
   agentstore session show 01KGGZ7Q3M0000000000000001

@@ -53,7 +53,7 @@ func (f *messageFlags) check() error {
 	}
 	switch {
 	case f.from < unset, f.before < unset, f.last < 0, f.limit < 0:
-		return usageError{text: "--from, --before, --last and --limit are not negative"}
+		return usageError{text: "--from, --before, --last and --limit must not be negative"}
 	case given > 1:
 		return usageError{text: "--from, --before and --last exclude each other"}
 	}

@@ -37,7 +37,7 @@ func flagProblem(text string) string {
 	case strings.HasPrefix(reason, "parse error"):
 		reason = "it is neither true nor false"
 	}
-	return strings.TrimPrefix(given, "invalid value ") + " is no value of --" + name + ": " + reason
+	return strings.TrimPrefix(given, "invalid value ") + " is not a value of --" + name + ": " + reason
 }
 
 func flagNames(command *urfave.Command) []string {

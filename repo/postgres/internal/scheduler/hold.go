@@ -14,6 +14,33 @@ const (
 	longestPause = 100 * time.Millisecond
 )
 
+// A key has a place apart because other processes may queue for it, behind whom a
+// try finds it held again and again. They take milliseconds; who holds a key for
+// longer than a turn may do so for an hour, and has its end noticed by the tries as
+// well. So where others want the place a turn ends, and the next is the later the
+// more turns the key has had in vain.
+const (
+	turnLength = 250 * time.Millisecond
+	firstRest  = 5 * time.Second
+	mostRests  = 10 // that the rest is doubled
+)
+
+// endTurn has a batch give up its place, if another key wants one.
+func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case b.settled:
+	case s.held.length == 0:
+		b.timer.Reset(turnLength)
+	default:
+		q := b.queues[0]
+		q.next = time.Since(s.start) + firstRest<<min(q.turns, mostRests)
+		q.turns++
+		b.endTurn()
+	}
+}
+
 // hold takes a key that a batch found held out of the groups.
 func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
 	pause := longestPause
@@ -23,7 +50,11 @@ func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
 	q.tried++
 	// Whole quarters of a pause, so that many keys are tried together.
 	q.at = (time.Since(s.start) + pause).Truncate(pause / 4)
-	s.held.pushBack(&q.turn)
+	if time.Since(s.start) < q.next {
+		s.resting.pushBack(&q.turn)
+	} else {
+		s.held.pushBack(&q.turn)
+	}
 	s.tries.add(q)
 	s.wake()
 }

@@ -84,6 +84,43 @@ func TestManyHeldKeys(t *testing.T) {
 	}
 }
 
+// Keys that are held for long do not keep the places from a key for which others
+// queue, and which only who waits for it gets.
+func TestTurnsToWait(t *testing.T) {
+	inWorld(t, 1, 1, roomy(), func(w *world) {
+		w.queued = map[string]bool{"queued": true}
+		w.hold("a", "b")
+		long := []*pending{w.one("a", 0), w.one("b", 0)}
+		w.sleep(2 * turnLength)
+		for i := range 20 {
+			p := w.one("queued", i)
+			w.sleep(longestPause)
+			select {
+			case err := <-p.answer:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Errorf("%d still waits", i)
+				p.cancel()
+				<-p.answer
+			}
+		}
+		// They have the place again, each time later, and go on when they are free.
+		w.sleep(firstRest)
+		if w.s.waits != 1 || w.s.held.length+w.s.resting.length != 1 {
+			t.Errorf("%d wait, %d are held, %d rest", w.s.waits, w.s.held.length, w.s.resting.length)
+		}
+		w.sleep(time.Minute)
+		w.release("a", "b")
+		start := time.Now()
+		all(t, long)
+		if took := time.Since(start); took > longestPause+10*w.groupTakes {
+			t.Errorf("they went on after %v", took)
+		}
+	})
+}
+
 // What waits for held keys takes nobody else's room.
 func TestHeldKeysTakeNoRoom(t *testing.T) {
 	limits := roomy()
@@ -123,7 +160,7 @@ func TestWithdrawHeld(t *testing.T) {
 		apart := w.one("a", 0)
 		w.sleep(10 * time.Millisecond)
 		behind, tried := w.one("a", 1), w.one("b", 0)
-		w.sleep(500 * time.Millisecond)
+		w.sleep(turnLength / 2)
 		if w.s.waits != 1 || w.s.held.length != 1 {
 			t.Fatalf("%d wait, %d are held", w.s.waits, w.s.held.length)
 		}

@@ -32,6 +32,11 @@ type Batch[K comparable, I any] struct {
 	callers int
 	size    Size
 	wait    bool // carried out by Wait
+	// Of a batch that waits: its turn to wait ends when others want the place.
+	turn    context.Context //nolint:containedctx // as ctx
+	endTurn context.CancelFunc
+	timer   *time.Timer
+	settled bool
 	alone   bool // and counted as a group
 	queues  []*queue[K, I]
 }
@@ -39,6 +44,10 @@ type Batch[K comparable, I any] struct {
 // Context ends when all callers have gone, so that a server that does not answer
 // is not waited for on nobody's behalf.
 func (b *Batch[K, I]) Context() context.Context { return b.ctx }
+
+// Turn ends when Context does, and when a batch of Wait is to give up its place for
+// other held keys: what it then leaves undone is tried again with the groups.
+func (b *Batch[K, I]) Turn() context.Context { return b.turn }
 
 // Done says that a task was carried out, whatever came of it: its caller goes on
 // at once. It is called once at the most, and before the batch's function
@@ -73,7 +82,7 @@ type queue[K comparable, I any] struct {
 	knocking list[*Task[K, I]]
 	room     *room[K, I]
 
-	turn   node[*queue[K, I]] // in turns or in held
+	turn   node[*queue[K, I]] // in turns, in held or in resting
 	door   node[*queue[K, I]] // in the room's list of those who knock
 	flying bool               // in a batch
 	isHeld bool               // as the batch that has just ended found
@@ -82,6 +91,10 @@ type queue[K comparable, I any] struct {
 	tried int
 	at    time.Duration // of the next try, since the Scheduler's start
 	index int           // in tries
+	// turns is how many turns to wait it has had in vain since it last was not
+	// held. It has none before next, since the Scheduler's start.
+	turns int
+	next  time.Duration
 }
 
 func newQueue[K comparable, I any](key K, in *room[K, I]) *queue[K, I] {
@@ -105,7 +118,7 @@ func (s *Scheduler[K, I]) rest(q *queue[K, I]) {
 	}
 	q.turn.remove()
 	s.tries.remove(q)
-	q.tried = 0
+	q.tried, q.turns, q.next = 0, 0, 0
 	s.move(q, &s.free)
 	if q.tasks.length == 0 && q.knocking.length == 0 {
 		delete(s.queues, q.key)

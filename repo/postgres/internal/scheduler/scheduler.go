@@ -31,15 +31,17 @@ var (
 	// back, and never will be.
 	ErrWithdrawn = errors.New("scheduler: withdrawn")
 	// ErrLeft: the context ended while the item was in a batch, which goes on.
-	ErrLeft = errors.New("scheduler: left while it was carried out")
+	ErrLeft = errors.New("scheduler: context ended while the item was carried out")
 	// ErrFull: too many wait for room already. The item was not carried out.
-	ErrFull = errors.New("scheduler: too many wait")
+	ErrFull = errors.New("scheduler: too many items are waiting")
 	// ErrClosed: Close was called. The item was not carried out.
 	ErrClosed = errors.New("scheduler: closed")
 )
 
 // Size is what an item takes of the bounds. Neither may be negative.
 type Size struct{ Rows, Bytes int }
+
+func (s Size) exceeds(limit Size) bool { return s.Rows > limit.Rows || s.Bytes > limit.Bytes }
 
 // Limits are all positive. An item that is larger than a limit goes alone.
 type Limits struct {
@@ -84,11 +86,12 @@ type Scheduler[K comparable, I any] struct {
 	queues map[K]*queue[K, I]
 	// turns are the keys with items that wait for a group, in their order.
 	turns list[*queue[K, I]]
-	// held are the keys that wait for a place apart, in their order, and tries
-	// the same by the time of their next try with a group.
-	held  list[*queue[K, I]]
-	tries tries[K, I]
-	timer *time.Timer
+	// held are the keys that wait for a place apart, the last found held last, and
+	// resting those that had one in vain. tries are both by the time of their next
+	// try with a group.
+	held, resting list[*queue[K, I]]
+	tries         tries[K, I]
+	timer         *time.Timer
 	// What waits, and for whom there is no room: of keys that are not held, and
 	// of those that are.
 	free, apart room[K, I]
@@ -226,7 +229,9 @@ func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 // next takes all batches that may begin now.
 func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 	for s.held.length > 0 && s.mayWait() {
-		batches = append(batches, s.takeWait(s.held.first.value))
+		// The last: new ones, and those that are tried often. The others have
+		// waited in vain for longer.
+		batches = append(batches, s.takeWait(s.held.last.value))
 	}
 	for s.turns.length > 0 && s.mayGroup() {
 		// Where many items of one key wait and nothing else, the batch may as well

@@ -58,6 +58,25 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// An item that is larger than a group goes alone, whoever waits beside it, so that
+// nobody else's has its time and its fate.
+func TestLargeGoesAlone(t *testing.T) {
+	for _, large := range []Size{{1, 5000}, {500, 1}} {
+		inWorld(t, 1, 0, roomy(), func(w *world) {
+			calls := []*pending{
+				w.one("first", 0), // a group of its own
+				w.one("a", 0), w.one("b", 0), w.submit("large", 0, large), w.one("c", 0),
+				w.one("large", 1), w.submit("b", 1, large),
+			}
+			all(t, calls)
+			want := [][]string{{"first"}, {"a", "b"}, {"large"}, {"c"}, {"b"}, {"large"}}
+			if !slices.EqualFunc(w.batches, want, slices.Equal[[]string]) {
+				t.Errorf("%v: groups of %v, want %v", large, w.batches, want)
+			}
+		})
+	}
+}
+
 // A group ends at its rows and at its bytes; an item larger than that goes alone.
 func TestGroupLimits(t *testing.T) {
 	for name, size := range map[string]Size{"rows": {40, 1}, "bytes": {1, 400}} {

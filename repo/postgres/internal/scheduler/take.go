@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
@@ -20,7 +21,11 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 	}
 	b := s.newBatch()
 	for s.turns.length > 0 && !b.full(limit) {
-		s.take(b, s.turns.first.value, limit, share)
+		q := s.turns.first.value
+		if len(b.Tasks) > 0 && q.tasks.first.value.size.exceeds(limit) {
+			break
+		}
+		s.take(b, q, limit, share)
 	}
 	s.groups++
 	return b
@@ -31,6 +36,8 @@ func (s *Scheduler[K, I]) takeWait(q *queue[K, I]) *Batch[K, I] {
 	s.move(q, &s.apart)
 	b := s.newBatch()
 	b.wait = true
+	b.turn, b.endTurn = context.WithCancel(b.ctx) //nolint:gosec // settle calls it
+	b.timer = time.AfterFunc(turnLength, func() { s.endTurn(b) })
 	s.take(b, q, Size{s.config.GroupRows, s.config.GroupBytes}, s.config.GroupRows)
 	s.waits++
 	return b
@@ -47,7 +54,7 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 		t := q.tasks.first.value
 		if len(b.Tasks) > first {
 			// A key that was held is tried with one item: most tries are in vain.
-			if rows+t.size.Rows > share || b.full(limit) || !b.wait && q.tried > 0 {
+			if rows+t.size.Rows > share || b.full(limit) || t.size.exceeds(limit) || !b.wait && q.tried > 0 {
 				break
 			}
 		}
@@ -66,6 +73,9 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	if b.wait {
 		s.waits--
+		b.settled = true
+		b.timer.Stop()
+		b.endTurn()
 	}
 	if !b.wait || b.alone {
 		s.groups--
@@ -98,7 +108,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 			q.flying = false
 			s.hold(q)
 		default:
-			q.tried = 0
+			q.tried, q.turns, q.next = 0, 0, 0
 			s.move(q, &s.free)
 			q.flying = false
 			s.ready(q)

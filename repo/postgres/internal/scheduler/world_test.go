@@ -19,6 +19,10 @@ type world struct {
 	// groupTakes and waitTakes are how long a batch takes when nothing is held.
 	groupTakes, waitTakes time.Duration
 
+	// queued are keys that others outside queue for: a group finds them held, and
+	// who waits has them soon.
+	queued map[string]bool
+
 	mu        sync.Mutex
 	held      map[string]chan struct{} // closed when the key is free again
 	inBatch   map[string]bool
@@ -59,7 +63,7 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 		w.s = New(Config[string, int]{Limits: limits, Groups: groups, Waits: waits, Group: w.group, Wait: w.wait})
 		test(w)
 		w.s.Close()
-		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.held.length != 0 || len(w.s.tries.heap) != 0 {
+		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.held.length != 0 || w.s.resting.length != 0 || len(w.s.tries.heap) != 0 {
 			t.Errorf("after Close: %d queues, %d turns, %d held, %d tries",
 				len(w.s.queues), w.s.turns.length, w.s.held.length, len(w.s.tries.heap))
 		}
@@ -111,7 +115,7 @@ func (w *world) leave(b *Batch[string, int]) {
 	defer w.mu.Unlock()
 	for _, t := range b.Tasks {
 		w.inBatch[t.Key] = false
-		if w.held[t.Key] != nil {
+		if w.held[t.Key] != nil || w.queued[t.Key] && !b.wait {
 			continue
 		}
 		if last, ok := w.last[t.Key]; ok && t.Item <= last {
@@ -151,7 +155,7 @@ func (w *world) wait(b *Batch[string, int]) {
 	if free != nil {
 		select {
 		case <-free:
-		case <-b.Context().Done():
+		case <-b.Turn().Done():
 		}
 	}
 	time.Sleep(w.waitTakes)

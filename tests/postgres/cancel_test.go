@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// cancelRequest is the code of the message that asks a server to cancel.
+const cancelRequest = 80877102
+
+// losingCancel is a way to the server on which the first request to cancel is lost:
+// so it is where it comes before the server has begun with the statement.
+func losingCancel(t *testing.T, databaseURL string) (through string, lost *atomic.Int32) {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal("the URL does not parse")
+	}
+	server := u.Host
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost = &atomic.Int32{}
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer func() { _ = client.Close() }()
+				first := make([]byte, 8)
+				if _, err := io.ReadFull(client, first); err != nil {
+					return
+				}
+				if binary.BigEndian.Uint32(first[4:]) == cancelRequest && lost.Add(1) == 1 {
+					return
+				}
+				backend, err := net.Dial("tcp", server)
+				if err != nil {
+					return
+				}
+				defer func() { _ = backend.Close() }()
+				if _, err := backend.Write(first); err != nil {
+					return
+				}
+				running.Go(func() {
+					_, _ = io.Copy(backend, client)
+					_ = backend.(*net.TCPConn).CloseWrite()
+				})
+				_, _ = io.Copy(client, backend)
+			})
+		}
+	})
+	u.Host = listener.Addr().String()
+	return u.String(), lost
+}
+
+// A statement that waits for a lock is given up at the server too, with its place
+// in the pool, when its caller's context ends: also where the first request to
+// cancel it does nothing.
+func TestCancelIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	through, lost := losingCancel(t, databaseURL)
+	store := openURL(t, through, agentstore.Options{MaxConns: 1})
+	id := newSession(t, store)
+	conn := connect(t, databaseURL)
+	execSQL(t, conn, "BEGIN")
+	execSQL(t, conn, "SELECT FROM sessions FOR UPDATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: new("a")}); err == nil {
+		t.Fatal("the update did not wait")
+	}
+	began := time.Now()
+	if _, err := store.Sessions().Get(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 7*time.Second { // the driver alone takes 15
+		t.Errorf("the pool's only connection came back after %s", took)
+	}
+	if lost.Load() < 2 {
+		t.Errorf("the server was asked to cancel %d times", lost.Load())
+	}
+	execSQL(t, conn, "ROLLBACK")
+}

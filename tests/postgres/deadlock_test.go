@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A transaction that locks in another order than an operation of several
+// statements, such as a migration or somebody's own SQL, makes a deadlock with it.
+// Where the server ends the operation's transaction, it is run again.
+func TestOperationsAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := openURL(t, databaseURL, agentstore.Options{})
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{
+		Name: "local/deadlock", ActionDefinition: repo.ActionDefinition{Description: "x", DefinitionOfDone: "y", Reusable: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	link := func(t *testing.T) (repo.ID, repo.ID) {
+		t.Helper()
+		id := newSession(t, store)
+		plan, err := store.Plans().Use(t.Context(), "local/deadlock", repo.UseAction{SessionID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id, plan.ID
+	}
+	t.Run("delete", func(t *testing.T) {
+		t.Parallel()
+		id, _ := link(t)
+		deadlock(t, databaseURL, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", id,
+			"SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", id,
+			func() error {
+				_, err := store.Sessions().Delete(t.Context(), id)
+				return err
+			})
+		if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("after the deletion: %v", err)
+		}
+	})
+	t.Run("import", func(t *testing.T) {
+		t.Parallel()
+		id, plan := link(t)
+		if _, err := store.Sessions().Append(t.Context(), id, user("x"), user("y")); err != nil {
+			t.Fatal(err)
+		}
+		var document bytes.Buffer
+		if err := store.Sessions().Export(t.Context(), id, &document); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		deadlock(t, databaseURL, "SELECT FROM plans WHERE id = $1 FOR UPDATE", plan,
+			"INSERT INTO sessions (id) VALUES ($1)", id,
+			func() error {
+				got, err := store.Sessions().Import(t.Context(), bytes.NewReader(document.Bytes()))
+				if err == nil && (got.MessageCount != 2 || len(got.Plans) != 1) {
+					t.Errorf("imported %+v", got)
+				}
+				return err
+			})
+		messages, err := store.Sessions().LastMessages(t.Context(), id, 10)
+		if err != nil || len(messages) != 2 {
+			t.Errorf("%d messages, %v", len(messages), err)
+		}
+	})
+}
+
+// deadlock has a transaction run the first statement, waits until the operation
+// waits for it, and then has it wait for the operation. It is the operation that
+// the server ends.
+func deadlock(t *testing.T, databaseURL, first string, firstID repo.ID, second string, secondID repo.ID, operation func() error) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SET LOCAL deadlock_timeout = '1min'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), first, [16]byte(firstID)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- operation() }()
+	const waiting = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))`
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		if err := tx.QueryRow(t.Context(), waiting).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Exec(t.Context(), second, [16]byte(secondID)); err != nil {
+		t.Errorf("the transaction gave way: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the operation: %v", err)
+	}
+}

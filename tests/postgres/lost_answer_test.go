@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// losing is a network that carries what the store sends, and of one piece of it,
+// counted from arming, loses the answer: the connection ends when the server has
+// had time to answer.
+type losing struct {
+	listener net.Listener
+	server   string
+	left     atomic.Int32 // until the piece whose answer is lost; 0: none
+	lost     atomic.Bool
+	running  sync.WaitGroup
+}
+
+func newLosing(t *testing.T, server string) *losing {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &losing{listener: listener, server: server}
+	l.running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.running.Go(func() { l.carry(conn) })
+		}
+	})
+	t.Cleanup(l.running.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	return l
+}
+
+func (l *losing) carry(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", l.server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	var mute atomic.Bool
+	l.running.Go(func() {
+		_, _ = io.Copy(writerFunc(func(p []byte) (int, error) {
+			if mute.Load() {
+				return len(p), nil
+			}
+			return client.Write(p)
+		}), server)
+		_ = client.Close()
+	})
+	for buffer := make([]byte, 1<<16); ; {
+		n, err := client.Read(buffer)
+		if n > 0 {
+			cut := l.left.Load() > 0 && l.left.Add(-1) == 0
+			mute.Store(cut)
+			if _, err := server.Write(buffer[:n]); err != nil {
+				return
+			}
+			if cut {
+				l.lost.Store(true)
+				time.Sleep(50 * time.Millisecond)
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// The answer to each piece of what a write sends is lost, the commit's among them.
+// What is written is never reported as not written, in each of the driver's modes.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	actor := "written"
+	for name, test := range map[string]struct {
+		write   func(ctx context.Context, store repo.Store, id repo.ID) error
+		written func(session repo.Session, err error) bool
+	}{
+		"InTx": {
+			func(ctx context.Context, store repo.Store, id repo.ID) error {
+				return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+					_, err := tx.Sessions().Append(ctx, id, user("once"))
+					return err
+				})
+			},
+			func(session repo.Session, _ error) bool { return session.MessageCount > 0 },
+		},
+		"Delete": {
+			func(ctx context.Context, store repo.Store, id repo.ID) error {
+				_, err := store.Sessions().Delete(ctx, id)
+				return err
+			},
+			func(_ repo.Session, err error) bool { return errors.Is(err, repo.ErrNotFound) },
+		},
+		"Update": {
+			func(ctx context.Context, store repo.Store, id repo.ID) error {
+				_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: &actor})
+				return err
+			},
+			func(session repo.Session, _ error) bool { return session.Actor == actor },
+		},
+		"Append": {
+			func(ctx context.Context, store repo.Store, id repo.ID) error {
+				_, err := store.Sessions().Append(ctx, id, user("once"))
+				return err
+			},
+			func(session repo.Session, _ error) bool { return session.MessageCount > 0 },
+		},
+	} {
+		for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+			t.Run(name+" in "+mode, func(t *testing.T) {
+				t.Parallel()
+				direct := pgtest.NewDatabase(t)
+				u, err := url.Parse(direct)
+				if err != nil {
+					t.Fatal(err)
+				}
+				network := newLosing(t, u.Host)
+				u.Host = network.listener.Addr().String()
+				query := u.Query()
+				query.Set("default_query_exec_mode", mode)
+				u.RawQuery = query.Encode()
+				store, other := openURL(t, u.String(), agentstore.Options{MaxConns: 1}), openURL(t, direct)
+				for piece, lost := int32(1), true; lost; piece++ {
+					id := newSession(t, other)
+					network.lost.Store(false)
+					network.left.Store(piece)
+					err := test.write(t.Context(), store, id)
+					network.left.Store(0)
+					lost = network.lost.Load()
+					time.Sleep(50 * time.Millisecond) // the server may still be at it
+					written := test.written(other.Sessions().Get(t.Context(), id))
+					if written != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
+						t.Errorf("the answer to piece %d lost: %v; written: %v", piece, err, written)
+					}
+				}
+			})
+		}
+	}
+}
