@@ -35,7 +35,7 @@ func TestTranslate(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
-		ctx  context.Context //nolint:containedctx // a case's argument
+		ctx  context.Context
 		at   phase
 		want error
 	}{
