@@ -32,7 +32,8 @@ func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
 	switch {
 	case b.settled:
 	case s.held.length == 0:
-		b.timer.Reset(turnLength)
+		// Nobody wants it, or who does is being tried just now: look again soon.
+		b.timer.Reset(turnLength / 10)
 	default:
 		q := b.queues[0]
 		q.next = time.Since(s.start) + firstRest<<min(q.turns, mostRests)

@@ -366,9 +366,11 @@ func TestNobodyPassesTheDoor(t *testing.T) {
 		calls := []*pending{
 			w.one("under way", 0), w.submit("a", 0, Size{6, 1}), w.submit("large", 0, Size{8, 1}), w.submit("small", 0, Size{1, 1}),
 		}
-		if w.s.free.items != 1 || w.s.free.callers != 2 {
-			t.Errorf("%d inside, %d outside", w.s.free.items, w.s.free.callers)
-		}
+		w.look(func(s *Scheduler[string, int]) {
+			if s.free.items != 1 || s.free.callers != 2 {
+				t.Errorf("%d inside, %d outside", s.free.items, s.free.callers)
+			}
+		})
 		all(t, calls)
 	})
 }

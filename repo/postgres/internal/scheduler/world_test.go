@@ -78,6 +78,14 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 	})
 }
 
+// look has a look at the scheduler, when all that can go on has.
+func (w *world) look(at func(s *Scheduler[string, int])) {
+	synctest.Wait()
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	at(w.s)
+}
+
 func (w *world) hold(keys ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
