@@ -48,7 +48,6 @@ func trailBuffers(store repo.Store) bufferCases {
 		"Holds":      reading(),
 		"Identity":   reading(),
 		"Checkpoint": reading(),
-		"Identity":   reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
 		"Strays":     reading(10),
 		"Lost":       reading(10),
