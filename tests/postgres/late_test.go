@@ -265,3 +265,26 @@ func testLateAttempt(t *testing.T, mode string) {
 		t.Fatalf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
 	}
 }
+
+// An append whose answer was lost is made again by the store itself, and its message
+// is stored once, though the first attempt arrives after the second.
+func TestLostAppendIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	l := newDelayed(t, repo.NewSession{})
+	if _, err := l.store.Sessions().Append(t.Context(), l.id, user("first")); err != nil {
+		t.Fatal(err)
+	}
+	l.network.armed.Store(true)
+	messages, err := l.store.Sessions().Append(t.Context(), l.id, user("once"))
+	if l.network.armed.Load() {
+		t.Fatal("nothing was kept")
+	}
+	if err != nil || len(messages) != 1 || messages[0].Sequence != 1 {
+		t.Errorf("%+v, %v", messages, err)
+	}
+	l.arrive(t)
+	session, err := l.direct.Sessions().Get(t.Context(), l.id)
+	if err != nil || session.MessageCount != 2 {
+		t.Errorf("%d messages, want 2: %v", session.MessageCount, err)
+	}
+}

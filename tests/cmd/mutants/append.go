@@ -8,7 +8,7 @@ var appendMutants = []mutant{
 		name: "append/the doubt of a group is forgotten", file: "repo/postgres/group.go",
 		old:   "t.Item.unsure = t.Item.unsure || unsure",
 		new:   "t.Item.unsure = t.Item.unsure || unsure && false",
-		tests: []tests{{inPostgres, "^TestLateAttempt$"}},
+		tests: []tests{{inPostgres, "^TestLostAppendIsMadeAgain$"}},
 	},
 	{
 		name: "append/not as many messages yet is never", file: "repo/postgres/group.go",
