@@ -200,7 +200,7 @@ var executorMutants = []mutant{
 		name: "executor/the doubt of an attempt is forgotten", file: "repo/postgres/executor.go",
 		old:   "			unsure = true\n",
 		new:   "",
-		tests: []tests{{inPostgres, "^(TestLateAttemptOfPlans|TestLateUsageIsNotRefused)$"}},
+		tests: []tests{{inPostgres, "^TestLostUsageCountsOnce$"}},
 	},
 	{
 		name: "executor/not there yet is never", file: "repo/postgres/executor.go",
@@ -246,9 +246,10 @@ var executorMutants = []mutant{
 	},
 	{
 		name: "executor/bound, and half of it stays", file: "repo/postgres/executor.go",
-		old:   "	if err := statements(savepoint); err != nil {",
-		new:   "	if err := statements(b.tx); err != nil {",
-		tests: []tests{{inPostgres, "^TestHalfOfAnOperation$"}},
+		old:        "	if err := statements(savepoint); err != nil {",
+		new:        "	if err := statements(b.tx); err != nil {",
+		tests:      []tests{{inPostgres, "^TestHalfOfAnOperation$"}},
+		equivalent: "the savepoint is before the statements, whichever of the two sends them, and is rolled back to",
 	},
 	{
 		name: "isolation/whatever the default is", file: "repo/postgres/isolation.go",
