@@ -54,8 +54,8 @@ var appendMutants = []mutant{
 	},
 	{
 		name: "append/a lone message that takes no lock", file: messagesSQL,
-		old:   "WHERE c.session_id = @session_id FOR UPDATE SKIP LOCKED\n",
-		new:   "WHERE c.session_id = @session_id\n",
+		old:   "WHERE l.session_id = @session_id FOR UPDATE SKIP LOCKED\n",
+		new:   "WHERE l.session_id = @session_id\n",
 		tests: []tests{{inPostgres, "^TestLockedSessionIsSkipped$"}},
 	},
 	{

@@ -64,14 +64,14 @@ var auditSQLMutants = []mutant{
 	},
 	{
 		name: "audit/a page that begins with the last one's end", file: auditLists,
-		old:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) < (",
-		new:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) <= (",
+		old:   "AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) < (",
+		new:   "AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) <= (",
 		tests: []tests{{inPostgres, pool + "^Audit$"}},
 	},
 	{
 		name: "audit/up to and with", file: auditLists,
-		old:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at >= @after",
-		new:   "WHERE e.plan_id = @plan_id::uuid\n    AND e.occurred_at >= @occurred_from AND e.occurred_at <= @occurred_before\n    AND e.occurred_at >= @after",
+		old:   "WHERE e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at >= @after",
+		new:   "WHERE e.occurred_at >= @occurred_from AND e.occurred_at <= @occurred_before\n    AND e.occurred_at >= @after",
 		tests: []tests{{inPostgres, pool + "^Audit$"}},
 	},
 	{

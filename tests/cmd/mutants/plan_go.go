@@ -130,8 +130,8 @@ var planGoMutants = []mutant{
 	},
 	{
 		name: "plans/children of every namespace", file: plansSQL,
-		old:   "WHERE d.parent_id = @parent_id::uuid AND d.id < @after_id\n    AND (@namespace::text = '' OR d.namespace = @namespace::text)",
-		new:   "WHERE d.parent_id = @parent_id::uuid AND d.id < @after_id\n    AND (@namespace::text = '' OR d.namespace <> '')",
+		old:   "OR d.namespace = sqlc.narg(namespace)::text)",
+		new:   "OR d.namespace >= sqlc.narg(namespace)::text)",
 		tests: []tests{{inPostgres, pool + "^Plans$"}},
 	},
 	{

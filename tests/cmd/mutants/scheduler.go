@@ -113,8 +113,8 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "scheduler/a group with no end", file: scheduled + "/take.go",
-		old:   "	for s.turns.length > 0 && !b.full(limit) {",
-		new:   "	for s.turns.length > 0 {",
+		old:   "	for s.turns.length > 0 && !b.full(limit) && len(b.queues) < part {",
+		new:   "	for s.turns.length > 0 && len(b.queues) < part {",
 		tests: []tests{{scheduled, "^TestGroupLimits$"}},
 	},
 	{
