@@ -67,14 +67,14 @@ func TestVerifyForgedPrunes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		log    tampered
-		one    func(*repo.AuditLeaf) // changes what Leaf gives
+		one    func(*repo.AuditLeaf) // changes what FirstLeaf gives
 		kind   BreakKind             // empty: nothing is wrong
 		detail string
 	}{
 		"too young for it":          {log: tampered{leaf: gone(entries[12].ID, prune)}, kind: BreakPrune, detail: "not within the bounds"},
 		"sealed after it":           {log: tampered{leaf: gone(late.ID, prune)}, kind: BreakPrune, detail: "sealed after the prune"},
-		"by an entry of another":    {log: tampered{leaf: gone(entries[12].ID, told.ID)}, kind: BreakPrune, detail: "no prune that is sealed"},
-		"by nothing":                {log: tampered{leaf: gone(entries[12].ID, repo.NewID())}, kind: BreakPrune, detail: "no prune that is sealed"},
+		"by an entry of another":    {log: tampered{leaf: gone(entries[12].ID, told.ID)}, kind: BreakPrune, detail: "not a sealed prune"},
+		"by nothing":                {log: tampered{leaf: gone(entries[12].ID, repo.NewID())}, kind: BreakPrune, detail: "not a sealed prune"},
 		"its session changed":       {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.SessionID = repo.ID{} })}, kind: BreakKept},
 		"its type changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.Type = repo.EventAuthFailure })}, kind: BreakKept},
 		"its time changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.OccurredAt = l.OccurredAt.Add(-time.Microsecond) })}, kind: BreakKept},
@@ -104,8 +104,8 @@ type oneLeaf struct {
 	change func(*repo.AuditLeaf)
 }
 
-func (l *oneLeaf) Leaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
-	leaf, err := l.tampered.Leaf(ctx, id)
+func (l *oneLeaf) FirstLeaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
+	leaf, err := l.tampered.FirstLeaf(ctx, id)
 	if err == nil && l.change != nil {
 		l.change(&leaf)
 	}

@@ -40,6 +40,8 @@ func literal(t *testing.T, argument any) string {
 			return "NULL"
 		}
 		return "'" + a.String() + "'"
+	case *string: // a filter that is set
+		return literal(t, *a)
 	case string:
 		return "'" + strings.ReplaceAll(a, "'", "''") + "'"
 	case int32:

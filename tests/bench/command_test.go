@@ -60,7 +60,7 @@ func TestBenchRunsEveryWorkload(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("stdout is not one JSON object: %v\n%s", err, stdout)
 	}
-	if !report.Quick || len(report.Workloads) != 17 || len(report.Figures) != 15 {
+	if !report.Quick || len(report.Workloads) != 23 || len(report.Figures) != 23 {
 		t.Errorf("quick %v, %d workloads, %d figures", report.Quick, len(report.Workloads), len(report.Figures))
 	}
 	for _, w := range report.Workloads {

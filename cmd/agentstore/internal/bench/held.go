@@ -37,6 +37,7 @@ func besideHeld(writers, sessions, held int) preparation {
 		if err != nil {
 			return nil, err
 		}
+		held := min(held, len(ids)/2) // in a quick run there are few
 		way, messages := l.appender(wayOurs), batch(1, messageSize)
 		free := appending(way, writers, ids[held:], messages)
 		return []cell{
