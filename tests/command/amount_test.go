@@ -37,7 +37,7 @@ func (d database) peak(fn func(stdout io.Reader), args ...string) int64 {
 // each row once.
 func TestManyRows(t *testing.T) {
 	rows := 1_000_000
-	if testing.Short() {
+	if testing.Short() || raced() { // the race detector makes a million take minutes
 		rows = 100_000
 	}
 	// Not parallel: it measures times.
