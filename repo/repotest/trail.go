@@ -21,7 +21,6 @@ func trailTests() []test {
 		{"SinkClosed", testTrailSinkClosed},
 		{"Quarantine", testTrailQuarantine},
 		{"Concurrent", testTrailConcurrent},
-		{"OneIDAtTwoTimes", testTrailOneIDAtTwoTimes},
 		{"Closed", testTrailClosed},
 	}
 }
@@ -30,6 +29,7 @@ func keepingTests() []test {
 	return []test{
 		{"Holds", testTrailHolds},
 		{"HoldsInvalid", testTrailHoldsInvalid},
+		{"OneIDAtTwoTimes", testTrailOneIDAtTwoTimes},
 		{"Seal", testTrailSeal},
 		{"SealFails", testTrailSealFails},
 		{"SealAlone", testTrailSealAlone},
