@@ -133,8 +133,9 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 			updated <- err
 		}()
 		for ended := false; !ended && ctx.Err() == nil; {
-			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
-				WHERE wait_event_type = 'Lock' AND pid <> pg_backend_pid()`).Scan(&ended); err != nil {
+			// Not pg_stat_activity, which a transaction sees as it first saw it.
+			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_locks
+				WHERE NOT granted AND pid <> pg_backend_pid()`).Scan(&ended); err != nil {
 				return err
 			}
 		}
