@@ -117,7 +117,7 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Sto
 	if field := o.differs(Options{}); field != "" {
 		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})}
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})} //nolint:contextcheck // its groups are no caller's
 	release := func() { _ = shared.store.Close() }
 	store, err := open(ctx, shared, o)
 	if err != nil {
@@ -171,7 +171,7 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o}
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o} //nolint:contextcheck // its groups are no caller's
 	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err

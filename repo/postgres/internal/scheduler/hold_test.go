@@ -103,7 +103,7 @@ func TestTurnsToWait(t *testing.T) {
 			default:
 				t.Errorf("%d still waits", i)
 				p.cancel()
-				<-p.answer
+				t.Logf("%d: %v", i, <-p.answer)
 			}
 		}
 		// They have the place again, each time later, and go on when they are free.

@@ -33,7 +33,7 @@ type Batch[K comparable, I any] struct {
 	size    Size
 	wait    bool // carried out by Wait
 	// Of a batch that waits: its turn to wait ends when others want the place.
-	turn    context.Context //nolint:containedctx // as ctx
+	turn    context.Context
 	endTurn context.CancelFunc
 	timer   *time.Timer
 	settled bool
