@@ -38,7 +38,7 @@ bench/go: ## Run the Go benchmarks, for benchstat; BENCHFLAGS='-count 10'
 .PHONY: test
 test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
 	@bash tests/install.sh
-	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 15m $(TESTFLAGS) $(PACKAGES)
+	$(DISPOSABLE) -server '$(SERVER)' go test -race -timeout 25m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test/matrix
 test/matrix: ## Run the suite on every version of PostgreSQL, and under every setting; SHORT=1, CELLS=REGEXP
