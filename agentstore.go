@@ -2,6 +2,7 @@ package agentstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,19 +18,23 @@ import (
 
 // Store is a store that Open or OpenPool returned. It is safe for concurrent
 // use. See repo.Store for its operations.
+//
+// To write rows of your own together with sessions, use postgres.Tx (package
+// repo/postgres) in InTx: it gives the transaction as a pgx.Tx. In a transaction that
+// you begin yourself use postgres.Bind.
 type Store struct {
 	repo.Store
 	pool    *pgxpool.Pool
 	release func()
 }
 
-// Pool is the connection pool, for statements of the caller's own. It is nil for
+// Pool returns the connection pool, for the caller's own statements. It is nil for
 // a store in memory.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Close waits for this store's operations and gives up its share of the pool;
-// the last one to do so closes the pool, which waits for its connections to
-// come back. Closing it again has no effect. Afterwards operations return
+// Close waits for this store's operations and releases the pool. Closing the last
+// store of a pool closes the pool, which waits until all connections are returned
+// to it. Closing a store again has no effect. Afterwards its operations return
 // repo.ErrClosed.
 func (s *Store) Close() error {
 	err := s.Store.Close()
@@ -41,47 +46,56 @@ func (s *Store) Close() error {
 // postgresql://… or as key=value pairs, as libpq does), or memory://name for one
 // in this process.
 //
-// All stores that are open on one database in one process share one pool, however
-// its URL is spelled, and however many callers open it at once. Each caller closes
-// its own store. Closing the last one closes the pool; opening the database again
-// makes a new one. A failure is not remembered. The same holds for a store in
-// memory and its data (package repo/memory); of the options, only Logger may be
-// set for it, and Migrate has no effect.
+// All stores on one database in one process share one pool, however the URL is
+// spelled, and however many callers open it at once. Each caller closes its own
+// store. Closing the last one closes the pool; opening the database again makes a
+// new one. A failure is not cached. Stores in memory with the same name share their
+// data likewise (package repo/memory); Options says which options apply to them.
 //
-// Open connects, and compares the schema: the database has this library's version,
-// or a newer one that allows this library (see package schema, Upgrades). Errors:
-// repo.ErrInvalid for a URL or options that cannot be used, repo.ErrUnavailable for
-// a server that cannot be reached, or migrations that failed, repo.ErrPermission for
-// a server that refuses the login or a right that opening needs, repo.ErrSchema for
-// a database that is not there, a schema that this library does not work on (schema.BehindError,
-// schema.AheadError, schema.GapError, schema.UnknownVersionError) or a setting that it
-// does not work under (schema.SettingError), repo.ErrConflict for pool options other
-// than those the database was opened with, repo.InsideTxError within a unit of work
-// of a store on the same pool (repo.Store, InTx). None holds the password. At most one
-// Options may be given.
+// Open connects, and checks the schema: the database must have this library's
+// version, or a newer one that allows this library (see package schema, Upgrades).
+// Errors:
+//
+//   - repo.ErrInvalid for an invalid URL or invalid options;
+//   - repo.ErrUnavailable if the server cannot be reached, or migrations failed;
+//   - repo.ErrPermission if the server refuses the login, or the role lacks a
+//     privilege that Open needs;
+//   - repo.ErrSchema for a database that does not exist, for a schema that this
+//     library does not work with (*schema.BehindError, *schema.AheadError,
+//     *schema.GapError, *schema.UnknownVersionError), for a table, type or
+//     function that has the name of one of its own (*schema.ExistsError), or for a
+//     setting that it does not work with (*schema.SettingError);
+//   - repo.ErrConflict for pool options other than those with which the database is
+//     open;
+//   - repo.InsideTxError in a transaction of a store on the same pool (InTx of
+//     repo.Store).
+//
+// No error contains the password.
 //
 // The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
-// standard_conforming_strings on, whatever the server, the database, the role and
-// the URL say. Refused are databases of another encoding than UTF8, servers older
-// than PostgreSQL 13, session_replication_role = replica, and
-// default_transaction_read_only = on for a role that may write, unless the URL asks
-// for it. Where the URL asks for the mode exec or simple_protocol, in which values
-// travel as text, bytea_output must be hex and array_nulls on, and in
-// simple_protocol transform_null_equals off.
-func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, error) {
-	o, err := one(options)
-	if err != nil {
+// standard_conforming_strings on, whatever the settings of the server, the database,
+// the role and the URL. Open refuses databases with an encoding other than UTF8,
+// servers older than PostgreSQL 13, session_replication_role = replica, and, for a
+// role that may write, default_transaction_read_only = on unless the URL sets it. If
+// the URL selects the mode exec or simple_protocol, in which values are sent as
+// text, bytea_output must be hex and array_nulls on; in simple_protocol,
+// transform_null_equals must be off.
+func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
+	if err := options.validate(); err != nil {
 		return nil, err
 	}
 	if name, found := strings.CutPrefix(databaseURL, memoryScheme); found {
-		return openMemory(ctx, name, o)
+		return openMemory(ctx, name, options)
 	}
 	config, err := parse(databaseURL)
 	if err != nil {
 		return nil, err
 	}
+	if !pgsettings.PinSchema(config.ConnConfig.RuntimeParams, options.Schema) {
+		return nil, &repo.InvalidError{Field: "options.Schema", Reason: "is not the search_path of the database URL"}
+	}
 	shared, release, err := pools.open(ctx, databaseKey(config.ConnConfig),
-		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, o) },
+		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, options) },
 		func(p *sharedPool) {
 			_ = p.store.Close()
 			p.pool.Close()
@@ -90,7 +104,7 @@ func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, 
 	if err != nil {
 		return nil, fmt.Errorf("agentstore: open: %w", err)
 	}
-	store, err := open(ctx, shared, o)
+	store, err := open(ctx, shared, options)
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("agentstore: open: %w", err)
@@ -100,26 +114,26 @@ func Open(ctx context.Context, databaseURL string, options ...Options) (*Store, 
 }
 
 // OpenPool opens a store on the caller's own pool, which stays open when the
-// store is closed. The options that concern the pool must be zero. Errors: as
-// Open's.
+// store is closed. The options that concern the pool must be zero. The errors are
+// those of Open.
 //
-// Nothing is pinned on the caller's pool. What Open pins is looked at in each
-// connection that an operation gets, without a round trip: server_encoding and
-// client_encoding must be UTF8 and standard_conforming_strings on, and in the modes
-// exec and simple_protocol DateStyle ISO; TimeZone may be any. An operation that
-// gets another connection fails with repo.ErrSchema and a schema.SettingError, and
-// sends nothing. What else Open refuses OpenPool looks at once, in one connection.
-func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Store, error) {
-	o, err := one(options)
-	if err != nil {
+// OpenPool does not set the settings that Open sets. Instead they are checked on
+// each connection that an operation gets, without a round trip: server_encoding and
+// client_encoding must be UTF8, standard_conforming_strings must be on, and in the
+// modes exec and simple_protocol DateStyle must be ISO; TimeZone may be any. An
+// operation that gets another connection fails with repo.ErrSchema and a
+// *schema.SettingError, and sends nothing. OpenPool checks the other settings that
+// Open refuses once, on one connection.
+func OpenPool(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
+	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	if field := o.differs(Options{}); field != "" {
+	if field := options.differs(Options{}); field != "" {
 		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
 	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})} //nolint:contextcheck // its groups are no caller's
 	release := func() { _ = shared.store.Close() }
-	store, err := open(ctx, shared, o)
+	store, err := open(ctx, shared, options)
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("agentstore: open: %w", err)
@@ -128,35 +142,24 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options ...Options) (*Sto
 	return store, nil
 }
 
-// parse reads a database URL without quoting it in an error. The settings that are
-// pinned are so before anybody compares URLs.
+// parse parses a database URL without quoting it in an error. It also pins the
+// settings, so that they are the same when URLs are compared.
 func parse(databaseURL string) (*pgxpool.Config, error) {
 	if err := pgurl.Check(databaseURL); err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: err.Error()}
 	}
 	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil { // what is left is the pool's own parameters
+	if err != nil { // in one of the pool's parameters: pgurl has checked the others
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "has a malformed pool parameter"}
 	}
 	pgsettings.Pin(config.ConnConfig.RuntimeParams)
 	return config, nil
 }
 
-func one(options []Options) (Options, error) {
-	switch len(options) {
-	case 0:
-		return Options{}, nil
-	case 1:
-		return options[0], options[0].validate()
-	default:
-		return Options{}, &repo.InvalidError{Field: "options", Reason: "are given more than once"}
-	}
-}
-
-// pools are this process's, by database.
+// pools are the shared pools of this process, by database.
 var pools registry[*sharedPool]
 
-// sharedPool is a pool with what its first opener asked for.
+// sharedPool is a pool with the options of its first opener.
 type sharedPool struct {
 	pool    *pgxpool.Pool
 	store   *postgres.Store
@@ -165,8 +168,8 @@ type sharedPool struct {
 
 func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sharedPool, error) {
 	o.apply(config)
-	// The pool makes its first connections in the background: they must not end
-	// with this call.
+	// The pool makes its first connections in the background. They must outlive this
+	// call's context.
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
@@ -174,12 +177,15 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o} //nolint:contextcheck // its groups are no caller's
 	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
+		if refused := pgsettings.RefusedSchema(err); errors.Is(refused, pgsettings.ErrSetting) {
+			return nil, fmt.Errorf("%w: %w", repo.ErrSchema, refused)
+		}
 		return nil, err
 	}
 	return shared, nil
 }
 
-// open makes one opener's store on a pool.
+// open returns a store for one opener of a pool.
 func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if inside.Is(ctx, shared.pool) {
 		return nil, &repo.InsideTxError{}
@@ -187,28 +193,28 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}
-	if err := checkSettings(ctx, shared.pool); err != nil {
+	if err := checkSettings(ctx, shared.pool, o.Schema); err != nil {
 		return nil, err
 	}
 	if o.Migrate {
-		if err := migrate(ctx, shared.pool); err != nil {
+		if err := migrate(ctx, shared.pool, o.Schema); err != nil {
 			return nil, err
 		}
 	}
 	if err := schema.Check(ctx, shared.pool); err != nil {
 		return nil, schemaError(ctx, err)
 	}
-	if err := checkWritable(ctx, shared.pool); err != nil {
+	if err := ask(ctx, shared.pool, pgsettings.AskWritable); err != nil { // only if the schema exists
 		return nil, err
 	}
-	return &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger}), pool: shared.pool}, nil
+	return &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit}), pool: shared.pool}, nil
 }
 
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	migrator, err := schema.New(pool, schema.Options{})
+func migrate(ctx context.Context, pool *pgxpool.Pool, in string) error {
+	migrator, err := schema.New(pool, schema.Options{Schema: in})
 	if err != nil {
-		return err
+		return &repo.InvalidError{Field: "options.Schema", Reason: "is not the search_path of the pool"}
 	}
-	_, err = migrator.Up(ctx)
+	_, err = migrator.Run(ctx, schema.TargetLatest())
 	return schemaError(ctx, err)
 }

@@ -3,11 +3,11 @@
 // and an audit trail.
 //
 // It is for Go services that would otherwise write this layer themselves. [Open]
-// returns a store; package repo documents what it does, and has the types that it
-// takes and returns. The database is migrated beforehand, by the agentstore
-// command, by package schema, or with [Options].Migrate.
+// returns a store; package repo documents its operations and types. The database
+// must be migrated first: with the agentstore command, with package schema, or by
+// setting [Options].Migrate.
 //
-// Until version 1.0 a minor version may change the interfaces of this package and
-// of repo, repo/postgres, audit and schema; CHANGELOG.md says what has changed.
-// Package db is generated, and may change in any version.
+// Until version 1.0 a minor version may change the API of any package;
+// CHANGELOG.md lists the changes. Package db is generated, and may change in any
+// version.
 package agentstore

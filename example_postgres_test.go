@@ -13,8 +13,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A service opens its database once, and migrates it then. Whoever opens the same
-// database in the same process shares the pool.
+// A service opens its database once at its start, and migrates it. All callers in a
+// process that open the same database share one pool.
 func ExampleOpen() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, os.Getenv("DATABASE_URL"), agentstore.Options{
@@ -26,7 +26,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	again, err := agentstore.Open(ctx, os.Getenv("DATABASE_URL"))
+	again, err := agentstore.Open(ctx, os.Getenv("DATABASE_URL"), agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func ExampleOpen() {
 	// true 8
 }
 
-// A service with a pool of its own opens the store on that. The pool stays open
-// when the store is closed.
+// A service that has a pool opens the store on it. The pool stays open when the store
+// is closed.
 func ExampleOpenPool() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

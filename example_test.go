@@ -12,13 +12,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The examples run on the store in memory, which needs no database. With a URL of
-// PostgreSQL nothing else changes.
+// The examples use the store in memory, which needs no database. With a PostgreSQL
+// URL nothing else changes.
 const exampleURL = "memory://example"
 
 func Example() {
 	ctx := context.Background()
-	store, err := agentstore.Open(ctx, exampleURL)
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// A turn is stored whole or not at all.
+	// The messages of one call are stored together or not at all.
 	if _, err := store.Sessions().Append(ctx, session.ID,
 		repo.NewMessage{Role: repo.RoleUser, Content: "hello"},
 		repo.NewMessage{Role: repo.RoleAssistant, Content: "hi"},
@@ -46,11 +46,41 @@ func Example() {
 	// 1 assistant hi
 }
 
-// A caller whose answer is to what it has read appends at the sequence after that.
-// If others were faster it reads what it missed, and tries again.
+// A session that callers find by a key of their own, which is made of several ids: the
+// first message creates it.
+func Example_sessionKey() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+
+	key := repo.SessionKey{Namespace: "chat", Key: repo.JoinKey("acme", "support", "user/42", "1")}
+	session := repo.ByKey(store.Sessions(), key)
+	for _, content := range []string{"hello", "are you there?"} {
+		if _, err := session.AppendOrCreate(ctx, repo.NewSession{Owner: "user/42"}, repo.NewMessage{Role: repo.RoleUser, Content: content}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	stored, err := session.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(stored.Key, stored.Owner, stored.MessageCount)
+
+	_, err = repo.ByKey(store.Sessions(), repo.SessionKey{Namespace: "chat", Key: "other"}).Get(ctx)
+	fmt.Println(err)
+	// Output:
+	// acme/support/user~142/1 user/42 2
+	// session with the key "other" in namespace "chat" not found
+}
+
+// A caller that answers what it has read appends at the next sequence. If others were
+// faster, it reads what it has missed and tries again.
 func Example_expectedSequence() {
 	ctx := context.Background()
-	store, err := agentstore.Open(ctx, exampleURL)
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,7 +96,7 @@ func Example_expectedSequence() {
 	next := int64(1) // only "one" was read
 	for {
 		_, err := store.Sessions().AppendAt(ctx, session.ID, next, say("an answer to all"))
-		conflict, ok := errors.AsType[*repo.SequenceConflict](err)
+		conflict, ok := errors.AsType[*repo.SequenceConflictError](err)
 		if !ok {
 			fmt.Println("appended at", next, err)
 			break
@@ -84,11 +114,11 @@ func Example_expectedSequence() {
 	// appended at 2 <nil>
 }
 
-// Usage is added within a budget, and once for each id, so that a retry is not paid
-// for twice.
+// Usage is added within a budget, and once for each id, so that a retry does not
+// count twice.
 func Example_usage() {
 	ctx := context.Background()
-	store, err := agentstore.Open(ctx, exampleURL)
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,12 +129,12 @@ func Example_usage() {
 		log.Fatal(err)
 	}
 	turn := repo.NewUsage{ID: repo.NewID(), InputTokens: 1200, OutputTokens: 80, Cost: 3 * repo.CostUnit / 2}
-	for range 2 { // the second time as after an answer that was lost
+	for range 2 { // the second call is a retry, as after a lost answer
 		usage, err := store.Sessions().AddUsage(ctx, session.ID, turn)
 		fmt.Println(usage.InputTokens, usage.OutputTokens, usage.Cost, err)
 	}
 	_, err = store.Sessions().AddUsage(ctx, session.ID, repo.NewUsage{Cost: repo.CostUnit})
-	if exceeded, ok := errors.AsType[*repo.BudgetExceeded](err); ok {
+	if exceeded, ok := errors.AsType[*repo.BudgetExceededError](err); ok {
 		fmt.Println("left:", exceeded.Budget-exceeded.Cost)
 	}
 	// Output:
@@ -113,10 +143,101 @@ func Example_usage() {
 	// left: 0.5
 }
 
-// Several calls in one transaction: all of it, or nothing.
+// State that sessions share: writers change keys, not whole documents, and a version
+// says whether somebody else was first.
+func Example_state() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	user := repo.Scope{Name: repo.JoinKey("app", "shop", "user", "4711")}
+	_, err = store.State().Change(ctx, []repo.StateChange{
+		{Scope: user, Key: "language", Value: json.RawMessage(`"fr"`)},
+		{Scope: user, Key: "visits", Op: repo.StateIncrement, By: 1},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	states, err := store.State().Read(ctx, user)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, value := range states[0].Values {
+		fmt.Println(value.Key, string(value.Value))
+	}
+	// Only if the language is as it was read.
+	read := states[0].Values[0].Version
+	for _, language := range []string{`"de"`, `"it"`} {
+		_, err = store.State().Change(ctx, []repo.StateChange{
+			{Scope: user, Key: "language", Value: json.RawMessage(language), IfVersion: &read},
+		})
+		if conflict, ok := errors.AsType[*repo.StateConflictError](err); ok {
+			fmt.Println(conflict.Key, "was changed", conflict.Actual-conflict.Expected, "version ago")
+		}
+	}
+	// Output:
+	// language "fr"
+	// visits 1
+	// language was changed 1 version ago
+}
+
+// What a turn begins with: the last messages of a session, its state and the user's, as
+// they are at one moment.
+func Example_read() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	session, err := store.Sessions().Create(ctx, repo.NewSession{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, content := range []string{"one", "two", "three"} {
+		if _, err := store.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: content}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	user := repo.Scope{Name: repo.JoinKey("shop", "ada")}
+	if _, err := store.State().Change(ctx, []repo.StateChange{
+		{Scope: user, Key: "language", Value: json.RawMessage(`"fr"`)},
+		{Scope: repo.Scope{SessionID: session.ID}, Key: "topic", Value: json.RawMessage(`"bicycles"`)},
+	}); err != nil {
+		log.Fatal(err)
+	}
+	snapshot, err := store.Sessions().Read(ctx, repo.ReadSessions{
+		IDs: []repo.ID{session.ID, repo.NewID()}, Last: 2, State: true, Scopes: []string{user.Name},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, entry := range snapshot.Sessions {
+		if entry == nil {
+			fmt.Println("no such session")
+			continue
+		}
+		for _, message := range entry.Messages {
+			fmt.Println(message.Sequence, message.Content)
+		}
+		for _, value := range append(entry.State.Values, snapshot.Scopes[0].Values...) {
+			fmt.Println(value.Key, string(value.Value))
+		}
+	}
+	// Output:
+	// 1 two
+	// 2 three
+	// topic "bicycles"
+	// language "fr"
+	// no such session
+}
+
+// Several calls in one transaction: all of them take effect, or none.
 func Example_inTx() {
 	ctx := context.Background()
-	store, err := agentstore.Open(ctx, exampleURL)
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -136,11 +257,11 @@ func Example_inTx() {
 	// true
 }
 
-// A plan goes through its lifecycle. Of several callers who make the same
-// transition one succeeds, and the others are told where the plan is.
+// A plan goes through its lifecycle. If several callers attempt the same transition,
+// one succeeds, and the others get an error that says where the plan is.
 func Example_plan() {
 	ctx := context.Background()
-	store, err := agentstore.Open(ctx, exampleURL)
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -161,7 +282,7 @@ func Example_plan() {
 	fmt.Println(plan.DefinitionOfDone)
 	for range 2 {
 		plan, err = store.Plans().Transition(ctx, plan.ID, repo.TransitionStart, repo.Cause{Actor: "worker-7"})
-		if conflict, ok := errors.AsType[*repo.TransitionConflict](err); ok {
+		if conflict, ok := errors.AsType[*repo.TransitionConflictError](err); ok {
 			fmt.Println("too late:", conflict.Phase, conflict.State)
 			break
 		}
@@ -173,15 +294,15 @@ func Example_plan() {
 	// too late: strategize processing
 }
 
-// A session as a document, from one store to another.
+// A session is moved from one store to another as a document.
 func Example_export() {
 	ctx := context.Background()
-	from, err := agentstore.Open(ctx, "memory://from")
+	from, err := agentstore.Open(ctx, "memory://from", agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = from.Close() }()
-	to, err := agentstore.Open(ctx, "memory://to")
+	to, err := agentstore.Open(ctx, "memory://to", agentstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -200,4 +321,46 @@ func Example_export() {
 	imported, err := to.Sessions().Import(ctx, &document)
 	fmt.Println(imported.ID == session.ID, imported.MessageCount, err)
 	// Output: true 1 <nil>
+}
+
+// A worker that holds the lease of a session, so that no other one answers the same user
+// meanwhile.
+func Example_lease() {
+	ctx := context.Background()
+	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	session, err := store.Sessions().Create(ctx, repo.NewSession{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer := func(worker string) error {
+		held, err := repo.Hold(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: worker})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = held.Release(context.WithoutCancel(ctx)) }()
+
+		// Somebody else who wants to answer meanwhile:
+		_, err = repo.Hold(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: "worker-2"})
+		if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
+			fmt.Println("held by", conflict.Holder)
+		}
+		// The context ends when the lease is lost.
+		_, err = store.Sessions().Append(held.Context(), session.ID, repo.NewMessage{Role: repo.RoleAssistant, Content: "hi"})
+		return err
+	}
+	if err := answer("worker-1"); err != nil {
+		log.Fatal(err)
+	}
+	released, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: repo.LeaseOfSession}, repo.Page{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("leases left:", len(released.Leases))
+	// Output:
+	// held by worker-1
+	// leases left: 0
 }

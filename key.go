@@ -17,13 +17,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// databaseKey is the same for all spellings of one database URL: it is taken
-// from what the URL means (defaults, environment and service files resolved),
-// not from how it is written. Who comes as another user, with another password,
-// other server settings or another demand on TLS has another key. Host names
-// are not resolved: localhost and 127.0.0.1 may be different servers.
+// databaseKey returns the same key for all spellings of a database URL: the key
+// depends on the meaning of the URL (with defaults, environment and service files
+// resolved). Another user, password, server setting or requirement of TLS gives
+// another key. Host names are not resolved: localhost and 127.0.0.1 may be different
+// servers.
 //
-// The password is in it only as part of a hash.
+// The key contains the password only as part of a hash.
 func databaseKey(config *pgx.ConnConfig) string {
 	h := sha256.New()
 	write := func(values ...string) {
@@ -39,15 +39,15 @@ func databaseKey(config *pgx.ConnConfig) string {
 	for _, name := range slices.Sorted(maps.Keys(config.RuntimeParams)) {
 		write(name, config.RuntimeParams[name])
 	}
-	// What is asked of the server and of the way to it.
+	// The requirements on the server and on the connection.
 	write(demand(config.ValidateConnect), config.DefaultQueryExecMode.String(),
 		config.SSLNegotiation, config.SSLCertMode, config.ChannelBinding, config.RequireAuth,
 		config.MinProtocolVersion, config.MaxProtocolVersion)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// demand tells the values of target_session_attrs apart: the driver has a
-// function for each.
+// demand distinguishes the values of target_session_attrs, each of which the driver
+// represents by a function.
 func demand(validate pgconn.ValidateConnectFunc) string {
 	if validate == nil {
 		return ""
@@ -73,19 +73,19 @@ func server(host string, port uint16, config *tls.Config) []string {
 	return values
 }
 
-// authorities numbers the sets of trusted certificates of this process: two
-// files with the same content are one set. Who trusts other authorities must not
-// get a connection to a server that it would refuse.
+// authorities numbers the sets of trusted certificates in this process: two files
+// with the same content are one set. A caller that trusts other authorities must
+// not share connections to a server that it would refuse.
 var authorities numbering
 
-// numbering gives equal sets equal numbers. A set's content cannot be read, only
-// compared. It is safe for concurrent use.
+// numbering gives equal sets equal numbers: the content of a set cannot be read,
+// only compared. It is safe for concurrent use.
 type numbering struct {
 	mu   sync.Mutex
 	sets []*x509.CertPool
 }
 
-// number is 0 for the system's authorities.
+// number returns 0 for the system's authorities.
 func (n *numbering) number(set *x509.CertPool) int {
 	if set == nil {
 		return 0

@@ -3,16 +3,21 @@ package agentstore
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"reflect"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// All who open one name at once share one store; each closes its own; after the
-// last close the next one starts empty.
+// All stores opened by one name share their data, and each is closed separately.
+// After the last Close, the next Open gets an empty store.
 func TestMemorySharedByName(t *testing.T) {
-	first, err := Open(t.Context(), "memory://shared")
+	first, err := Open(t.Context(), "memory://shared", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +28,7 @@ func TestMemorySharedByName(t *testing.T) {
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(func() {
-			store, err := Open(context.Background(), "memory://shared")
+			store, err := Open(context.Background(), "memory://shared", Options{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -46,7 +51,7 @@ func TestMemorySharedByName(t *testing.T) {
 	if err != nil || got.MessageCount != 200 {
 		t.Errorf("%d messages, %v", got.MessageCount, err)
 	}
-	other, err := Open(t.Context(), "memory://other")
+	other, err := Open(t.Context(), "memory://other", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +59,20 @@ func TestMemorySharedByName(t *testing.T) {
 	if _, err := other.Sessions().Get(t.Context(), session.ID); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("another name gave %v", err)
 	}
-	if err := first.Close(); err != nil {
+	elsewhere, err := Open(t.Context(), "memory://shared", Options{Schema: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := elsewhere.Sessions().Get(t.Context(), session.ID); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("another schema gave %v", err)
+	}
+	if err := errors.Join(elsewhere.Close(), first.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(memories.entries) != 1 {
 		t.Errorf("%d stores are open", len(memories.entries))
 	}
-	again, err := Open(t.Context(), "memory://shared")
+	again, err := Open(t.Context(), "memory://shared", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +84,55 @@ func TestMemorySharedByName(t *testing.T) {
 
 func TestMemoryRefuses(t *testing.T) {
 	for _, url := range []string{"memory://", "memory:///x", "memory://a b", "memory://a?b=c"} {
-		if _, err := Open(t.Context(), url); !errors.Is(err, repo.ErrInvalid) {
+		if _, err := Open(t.Context(), url, Options{}); !errors.Is(err, repo.ErrInvalid) {
 			t.Errorf("%s gave %v", url, err)
 		}
 	}
-	if _, err := Open(t.Context(), "memory://x", Options{MaxConns: 1}); !errors.Is(err, repo.ErrInvalid) {
-		t.Errorf("an option of the pool gave %v", err)
+	if _, err := Open(t.Context(), "memory://x", Options{MaxConns: -1}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("an invalid option gave %v", err)
 	}
 }
+
+// A program can change the URL alone: options of the pool are valid, and openers with
+// different ones share a store.
+func TestMemoryTakesAllOptions(t *testing.T) {
+	full := Options{
+		MaxConns: 4, ConnectTimeout: time.Second, StatementTimeout: time.Second, LockTimeout: time.Second,
+		Schema: "agents", Tracer: noTracer{}, Logger: slog.New(slog.DiscardHandler), Migrate: true, WithoutSessionAudit: true,
+	}
+	for i, value := 0, reflect.ValueOf(full); i < value.NumField(); i++ {
+		if value.Field(i).IsZero() {
+			t.Errorf("%s is not set here", value.Type().Field(i).Name)
+		}
+	}
+	quiet, err := Open(t.Context(), "memory://options", full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = quiet.Close() }()
+	audited, err := Open(t.Context(), "memory://options", Options{Schema: "agents", MaxConns: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = audited.Close() }()
+	// Whether sessions are audited is each store's own choice.
+	for range 3 {
+		if _, err := quiet.Sessions().Create(t.Context(), repo.NewSession{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := audited.Sessions().Create(t.Context(), repo.NewSession{}); err != nil {
+		t.Fatal(err)
+	}
+	count, err := quiet.Audit().Count(t.Context(), repo.AuditFilter{}, 0)
+	if err != nil || count.Entries != 1 {
+		t.Errorf("%+v entries, %v, want the one of the audited store", count, err)
+	}
+}
+
+type noTracer struct{}
+
+func (noTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (noTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -1,6 +1,7 @@
 package agentstore
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -9,45 +10,76 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // Options configure a store. The zero value is the default.
 //
-// The pool is shared by all who open the same database, so its options are the
-// first opener's. A later one that asks for other values gets an error and not,
-// silently, a pool that is not what it asked for.
+// All stores on one database share its pool, so the first opener's options apply.
+// Opening the database again with other pool options is an error. Logger, Migrate and
+// WithoutSessionAudit are each store's own.
+//
+// For a store in memory the same options are valid, so that a program can change only
+// the URL. Schema and WithoutSessionAudit have the same effect there; the others, which
+// concern connections, statements and tables, have none.
 type Options struct {
 	// MaxConns is the size of the pool, 1 to 10,000. Zero: the URL's
-	// pool_max_conns, else the larger of 4 and the number of CPUs.
+	// pool_max_conns, or by default the larger of 4 and the number of CPUs.
 	MaxConns int
-	// ConnectTimeout bounds the making of one connection. Zero: the URL's
-	// connect_timeout, else 10 s.
+	// ConnectTimeout bounds the time to establish a connection. Zero: the URL's
+	// connect_timeout, or by default 10 s.
 	ConnectTimeout time.Duration
-	// StatementTimeout and LockTimeout bound, in the server, each statement and
-	// each wait for a lock, to the millisecond. Zero: the URL's, else the
-	// server's settings.
+	// StatementTimeout and LockTimeout are the server's limits of each statement
+	// and of each wait for a lock, in whole milliseconds. Zero: the URL's, or by
+	// default the server's settings.
 	StatementTimeout, LockTimeout time.Duration
+	// Schema is the schema of the store's tables. It becomes the whole search_path
+	// of the pool's connections, which overrides that of the role and the database.
+	// The name is 1 to 63 bytes long, does not begin with pg_, and is used
+	// literally: it is neither quoted nor lower-cased. Migrate creates the schema
+	// if it does not exist. Empty: the search_path of the URL, the role or the
+	// database. If the URL has a search_path, it must be the same schema.
+	//
+	// Stores in different schemas of one database have different pools and share no
+	// data. A schema has one pool, whether this field or the URL's search_path
+	// selects it. For OpenPool, Schema is what the pool's connections must already
+	// have. Stores in memory with the same name and different schemas share no data
+	// either.
+	//
+	// The schema is sent in the startup message, which PgBouncer refuses by
+	// default. It then needs ignore_startup_parameters = search_path in its
+	// configuration, and ALTER ROLE … SET search_path to the same schema, so that
+	// each of its sessions has it (RECONNECT replaces sessions that began earlier).
+	// Open checks the session that it gets, and returns *schema.SettingError if the
+	// schema is another one.
+	Schema string
 	// Tracer sees every statement with its arguments, which include the contents
 	// of messages.
 	Tracer pgx.QueryTracer
 
-	// Logger logs what the store does by itself, such as retries, and never
-	// a message's content or a password. It is used for this opener's store
-	// alone. Nil: nothing is logged.
+	// Logger logs what the store does on its own, such as retries, but never the
+	// content of a message or a password. It applies only to the store that this
+	// call opens. Nil: nothing is logged.
 	Logger *slog.Logger
-	// Migrate brings the database to this library's schema first, under the
+	// Migrate first migrates the database to this library's schema, under the
 	// migrations' lock. The role must be allowed to create and change tables. A
-	// database that is newer is left as it is.
+	// newer database is not changed.
 	Migrate bool
+	// WithoutSessionAudit switches off the audit entries that the store records by
+	// itself when a session is created, imported or deleted, which are recorded by
+	// default. It applies only to the store that this call opens, including its InTx;
+	// for transactions of the caller's own there is postgres.BindWith. Entries of
+	// plans and actions are recorded in any case.
+	WithoutSessionAudit bool
 }
 
 const (
 	defaultConnectTimeout = 10 * time.Second
-	// defaultPingTimeout bounds the pool's look at a connection that was idle. A
-	// group of appends has no deadline that would: without a bound a connection
-	// that the network has forgotten keeps its place in the pool, and the pool from
-	// closing, for another minute.
+	// defaultPingTimeout bounds the pool's check of an idle connection. A group of
+	// appends has no deadline of its own: without this bound, a connection that the
+	// network has dropped silently would keep its place in the pool, and delay
+	// closing the pool, for another minute.
 	defaultPingTimeout = 5 * time.Second
 	maxPoolSize        = 10_000
 )
@@ -55,6 +87,9 @@ const (
 func (o Options) validate() error {
 	if o.MaxConns < 0 || o.MaxConns > maxPoolSize {
 		return &repo.InvalidError{Field: "options.MaxConns", Reason: fmt.Sprintf("is not between 0 and %d", maxPoolSize)}
+	}
+	if reason := pgsettings.CheckSchemaName(o.Schema); o.Schema != "" && reason != "" {
+		return &repo.InvalidError{Field: "options.Schema", Reason: reason}
 	}
 	for _, timeout := range []struct {
 		field string
@@ -71,21 +106,14 @@ func (o Options) validate() error {
 	return nil
 }
 
-// apply puts the options into a pool's configuration.
+// apply copies the options to a pool's configuration.
 func (o Options) apply(config *pgxpool.Config) {
 	if o.MaxConns > 0 {
 		config.MaxConns = int32(o.MaxConns)
 		config.MinConns = min(config.MinConns, config.MaxConns)
 	}
-	switch {
-	case o.ConnectTimeout > 0:
-		config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-	case config.ConnConfig.ConnectTimeout == 0:
-		config.ConnConfig.ConnectTimeout = defaultConnectTimeout
-	}
-	if config.PingTimeout == 0 {
-		config.PingTimeout = defaultPingTimeout
-	}
+	config.ConnConfig.ConnectTimeout = cmp.Or(o.ConnectTimeout, config.ConnConfig.ConnectTimeout, defaultConnectTimeout)
+	config.PingTimeout = cmp.Or(config.PingTimeout, defaultPingTimeout)
 	milliseconds := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	if o.StatementTimeout > 0 {
 		config.ConnConfig.RuntimeParams["statement_timeout"] = milliseconds(o.StatementTimeout)
@@ -101,8 +129,8 @@ func (o Options) apply(config *pgxpool.Config) {
 	}
 }
 
-// differs names the first pool option that o asks for and first, which made the
-// pool, does not have.
+// differs returns the name of a pool option that is set in o and differs from that
+// in first, the options of the pool, or "".
 func (o Options) differs(first Options) string {
 	switch {
 	case o.MaxConns != 0 && o.MaxConns != first.MaxConns:
@@ -119,7 +147,8 @@ func (o Options) differs(first Options) string {
 	return ""
 }
 
-// same compares tracers; those that cannot be compared are taken for different.
+// same reports whether the tracers are equal. Values that are not comparable
+// differ.
 func same(a, b pgx.QueryTracer) bool {
 	return b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }

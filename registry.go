@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// registry shares one value per key among all who open it: the first opener has
-// it made, the last to release it has it closed. A failed making is not
-// remembered.
+// registry shares one value per key: the first opener creates it, and the last to
+// release it destroys it. A failure to create it is not cached.
 type registry[T any] struct {
 	mu      sync.Mutex
 	entries map[string]*entry[T]
 }
 
 type entry[T any] struct {
-	ready  chan struct{} // closed when made
+	ready  chan struct{} // closed when create has returned
 	cancel context.CancelFunc
 
 	// The registry's mutex guards these until ready is closed; value and err
@@ -25,10 +24,10 @@ type entry[T any] struct {
 	err     error
 }
 
-// open returns the value of key and the function that releases it, which may be
-// called more than once. If nobody holds the value, create makes it; all who
-// ask meanwhile get what it returns. create's context lives as long as somebody
-// waits for it, so that an impatient first opener does not fail the others.
+// open returns the value of key and a function that releases it, which may be
+// called more than once. If nobody holds the value, create makes it; all who call
+// open meanwhile get its result. create's context lives as long as any of them
+// waits, so that a first opener that gives up early does not fail the others.
 func (r *registry[T]) open(ctx context.Context, key string, create func(context.Context) (T, error), destroy func(T)) (T, func(), error) {
 	r.mu.Lock()
 	e := r.entries[key]
@@ -59,7 +58,7 @@ func (r *registry[T]) open(ctx context.Context, key string, create func(context.
 	return e.value, release, nil
 }
 
-// make runs create. It ends when create does, which its context sees to.
+// make runs create. It ends when create does, at the latest after its context ends.
 func (r *registry[T]) make(ctx context.Context, key string, e *entry[T], create func(context.Context) (T, error), destroy func(T)) {
 	defer e.cancel()
 	value, err := create(ctx)
@@ -88,7 +87,7 @@ func (r *registry[T]) release(key string, e *entry[T], destroy func(T)) {
 	switch {
 	case !last:
 	case !made:
-		e.cancel() // make destroys the value, should there still be one
+		e.cancel() // make destroys the value if create still returns one
 	case e.err == nil:
 		destroy(e.value)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maker counts what a registry makes and closes.
+// maker counts the values that a registry makes and closes.
 type maker struct {
 	made, closed atomic.Int64
 	delay        time.Duration
@@ -54,12 +54,12 @@ func TestRegistryMakesOneForAllAndClosesWithTheLast(t *testing.T) {
 				t.Fatal("closed before the last release")
 			}
 			release()
-			release() // twice is once
+			release() // the second call does nothing
 		}
 		if m.made.Load() != 1 || m.closed.Load() != 1 {
 			t.Fatalf("made %d, closed %d", m.made.Load(), m.closed.Load())
 		}
-		// The next one starts afresh.
+		// The next call makes a new value.
 		value, release, err := r.open(t.Context(), "key", m.create, m.destroy)
 		if err != nil || value != 2 {
 			t.Fatalf("open again: %d, %v", value, err)
@@ -71,12 +71,12 @@ func TestRegistryMakesOneForAllAndClosesWithTheLast(t *testing.T) {
 	})
 }
 
-// The reports' way: look, make, put in, with nothing that holds the three
-// together. The same crowd as above makes many.
+// The naive implementation looks up, makes and inserts a value without a lock around
+// all three. The same number of callers as above makes several values.
 func TestRegistryNaiveMakesSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &maker{delay: time.Second}
-		var entries sync.Map // so that it is the missing lock that fails, not the map
+		var entries sync.Map // safe by itself: only the lock is missing
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
@@ -147,7 +147,7 @@ func TestRegistryGivesUpAMakingNobodyWaitsFor(t *testing.T) {
 		if _, _, err := r.open(ctx, "key", m.create, m.destroy); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
-		synctest.Wait() // the making's goroutine has ended; synctest fails if one is left
+		synctest.Wait() // until the goroutine of create has ended; synctest fails if one is left
 		if m.made.Load() != m.closed.Load() || len(r.entries) != 0 {
 			t.Fatalf("made %d, closed %d, %d entries", m.made.Load(), m.closed.Load(), len(r.entries))
 		}

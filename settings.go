@@ -14,17 +14,22 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// checkSettings asks a session of the pool for what cannot be pinned, or is not
-// on a pool of the caller's.
-func checkSettings(ctx context.Context, pool *pgxpool.Pool) error {
-	return ask(ctx, pool, pgsettings.Ask)
+// checkSettings checks on one session the settings that cannot be set for the pool,
+// or are not set on a caller's pool, and the schema that was requested.
+func checkSettings(ctx context.Context, pool *pgxpool.Pool, in string) error {
+	return ask(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := pgsettings.Ask(ctx, conn); err != nil || in == "" {
+			return err
+		}
+		place, err := pgsettings.ReadPlace(conn.QueryRow(ctx, pgsettings.PlaceSQL, pgx.QueryExecModeSimpleProtocol))
+		if err != nil {
+			return err
+		}
+		return place.CheckSchema(in)
+	})
 }
 
-// checkWritable is for a database whose schema is there.
-func checkWritable(ctx context.Context, pool *pgxpool.Pool) error {
-	return ask(ctx, pool, pgsettings.AskWritable)
-}
-
+// ask asks one session of the pool.
 func ask(ctx context.Context, pool *pgxpool.Pool, question func(context.Context, *pgx.Conn) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -34,17 +39,17 @@ func ask(ctx context.Context, pool *pgxpool.Pool, question func(context.Context,
 	return schemaError(ctx, question(ctx, conn.Conn()))
 }
 
-// schemaError gives an error of package schema, or of a look at the settings, its
-// sentinel.
+// schemaError adds the sentinel to an error of package schema or of a check of the
+// settings.
 func schemaError(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case errors.Is(err, schema.ErrBehind), errors.Is(err, schema.ErrAhead), errors.Is(err, schema.ErrGap),
-		errors.Is(err, schema.ErrUnknownVersion), errors.Is(err, schema.ErrSetting):
+		errors.Is(err, schema.ErrUnknownVersion), errors.Is(err, schema.ErrSetting), errors.Is(err, schema.ErrExists):
 		return fmt.Errorf("%w: %w", repo.ErrSchema, err)
 	}
-	// The database's own errors; err says what was being done.
+	// An error of the database; err says what failed.
 	translated := postgres.Translate(ctx, err)
 	for _, sentinel := range []error{repo.ErrPermission, repo.ErrSchema} {
 		if errors.Is(translated, sentinel) {

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/multitracer"
 )
 
-// seesBatches makes a tracer see the statements of batches, as which the store
-// sends most, if it does not by itself.
+// seesBatches returns a tracer that also sees the statements of batches, in which
+// the store sends most of its statements.
 func seesBatches(tracer pgx.QueryTracer) pgx.QueryTracer {
 	if _, ok := tracer.(pgx.BatchTracer); ok {
 		return tracer
@@ -16,16 +16,16 @@ func seesBatches(tracer pgx.QueryTracer) pgx.QueryTracer {
 	return multitracer.New(tracer, batchTracer{tracer})
 }
 
-// batchTracer tells a tracer of the statements of a batch: all begin when it is
-// sent, and each ends with its answer.
+// batchTracer reports the statements of a batch to a tracer: all begin when the batch
+// is sent, and each ends with its answer.
 type batchTracer struct{ tracer pgx.QueryTracer }
 
-// batchKey is that of a batch's statements under way in its context: a pointer to
-// the contexts that the tracer gave for them.
+// batchKey is the context key of a batch's statements under way: a pointer to the
+// contexts that the tracer returned for them.
 type batchKey struct{}
 
 func (batchTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx // the tracer sees it itself
+	return ctx // the tracer sees single statements itself
 }
 
 func (batchTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -43,18 +43,18 @@ func (b batchTracer) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data p
 }
 
 func (b batchTracer) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	// Those that came to no answer have the batch's error.
+	// Statements without an answer get the batch's error.
 	for b.end(ctx, conn, pgx.TraceQueryEndData{Err: data.Err}) {
 	}
 }
 
-// end ends the statement whose turn it is. False: all have ended.
+// end ends the next statement. It returns false if all have ended.
 func (b batchTracer) end(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) bool {
 	started, ok := ctx.Value(batchKey{}).(*[]context.Context)
 	if !ok || len(*started) == 0 {
 		return false
 	}
-	b.tracer.TraceQueryEnd((*started)[0], conn, data) //nolint:contextcheck // the one that the tracer gave for it
+	b.tracer.TraceQueryEnd((*started)[0], conn, data) //nolint:contextcheck // the context that the tracer returned for it
 	*started = (*started)[1:]
 	return true
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Callers who use their buffers again as soon as Record, RecordWait or Close have
-// returned find in the trail, in the spool and in what Close returns what they
-// gave, and not what they wrote there later.
+// Callers that reuse their buffers as soon as Record, RecordWait or Close has
+// returned do not change the entries in the trail, in the spool, or in what Close
+// returns.
 func TestWriterKeepsNoBuffers(t *testing.T) {
 	const mine, others = `{"tenant":"mine"}`, `{"tenant":"else"}`
 	check := func(t *testing.T, where string, entries []repo.AuditEntry, count int) {
@@ -22,11 +22,11 @@ func TestWriterKeepsNoBuffers(t *testing.T) {
 		}
 		for _, e := range entries {
 			if string(e.Details) != mine {
-				t.Errorf("%s: an entry has the details %s, its caller gave %s", where, e.Details, mine)
+				t.Errorf("%s: details %s, want %s", where, e.Details, mine)
 			}
 		}
 	}
-	// recordTwo records, and waits for an end that does not come, with one buffer.
+	// recordTwo calls Record, and then RecordWait, which times out, with one buffer.
 	recordTwo := func(t *testing.T, w *Writer) {
 		t.Helper()
 		entry := entryOf(mine)
@@ -39,7 +39,7 @@ func TestWriterKeepsNoBuffers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := w.RecordWait(ctx, entry); err == nil {
-			t.Error("the entry was written")
+			t.Error("RecordWait did not time out")
 		}
 		copy(entry.Details, others)
 	}
@@ -92,7 +92,7 @@ func TestWriterKeepsNoBuffers(t *testing.T) {
 			recordTwo(t, w)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			for range 2 { // each caller gets entries of its own
+			for range 2 { // each call returns a copy
 				left, _ := w.Close(ctx)
 				check(t, "Close", left, 2)
 				for i := range left {

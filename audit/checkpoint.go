@@ -13,17 +13,17 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// DefaultOrigin is the name in the origin of checkpoints that are not signed. Signed
-// ones have the key's.
+// DefaultOrigin is the name in the origin of unsigned checkpoints. Signed ones have the
+// key's name.
 const DefaultOrigin = "agentstore/audit"
 
-// ErrCheckpoint says that a checkpoint is malformed, not signed by the key that is
-// asked for, or about another log.
+// ErrCheckpoint means that a checkpoint is malformed, is not signed by the given key,
+// or belongs to another log.
 var ErrCheckpoint = errors.New("audit: checkpoint refused")
 
-// Origin is the first line of a log's checkpoints: a name and the log's identity,
-// with a slash between, so that one key never signs two logs of one origin. A name
-// that ends in the identity already is the origin as it is.
+// Origin returns the first line of a log's checkpoints: a name and the log's identity,
+// separated by a slash, so that one key never signs two logs with the same origin. A
+// name that already ends with the identity is returned unchanged.
 func Origin(name string, identity repo.ID) string {
 	if strings.HasSuffix(name, "/"+identity.String()) {
 		return name
@@ -31,8 +31,8 @@ func Origin(name string, identity repo.ID) string {
 	return name + "/" + identity.String()
 }
 
-// versionOneLine begins the line of a checkpoint that says how many of its leaves
-// are of version 1: no leaf of version 2 can then be passed off as one.
+// versionOneLine begins the line of a checkpoint that states how many of its leaves
+// are of version 1, so that no leaf of version 2 can be passed off as one.
 const versionOneLine = "agentstore/audit leaves of version 1: "
 
 // statement is the text of a checkpoint.
@@ -40,13 +40,13 @@ type statement struct {
 	origin string
 	size   int64
 	root   [32]byte
-	// versionOne is how many leaves are of version 1. -1: it does not say, as
-	// those of older versions of the library.
+	// versionOne is how many leaves are of version 1. -1: the checkpoint does not
+	// state it, because an older version of the library made it.
 	versionOne int64
 }
 
 // newCheckpoint makes a checkpoint in the form of https://c2sp.org/tlog-checkpoint,
-// signed where there is a signer.
+// signed if there is a signer.
 func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error) {
 	checkpoint := repo.AuditCheckpoint{Size: s.size, Root: s.root}
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.origin, s.size, base64.StdEncoding.EncodeToString(s.root[:]))
@@ -65,9 +65,9 @@ func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error
 	return checkpoint, nil
 }
 
-// ParseCheckpoint reads a checkpoint. With a verifier it must be signed by it, and
-// its origin must have the key's name; without one the signatures are not looked at.
-// Errors: ErrCheckpoint.
+// ParseCheckpoint parses a checkpoint. With a verifier, its key must have signed the
+// checkpoint, and the origin must have the key's name; without one, signatures are not
+// checked. Errors: ErrCheckpoint.
 func ParseCheckpoint(raw []byte, verifier note.Verifier) (repo.AuditCheckpoint, error) {
 	s, err := parseStatement(raw, verifier)
 	if err != nil {
@@ -115,7 +115,7 @@ func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 	return s, nil
 }
 
-// parseCount reads a number in the one form that it has.
+// parseCount parses a number in its only valid form.
 func parseCount(text string) (int64, error) {
 	count, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || count < 0 || strconv.FormatInt(count, 10) != text {
@@ -124,19 +124,19 @@ func parseCount(text string) (int64, error) {
 	return count, nil
 }
 
-// identity is the log's that the origin names. Checkpoints of older versions of the
-// library name none: they verify by their signature, and do not say which log of
-// that key they are about.
+// identity returns the log's identity from the origin. Checkpoints of older versions
+// of the library have none: their signature is verified, but they do not say to which
+// log of that key they belong.
 func (s statement) identity() (repo.ID, bool) {
 	last := strings.LastIndexByte(s.origin, '/')
 	id, err := repo.ParseID(s.origin[last+1:])
 	return id, last >= 0 && err == nil
 }
 
-// about checks that the checkpoint is about this log, as far as it says so.
+// about checks that the checkpoint belongs to this log, if it names one.
 func (s statement) about(identity repo.ID) error {
 	if named, has := s.identity(); has && named != identity {
-		return fmt.Errorf("%w: its origin is another log's", ErrCheckpoint)
+		return fmt.Errorf("%w: its origin names another log", ErrCheckpoint)
 	}
 	return nil
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// exactEntry is an entry as JSON that gives it back byte for byte: its details
-// are a text, because encoding JSON within JSON drops spaces, and what was sealed
-// is the text that was stored.
-type exactEntry struct {
-	repo.ExportedAuditEntry
+// ExactEntry is an entry whose JSON form preserves it byte for byte: its details are
+// encoded as a string, because encoding JSON within JSON drops spaces, and the seal is
+// of the stored text.
+type ExactEntry struct {
+	repo.AuditEntry
+	// Text has the details, which are not set in the entry itself.
 	Text string `json:"details"`
 }
 
-func exactOf(entry repo.AuditEntry) exactEntry {
+func exactOf(entry repo.AuditEntry) ExactEntry {
 	text := string(entry.Details)
 	entry.Details = nil
-	return exactEntry{ExportedAuditEntry: repo.ExportedEntry(entry), Text: text}
+	return ExactEntry{AuditEntry: entry, Text: text}
 }
 
-func (e exactEntry) entry() repo.AuditEntry {
-	line := e.ExportedAuditEntry
-	line.Details = json.RawMessage(e.Text)
-	return repo.ImportedEntry(line)
+func (e ExactEntry) entry() repo.AuditEntry {
+	e.Details = json.RawMessage(e.Text)
+	return e.AuditEntry
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// Entries are recorded in the background, without their secrets; sealed under a
-// key; and verified, all of them or one of them offline.
+// Entries are recorded in the background, with their secrets redacted; sealed with a
+// key; and verified: all of them, or one by its proof, offline.
 func Example() {
 	ctx := context.Background()
 	store := memory.New()
 	defer func() { _ = store.Close() }()
 
-	writer, err := audit.NewWriter(store.Trail(), audit.Options{})
+	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,17 +50,17 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{Signer: signer})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{Signer: signer})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := sealer.SealOnce(ctx); err != nil {
 		log.Fatal(err)
 	}
-	report, err := audit.Verify(ctx, store.Trail(), audit.VerifyOptions{Verifier: verifier})
+	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Verifier: verifier})
 	fmt.Println(report.Sealed, len(report.Breaks), err)
 
-	proof, err := audit.Prove(ctx, store.Trail(), id)
+	proof, err := audit.Prove(ctx, store.AuditStore(), id)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,8 +75,8 @@ func Example() {
 	// audit: proof refused: invalid transparency proof
 }
 
-// A writer with a spool: while the database is away entries wait in a file, which
-// survives the process.
+// A writer with a spool: while the database is unavailable, entries wait in a file
+// that survives the process.
 func ExampleNewWriter() {
 	ctx := context.Background()
 	store := memory.New()
@@ -90,7 +90,7 @@ func ExampleNewWriter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	writer, err := audit.NewWriter(store.Trail(), audit.Options{Spool: spool})
+	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{Spool: spool})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func ExampleNewWriter() {
 	fmt.Println(writer.Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "openai/gpt"}))
 	fmt.Println(writer.RecordWait(ctx, repo.AuditEntry{Type: repo.EventUserApproval, User: "ada"}))
 
-	left, err := writer.Close(ctx) // what could not be written comes back
+	left, err := writer.Close(ctx) // left: the entries that could not be written
 	fmt.Println(len(left), err, writer.Health().State)
 	stats := writer.Stats()
 	fmt.Println(stats.Accepted, stats.Written)
@@ -109,8 +109,8 @@ func ExampleNewWriter() {
 	// 2 2
 }
 
-// The latest checkpoint, kept where the database's owner cannot change it, shows
-// later that nothing was taken back since.
+// A checkpoint that was kept where the database's owner cannot change it shows later
+// that what it covers has not been changed.
 func ExampleVerify() {
 	ctx := context.Background()
 	store := memory.New()
@@ -119,7 +119,7 @@ func ExampleVerify() {
 		log.Fatal(err)
 	}
 	var held []byte
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{
 		Publish: func(_ context.Context, checkpoint repo.AuditCheckpoint) error {
 			held = checkpoint.Note
 			return nil
@@ -132,13 +132,13 @@ func ExampleVerify() {
 	sealed, err := sealer.SealOnce(ctx)
 	fmt.Println(sealed, err)
 
-	report, err := audit.Verify(ctx, store.Trail(), audit.VerifyOptions{Held: held})
+	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Held: held})
 	fmt.Println(report.Sealed, len(report.Breaks), err)
 
-	// Another trail is not the one that the checkpoint states.
+	// The checkpoint does not match another trail.
 	other := memory.New()
 	defer func() { _ = other.Close() }()
-	report, err = audit.Verify(ctx, other.Trail(), audit.VerifyOptions{Held: held})
+	report, err = audit.Verify(ctx, other.AuditStore(), audit.VerifyOptions{Held: held})
 	fmt.Println(report.Breaks[0].Kind, err)
 	// Output:
 	// 1 <nil>
@@ -146,7 +146,8 @@ func ExampleVerify() {
 	// differs from the checkpoint held <nil>
 }
 
-// Record in a transaction does not redact: a Redactor does.
+// Only a Writer redacts. Use a Redactor for entries that are recorded without one, for
+// example in a transaction.
 func ExampleRedactor() {
 	redactor := audit.NewRedactor(audit.RedactorOptions{Keys: []string{"pin"}})
 	fmt.Println(string(redactor.JSON(json.RawMessage(`{"user":"ada","pin":"4711","url":"postgres://app:geheim@db/agents"}`))))

@@ -11,19 +11,19 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A prune covers what its entry says, if that is sealed, and nothing else.
+// A prune covers exactly what its entry states, once that entry is sealed.
 func TestVerifyForgedPrunes(t *testing.T) {
 	signer, verifier := keys(t)
 	store, entries := sealedStore(t, 30, signer)
-	if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: entries[5].OccurredAt}); err != nil {
+	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: entries[5].OccurredAt}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := store.Trail().Checkpoint(t.Context()) // the prune's own entry is not in it
+	before, err := store.AuditStore().Checkpoint(t.Context()) // does not cover the prune's own entry
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a prune says, in an entry that is none; and one that is of age, and was
-	// recorded after the prune.
+	// told has the details of a prune, but another type. late is old enough to be
+	// pruned, but was recorded after the prune.
 	told := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, Details: json.RawMessage(`{"before":"2099-01-01T00:00:00Z"}`)}
 	late := repo.AuditEntry{ID: repo.NewID(), OccurredAt: entries[0].OccurredAt, Type: repo.EventToolInvoked}
 	seal(t, store, signer, 100)
@@ -31,7 +31,7 @@ func TestVerifyForgedPrunes(t *testing.T) {
 		t.Fatal(err)
 	}
 	seal(t, store, signer, 100)
-	intact := verify(t, store.Trail(), VerifyOptions{Verifier: verifier})
+	intact := verify(t, store.AuditStore(), VerifyOptions{Verifier: verifier})
 	if len(intact.Breaks) != 0 || intact.Pruned != 5 || len(intact.Prunes) != 1 {
 		t.Fatalf("%+v", intact)
 	}
@@ -67,8 +67,8 @@ func TestVerifyForgedPrunes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		log    tampered
-		one    func(*repo.AuditLeaf) // changes what FirstLeaf gives
-		kind   BreakKind             // empty: nothing is wrong
+		one    func(*repo.AuditLeaf) // changes the result of FirstLeaf
+		kind   BreakKind             // empty: no break
 		detail string
 	}{
 		"too young for it":          {log: tampered{leaf: gone(entries[12].ID, prune)}, kind: BreakPrune, detail: "not within the bounds"},
@@ -84,7 +84,7 @@ func TestVerifyForgedPrunes(t *testing.T) {
 		"a leaf that is in no tree": {log: tampered{checkpoint: old}, kind: BreakCheckpoint, detail: "the leaf is in no checkpoint"},
 	} {
 		log := test.log
-		log.AuditLog = store.Trail()
+		log.AuditLog = store.AuditStore()
 		report := verify(t, &oneLeaf{&log, test.one}, VerifyOptions{Verifier: verifier, MaxPruneWait: -1})
 		if test.kind == "" {
 			if len(report.Breaks) != 0 {
@@ -98,7 +98,7 @@ func TestVerifyForgedPrunes(t *testing.T) {
 	}
 }
 
-// oneLeaf lies about a leaf that is asked for by its entry.
+// oneLeaf falsifies the leaf that FirstLeaf returns.
 type oneLeaf struct {
 	*tampered
 	change func(*repo.AuditLeaf)
@@ -112,7 +112,7 @@ func (l *oneLeaf) FirstLeaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, er
 	return leaf, err
 }
 
-// Who hides entries from the log does not hide that they wait.
+// Entries that are kept from the sealer are reported as waiting.
 func TestVerifyWaiting(t *testing.T) {
 	store, _ := sealedStore(t, 3, nil)
 	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
@@ -120,17 +120,17 @@ func TestVerifyWaiting(t *testing.T) {
 	}
 	for most, want := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 0} {
 		time.Sleep(time.Millisecond)
-		report := verify(t, store.Trail(), VerifyOptions{MaxWaiting: most})
+		report := verify(t, store.AuditStore(), VerifyOptions{MaxWaiting: most})
 		if report.Waiting != 1 || len(report.Breaks) != want || want == 1 && report.Breaks[0].Kind != BreakWaiting {
-			t.Errorf("no more than %v: %+v", most, report)
+			t.Errorf("MaxWaiting %v: %+v", most, report)
 		}
 	}
 }
 
-// A report has so many breaks and no more, and says that there were.
+// A report has at most MaxBreaks breaks, and says if there were more.
 func TestVerifyBoundsItsReport(t *testing.T) {
 	store, _ := sealedStore(t, 3, nil)
-	log := &tampered{AuditLog: store.Trail(), strays: make([]repo.AuditEntry, 20)}
+	log := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.AuditEntry, 20)}
 	if report := verify(t, log, VerifyOptions{MaxBreaks: 5}); len(report.Breaks) != 5 || !report.More {
 		t.Errorf("%d breaks, more: %t", len(report.Breaks), report.More)
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -19,19 +20,23 @@ const (
 )
 
 // LeafHash is the record hash (RFC 6962) of an entry's leaf, in the form that a
-// Sealer makes: version 2. It hashes, in this order: the domain; the id;
-// occurred_at in microseconds since 1970; the type, with its length before it; the
-// ids of the plan and the session; and HiddenHash. Numbers and lengths are
-// big-endian in 8 bytes. All of these stay with the leaf when the entry is pruned,
-// so that it can be verified that the prune's bounds covered it.
+// Sealer makes: version 2. It hashes, in this order: the line "agentstore/audit leaf
+// 2"; the id; occurred_at in microseconds since 1970; the type, with its length before
+// it; the ids of the plan and the session, zero for none; and the hash of the rest. All
+// of these stay with the leaf when the entry is pruned, so that it can be verified that
+// the prune's bounds covered it.
+//
+// The rest is what a leaf tells nobody when its entry is gone. Its hash is SHA-256 of,
+// in this order: the line "agentstore/audit hidden 2"; the nonce; recorded_at in
+// microseconds since 1970; the actor, user and project, each with its length before
+// it; and the details. Numbers and lengths are big-endian in 8 bytes. A line ends with
+// its line feed.
 func LeafHash(entry repo.SealedEntry) [32]byte {
 	return keptHash(entry.ID, entry.OccurredAt, keptOf(entry))
 }
 
-// HiddenHash is SHA-256 of what a leaf tells nobody when its entry is gone: a
-// domain; the nonce; recorded_at in microseconds since 1970; the actor, user and
-// project, each with its length before it; and the details.
-func HiddenHash(entry repo.SealedEntry) [32]byte {
+// hiddenHash is repo.AuditKept.Hidden.
+func hiddenHash(entry repo.SealedEntry) [32]byte {
 	hidden := make([]byte, 0, 256+len(entry.Details))
 	hidden = append(hidden, hiddenDomain...)
 	hidden = append(hidden, entry.Nonce[:]...)
@@ -43,7 +48,7 @@ func HiddenHash(entry repo.SealedEntry) [32]byte {
 }
 
 func keptOf(entry repo.SealedEntry) repo.AuditKept {
-	return repo.AuditKept{Type: entry.Type, PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: HiddenHash(entry)}
+	return repo.AuditKept{Type: entry.Type, PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: hiddenHash(entry)}
 }
 
 // keptHash is the hash of a leaf of version 2 by what it keeps.
@@ -83,19 +88,20 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(text))), text...)
 }
 
-// toHashes and fromHashes change the names of the same 32 bytes.
-func toHashes(hashes [][32]byte) []tlog.Hash {
-	named := make([]tlog.Hash, len(hashes))
+// renamed changes the names of the same 32 bytes: tlog's hashes are a type of their
+// own.
+func renamed[To, From ~[32]byte](hashes []From) []To {
+	named := make([]To, len(hashes))
 	for i, hash := range hashes {
-		named[i] = hash
+		named[i] = To(hash)
 	}
 	return named
 }
 
-func fromHashes(hashes []tlog.Hash) [][32]byte {
-	plain := make([][32]byte, len(hashes))
-	for i, hash := range hashes {
-		plain[i] = hash
-	}
-	return plain
+// hashesOf reads the hashes that a log has stored.
+func hashesOf(ctx context.Context, log repo.AuditLog) tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		found, err := log.Hashes(ctx, indexes)
+		return renamed[tlog.Hash](found), err
+	})
 }

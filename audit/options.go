@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -44,40 +45,32 @@ const (
 	defaultMaxBackoff   = 30 * time.Second
 )
 
+// setting checks an option, and puts its default in where it has no value. A most of
+// zero is none.
+func setting[V int | time.Duration](field string, value *V, initial, most V) error {
+	switch {
+	case most == 0 && *value < 0:
+		return &repo.InvalidError{Field: "options." + field, Reason: "is negative"}
+	case most > 0 && (*value < 0 || *value > most):
+		return &repo.InvalidError{Field: "options." + field, Reason: "is negative or too large"}
+	case *value == 0:
+		*value = initial
+	}
+	return nil
+}
+
 // normalize checks the options and puts the defaults in.
 func (o Options) normalize() (Options, error) {
-	for _, number := range []struct {
-		field   string
-		value   *int
-		initial int
-		most    int
-	}{
-		{"QueueEntries", &o.QueueEntries, defaultQueueEntries, 10_000_000},
-		{"QueueBytes", &o.QueueBytes, defaultQueueBytes, 16 << 30},
-		{"BatchEntries", &o.BatchEntries, defaultBatchEntries, repo.MaxBatchMessages},
-	} {
-		if *number.value < 0 || *number.value > number.most {
-			return o, &repo.InvalidError{Field: "options." + number.field, Reason: "is negative or too large"}
-		}
-		if *number.value == 0 {
-			*number.value = number.initial
-		}
-	}
-	for _, pause := range []struct {
-		field   string
-		value   *time.Duration
-		initial time.Duration
-	}{
-		{"WriteTimeout", &o.WriteTimeout, defaultWriteTimeout},
-		{"MinBackoff", &o.MinBackoff, defaultMinBackoff},
-		{"MaxBackoff", &o.MaxBackoff, max(defaultMaxBackoff, o.MinBackoff)},
-	} {
-		if *pause.value < 0 {
-			return o, &repo.InvalidError{Field: "options." + pause.field, Reason: "is negative"}
-		}
-		if *pause.value == 0 {
-			*pause.value = pause.initial
-		}
+	err := cmp.Or(
+		setting("QueueEntries", &o.QueueEntries, defaultQueueEntries, 10_000_000),
+		setting("QueueBytes", &o.QueueBytes, defaultQueueBytes, 16<<30),
+		setting("BatchEntries", &o.BatchEntries, defaultBatchEntries, repo.MaxBatchMessages),
+		setting("WriteTimeout", &o.WriteTimeout, defaultWriteTimeout, 0),
+		setting("MinBackoff", &o.MinBackoff, defaultMinBackoff, 0),
+		setting("MaxBackoff", &o.MaxBackoff, max(defaultMaxBackoff, o.MinBackoff), 0),
+	)
+	if err != nil {
+		return o, err
 	}
 	if o.MinBackoff > o.MaxBackoff {
 		return o, &repo.InvalidError{Field: "options.MinBackoff", Reason: "is above MaxBackoff"}
@@ -85,8 +78,6 @@ func (o Options) normalize() (Options, error) {
 	if o.Redactor == nil {
 		o.Redactor = NewRedactor(RedactorOptions{})
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o, nil
 }

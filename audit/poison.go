@@ -7,51 +7,53 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// quarantine sets an entry aside that the database refuses, so that it does not
-// hold up the others: until that is done, or the writer is cancelled.
-func (w *Writer) quarantine(batch []item, entry repo.AuditEntry, reason error) progress {
+// quarantine sets aside an entry that the database or the spool refuses, so that it
+// does not hold up the others.
+func (w *Writer) quarantine(entry repo.AuditEntry, reason error, setAside func(repo.AuditEntry, error) error, settle settling) error {
+	if err := setAside(entry, reason); err != nil {
+		return err
+	}
+	settle(1, fmt.Errorf("%w: %w", ErrQuarantined, reason), func(s *Stats) { s.Quarantined++ })
+	w.options.Logger.Error("audit: an entry was quarantined", "id", entry.ID, "type", entry.Type, "error", reason)
+	if w.options.OnQuarantine != nil {
+		w.options.OnQuarantine(entry, reason)
+	}
+	return nil
+}
+
+// setAsideAtLast retries until the entry is set aside or the writer is cancelled.
+func (w *Writer) setAsideAtLast(entry repo.AuditEntry, reason error) error {
 	for attempt := 1; ; attempt++ {
-		if err := w.setAside(entry, reason); err == nil {
-			break
-		}
-		if w.ctx.Err() != nil || !w.pause(attempt) {
-			return cancelled
+		err := w.setAside(entry, reason)
+		if err == nil || w.ctx.Err() != nil || !w.pause(attempt) {
+			return err
 		}
 	}
-	w.settle(batch, fmt.Errorf("%w: %w", ErrQuarantined, reason), func(s *Stats) { s.Quarantined++ })
-	w.reportPoison(entry, reason)
-	return settled
 }
 
 func (w *Writer) setAside(entry repo.AuditEntry, reason error) error {
 	document, err := json.Marshal(exactOf(entry))
-	if err != nil { // no value of it can make it fail
+	if err != nil { // does not depend on the entry's values
 		return err
 	}
 	poison := repo.AuditPoison{ID: entry.ID, Document: document, Reason: reason.Error()}
 	return w.try(func(ctx context.Context) error { return w.sink.Quarantine(ctx, poison) })
 }
 
-func (w *Writer) reportPoison(entry repo.AuditEntry, reason error) {
-	w.options.Logger.Error("audit: an entry was quarantined", "id", entry.ID, "type", entry.Type, "error", reason)
-	if w.options.OnQuarantine != nil {
-		w.options.OnQuarantine(entry, reason)
-	}
-}
-
-// noteGap records, in the trail itself, that callers could not record: as soon as
-// there is room, and no more of it than one entry.
+// noteGap records in the audit trail, in one entry, how many entries were refused
+// since the last one. It does so as soon as there is room.
 func (w *Writer) noteGap() {
 	refused := w.queue.snapshot().Refused
 	if refused == w.noted || w.Health().State != Healthy {
 		return
 	}
 	details := fmt.Sprintf(`{"refused":%d}`, refused-w.noted)
-	entry, err := repo.AuditEntry{
+	entry, err := rules.NormalizeEntry(repo.AuditEntry{
 		ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventAuditGap, Details: json.RawMessage(details),
-	}.Normalize()
+	})
 	if err != nil {
 		return
 	}

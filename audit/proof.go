@@ -11,12 +11,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Proof shows that an entry is in the log that a checkpoint states. It is JSON
-// that anyone checks with the public key alone: see CheckProof.
+// Proof shows that an entry is in the log of a checkpoint. Anyone can check its JSON
+// form with only the public key: see CheckProof.
 type Proof struct {
-	Entry    ProvenEntry `json:"entry"`
-	Nonce    repo.ID     `json:"nonce"`
-	Sequence int64       `json:"sequence"`
+	Entry    ExactEntry `json:"entry"`
+	Nonce    repo.ID    `json:"nonce"`
+	Sequence int64      `json:"sequence"`
 	// Version is the leaf's. Zero: 1.
 	Version int `json:"version,omitempty"`
 	// Hashes lead from the leaf to the root (RFC 6962, section 2.1.1), in
@@ -26,15 +26,11 @@ type Proof struct {
 	Checkpoint string `json:"checkpoint"`
 }
 
-// ProvenEntry is an entry with its details as a text, byte for byte as they were
-// sealed.
-type ProvenEntry = exactEntry
-
-// ErrProof says that a proof does not hold.
+// ErrProof means that a proof is invalid.
 var ErrProof = errors.New("audit: proof refused")
 
-// Prove makes the proof of a sealed entry. Errors: repo.ErrNotFound for one that
-// is not sealed, or was pruned.
+// Prove returns the proof of a sealed entry. Errors: repo.ErrNotFound if the entry is
+// not sealed or was pruned.
 func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, error) {
 	leaf, err := log.Leaf(ctx, entryID)
 	if err != nil {
@@ -47,10 +43,7 @@ func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, erro
 	if err != nil {
 		return Proof{}, err
 	}
-	hashes, err := tlog.ProveRecord(checkpoint.Size, leaf.Sequence, tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		found, err := log.Hashes(ctx, indexes)
-		return toHashes(found), err
-	}))
+	hashes, err := tlog.ProveRecord(checkpoint.Size, leaf.Sequence, hashesOf(ctx, log))
 	if err != nil {
 		return Proof{}, err
 	}
@@ -60,16 +53,13 @@ func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, erro
 	}, nil
 }
 
-// CheckProof checks a proof, offline. Without a verifier it checks no signature,
-// and shows only that entry and checkpoint belong together. Errors: ErrProof,
-// ErrCheckpoint.
+// CheckProof checks a proof, offline. Without a verifier it does not check the
+// signature, and shows only that entry and checkpoint belong together. Errors:
+// ErrProof, ErrCheckpoint.
 func CheckProof(proof Proof, verifier note.Verifier) error {
 	checkpoint, err := ParseCheckpoint([]byte(proof.Checkpoint), verifier)
 	if err != nil {
 		return err
-	}
-	if proof.Sequence < 0 || proof.Sequence >= checkpoint.Size {
-		return fmt.Errorf("%w: its sequence is not in the checkpoint's log", ErrProof)
 	}
 	entry := repo.SealedEntry{AuditEntry: proof.Entry.entry(), Nonce: proof.Nonce}
 	leaf := leafHashOne(entry)
@@ -78,7 +68,7 @@ func CheckProof(proof Proof, verifier note.Verifier) error {
 	case 2:
 		leaf = LeafHash(entry)
 	default:
-		return fmt.Errorf("%w: its leaf is of a version that is not known here", ErrProof)
+		return fmt.Errorf("%w: its leaf has a version that this library does not know", ErrProof)
 	}
 	if err := tlog.CheckRecord(proof.Hashes, checkpoint.Size, checkpoint.Root, proof.Sequence, leaf); err != nil {
 		return fmt.Errorf("%w: %w", ErrProof, err)

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -10,10 +11,8 @@ import (
 // item is an accepted entry.
 type item struct {
 	entry repo.AuditEntry
-	// number is its place among the accepted ones, from 1.
-	number int64
-	bytes  int
-	// done is told what became of it, where somebody waits for that.
+	bytes int
+	// done receives the entry's outcome. Nil: nobody waits for it.
 	done chan<- error
 }
 
@@ -21,26 +20,22 @@ type item struct {
 type queue struct {
 	maxEntries, maxBytes int
 
-	mu    sync.Mutex
-	items []item
-	bytes int
-	// taken is how many entries at the front the writer is working on.
-	taken  int
+	mu     sync.Mutex
+	items  []item
+	bytes  int
 	closed bool
-	// room is closed, and made anew, when there may be room again; work
-	// tells the writer that there is something to do.
-	room    chan struct{}
+	// changed is closed and replaced when settled grows, which may make room, and
+	// when the queue is closed. work wakes the writer.
+	changed chan struct{}
 	work    chan struct{}
 	stats   Stats
 	settled int64
-	// progress is closed, and made anew, when settled grows.
-	progress chan struct{}
 }
 
 func newQueue(maxEntries, maxBytes int) *queue {
 	return &queue{
 		maxEntries: maxEntries, maxBytes: maxBytes,
-		room: make(chan struct{}), work: make(chan struct{}, 1), progress: make(chan struct{}),
+		changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}
 }
 
@@ -48,63 +43,89 @@ func newQueue(maxEntries, maxBytes int) *queue {
 func (q *queue) put(ctx context.Context, entry repo.AuditEntry, done chan<- error) error {
 	size := entryBytes(entry)
 	q.mu.Lock()
-	for {
-		if q.closed {
-			q.mu.Unlock()
-			return repo.ErrClosed
+	defer q.mu.Unlock()
+	err := q.await(ctx, func() bool {
+		// An empty queue takes any entry, however large.
+		return q.closed || len(q.items) < q.maxEntries && (q.bytes+size <= q.maxBytes || len(q.items) == 0)
+	})
+	switch {
+	case err != nil:
+		q.stats.Refused++
+		return err
+	case q.closed:
+		return repo.ErrClosed
+	}
+	q.accept(entry, size, done)
+	return nil
+}
+
+// await waits until isSo returns true. The caller holds the lock, with which isSo
+// is called.
+func (q *queue) await(ctx context.Context, isSo func() bool) error {
+	for !isSo() {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		// One entry always fits, however large.
-		if len(q.items) < q.maxEntries && (q.bytes+size <= q.maxBytes || len(q.items) == 0) {
-			q.accept(entry, size, done)
-			q.mu.Unlock()
-			return nil
-		}
-		room := q.room
+		changed := q.changed
 		q.mu.Unlock()
 		select {
-		case <-room:
+		case <-changed:
 		case <-ctx.Done():
-			q.mu.Lock()
-			q.stats.Refused++
-			q.mu.Unlock()
-			return ctx.Err()
 		}
 		q.mu.Lock()
 	}
+	return nil
+}
+
+// change wakes all waiters.
+func (q *queue) change() {
+	close(q.changed)
+	q.changed = make(chan struct{})
 }
 
 func (q *queue) accept(entry repo.AuditEntry, size int, done chan<- error) {
 	q.stats.Accepted++
 	q.stats.Waiting++
-	q.items = append(q.items, item{entry: entry, number: q.stats.Accepted, bytes: size, done: done})
+	q.items = append(q.items, item{entry: entry, bytes: size, done: done})
 	q.bytes += size
+	q.tell()
+}
+
+// tell wakes the writer.
+func (q *queue) tell() {
 	select {
 	case q.work <- struct{}{}:
-	default: // it is told already
+	default: // it will wake already
 	}
 }
 
-// entryBytes is about how much memory an entry takes.
+// entryBytes estimates how much memory an entry takes.
 func entryBytes(e repo.AuditEntry) int {
 	return 256 + len(e.Details) + len(e.Actor) + len(e.User) + len(e.Project)
 }
 
-// front returns up to limit of the oldest entries, which stay in the queue until
-// they are settled, and whether the queue is closed.
-func (q *queue) front(limit int) ([]item, bool) {
+// front returns up to limit of the oldest entries, and whether the queue is closed.
+// The entries stay in the queue until they are settled.
+func (q *queue) front(limit int) ([]repo.AuditEntry, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.taken = min(limit, len(q.items))
-	// The caller's own: the queue goes on growing behind it.
-	return append([]item(nil), q.items[:q.taken]...), q.closed
+	entries := make([]repo.AuditEntry, min(limit, len(q.items)))
+	for i := range entries {
+		entries[i] = q.items[i].entry
+	}
+	return entries, q.closed
 }
 
-// settle takes the oldest count entries out of the queue, and counts them.
-func (q *queue) settle(count int, account func(*Stats)) {
+// settle removes the oldest count entries from the queue, counts them, and tells
+// their outcome to those who wait for it.
+func (q *queue) settle(count int, outcome error, account func(*Stats)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range q.items[:count] {
 		q.bytes -= it.bytes
+		if it.done != nil {
+			it.done <- outcome // buffered
+		}
 	}
 	clear(q.items[:count])
 	q.items = q.items[count:]
@@ -114,10 +135,7 @@ func (q *queue) settle(count int, account func(*Stats)) {
 	q.stats.Waiting -= int64(count)
 	q.settled += int64(count)
 	account(&q.stats)
-	close(q.room)
-	q.room = make(chan struct{})
-	close(q.progress)
-	q.progress = make(chan struct{})
+	q.change()
 }
 
 // account changes the counts of entries that are not in the queue.
@@ -127,7 +145,7 @@ func (q *queue) account(change func(*Stats)) {
 	change(&q.stats)
 }
 
-// refuse ends the acceptance of entries and wakes who waits for room.
+// refuse closes the queue and wakes those who wait for room.
 func (q *queue) refuse() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,30 +153,16 @@ func (q *queue) refuse() {
 		return
 	}
 	q.closed = true
-	close(q.room)
-	q.room = make(chan struct{})
-	select {
-	case q.work <- struct{}{}:
-	default:
-	}
+	q.change()
+	q.tell()
 }
 
-// wait waits until all that was accepted before is settled.
+// wait waits until all entries accepted so far are settled.
 func (q *queue) wait(ctx context.Context) error {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	target := q.settled + q.stats.Waiting
-	for q.settled < target {
-		progress := q.progress
-		q.mu.Unlock()
-		select {
-		case <-progress:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		q.mu.Lock()
-	}
-	q.mu.Unlock()
-	return nil
+	return q.await(ctx, func() bool { return q.settled >= target })
 }
 
 func (q *queue) snapshot() Stats {
@@ -167,7 +171,7 @@ func (q *queue) snapshot() Stats {
 	return q.stats
 }
 
-// tryPut accepts an entry of the writer's own, if there is room.
+// tryPut accepts an entry of the writer itself if there is room.
 func (q *queue) tryPut(entry repo.AuditEntry) bool {
 	size := entryBytes(entry)
 	q.mu.Lock()

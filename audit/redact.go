@@ -9,30 +9,29 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret.
 const Redacted = "[REDACTED]"
 
 // RedactorOptions extend a Redactor. The zero value adds nothing.
 type RedactorOptions struct {
-	// Keys are more names of members whose values are secrets. Case and
+	// Keys are further names of members whose values are secrets. Case and
 	// separators do not matter: apiKey, API-KEY and api_key are the same.
 	Keys []string
-	// Patterns are more texts that are secrets, wherever they stand.
+	// Patterns match further secrets, wherever they occur.
 	Patterns []*regexp.Regexp
 }
 
-// Redactor takes secrets out of entries: by the names of members, variables,
-// options and headers, in JSON, in JSON within texts and in text, and by what keys of
-// the usual providers look like. It is best effort: a secret that neither its name
-// nor its shape gives away stays, and so does one that is encoded. It takes time in
-// proportion to its input. It is safe for concurrent use.
+// Redactor removes secrets from entries. It recognizes them by the names of members,
+// variables, options and headers, in JSON, in JSON within texts and in text, and by
+// the formats of the keys of common providers. It is best effort: a secret that
+// neither its name nor its shape reveals is not removed, and neither is one that is
+// encoded. Its running time is linear. It is safe for concurrent use.
 type Redactor struct {
 	keys     map[string]struct{}
 	patterns []*regexp.Regexp
 }
 
-// NewRedactor returns a redactor that knows the usual secrets and those of the
-// options.
+// NewRedactor returns a redactor for common secrets and those of the options.
 func NewRedactor(options RedactorOptions) *Redactor {
 	r := &Redactor{keys: map[string]struct{}{}, patterns: slices.Clone(options.Patterns)}
 	for _, key := range options.Keys {
@@ -41,24 +40,24 @@ func NewRedactor(options RedactorOptions) *Redactor {
 	return r
 }
 
-// Entry returns the entry without secrets. The argument is left alone.
+// Entry returns the entry without secrets. It does not change its argument.
 func (r *Redactor) Entry(e repo.AuditEntry) repo.AuditEntry {
 	e.Actor, e.User, e.Project = r.Text(e.Actor), r.Text(e.User), r.Text(e.Project)
 	e.Details = r.JSON(e.Details)
 	return e
 }
 
-// mostNested is how many texts within texts are read as JSON.
+// mostNested is how deeply texts within texts are parsed as JSON.
 const mostNested = 6
 
-// shortestSecret is the length below which nothing is found in a text.
+// shortestSecret is the length below which a text contains no secret.
 const shortestSecret = 6
 
-// Text returns the text without secrets. One that is JSON stays it.
+// Text returns the text without secrets. The result for valid JSON is valid JSON.
 func (r *Redactor) Text(text string) string { return r.text(text, 0) }
 
-// mostPasses bounds how often a text is looked at again: what was taken out may
-// part what was one word.
+// mostPasses bounds how often a text is searched again: removing a secret may split
+// what was one word.
 const mostPasses = 4
 
 func (r *Redactor) text(text string, depth int) string {
@@ -83,8 +82,9 @@ func (r *Redactor) text(text string, depth int) string {
 	return text
 }
 
-// JSON returns the document without secrets, as valid JSON. What is not a secret
-// stays byte for byte as it is; so does what is not JSON, which no store accepts.
+// JSON returns the document without secrets, as valid JSON. All other bytes are
+// unchanged. A document that is not JSON, which no store accepts, is returned
+// unchanged.
 func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
 	if len(document) <= len("{}") || !json.Valid(document) {
 		return document
@@ -92,7 +92,7 @@ func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
 	return r.json(document, 0)
 }
 
-// kindOf is kindOf, and knows the options' names.
+// kindOf is like the function kindOf, but also knows the options' names.
 func (r *Redactor) kindOf(name string) kind {
 	if kind := kindOf(name); kind != plain {
 		return kind
@@ -105,7 +105,7 @@ func (r *Redactor) kindOf(name string) kind {
 	return plain
 }
 
-// normalKey drops case and separators.
+// normalKey converts a key to lower case without separators.
 func normalKey(key string) string {
 	return strings.Map(func(c rune) rune {
 		switch {

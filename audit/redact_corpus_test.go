@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// A line of the corpus is a JSON document, or a text, with values that are made
-// when it is read (so that no file holds what looks like a real secret): <a32> are
-// 32 letters and digits; <A> upper case ones; <h> hexadecimal; <d> digits; <b>
-// base64 for URLs; <B> base64 as it is; <p> is a password; <u> a UUID; ⏎ a line
-// break. In a line with secrets they stand between « and ».
+// A sample is a line of the corpus: a JSON document or a text. Its placeholders are
+// replaced by random values when it is read, so that no file contains what looks like
+// a real secret: <a32> by 32 letters and digits, <A> by upper-case letters and the
+// digits 2 to 7, <h> by hexadecimal digits, <d> by digits, <b> by base64 for URLs, <B>
+// by standard base64, <p> by a password, <u> by a UUID, and ⏎ by a line break. Secrets
+// are between « and ».
 type sample struct {
 	line     string
 	document json.RawMessage
@@ -39,7 +40,7 @@ func pick(random *rand.Rand, alphabet string, count int) string {
 	return string(out)
 }
 
-// fill makes values for a line's placeholders.
+// fill replaces a line's placeholders.
 func fill(random *rand.Rand, line string) string {
 	line = strings.ReplaceAll(line, "⏎", "\n")
 	return placeholder.ReplaceAllStringFunc(line, func(found string) string {
@@ -111,7 +112,7 @@ func corpus(t *testing.T, name string, seed uint64) []sample {
 	return samples
 }
 
-// leaks are the secrets that a document still holds, in whatever depth of quoting.
+// leaks returns the secrets that a document still contains, however deeply quoted.
 func (s sample) leaks(redacted json.RawMessage) (left []string) {
 	flat := strings.ReplaceAll(string(redacted), `\`, "")
 	for _, secret := range s.secrets {
@@ -134,10 +135,10 @@ func recall(t *testing.T, r *Redactor, name string, samples []sample) {
 	for _, s := range samples {
 		redacted := r.JSON(s.document)
 		if !json.Valid(redacted) {
-			t.Errorf("%s is not JSON any more: %s", s.document, redacted)
+			t.Errorf("%s became invalid JSON: %s", s.document, redacted)
 		}
 		if len(s.secrets) == 0 {
-			t.Errorf("%s has no secret", s.line)
+			t.Errorf("no secret is marked in %s", s.line)
 		}
 		if left := s.leaks(redacted); len(left) > 0 {
 			missed++
@@ -167,8 +168,8 @@ func falsePositives(t *testing.T, r *Redactor, name string, samples []sample) {
 	}
 }
 
-// The first half was there before the rules, and they were made with it; the second
-// was written when they were done.
+// The rules were developed against the first half of the corpus. The second was
+// written after they were finished.
 func TestRedactCorpus(t *testing.T) {
 	r := NewRedactor(RedactorOptions{})
 	for _, half := range []string{"1", "2", "3", "4", "5"} {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// styles are how the words of a name are put together.
+// styles join the words of a name.
 var styles = []func(words []string) string{
 	func(w []string) string { return strings.Join(w, "_") },
 	func(w []string) string { return strings.Join(w, "-") },
@@ -25,7 +25,7 @@ func titled(words []string) (out string) {
 	return out
 }
 
-// quoted is a text as JSON, within JSON, within JSON.
+// quoted encodes a text as a JSON string, depth times.
 func quoted(text string, depth int) string {
 	for range depth {
 		raw, err := json.Marshal(text)
@@ -37,8 +37,7 @@ func quoted(text string, depth int) string {
 	return text
 }
 
-// contexts are the ways in which a name and its value come along. Those in text are
-// wrapped.
+// contexts are the documents in which a name and its value can occur.
 var contexts = []struct {
 	name string
 	make func(name, value string) string
@@ -93,8 +92,8 @@ var (
 	harmlessValues = []string{"42", "none", "standard", "enabled", "name-1", "2026-01-01", "v1.2.3", "<h40>", "<u>"}
 )
 
-// All names, in all styles and contexts: recall and false positives, by context. The
-// rules were not made with it.
+// Recall and false positives for all names in all styles and contexts. The rules were
+// not developed against these.
 func TestRedactGenerated(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	r := NewRedactor(RedactorOptions{})

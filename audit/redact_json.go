@@ -4,111 +4,58 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
 )
 
-// edit replaces a part of a document. Edits are in order of their begins; one that
-// is not active does nothing, and one that is makes up for those within it, which
-// end at skip.
-type edit struct {
-	from, to, skip int
-	text           string
-	active         bool
-}
-
-// jsonRedaction walks valid JSON once, and notes what to replace.
+// jsonRedaction walks valid JSON once, and collects what to replace.
 type jsonRedaction struct {
+	jsonvalue.Scanner
+
 	redactor *Redactor
 	in       []byte
-	at       int
-	depth    int // of texts within texts
-	edits    []edit
+	depth    int // of JSON within strings
+	spans    []span
 }
 
 func (r *Redactor) json(document []byte, depth int) []byte {
-	s := jsonRedaction{redactor: r, in: document, depth: depth}
+	s := jsonRedaction{Scanner: jsonvalue.NewScanner(document), redactor: r, in: document, depth: depth}
 	s.value(meaning{})
-	return s.apply()
+	return replaceSpans(document, s.spans)
 }
 
-func (s *jsonRedaction) apply() []byte {
-	var out []byte
-	copied := 0
-	for i := 0; i < len(s.edits); {
-		e := &s.edits[i]
-		if !e.active {
-			i++
-			continue
+// replace replaces a part of the document with a text.
+func (s *jsonRedaction) replace(from, to int, text string) {
+	s.spans = append(s.spans, span{from, to, asJSON(text)})
+}
+
+func asJSON(text string) string {
+	if text != Redacted {
+		var quoted strings.Builder
+		encoder := json.NewEncoder(&quoted)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(text); err == nil { // a string always encodes
+			return strings.TrimRight(quoted.String(), "\n")
 		}
-		if out == nil {
-			out = make([]byte, 0, len(s.in)+64)
-		}
-		out = append(out, s.in[copied:e.from]...)
-		out = appendJSON(out, e.text)
-		copied, i = e.to, e.skip
 	}
-	if out == nil {
-		return s.in
-	}
-	return append(out, s.in[copied:]...)
+	return `"` + Redacted + `"`
 }
 
-func appendJSON(dst []byte, text string) []byte {
-	if text == Redacted {
-		return append(dst, `"`+Redacted+`"`...)
-	}
-	var quoted bytes.Buffer
-	encoder := json.NewEncoder(&quoted)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil { // a string always encodes
-		return append(dst, `"`+Redacted+`"`...)
-	}
-	return append(dst, bytes.TrimRight(quoted.Bytes(), "\n")...)
-}
-
-// meaning is what is known of a value from where it stands.
+// meaning is what the context of a value says about it.
 type meaning struct {
 	kind kind
-	// many: by the plural of a name, of which a number says how many.
+	// many: the name is a plural, and a number is a count.
 	many bool
-	// schema: its name is that of a secret, but it describes one.
+	// schema: the name is a secret's, but the value describes it.
 	schema bool
-	// pairs: it is an element of an array, and may be a name and its value.
+	// pairs: it is an element of an array, and may be an object of a name and its
+	// value.
 	pairs bool
 }
 
-func (s *jsonRedaction) space() {
-	for s.at < len(s.in) && (s.in[s.at] == ' ' || s.in[s.at] == '\n' || s.in[s.at] == '\t' || s.in[s.at] == '\r') {
-		s.at++
-	}
-}
-
-// open reserves an edit's place, before what it would replace is walked.
-func (s *jsonRedaction) open() int {
-	s.edits = append(s.edits, edit{from: s.at})
-	return len(s.edits) - 1
-}
-
-// close ends what an edit would replace; an edit that does nothing is dropped, if it can be.
-func (s *jsonRedaction) close(place int, drop bool) {
-	if drop && place == len(s.edits)-1 && !s.edits[place].active {
-		s.edits = s.edits[:place]
-	} else if place < len(s.edits) {
-		s.edits[place].skip = max(s.edits[place].skip, len(s.edits))
-	}
-}
-
-// replace activates the edit for what stands up to a place.
-func (s *jsonRedaction) replace(place, to int, text string) {
-	e := &s.edits[place]
-	e.to, e.text, e.active = to, text, true
-	e.skip = max(e.skip, place+1)
-}
-
-// value passes one value, and reports whether anything in it was a secret by its
-// name.
+// value handles one value, and reports whether a name made any part of it a secret.
 func (s *jsonRedaction) value(c meaning) bool {
-	s.space()
-	switch s.in[s.at] {
+	switch s.Peek() {
 	case '{':
 		return s.members(c)
 	case '[':
@@ -116,69 +63,80 @@ func (s *jsonRedaction) value(c meaning) bool {
 	case '"':
 		return s.text(c)
 	}
-	start := s.at
-	for s.at < len(s.in) && strings.IndexByte(",]} \t\r\n", s.in[s.at]) < 0 {
-		s.at++
+	start := s.Pos
+	for s.Pos < len(s.in) && strings.IndexByte(",]} \t\r\n", s.in[s.Pos]) < 0 {
+		s.Pos++
 	}
-	if !c.secretNumber(s.in[start:s.at]) {
+	if !c.isSecret(s.in[start:s.Pos]) {
 		return false
 	}
-	s.edits = append(s.edits, edit{from: start})
-	s.replace(len(s.edits)-1, s.at, Redacted)
+	s.replace(start, s.Pos, Redacted)
 	return true
 }
 
-// secretNumber: a number may be a password. null, true and false are not.
-func (c meaning) secretNumber(text []byte) bool {
-	if text[0] == 'n' || text[0] == 't' || text[0] == 'f' || c.schema {
-		return false
+func (s *jsonRedaction) text(c meaning) bool {
+	start := s.Pos
+	text := s.Lenient()
+	if c.kind != plain && isSecret(c.kind, text) {
+		s.replace(start, s.Pos, Redacted)
+		return true
 	}
-	switch c.kind {
-	case any_, phrase:
-		return !c.many
-	case numeric:
-		return len(text) >= 4 && !bytes.ContainsAny(text, ".eE-")
-	case opaque:
-		return !c.many && len(text) >= 7
-	}
+	s.clean(start, text, s.depth)
 	return false
 }
 
-// schemaTypes are what "type" is in a description of a value.
-var schemaTypes = []string{`"string"`, `"integer"`, `"number"`, `"object"`, `"array"`, `"boolean"`}
+// clean replaces a string if its text contains secrets.
+func (s *jsonRedaction) clean(start int, text string, depth int) {
+	if clean := s.redactor.text(text, depth); clean != text {
+		s.replace(start, s.Pos, clean)
+	}
+}
 
-// isSchema reports whether the object here describes a value: {"type": "string", …}.
+// peekText returns the next string without consuming it.
+func (s *jsonRedaction) peekText() string {
+	at := s.Pos
+	text := s.Lenient()
+	s.Pos = at
+	return text
+}
+
+// isSecret reports whether a value is a secret as a whole.
+func (c meaning) isSecret(raw []byte) bool {
+	switch raw[0] {
+	case 'n', 't', 'f': // a number may be a password; null, true and false are not
+		return false
+	case '{', '[':
+		return len(raw) > len("{}") && !isReferenceTo(raw)
+	case '"':
+		var text string
+		return json.Unmarshal(raw, &text) == nil && isSecret(c.kind, text)
+	}
+	switch {
+	case c.schema:
+		return false
+	case c.kind == numeric:
+		return len(raw) >= 4 && !bytes.ContainsAny(raw, ".eE-")
+	}
+	return !c.many && (c.kind >= any_ || c.kind == opaque && len(raw) >= 7)
+}
+
+// isSchema reports whether the next object describes a value: {"type": "string",
+// …}.
 func (s *jsonRedaction) isSchema() bool {
-	near := s.in[s.at:min(len(s.in), s.at+300)]
-	_, rest, found := bytes.Cut(near, []byte(`"type"`))
+	near := string(s.in[s.Pos:min(len(s.in), s.Pos+300)])
+	_, rest, found := strings.Cut(near, `"type"`)
 	if !found {
-		return bytes.HasPrefix(near, []byte(`{"$ref"`))
+		return strings.HasPrefix(near, `{"$ref"`)
 	}
-	rest = bytes.TrimLeft(rest, " \t\r\n:[")
-	for _, name := range schemaTypes {
-		if bytes.HasPrefix(rest, []byte(name)) {
-			return true
-		}
-	}
-	return false
+	return begins(strings.TrimLeft(rest, " \t\r\n:["), `"string"`, `"integer"`, `"number"`, `"object"`, `"array"`, `"boolean"`)
 }
 
-// references are the only members of an object that says where a secret is.
-var references = [][]byte{[]byte(`"secretKeyRef"`), []byte(`"valueFrom"`), []byte(`"$ref"`)}
-
+// isReferenceTo reports whether an object says where a secret is kept.
 func isReferenceTo(raw []byte) bool {
-	if raw[0] != '{' {
-		return false
-	}
-	for _, reference := range references {
-		if bytes.HasPrefix(bytes.TrimLeft(raw[1:min(len(raw), 40)], " \n\t"), reference) {
-			return true
-		}
-	}
-	return false
+	return raw[0] == '{' && begins(strings.TrimLeft(string(raw[1:min(len(raw), 40)]), " \n\t"), `"secretKeyRef"`, `"valueFrom"`, `"$ref"`)
 }
 
-// pairNames and pairValues are the members of a name and its value.
+// pairNames and pairValues are members that hold a name and its value.
 var (
 	pairNames = set(`name key header headername field fieldname variable var env param parameter attribute option property k path
 		envvar variablename parameterkey setting`)
@@ -186,336 +144,197 @@ var (
 		content secretvalue from to defaultvalue parametervalue`)
 )
 
-// halves are what a pair's other half is.
-type halves struct {
-	kind   kind
-	many   bool
-	values [4]half
-	count  int
-	// jwk: it is a JSON web key; private are the members that are secrets then.
-	jwk      bool
-	private  [8]half
-	privates int
-}
-
-// jwkPrivate are the members of a JSON web key that are secrets.
+// jwkPrivate are the secret members of a JSON web key.
 var jwkPrivate = set("d p q dp dq qi k")
 
-type half struct {
-	place, to, from int
-	container       bool
+// object collects what the members of an object say about one another.
+type object struct {
+	// name is the meaning of values by the name beside them.
+	name   meaning
+	values []span
+	// jwk: the object is a JSON web key, so that the members in private are
+	// secrets.
+	jwk     bool
+	private []span
 }
 
 func (s *jsonRedaction) members(c meaning) (found bool) {
 	if c.kind != plain && !c.schema && s.isSchema() {
-		c = meaning{schema: true, kind: c.kind}
+		c.schema = true
 	}
-	var pair halves
-	s.at++
-	for {
-		s.space()
-		if s.in[s.at] == '}' {
-			s.at++
-			s.closePair(&pair)
-			return found
+	var o object
+	s.Pos++
+	for first := true; s.Next('}', first); first = false {
+		s.Peek()
+		start := s.Pos
+		name := s.Lenient()
+		if len(name) >= 20 { // may itself be a secret: some objects map by one
+			s.clean(start, name, mostNested)
 		}
-		if s.in[s.at] == ',' {
-			s.at++
-			continue
-		}
-		nameAt := s.open()
-		name := s.string()
-		if clean := s.redactor.name(name); clean != name {
-			s.replace(nameAt, s.at, clean)
-		} else if nameAt == len(s.edits)-1 {
-			s.edits = s.edits[:nameAt]
-		}
-		s.space()
-		s.at++ // the colon
-		s.space()
-		if s.member(c, name, &pair) {
-			found = true
+		s.Colon()
+		s.Peek()
+		found = s.member(c, name, &o) || found
+	}
+	for _, value := range o.private {
+		if o.jwk && value.to-value.from >= 16 {
+			s.replace(value.from, value.to, Redacted)
 		}
 	}
+	for _, value := range o.values {
+		if o.name.kind != plain && o.name.isSecret(s.in[value.from:value.to]) {
+			s.replace(value.from, value.to, Redacted)
+		}
+	}
+	return found
 }
 
-// name returns a member's name without what may be a key: those who map by it have
-// it there.
-func (r *Redactor) name(name string) string {
-	if len(name) < 20 {
-		return name
+// meaning returns what a member's name says about its value.
+func (s *jsonRedaction) meaning(c meaning, name string) meaning {
+	if isReferenceTo(s.in[s.Pos:]) {
+		return meaning{}
 	}
-	return r.text(name, mostNested)
-}
-
-func (s *jsonRedaction) member(c meaning, name string, pair *halves) bool {
-	inner := meaning{kind: c.kind, many: c.many}
 	if c.schema {
-		inner = meaning{}
 		switch name {
 		case "default", "example", "examples", "const", "value":
-			inner.kind = c.kind
+			return meaning{kind: c.kind}
 		}
-	} else if kind := s.redactor.kindOf(name); kind != plain && kind >= inner.kind {
-		last := name[len(name)-1]
-		inner = meaning{kind: kind, many: last == 's' || last == 'S'}
-		if (kind == lengthy || kind == opaque && lastLetters(name) == "token") && s.in[s.at] == '{' {
-			inner = meaning{} // {"auth": {"type": "none"}}
-		} else if kind == opaque && s.in[s.at] == '{' {
-			inner.kind = any_
+		return meaning{}
+	}
+	kind := s.redactor.kindOf(name)
+	if kind == plain || kind < c.kind {
+		return meaning{kind: c.kind, many: c.many}
+	}
+	if s.in[s.Pos] == '{' {
+		if kind == lengthy || kind == opaque && lastLetters(name) == "token" {
+			return meaning{} // {"auth": {"type": "none"}}
+		}
+		if kind == opaque {
+			kind = any_
 		}
 	}
-	if isReferenceTo(s.in[s.at:min(len(s.in), s.at+40)]) {
-		inner = meaning{}
-	}
+	return meaning{kind: kind, many: name[len(name)-1]|0x20 == 's'}
+}
+
+var separators = strings.NewReplacer("_", "", "-", "")
+
+func (s *jsonRedaction) member(c meaning, name string, o *object) bool {
+	inner := s.meaning(c, name)
+	start, isText := s.Pos, s.in[s.Pos] == '"'
 	short := strings.ToLower(name)
 	if len(name) <= 16 {
-		short = strings.ReplaceAll(strings.ReplaceAll(short, "_", ""), "-", "")
+		short = separators.Replace(short)
 	}
-	if has(pairNames, short) && s.in[s.at] == '"' {
-		at := s.at
-		text := s.string()
-		s.at = at
+	if isText && has(pairNames, short) {
+		text := s.peekText()
 		if short == "path" {
 			text = text[strings.LastIndexByte(text, '/')+1:]
 		}
 		if len(text) <= longestName && !strings.Contains(text, " ") {
 			if kind := s.redactor.kindOf(text); kind != plain {
-				pair.kind, pair.many = kind, text[len(text)-1]|0x20 == 's'
+				o.name = meaning{kind: kind, many: text[len(text)-1]|0x20 == 's'}
 			}
 		}
 	}
-	if inner.kind == plain && has(pairValues, short) && pair.count < len(pair.values) {
-		place := s.open()
-		h := half{place: place, from: s.at, container: s.in[s.at] == '{' || s.in[s.at] == '['}
-		s.value(inner)
-		s.edits[place].skip = len(s.edits)
-		h.to = s.at
-		pair.values[pair.count] = h
-		pair.count++
+	o.jwk = o.jwk || name == "kty"
+	found := s.value(inner)
+	switch value := (span{from: start, to: s.Pos}); {
+	case inner.kind != plain:
+	case has(pairValues, short) && len(o.values) < 4:
+		o.values = append(o.values, value)
+		return false
+	case isText && has(jwkPrivate, name) && len(o.private) < 8:
+		o.private = append(o.private, value)
 		return false
 	}
-	if name == "kty" {
-		pair.jwk = true
-	}
-	if inner.kind == plain && len(name) <= 2 && pair.privates < len(pair.private) && has(jwkPrivate, name) && s.in[s.at] == '"' {
-		h := half{place: s.open(), from: s.at}
-		s.value(inner)
-		s.edits[h.place].skip = len(s.edits)
-		h.to = s.at
-		pair.private[pair.privates] = h
-		pair.privates++
-		return false
-	}
-	return s.value(inner)
+	return found
 }
 
-// closePair replaces the values of a name that is a secret's.
-func (s *jsonRedaction) closePair(pair *halves) {
-	for _, h := range pair.private[:pair.privates] {
-		if pair.jwk && h.to-h.from >= 16 {
-			s.replace(h.place, h.to, Redacted)
-		}
-	}
-	if pair.kind == plain {
-		if pair.count == 1 {
-			s.close(pair.values[0].place, true)
-		}
-		return
-	}
-	for _, h := range pair.values[:pair.count] {
-		raw := s.in[h.from:h.to]
-		switch {
-		case h.container:
-			if h.to-h.from <= 2 || isReferenceTo(raw) {
-				continue
-			}
-		case raw[0] == '"':
-			var text string
-			if err := json.Unmarshal(raw, &text); err != nil || !isSecret(pair.kind, text) {
-				continue
-			}
-		default:
-			if !(meaning{kind: pair.kind, many: pair.many}).secretNumber(raw) {
-				continue
-			}
-		}
-		s.replace(h.place, h.to, Redacted)
-	}
-}
+// commands are those with short options for passwords.
+var commands = set("sshpass redis-cli curl mysql mysqldump mysqladmin mariadb")
 
-// elements passes an array. One that is a secret is replaced as a whole.
+// elements handles an array. One that is a secret is replaced as a whole.
 func (s *jsonRedaction) elements(c meaning) (found bool) {
-	whole := s.open()
-	s.at++
-	var before kind // what the text before says of this one
-	var option bool // and whether it is an option
-	userOption := false
-	var command string // the first element, if it is a command with short options
-	second, count := -1, 0
-	var secondFrom, secondTo int
-	var pairKind kind
-	for {
-		s.space()
-		switch s.in[s.at] {
-		case ']':
-			s.at++
-			if found && c.kind != plain {
-				s.edits[whole].skip = len(s.edits)
-				s.replace(whole, s.at, Redacted)
-			} else if count == 2 && c.pairs && second >= 0 && pairKind != plain {
-				var text string
-				if json.Unmarshal(s.in[secondFrom:secondTo], &text) == nil && isSecret(pairKind, text) {
-					s.replace(second, secondTo, Redacted)
-				}
-			}
-			s.close(whole, true)
-			return found
-		case ',':
-			s.at++
-			continue
-		}
-		inner := meaning{kind: c.kind, many: c.many, pairs: true}
-		if c.schema {
-			inner = meaning{}
-		}
-		place := s.open()
-		start, isText := s.at, s.in[s.at] == '"'
-		if count == 1 && isText {
-			second, secondFrom = place, start
-		}
+	start, noted := s.Pos, len(s.spans)
+	inner := meaning{kind: c.kind, many: c.many, pairs: true}
+	if c.schema {
+		inner = meaning{}
+	}
+	var first, before kind      // what the first element, and the previous one, say about the next
+	var option, userOption bool // what the previous element is
+	var command string          // the first element, if it is one of commands
+	var second span
+	count := 0
+	s.Pos++
+	for ; s.Next(']', count == 0); count++ {
+		isText := s.Peek() == '"'
+		from, isUser := s.Pos, userOption
+		userOption = false
 		if isText && inner.kind == plain && before != plain && s.isValueOf(before, option) {
-			s.string()
-			s.replace(place, s.at, Redacted)
+			s.Lenient()
+			s.replace(from, s.Pos, Redacted)
 			before = plain
 		} else {
-			if s.value(inner) {
-				found = true
-			}
+			found = s.value(inner) || found
 			before = plain
-			if isText && s.at-start <= longestName {
-				before, option = s.nameOf(s.in[start+1 : s.at-1])
-			}
-			if count == 0 {
-				pairKind = before
-				if isText {
-					command = commandOf(s.in[start+1 : s.at-1])
+			if isText {
+				raw := s.in[from+1 : s.Pos-1]
+				before, option = s.nameOf(raw)
+				switch {
+				case count == 0:
+					if name := raw[bytes.LastIndexByte(raw, '/')+1:]; len(name) <= longestName && has(commands, string(name)) {
+						command = string(name)
+					}
+				case command == "sshpass" && string(raw) == "-p", command == "redis-cli" && string(raw) == "-a":
+					before, option = any_, true
+				case strings.HasPrefix(command, "m") && len(raw) > 3 && string(raw[:2]) == "-p" && isOpaque(string(raw[2:])):
+					s.replace(from, s.Pos, "-p"+Redacted)
+				case isUser && !bytes.HasPrefix(raw, []byte("-")):
+					s.userAndPassword(from)
 				}
-			} else if isText && command != "" && s.in[start+1] == '-' {
-				if k := s.shortOption(command, place, start); k != plain {
-					before, option = k, true
-				}
-			} else if isText && userOption {
-				s.userAndPassword(place, start)
+				userOption = command == "curl" && (string(raw) == "-u" || string(raw) == "--user")
 			}
-			userOption = isText && command == "curl" && (string(s.in[start:s.at]) == `"-u"` || string(s.in[start:s.at]) == `"--user"`)
 		}
-		s.close(place, place != second)
+		switch {
+		case count == 0:
+			first = before
+		case count == 1 && isText:
+			second = span{from: from, to: s.Pos}
+		}
 		if found && c.kind != plain { // the array will be replaced as a whole
-			s.edits = s.edits[:whole+1]
+			s.spans = s.spans[:noted]
 		}
-		if count == 1 {
-			secondTo = s.at
-		}
-		count++
+	}
+	if found && c.kind != plain {
+		s.replace(start, s.Pos, Redacted)
+	} else if count == 2 && c.pairs && second.to > 0 && first != plain && (meaning{kind: first}).isSecret(s.in[second.from:second.to]) {
+		s.replace(second.from, second.to, Redacted)
+	}
+	return found
+}
+
+// userAndPassword replaces the password in user:password.
+func (s *jsonRedaction) userAndPassword(from int) {
+	s.Pos = from
+	if user, password, found := strings.Cut(s.Lenient(), ":"); found && isSecret(any_, password) {
+		s.replace(from, s.Pos, user+":"+Redacted)
 	}
 }
 
-// commandOf is the command that a list of arguments begins with, if its short options
-// take passwords.
-func commandOf(raw []byte) string {
-	name := string(raw[max(bytes.LastIndexByte(raw, '/')+1, 0):])
-	switch name {
-	case "sshpass", "redis-cli", "curl", "mysql", "mysqldump", "mysqladmin", "mariadb":
-		return name
-	}
-	return ""
-}
-
-// shortOption looks at one of a command that is known: what it says of the next
-// element, or its own value.
-func (s *jsonRedaction) shortOption(command string, place, start int) kind {
-	raw := s.in[start+1 : s.at-1]
-	switch {
-	case command == "sshpass" && string(raw) == "-p", command == "redis-cli" && string(raw) == "-a":
-		return any_
-	case strings.HasPrefix(command, "m") && len(raw) > 3 && raw[1] == 'p' && isOpaque(string(raw[2:])):
-		s.edits = s.edits[:place+1]
-		s.replace(place, s.at, "-p"+Redacted)
-	}
-	return plain
-}
-
-// userAndPassword takes the password out of user:password.
-func (s *jsonRedaction) userAndPassword(place, start int) {
-	var text string
-	if json.Unmarshal(s.in[start:s.at], &text) != nil {
-		return
-	}
-	if user, password, found := strings.Cut(text, ":"); found && isSecret(any_, password) {
-		s.edits = append(s.edits[:place], edit{from: start})
-		s.replace(place, s.at, user+":"+Redacted)
-	}
-}
-
-// nameOf is what an element says of the next one: --password, or Authorization.
+// nameOf returns what an element, such as --password or Authorization, says about
+// the next one.
 func (s *jsonRedaction) nameOf(raw []byte) (k kind, option bool) {
-	if len(raw) < 3 || bytes.ContainsAny(raw, " =") {
+	if len(raw) < 3 || len(raw) > longestName-2 || bytes.ContainsAny(raw, " =") {
 		return plain, false
 	}
-	option = raw[0] == '-'
-	return s.redactor.kindOf(string(raw)), option
+	return s.redactor.kindOf(string(raw)), raw[0] == '-'
 }
 
-// isValueOf reports whether the text here is the value of the option, or of the
-// header, before it.
+// isValueOf reports whether the next element is the value of the option or header
+// before it.
 func (s *jsonRedaction) isValueOf(kind kind, option bool) bool {
-	at := s.at
-	text := s.string()
-	s.at = at
+	text := s.peekText()
 	if option {
 		return isSecret(kind, text) && text[0] != '-'
 	}
 	return isSecret(kind, text) && len(text) >= 12 && isOpaque(text) && !strings.ContainsAny(text, "=/")
-}
-
-// string passes a string and returns what it stands for.
-func (s *jsonRedaction) string() string {
-	start := s.at
-	s.at++
-	length := bytes.IndexByte(s.in[s.at:], '"') // it is valid
-	escaped := bytes.IndexByte(s.in[s.at:s.at+length], '\\') >= 0
-	if !escaped {
-		s.at += length
-	}
-	for ; s.in[s.at] != '"'; s.at++ {
-		if s.in[s.at] == '\\' {
-			s.at++
-		}
-	}
-	s.at++
-	raw := s.in[start:s.at]
-	if !escaped {
-		return string(raw[1 : len(raw)-1])
-	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil { // it is valid
-		return string(raw)
-	}
-	return text
-}
-
-func (s *jsonRedaction) text(c meaning) bool {
-	place := s.open()
-	text := s.string()
-	if c.kind != plain && isSecret(c.kind, text) {
-		s.replace(place, s.at, Redacted)
-		return true
-	}
-	if clean := s.redactor.text(text, s.depth); clean != text {
-		s.replace(place, s.at, clean)
-	} else {
-		s.edits = s.edits[:place]
-	}
-	return false
 }

@@ -1,23 +1,29 @@
 package audit
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // kind says what the value of a name must look like to be a secret.
 type kind int
 
 const (
-	// plain: whatever it is, it is none by its name.
+	// plain: the name is not that of a secret.
 	plain kind = iota
-	// lengthy values are: 16 characters and more, with digits. Names such as
-	// signature and tokens, which mean other things, too.
+	// lengthy: at least 16 characters with digits are a secret. For names with
+	// other meanings too, such as signature and tokens.
 	lengthy
-	// opaque values are: what is not a word. Names such as token and credentials.
+	// opaque: what is not a word is a secret. For names such as token and
+	// credentials.
 	opaque
-	// numeric values are: a pin, a code.
+	// numeric: three or more letters and digits, not all letters, are a secret,
+	// such as a PIN or a code.
 	numeric
-	// any value is, but one that only stands for it: "required", "${PASSWORD}".
+	// any_: every value is a secret, except a placeholder: "required",
+	// "${PASSWORD}".
 	any_
-	// phrase: any value, prose too.
+	// phrase: every value is a secret, prose too.
 	phrase
 )
 
@@ -34,28 +40,42 @@ func has(words map[string]struct{}, word string) bool {
 	return found
 }
 
-var (
-	// lastWords say what a name is by its last word.
-	lastWords = map[string]kind{}
+// begins reports whether a text has one of these prefixes.
+func begins(text string, others ...string) bool {
+	return slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(text, other) })
+}
 
-	// keysOf are what makes a secret of a word before "key".
+// pairOf is the kind of a name's last word after one of the words in before.
+type pairOf struct {
+	before map[string]struct{}
+	kind   kind
+}
+
+var (
+	// lastWords say what a name is by its last word, and pairsOf by its last two, if
+	// the last one alone says nothing.
+	lastWords = map[string]kind{}
+	pairsOf   = map[string]pairOf{}
+
+	// keysOf are words that make "key" a secret if they precede it, and codesOf "code".
 	keysOf = set(`api access secret private signing signature encryption master account storage shared subscription auth authentication
 		service deploy deployment app application server client ssh rsa pgp gpg webhook hmac crypto cipher decryption root admin consumer
 		write license sas aes symmetric wrapping session jwt stripe openai anthropic sendgrid gemini functions function integration
 		ingest bot team maps`)
-	// codesOf does so before "code".
 	codesOf = set("verification auth otp mfa access recovery backup security sms pairing unlock login twofactor factor totp pin")
-	// noTokensOf makes a token something else than a secret, wherever it stands before.
+	// noTokensOf are words with which, anywhere before it, a "token" is not a secret.
 	noTokensOf = set(`next page continuation cursor sync max min maximum minimum stop eos bos pad unk sep cls mask start end prompt completion
 		input output total num number count cached cache reasoning per first last special text image audio video lock fencing prev
 		previous begin tool thinking budget estimated used remaining prediction generated context`)
-	// besides are words behind the one that says what it is.
+	// noPassOf are words with which, immediately before it, "pass" is not a secret.
+	noPassOf = set("first second test boarding by")
+	// besides are words that may follow the one that says what the name is.
 	besides = set(`value text plain plaintext raw str confirm confirmation confirmed repeat again new old current prev previous prod production
 		dev development staging test live primary secondary main backup encoded encrypted hash hashed digest hex default data base`)
-	// questions begin names of what is about a secret, and is none.
+	// questions are the first words of names that concern a secret but are not one's.
 	questions = set(`is has needs requires require required use uses enable enabled allow show hide with without no missing invalid forgot
 		can should supports support rotate check validate verify`)
-	// compounds end names in which nothing parts the words.
+	// compounds are the ends of names whose words are not separated.
 	compounds = strings.Fields(`apikey apikeys password passwords passwd passphrase secretkey accesskey privatekey signingkey encryptionkey masterkey
 		authkey sharedkey accountkey accesstoken refreshtoken authtoken idtoken sessiontoken bearertoken apitoken csrftoken bottoken
 		usertoken devicetoken clientsecret webhooksecret appsecret apisecret authorization connectionstring`)
@@ -74,12 +94,22 @@ func init() {
 			lastWords[word] = kind
 		}
 	}
+	for words, pair := range map[string]pairOf{
+		"key keys":     {keysOf, any_},
+		"code codes":   {codesOf, numeric},
+		"string":       {set("connection conn"), any_},
+		"phrase words": {set("seed recovery mnemonic pass secret"), phrase},
+	} {
+		for word := range strings.FieldsSeq(words) {
+			pairsOf[word] = pair
+		}
+	}
 }
 
-// longestName is how much of a name's end is looked at.
+// longestName is how much of the end of a name is examined.
 const longestName = 96
 
-// kindOf says what a name of a member, variable, option or header means.
+// kindOf returns the kind of a name of a member, variable, option or header.
 func kindOf(name string) kind {
 	if len(name) > longestName {
 		name = name[len(name)-longestName:]
@@ -106,27 +136,13 @@ func kindOf(name string) kind {
 	if count > 1 && has(questions, word(0)) {
 		return plain
 	}
+	if pair, found := pairsOf[last]; found {
+		if has(pair.before, before) {
+			return pair.kind
+		}
+		return plain
+	}
 	switch last {
-	case "key", "keys":
-		if has(keysOf, before) {
-			return any_
-		}
-		return plain
-	case "code", "codes":
-		if has(codesOf, before) {
-			return numeric
-		}
-		return plain
-	case "string":
-		if before == "connection" || before == "conn" {
-			return any_
-		}
-		return plain
-	case "phrase", "words":
-		if before == "seed" || before == "recovery" || before == "mnemonic" || before == "pass" || before == "secret" {
-			return phrase
-		}
-		return plain
 	case "token", "tokens":
 		for i := range count - 1 {
 			if has(noTokensOf, word(i)) {
@@ -137,7 +153,7 @@ func kindOf(name string) kind {
 			return any_
 		}
 	case "pass":
-		if count > 1 && before != "first" && before != "second" && before != "test" && before != "boarding" && before != "by" {
+		if count > 1 && !has(noPassOf, before) {
 			return any_
 		}
 	}
@@ -145,20 +161,18 @@ func kindOf(name string) kind {
 		return kind
 	}
 	if len(last) > len("apikey") {
-		for _, compound := range compounds {
-			if strings.HasSuffix(last, compound) {
-				return any_
-			}
+		if slices.ContainsFunc(compounds, func(compound string) bool { return strings.HasSuffix(last, compound) }) {
+			return any_
 		}
 	}
 	return plain
 }
 
-// isPair reports whether the second word belongs to the first one.
+// isPair reports whether the two words form one term.
 func isPair(first, second string) bool { return first == "connection" && second == "string" }
 
-// splitName writes a name in lower case, its words one after the other: what is
-// between them, and digits, are dropped. apiKey, API-KEY and api_key are the same.
+// splitName returns a name in lower case with its words joined: separators and
+// digits are dropped. apiKey, API-KEY and api_key give the same result.
 func splitName(name string, buffer *[longestName]byte, ends *[24]int) (lower string, count int) {
 	at, begun := 0, false
 	end := func() {
@@ -194,13 +208,13 @@ func splitName(name string, buffer *[longestName]byte, ends *[24]int) (lower str
 	return string(buffer[:at]), count
 }
 
-// stands are texts that stand where a secret would.
+// stands are texts that appear in place of a secret.
 var stands = set(`required optional none null nil undefined true false yes no string str text number int integer invalid expired missing unknown
 	empty unset redacted hidden masked include omit same-origin bearer basic any bytes boolean bool object array enabled disabled changed
 	updated wrong incorrect not sent str) unchanged ok denied rejected revoked accepted valid verified rotated created deleted absent
 	present set <nil> (null) byte char varchar password? n/a na varchar(255) reset mismatch failed ask prompt never always auto weak strong`)
 
-// isSecret reports whether a text is the secret that its name says.
+// isSecret reports whether a text is a secret of the kind that its name says.
 func isSecret(kind kind, text string) bool {
 	if kind == plain || text == "" || text == Redacted {
 		return false
@@ -227,8 +241,7 @@ func isSecret(kind kind, text string) bool {
 	return true
 }
 
-// hasToken reports whether a word of a text is one that no person writes, or a
-// cookie.
+// hasToken reports whether a word of a text looks generated, or is a cookie.
 func hasToken(text string) bool {
 	for word := range strings.FieldsSeq(text) {
 		if len(word) >= 16 && isOpaque(word) || len(word) >= 8 && strings.IndexByte(word, '=') > 0 {
@@ -238,8 +251,8 @@ func hasToken(text string) bool {
 	return false
 }
 
-// isOpaque reports whether a text is none that people write: without spaces, and
-// with digits or signs between letters.
+// isOpaque reports whether a text does not look like prose: it has no spaces, and
+// digits or punctuation between letters.
 func isOpaque(text string) bool {
 	digit, letter, sign := false, false, false
 	for i := range len(text) {
@@ -257,7 +270,7 @@ func isOpaque(text string) bool {
 	return digit && letter || sign || digit && len(text) >= 8
 }
 
-// isReference reports whether a text names a secret that is somewhere else.
+// isReference reports whether a text refers to a secret that is kept elsewhere.
 func isReference(text string) bool {
 	last := text[len(text)-1]
 	switch text[0] {
@@ -280,29 +293,24 @@ func isReference(text string) bool {
 	if strings.HasPrefix(text, "•") {
 		return strings.Trim(text, "•") == ""
 	}
-	for _, begin := range []string{"/run/", "/etc/", "/var/", "/home/", "/tmp/", "/secrets/", "~/", "./", "arn:", "vault:", "op://", "env:", "file:",
-		"ssm:", "secretsmanager:", "projects/", "secrets.", "vars.", "process.env.", "os.environ", "os.getenv", "env."} {
-		if strings.HasPrefix(text, begin) {
-			return true
-		}
-	}
-	return false
+	return begins(text, "/run/", "/etc/", "/var/", "/home/", "/tmp/", "/secrets/", "~/", "./", "arn:", "vault:", "op://", "env:", "file:",
+		"ssm:", "secretsmanager:", "projects/", "secrets.", "vars.", "process.env.", "os.environ", "os.getenv", "env.")
 }
 
+// prose are words that occur in sentences about secrets.
+var prose = set(`is must required invalid cannot should incorrect not expired enter missing does the was has your please too may be are
+	changed do`)
+
 // isProse reports whether a text is a sentence about a secret.
-func isProse(text string) (prose bool) {
-	if len(text) > 200 || strings.Count(text, " ") < 1 {
+func isProse(text string) (found bool) {
+	if len(text) > 200 || !strings.Contains(text, " ") {
 		return false
 	}
-	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(c rune) bool { return c == ' ' || c == '.' || c == ',' || c == ':' || c == '\'' }) {
-		switch word {
-		case "is", "must", "required", "invalid", "cannot", "should", "incorrect", "not", "expired", "enter", "missing", "does", "the", "was", "has",
-			"your", "please", "too", "may", "be", "are", "changed", "do":
-			prose = true
-		}
+	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(c rune) bool { return strings.ContainsRune(" .,:'", c) }) {
 		if len(word) >= 16 && isOpaque(word) {
 			return false
 		}
+		found = found || has(prose, word)
 	}
-	return prose
+	return found
 }

@@ -52,6 +52,10 @@ func TestRedactShapes(t *testing.T) {
 		`{"a":"ghp_0123456789012345678901234567890123456"}`:                                `{"a":"[REDACTED]"}`,
 		`{"a":"xoxb-123456789012-abc"}`:                                                    `{"a":"[REDACTED]"}`,
 		`{"a":"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig"}`:                             `{"a":"[REDACTED]"}`,
+		`{"a":"e0123456789abcdef0123456789abcde-us12"}`:                                    `{"a":"[REDACTED]"}`,
+		`{"a":"postgres://user:p@x/y@host/db"}`:                                            `{"a":"postgres://user:[REDACTED]@host/db"}`,
+		`{"api_keys":["hunter2hunter2"]}`:                                                  `{"api_keys":"[REDACTED]"}`,
+		`{"password":{"type":"string","description":"the user's own"}}`:                    `{"password":{"type":"string","description":"the user's own"}}`,
 		`{"a":"ticket ACME-42"}`:                                                           `{"a":"ticket [REDACTED]"}`,
 		`{"a":"task-force","b":"basically fine","c":"<b>&\u00e9"}`:                         `{"a":"task-force","b":"basically fine","c":"<b>&\u00e9"}`,
 		`{"a":"x<y password=z & é"}`:                                                       `{"a":"x<y password=[REDACTED] & é"}`,
@@ -77,8 +81,8 @@ func TestRedactEntry(t *testing.T) {
 	}
 }
 
-// Never panics; what comes out is valid if what went in was; redacting twice is
-// redacting once; a document without anything like a secret stays as it is.
+// JSON never panics, returns valid JSON exactly for valid JSON, changes nothing the
+// second time, and does not change a document without anything like a secret.
 func FuzzRedact(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":[1,2,{"password":"x"}]}`, `"Bearer abcdefghijk"`, `{"\u0061pikey":"\"\\"}`, "{", "\xff", ``, `[[[[]]]]`} {
 		f.Add([]byte(seed))
@@ -114,7 +118,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// Texts and documents made to take long do not: they take time in proportion.
+// Redaction takes time proportional to the length of its input, even of hostile input.
 func TestRedactHostile(t *testing.T) {
 	r := NewRedactor(RedactorOptions{})
 	for name, part := range map[string]string{
@@ -129,8 +133,8 @@ func TestRedactHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, eight := strings.Repeat(part, (128<<10)/len(part)), strings.Repeat(part, (1<<20)/len(part))
-			// What takes time in proportion takes 8 times as long, what takes its square
-			// 64 times. A busy machine disturbs one attempt, or two.
+			// Eight times the input takes 8 times as long if the time is linear, and 64
+			// times if it is quadratic. A busy machine may disturb an attempt or two.
 			least := time.Duration(0)
 			for range 5 {
 				begun := time.Now()
@@ -143,7 +147,7 @@ func TestRedactHostile(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("eight times as much takes more than 25 times as long, by %v", least)
+			t.Errorf("eight times the input takes more than 25 times as long, by %v", least)
 		})
 	}
 	const size = 16 << 20
@@ -157,7 +161,7 @@ func TestRedactHostile(t *testing.T) {
 		t.Run("document "+name, func(t *testing.T) {
 			begun := time.Now()
 			out := r.JSON(json.RawMessage(document))
-			if took := time.Since(begun); took > 10*time.Minute { // its square would be days
+			if took := time.Since(begun); took > 10*time.Minute { // quadratic: days
 				t.Errorf("it took %v", took)
 			}
 			if !json.Valid(out) || len(out) > 3*len(document) {
@@ -170,11 +174,11 @@ func TestRedactHostile(t *testing.T) {
 		nested = `{"a":` + quoted(nested, 1) + `}`
 	}
 	if out := r.JSON(json.RawMessage(nested)); !json.Valid(out) || !strings.Contains(string(out), "1.50") {
-		t.Error("nested texts are not JSON any more")
+		t.Error("nested texts became invalid JSON")
 	}
 }
 
-// JSON in a text is read as JSON: what only its structure tells is found there, too.
+// JSON within a string is read as JSON, so that secrets are found by its structure, too.
 func TestRedactWithinTexts(t *testing.T) {
 	r := NewRedactor(RedactorOptions{})
 	for _, inner := range []string{

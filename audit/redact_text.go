@@ -1,39 +1,78 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// span is a part of a text, and what is put in its place.
+// span is a part of a text, with its replacement.
 type span struct {
 	from, to int
 	text     string
 }
 
-// scan finds the secrets of a text. It looks at each byte a bounded number of
-// times, whatever the text.
+// replaceSpans replaces the spans. A span takes precedence over those within it,
+// and over an earlier one of the same extent. Of two that overlap, the first is
+// replaced.
+func replaceSpans(in []byte, spans []span) []byte {
+	if len(spans) == 0 {
+		return in
+	}
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
+	out, at := make([]byte, 0, len(in)+64), 0
+	for i, s := range spans {
+		if s.to <= at || i+1 < len(spans) && spans[i+1].from == s.from && spans[i+1].to == s.to {
+			continue
+		}
+		if s.from >= at {
+			out = append(append(out, in[at:s.from]...), s.text...)
+		}
+		at = s.to
+	}
+	return append(out, in[at:]...)
+}
+
+// scan finds the secrets in a text. The number of times that it looks at a byte is
+// bounded, whatever the text.
 type scan struct {
 	redactor *Redactor
 	text     string
 	spans    []span
-	// named is where a name ended that stood as a value (name="password"), and
-	// says what its value is.
+	// named is where a name that was itself a value (name="password") ended, and
+	// namedKind is the kind of the name's own value.
 	named     int
 	namedKind kind
-	// tools are commands that the text speaks of, whose options are short.
+	// tools are the commands with short options that the text mentions.
 	tools tools
-	// noEnd are ends of elements that do not come any more: nobody looks again.
+	// noEnd marks ends of elements that do not occur in the rest of the text.
 	noEnd [2]bool
 }
 
-// tools are worked out when an option asks.
-type tools struct{ known, curl, mysql, login, sshpass, redis bool }
+// tools are detected when the first option is found.
+type tools struct{ known, curl, mysql, login, redis bool }
 
-func (s *scan) found(from, to int) {
-	if from < to {
-		s.spans = append(s.spans, span{from, to, Redacted})
+// value is the text after a separator.
+type value struct {
+	from, to int
+	text     string
+	quoted   bool
+}
+
+// take replaces a value, and returns where to continue.
+func (s *scan) take(v value) int {
+	if v.from < v.to {
+		s.spans = append(s.spans, span{v.from, v.to, Redacted})
 	}
+	return v.to
+}
+
+// takeIf replaces a value if it is a secret.
+func (s *scan) takeIf(secret bool, v value, otherwise int) int {
+	if secret {
+		return s.take(v)
+	}
+	return otherwise
 }
 
 // redactText returns the text without secrets.
@@ -43,24 +82,10 @@ func (r *Redactor) redactText(text string) string {
 	if len(s.spans) == 0 {
 		return text
 	}
-	slices.SortStableFunc(s.spans, func(a, b span) int { return a.from - b.from })
-	var out strings.Builder
-	at := 0
-	for _, span := range s.spans {
-		if span.to <= at {
-			continue
-		}
-		if span.from >= at {
-			out.WriteString(text[at:span.from])
-			out.WriteString(span.text)
-		} // or it goes on where the last one ended: what stands for that is enough
-		at = span.to
-	}
-	out.WriteString(text[at:])
-	return out.String()
+	return string(replaceSpans([]byte(text), s.spans))
 }
 
-// run goes over the text once. What is found is not looked into again.
+// run scans the text once. It does not look inside what it has found.
 func (s *scan) run() {
 	text, before := s.text, byte(' ')
 	for i := 0; i < len(text); {
@@ -74,16 +99,12 @@ func (s *scan) run() {
 			}
 		case c == '=' || c == ':':
 			next = s.assignment(i)
-		case c == '-':
-			if !isWord(before) && before != '-' {
-				next = s.option(i)
-			}
+		case c == '-' && before != '-' && !isWord(before):
+			next = s.option(i)
 		case c == '>':
 			next = s.element(i)
-		case c == '\'' || c == '"':
-			if before == ' ' {
-				next = s.quotedAfterWord(i)
-			}
+		case (c == '\'' || c == '"') && before == ' ':
+			next = s.quotedAfterWord(i)
 		case c == ',':
 			next = s.listed(i)
 		case c == '@':
@@ -96,7 +117,7 @@ func (s *scan) run() {
 	}
 }
 
-// endOfName passes letters, digits and _.
+// endOfName skips letters, digits and _.
 func (s *scan) endOfName(i int) int {
 	for i < len(s.text) && isWord(s.text[i]) {
 		i++
@@ -104,68 +125,64 @@ func (s *scan) endOfName(i int) int {
 	return i
 }
 
-// word looks at the begin of a word.
+// wordBegins has the prefixes that word looks for, by their first byte. After the
+// ones in webhooks a path is a secret.
+var wordBegins = func() (table [256][]string) {
+	for _, begin := range append([]string{"b", "B", "PRIVATE KEY", "ENV ", "requirepass ", "masterauth ", "is ", "password "}, webhooks...) {
+		table[begin[0]] = append(table[begin[0]], begin)
+	}
+	return table
+}()
+
+var webhooks = []string{"webhook.office.com/", "hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/",
+	"discordapp.com/api/webhooks/", "api.telegram.org/bot"}
+
+// word examines the beginning of a word.
 func (s *scan) word(i int) int {
 	rest := s.text[i:]
 	if mayBeShape(rest) {
 		if length := shapeAt(rest); length > 0 {
-			s.found(i, i+length)
-			return i + length
+			return s.take(value{from: i, to: i + length})
 		}
 	}
-	end, found := s.nameAndValue(i)
-	if found {
-		return end
+	v, end, secret := s.nameAndValue(i)
+	if secret {
+		return s.take(v)
 	}
-	switch rest[0] {
-	case 'b', 'B':
-		return s.scheme(i)
-	case 'P':
-		if strings.HasPrefix(rest, "PRIVATE KEY") {
+	for _, begin := range wordBegins[rest[0]] {
+		if !strings.HasPrefix(rest, begin) {
+			continue
+		}
+		behind := i + len(begin)
+		switch begin {
+		case "b", "B":
+			return s.scheme(i)
+		case "PRIVATE KEY":
 			return s.privateKey(i)
-		}
-	case 'E':
-		if strings.HasPrefix(rest, "ENV ") && (i == 0 || s.text[i-1] == '\n') {
-			return s.setting(i + len("ENV "))
-		}
-	case 'r', 'm':
-		if strings.HasPrefix(rest, "requirepass ") || strings.HasPrefix(rest, "masterauth ") {
-			return s.setting(i)
-		}
-	case 'i':
-		if strings.HasPrefix(rest, "is ") {
-			return s.said(i)
-		}
-	case 'w':
-		if hook := "webhook.office.com/"; strings.HasPrefix(rest, hook) {
-			to := i + endOfWord(rest, " \t\r\n\"'`<>\\)?")
-			s.found(i+len(hook), to)
-			return to
-		}
-	case 'h', 'd', 'a':
-		for _, hook := range []string{"hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "api.telegram.org/bot"} {
-			if strings.HasPrefix(rest, hook) {
-				from := i + len(hook)
-				to := from + endOfWord(s.text[from:], " \t\r\n\"'`<>\\)?")
-				s.found(from, to)
-				return to
+		case "ENV ":
+			if i == 0 || s.text[i-1] == '\n' {
+				return s.setting(behind)
 			}
+			return end
+		case "requirepass ", "masterauth ":
+			return s.setting(i)
+		case "is ":
+			return s.said(i)
+		case "password ":
+			return s.netrc(behind)
 		}
-	case 'p':
-		if strings.HasPrefix(rest, "password ") {
-			return s.netrc(i + len("password "))
-		}
+		return s.take(s.until(behind, " \t\r\n\"'`<>\\)?"))
 	}
 	return end
 }
 
-// privateKey passes from its begin to its end, or that of the text.
+// privateKey skips a private key, to its end or that of the text.
 func (s *scan) privateKey(i int) int {
-	begin := strings.LastIndex(s.text[max(0, i-30):i], "-----BEGIN ")
+	near := max(0, i-30)
+	begin := strings.LastIndex(s.text[near:i], "-----BEGIN ")
 	if begin < 0 {
 		return i + 1
 	}
-	begin += max(0, i-30)
 	to := len(s.text)
 	if end := strings.Index(s.text[i:], "-----END "); end >= 0 {
 		to = i + end + len("-----END ")
@@ -173,36 +190,25 @@ func (s *scan) privateKey(i int) int {
 			to += line + len("-----")
 		}
 	}
-	s.found(begin, to)
-	return to
+	return s.take(value{from: near + begin, to: to})
 }
 
-// scheme passes "Bearer" or "Basic" and what comes behind.
+// scheme skips "Bearer" or "Basic" and the credential after it.
 func (s *scan) scheme(i int) int {
-	rest, length := s.text[i:], len("bearer")
-	bearer := len(rest) > length && strings.EqualFold(rest[:length], "bearer")
-	if !bearer {
-		length--
-		if len(rest) <= length || !strings.EqualFold(rest[:length], "basic") {
-			return i + 1
-		}
+	end := s.endOfName(i)
+	bearer := strings.EqualFold(s.text[i:end], "bearer")
+	if !bearer && !strings.EqualFold(s.text[i:end], "basic") {
+		return end
 	}
-	from := i + length
-	for from < len(s.text) && s.text[from] == ' ' && from < i+length+4 {
-		from++
+	from := end + leading(s.text[end:], " ", 4)
+	if from == end {
+		return end
 	}
-	if from == i+length {
-		return from
-	}
-	to := from + endOfWord(s.text[from:], " \t\r\n\"'`<>\\,;)(")
-	if token := s.text[from:to]; len(token) >= 8 && token != Redacted && isToken(token) && (bearer || len(token)%4 == 0) {
-		s.found(from, to)
-		return to
-	}
-	return from
+	v := s.until(from, " \t\r\n\"'`<>\\,;)(")
+	return s.takeIf(len(v.text) >= 8 && v.text != Redacted && isToken(v.text) && (bearer || len(v.text)%4 == 0), v, from)
 }
 
-// isToken reports whether a word is one that no person writes.
+// isToken reports whether a word looks generated rather than written by a person.
 func isToken(token string) bool {
 	if len(token) > enough {
 		return true
@@ -225,7 +231,15 @@ func isToken(token string) bool {
 	return low > 2 && high > 2
 }
 
-// endOfWord is where the first of these bytes is, or the text's end.
+// leading returns how many of these bytes the text begins with, at most most.
+func leading(text, bytes string, most int) (count int) {
+	for count < len(text) && count < most && strings.IndexByte(bytes, text[count]) >= 0 {
+		count++
+	}
+	return count
+}
+
+// endOfWord returns the index of the first of these bytes, or the text's length.
 func endOfWord(text, ends string) int {
 	if at := strings.IndexAny(text, ends); at >= 0 {
 		return at
@@ -233,75 +247,64 @@ func endOfWord(text, ends string) int {
 	return len(text)
 }
 
-// netrc passes "login u password p".
+// until returns the value from a position up to the first of these bytes.
+func (s *scan) until(from int, ends string) value {
+	to := from + endOfWord(s.text[from:], ends)
+	return value{from: from, to: to, text: s.text[from:to]}
+}
+
+// argumentEnds end a word on a command line.
+const argumentEnds = " \t\r\n\"'\\"
+
+// netrc handles "login u password p".
 func (s *scan) netrc(from int) int {
 	if !strings.Contains(s.text[max(0, from-200):from], "login ") {
 		return from
 	}
-	to := from + endOfWord(s.text[from:], " \t\r\n\"'\\")
-	if s.secret(any_, s.text[from:to]) {
-		s.found(from, to)
-	}
-	return max(from, to)
+	v := s.until(from, argumentEnds)
+	return s.takeIf(isSecret(any_, v.text), v, v.to)
 }
 
-// setting passes a name and its value, with a space between.
+// setting handles a name and its value with a space between them.
 func (s *scan) setting(from int) int {
-	to, _ := runOf(s.text[from:], "", longestName)
-	to += from
-	v := s.valueAt(to)
+	length, _ := runOf(s.text[from:], "", longestName)
+	to := from + length
 	name := s.text[from:to]
-	known := s.redactor.kindOf(name) != plain || name == "requirepass" || name == "masterauth"
-	if known && to < len(s.text) && s.text[to] == ' ' && s.secret(any_, v.text) {
-		s.found(v.from, v.to)
-		return v.to
-	}
-	return to
-}
-
-// nameAndValue passes db_password x: a name of several words, a space, and what no
-// person writes. If that is not there end is the name's.
-func (s *scan) nameAndValue(i int) (end int, found bool) {
-	text := s.text
-	to, parts := i, false
-	for to < len(text) && isWord(text[to]) && to-i < longestName {
-		parts = parts || text[to] == '_'
-		to++
-	}
-	if to+6 >= len(text) || text[to] != ' ' {
-		return to, false
-	}
-	if !parts { // use token …
-		return s.wordAndValue(i, to)
-	}
-	if s.redactor.kindOf(text[i:to]) < any_ {
-		return to, false
+	if to == len(s.text) || s.text[to] != ' ' || s.redactor.kindOf(name) == plain && name != "requirepass" && name != "masterauth" {
+		return to
 	}
 	v := s.valueAt(to)
-	if v.quoted && (len(v.text) < 16 || v.to == len(text)) || len(v.text) < 6 || !isOpaque(v.text) || !s.bare(any_, v, false, true) || v.text[0] == '=' || v.text[0] == '!' {
-		return to, false
-	}
-	s.found(v.from, v.to)
-	return v.to, true
+	return s.takeIf(isSecret(any_, v.text), v, to)
 }
 
-// wordAndValue passes token x: one word, a space, and what is long and of letters and
-// digits.
-func (s *scan) wordAndValue(i, to int) (end int, found bool) {
-	switch s.text[i:to] {
-	case "token", "Token", "password", "Password", "secret", "passphrase":
+// nameAndValue looks for "db_password x", a name of several words followed by a
+// value that looks generated, or for "token x", one word followed by a long value
+// of letters and digits. end is the end of the name.
+func (s *scan) nameAndValue(i int) (v value, end int, secret bool) {
+	text, parts := s.text, false
+	for end = i; end < len(text) && isWord(text[end]) && end-i < longestName; end++ {
+		parts = parts || text[end] == '_'
+	}
+	if end+6 >= len(text) || text[end] != ' ' {
+		return v, end, false
+	}
+	switch name := text[i:end]; name {
 	default:
-		return to, false
+		if !parts || s.redactor.kindOf(name) < any_ {
+			break
+		}
+		v = s.valueAt(end)
+		secret = (!v.quoted || len(v.text) >= 16 && v.to < len(text)) && len(v.text) >= 6 && isOpaque(v.text) &&
+			v.text[0] != '=' && v.text[0] != '!' && s.bare(any_, v, false, true)
+	case "token", "Token", "password", "Password", "secret", "passphrase":
+		v = s.valueAt(end)
+		secret = !v.quoted && len(v.text) >= 24 && len(v.text) <= enough && isToken(v.text) && isName("a"+v.text) &&
+			(!isName(v.text) || strings.ContainsAny(v.text, digitsOnly))
 	}
-	v := s.valueAt(to)
-	if v.quoted || len(v.text) < 24 || len(v.text) > enough || !isToken(v.text) || !isName("a"+v.text) || isName(v.text) && !strings.ContainsAny(v.text, digitsOnly) {
-		return to, false
-	}
-	s.found(v.from, v.to)
-	return v.to, true
+	return v, end, secret
 }
 
-// listed passes 'DB_PASSWORD', 'x'.
+// listed handles 'DB_PASSWORD', 'x'.
 func (s *scan) listed(i int) int {
 	if i < 3 || s.text[i-1] != '\'' && s.text[i-1] != '"' {
 		return i + 1
@@ -310,14 +313,16 @@ func (s *scan) listed(i int) int {
 	if !strings.ContainsAny(name, "_-.") || s.redactor.kindOf(name) < any_ {
 		return i + 1
 	}
-	if v := s.valueAt(i + 1); v.quoted && len(v.text) >= 6 && isOpaque(v.text) && s.secret(any_, v.text) {
-		s.found(v.from, v.to)
-		return v.to
-	}
-	return i + 1
+	v := s.valueAt(i + 1)
+	return s.takeIf(v.quoted && isOpaqueSecret(v.text), v, i+1)
 }
 
-// said passes "the password is …".
+// isOpaqueSecret is isSecret for places where a secret is less likely.
+func isOpaqueSecret(text string) bool {
+	return len(text) >= 6 && isOpaque(text) && isSecret(any_, text)
+}
+
+// said handles "the password is …".
 func (s *scan) said(i int) int {
 	name, _ := s.nameBefore(i)
 	least := 6
@@ -330,17 +335,12 @@ func (s *scan) said(i int) int {
 	}
 	v := s.valueAt(i + len("is"))
 	v.text = strings.TrimRight(v.text, ".!?")
-	if len(v.text) >= least && isOpaque(v.text) && s.secret(any_, v.text) {
-		s.found(v.from, v.from+len(v.text))
-		return v.from + len(v.text)
-	}
-	return i + 1
+	v.to = v.from + len(v.text)
+	return s.takeIf(len(v.text) >= least && isOpaqueSecret(v.text), v, i+1)
 }
 
-func (s *scan) secret(kind kind, text string) bool { return isSecret(kind, text) }
-
-// nameBefore is the name that ends before a place, behind a quote perhaps, and where
-// it begins.
+// nameBefore returns the name that ends before a position, perhaps in quotes, and
+// where it begins.
 func (s *scan) nameBefore(i int) (name string, from int) {
 	text := s.text
 	for n := 0; i > 0 && (text[i-1] == ' ' || text[i-1] == '\t') && n < 8; n++ {
@@ -359,7 +359,7 @@ func (s *scan) nameBefore(i int) (name string, from int) {
 	return text[from:i], from
 }
 
-// assignment looks at = or : for a name before and a value behind.
+// assignment looks for a name before a = or :, and a value after it.
 func (s *scan) assignment(i int) int {
 	text := s.text
 	separator := text[i]
@@ -370,24 +370,24 @@ func (s *scan) assignment(i int) int {
 	if separator == ':' && strings.HasPrefix(text[i:], "://") {
 		return s.url(i)
 	}
-	switch next := text[from]; {
-	case next == '=' && separator == '=' || separator == ':' && next == ':':
+	switch next := text[from]; next {
+	case separator:
 		for from < len(text) && text[from] == next {
 			from++
 		}
 		return from
-	case next == '>' || next == '=': // => and :=
+	case '>', '=': // => and :=
 		from++
 	}
 	if i > 0 && strings.IndexByte("!<>=~", text[i-1]) >= 0 {
 		return from
 	}
 	name, begin := s.nameBefore(i)
-	if name == "" {
-		return from
-	}
 	if name == "is" && separator == ':' { // the password is: x
 		name, begin = s.nameBefore(begin)
+	}
+	if name == "" {
+		return from
 	}
 	kind := s.redactor.kindOf(name)
 	if kind == plain {
@@ -400,81 +400,61 @@ func (s *scan) assignment(i int) int {
 		return s.header(from, last == "cookie")
 	}
 	spaced := i > 0 && text[i-1] == ' '
-	value := s.valueAt(from)
-	if value.quoted {
-		// The quote was an end.
-		cut := value.to == len(text) && (strings.Trim(value.text, " )]};,\n") == "" || value.text[0] == ' ')
-		if !cut && s.secret(kind, value.text) {
-			s.found(value.from, value.to)
-			return value.to
-		}
-		return value.from
+	v := s.valueAt(from)
+	if v.quoted {
+		// The quote was a closing one.
+		cut := v.to == len(text) && (strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
+		return s.takeIf(!cut && isSecret(kind, v.text), v, v.from)
 	}
-	if value.text == "" {
-		if block := s.block(value.to); separator == ':' && s.secret(kind, block.text) {
-			s.found(block.from, block.to)
-			return block.to
+	if v.text == "" {
+		if block := s.block(v.to); separator == ':' && isSecret(kind, block.text) {
+			return s.take(block)
 		}
-		if declared := s.declaration(value.to); declared.quoted && s.secret(kind, declared.text) {
-			s.found(declared.from, declared.to)
-			return declared.to
-		}
-		return from
+		declared := s.declaration(v.to)
+		return s.takeIf(declared.quoted && isSecret(kind, declared.text), declared, from)
 	}
-	if separator == '=' && !spaced && s.atLineStart(begin) { // an environment's: up to a space
-		value.to = value.from + endOfWord(text[value.from:], " \t\r\n\"'\\")
-		value.text = text[value.from:value.to]
+	if separator == '=' && !spaced && s.atLineStart(begin) { // an environment variable: up to a space
+		v = s.until(v.from, argumentEnds)
 	}
-	if separator == ':' && begin > 0 && text[begin-1] == ':' && value.from == from &&
-		(!isToken(value.text) || strings.Contains(text[max(0, begin-120):begin], "arn:")) {
+	if separator == ':' && begin > 0 && text[begin-1] == ':' && v.from == from &&
+		(!isToken(v.text) || strings.Contains(text[max(0, begin-120):begin], "arn:")) {
 		return from // arn:…:secret:name
 	}
-	if !s.bare(kind, value, separator == ':', spaced) {
-		if declared := s.declaration(value.to); declared.quoted && s.secret(kind, declared.text) {
-			s.found(declared.from, declared.to)
-			return declared.to
-		}
-		if value.text[0] == '$' { // ${PASSWORD:-}: what is within is no name
-			if end := strings.IndexAny(text[value.from:min(len(text), value.from+100)], "})"); end > 0 {
-				return value.from + end
-			}
-		}
-		return value.from
+	if s.bare(kind, v, separator == ':', spaced) {
+		return s.take(v)
 	}
-	s.found(value.from, value.to)
-	return value.to
+	if declared := s.declaration(v.to); declared.quoted && isSecret(kind, declared.text) {
+		return s.take(declared)
+	}
+	if v.text[0] == '$' { // ${PASSWORD:-}: there is no name inside
+		if end := strings.IndexAny(text[v.from:min(len(text), v.from+100)], "})"); end > 0 {
+			return v.from + end
+		}
+	}
+	return v.from
 }
 
-// userAndPassword passes 'u', 'x'), as it stands in auth=('u', 'x').
+// userAndPassword handles 'u', 'x') as in auth=('u', 'x').
 func (s *scan) userAndPassword(from int) int {
 	user := s.valueAt(from)
 	if !user.quoted || len(user.text) > longestName || !strings.HasPrefix(s.text[min(user.to+1, len(s.text)):], ",") {
 		return from
 	}
 	v := s.valueAt(user.to + 2)
-	if !v.quoted || !strings.HasPrefix(s.text[min(v.to+1, len(s.text)):], ")") || !s.secret(any_, v.text) {
-		return from
-	}
-	s.found(v.from, v.to)
-	return v.to
+	return s.takeIf(v.quoted && strings.HasPrefix(s.text[min(v.to+1, len(s.text)):], ")") && isSecret(any_, v.text), v, from)
 }
 
-// block is a value of YAML that stands below its name: a sign, and lines that are
-// indented. i is at the sign.
+// block returns a YAML value that is written below its name: an indicator, then
+// indented lines. i is at the indicator.
 func (s *scan) block(i int) value {
 	text := s.text
-	line := i
-	for line < len(text) && line < i+4 && strings.IndexByte("|>+-", text[line]) >= 0 {
-		line++
-	}
+	line := i + leading(text[i:], "|>+-", 4)
 	if line == i || line+1 >= len(text) || text[line] != '\n' || text[line+1] != ' ' {
 		return value{}
 	}
-	from := line + 1
-	for from < len(text) && text[from] == ' ' {
-		from++
-	}
-	indent, to := from-line-1, from
+	indent := leading(text[line+1:], " ", len(text))
+	from := line + 1 + indent
+	to := from
 	for to < len(text) {
 		end := to + endOfWord(text[to:], "\n")
 		to = end
@@ -487,12 +467,10 @@ func (s *scan) block(i int) value {
 	return value{from: from, to: to, text: text[from:to]}
 }
 
-// declaration is the value in secretKey: string = "…".
+// declaration returns the value in secretKey: string = "…".
 func (s *scan) declaration(from int) value {
 	rest := s.text[from:min(len(s.text), from+40)]
-	if line := strings.IndexAny(rest, "\n;,{("); line >= 0 {
-		rest = rest[:line]
-	}
+	rest = rest[:endOfWord(rest, "\n;,{(")]
 	for _, begin := range []string{"= \"", "= '"} {
 		if at := strings.Index(rest, begin); at >= 0 {
 			return s.valueAt(from + at + 1)
@@ -501,7 +479,7 @@ func (s *scan) declaration(from int) value {
 	return value{}
 }
 
-// lastLetters is a name's last word, in lower case.
+// lastLetters returns a name's last word in lower case.
 func lastLetters(name string) string {
 	at := len(name)
 	for at > 0 && isWord(name[at-1]) && name[at-1] != '_' {
@@ -510,7 +488,7 @@ func lastLetters(name string) string {
 	return strings.ToLower(name[at:])
 }
 
-// atLineStart reports whether a name begins a line, or stands behind export.
+// atLineStart reports whether a name begins a line, or follows export.
 func (s *scan) atLineStart(i int) bool {
 	if i == 0 || s.text[i-1] == '\n' {
 		return true
@@ -523,71 +501,54 @@ func (s *scan) atLineStart(i int) bool {
 	return false
 }
 
-// value is what stands behind a separator.
-type value struct {
-	from, to int
-	text     string
-	quoted   bool
-}
-
-// valueAt reads a value: in quotes, which may be escaped, up to the same quote, and
-// if that does not come, as in a text that was cut off, up to the end.
+// valueAt reads a value. A quoted one, whose quotes may be escaped, ends at the
+// same quote; if that is missing, as in a text that was cut off, it ends with the
+// text.
 func (s *scan) valueAt(from int) value {
 	text := s.text
-	for n := 0; from < len(text) && (text[from] == ' ' || text[from] == '\t') && n < 16; n++ {
-		from++
+	from += leading(text[from:], " \t", 16)
+	escapes := leading(text[from:], `\`, 16)
+	quote := from + escapes
+	if escapes > 0 && strings.HasPrefix(text[quote:], "u0022") || quote == len(text) || strings.IndexByte("\"'`", text[quote]) < 0 {
+		return s.until(from, " \t\r\n,;&\"'`<>)}]|\\")
 	}
-	quote, escapes := from, 0
-	for quote < len(text) && text[quote] == '\\' && escapes < 16 {
-		quote++
-		escapes++
-	}
-	if quote < len(text) && quote > from && strings.HasPrefix(text[quote:], "u0022") {
-		escapes, quote = 0, from
-	}
-	if quote < len(text) && (text[quote] == '"' || text[quote] == '\'' || text[quote] == '`') {
-		begin := quote + 1
-		to := begin
-		for to < len(text) {
-			at := strings.IndexByte(text[to:], text[quote])
-			if at < 0 {
-				to = len(text)
-				break
-			}
-			to += at
-			before := 0
-			for to-before > begin && text[to-before-1] == '\\' {
-				before++
-			}
-			if before <= escapes {
-				to -= before
-				break
-			}
-			to++
+	begin := quote + 1
+	for to := begin; ; to++ {
+		at := strings.IndexByte(text[to:], text[quote])
+		if at < 0 {
+			return value{begin, len(text), text[begin:], true}
 		}
-		return value{begin, to, text[begin:to], true}
+		to += at
+		inner := strings.TrimRight(text[begin:to], `\`)
+		if before := to - begin - len(inner); before <= escapes {
+			return value{begin, to - before, inner, true}
+		}
 	}
-	to := from + endOfWord(text[from:], " \t\r\n,;&\"'`<>)}]|\\")
-	return value{from, to, text[from:to], false}
 }
 
-// bare reports whether a value without quotes is a secret: in text it may be code, or
-// a word of a sentence.
+// argumentAt is like valueAt, but a value without quotes ends at a space.
+func (s *scan) argumentAt(from int) value {
+	v := s.valueAt(from)
+	if !v.quoted {
+		v = s.until(v.from, argumentEnds)
+	}
+	return v
+}
+
+// bare reports whether a value without quotes is a secret: in a text it may also be
+// code, or a word of a sentence.
 func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 	text := v.text
-	if strings.IndexByte("[{($", text[0]) >= 0 && (text[0] != '$' || isReference(text) || strings.HasPrefix(text, "$(") || strings.HasPrefix(text, "${")) {
+	if strings.IndexByte("[{(", text[0]) >= 0 || text[0] == '$' && (isReference(text) || begins(text, "$(", "${")) {
 		return false
 	}
 	if len(text) > enough {
 		return true
 	}
-	if !s.secret(kind, text) || strings.HasSuffix(text, "(") {
+	if !isSecret(kind, text) || strings.HasSuffix(text, "(") {
 		return false
 	}
-	if call := strings.IndexByte(text, '('); call > 0 && isName(text[:call]) {
-		return false
-	}
-	if at := strings.IndexByte(text, '['); at > 0 && isName(text[:at]) {
+	if call := strings.IndexAny(text, "(["); call > 0 && isName(text[:call]) {
 		return false
 	}
 	dotted := strings.Contains(text, ".")
@@ -600,15 +561,15 @@ func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 	if !colon {
 		return true
 	}
-	// One word, and nothing behind it.
+	// One word, and nothing after it.
 	rest := s.text[v.to:]
-	if line := strings.IndexAny(rest[:min(len(rest), 80)], "\n"); line >= 0 {
+	if line := strings.IndexByte(rest[:min(len(rest), 80)], '\n'); line >= 0 {
 		rest = rest[:line]
 	}
 	return strings.Trim(rest, " \t\r,;\"'}") == ""
 }
 
-// isName reports whether a text is a name in code: words with dots between.
+// isName reports whether a text is a name in code: words separated by dots.
 func isName(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -621,7 +582,8 @@ func isName(text string) bool {
 	return len(text) > 0
 }
 
-// pair looks at a name without a secret: it may be half of name="password" value="…".
+// pair handles a name that is not a secret's: it may be the first half of
+// name="password" value="…".
 func (s *scan) pair(name string, from int) int {
 	switch lastLetters(name) {
 	case "name", "key", "header", "field", "variable", "id":
@@ -635,83 +597,71 @@ func (s *scan) pair(name string, from int) int {
 		if s.named < 0 || from-s.named > 80 {
 			return from
 		}
-		kind := s.namedKind
 		s.named = -1
-		if v := s.valueAt(from); s.secret(kind, v.text) && (v.quoted || s.bare(kind, v, true, true)) {
-			s.found(v.from, v.to)
-			return v.to
-		}
+		v := s.valueAt(from)
+		return s.takeIf(isSecret(s.namedKind, v.text) && (v.quoted || s.bare(s.namedKind, v, true, true)), v, from)
 	case "code":
-		if v := s.valueAt(from); len(v.text) >= 20 && !v.quoted && isOpaque(v.text) && s.text[from-1] == '=' {
-			s.found(v.from, v.to)
-			return v.to
-		}
+		v := s.valueAt(from)
+		return s.takeIf(len(v.text) >= 20 && !v.quoted && isOpaque(v.text) && s.text[from-1] == '=', v, from)
 	}
 	return from
 }
 
-var schemes = set(`bearer basic token digest apikey negotiate ntlm hawk oauth signature hmac key jwt aws4-hmac-sha256 ssws bot splunk
-	genie-key geniekey sharedkey sharedkeylite vapid`)
+// schemes are those of the header Authorization. Those in listSchemes are followed by
+// a list of quoted values.
+var (
+	schemes = set(`bearer basic token digest apikey negotiate ntlm hawk oauth signature hmac key jwt aws4-hmac-sha256 ssws bot splunk
+		genie-key geniekey sharedkey sharedkeylite vapid`)
+	listSchemes = set("digest oauth hawk signature vapid")
+)
 
-// header passes the value of Authorization or Cookie, up to the line's end or a quote.
+// longestCredential bounds the credential after a scheme.
+const longestCredential = 64 << 10
+
+// header handles the value of Authorization or Cookie, which ends at the line's end
+// or at a quote.
 func (s *scan) header(from int, cookie bool) int {
 	text := s.text
-	for from < len(text) && text[from] == ' ' {
-		from++
-	}
+	from += leading(text[from:], " ", len(text))
 	const ends = "\r\n\"'\\`"
 	first := text[from:min(len(text), from+200)]
 	first = first[:endOfWord(first, " "+ends)]
-	if first == "" {
+	space := from + len(first)
+	switch {
+	case first == "":
 		return from
-	}
-	if cookie {
+	case cookie:
 		if strings.IndexByte(first, '=') <= 0 {
 			return from
 		}
-		to := from + endOfWord(text[from:], ends)
-		s.found(from, to)
-		return to
-	}
-	space := from + len(first)
-	if space >= len(text) || text[space] != ' ' { // no scheme
-		if first != Redacted && isToken(first) && len(first) >= 6 {
-			to := from + endOfWord(text[from:], " "+ends)
-			s.found(from, to)
-			return to
+		return s.take(s.until(from, ends))
+	case space == len(text) || text[space] != ' ': // there is no scheme
+		if first == Redacted || !isToken(first) || len(first) < 6 {
+			return from
 		}
-		return from
+		return s.take(s.until(from, " "+ends))
 	}
 	from = space + 1
-	switch strings.ToLower(first) {
-	case "digest", "oauth", "hawk", "signature", "vapid": // a list, in which values are quoted
-		if near := text[from:min(len(text), from+100)]; strings.IndexByte(near, '=') > 0 && !strings.HasPrefix(near, Redacted) {
-			to := from + endOfWord(text[from:], "\r\n")
-			s.found(from, to)
-			return to
+	scheme := strings.ToLower(first)
+	near := text[from:min(len(text), from+longestCredential)]
+	switch {
+	case has(listSchemes, scheme):
+		if strings.IndexByte(near[:min(len(near), 100)], '=') <= 0 || strings.HasPrefix(near, Redacted) {
+			return from
 		}
-		return from
-	case "aws4-hmac-sha256":
-		to := from + endOfWord(text[from:], ends)
-		s.found(from, to)
-		return to
+		return s.take(s.until(from, "\r\n"))
+	case scheme == "aws4-hmac-sha256":
+		return s.take(s.until(from, ends))
 	}
-	to := from + endOfWord(text[from:min(len(text), from+longestCredential)], " ,"+ends)
-	credential := text[from:to]
-	if credential == "" || credential == Redacted || isReference(credential) || strings.HasPrefix(credential, "<") {
+	credential := near[:endOfWord(near, " ,"+ends)]
+	if credential == "" || credential == Redacted || isReference(credential) || credential[0] == '<' {
 		return from
 	}
-	if known := has(schemes, strings.ToLower(first)); known && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential) {
-		s.found(from, to)
-		return to
-	}
-	return from
+	return s.takeIf(has(schemes, scheme) && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential),
+		value{from: from, to: from + len(credential)}, from)
 }
 
-// longestCredential bounds one behind a scheme.
-const longestCredential = 64 << 10
-
-// element passes the text of <password>…<.
+// element handles the text of <password>…<.
 func (s *scan) element(i int) int {
 	if i > 1 && s.text[i-1] == '-' && s.text[i-2] == ' ' {
 		return s.arrow(i)
@@ -720,17 +670,13 @@ func (s *scan) element(i int) int {
 		return s.elementText(s.namedKind, i)
 	}
 	name, from := s.nameBefore(i)
-	if name == "" || from == 0 || i < len(name) || s.text[i-1] == ' ' {
+	if name == "" || from == 0 || s.text[i-1] == ' ' || s.text[from-1] != '<' && s.text[from-1] != ':' {
 		return i + 1
 	}
-	if before := s.text[from-1]; before != '<' && before != ':' {
-		return i + 1
+	if kind := s.redactor.kindOf(name); kind != plain {
+		return s.elementText(kind, i)
 	}
-	kind := s.redactor.kindOf(name)
-	if kind == plain {
-		return i + 1
-	}
-	return s.elementText(kind, i)
+	return i + 1
 }
 
 func (s *scan) elementText(kind kind, i int) int {
@@ -741,32 +687,26 @@ func (s *scan) elementText(kind kind, i int) int {
 	if s.noEnd[which] {
 		return i + 1
 	}
-	to := strings.Index(s.text[from:], end)
-	if to < 0 {
+	length := strings.Index(s.text[from:], end)
+	if length < 0 {
 		s.noEnd[which] = true
 		return i + 1
 	}
-	if s.secret(kind, strings.TrimSpace(s.text[from:from+to])) {
-		s.found(from, from+to)
-	}
-	return from + to
+	to := from + length
+	return s.takeIf(isSecret(kind, strings.TrimSpace(s.text[from:to])), value{from: from, to: to}, to)
 }
 
-// arrow passes password -> x.
+// arrow handles password -> x.
 func (s *scan) arrow(i int) int {
 	name, _ := s.nameBefore(i - 1)
 	if i+1 >= len(s.text) || s.text[i+1] != ' ' || s.redactor.kindOf(name) < any_ {
 		return i + 1
 	}
 	v := s.valueAt(i + 1)
-	if len(v.text) < 6 || !isOpaque(v.text) || !s.secret(any_, v.text) {
-		return i + 1
-	}
-	s.found(v.from, v.to)
-	return v.to
+	return s.takeIf(isOpaqueSecret(v.text), v, i+1)
 }
 
-// quotedAfterWord passes PASSWORD '…' and IDENTIFIED BY '…'.
+// quotedAfterWord handles PASSWORD '…' and IDENTIFIED BY '…'.
 func (s *scan) quotedAfterWord(i int) int {
 	name, begin := s.nameBefore(i)
 	if name == "" || strings.IndexByte(`"'`, s.text[i-2]) >= 0 {
@@ -781,138 +721,99 @@ func (s *scan) quotedAfterWord(i int) int {
 	default:
 		return i + 1
 	}
-	if v := s.valueAt(i); v.quoted && !strings.ContainsAny(v.text[:min(len(v.text), 100)], " ,") && s.secret(any_, v.text) {
-		s.found(v.from, v.to)
-		return v.to
-	}
-	return i + 1
+	v := s.valueAt(i)
+	return s.takeIf(v.quoted && !strings.ContainsAny(v.text[:min(len(v.text), 100)], " ,") && isSecret(any_, v.text), v, i+1)
 }
 
-// option looks at --password x, and at short options of commands that are known.
+// option handles --password x, and the short options of known commands.
 func (s *scan) option(i int) int {
-	from := i
-	for from < len(s.text) && s.text[from] == '-' && from < i+3 {
-		from++
+	from := i + leading(s.text[i:], "-", 3)
+	length, _ := runOf(s.text[from:], ".", longestName)
+	to, kind := from+length, plain
+	if length > 0 && to < len(s.text) && strings.IndexByte(` "'`, s.text[to]) >= 0 {
+		kind = s.redactor.kindOf(s.text[from:to])
 	}
-	to := from
-	for to < len(s.text) && to-from < longestName && (isWord(s.text[to]) || s.text[to] == '-' || s.text[to] == '.') {
-		to++
-	}
-	if to == from || to >= len(s.text) {
-		return s.shortOption(i, from, to)
-	}
-	if c := s.text[to]; c != ' ' && c != '"' && c != '\'' {
-		return s.shortOption(i, from, to)
-	}
-	kind := s.redactor.kindOf(s.text[from:to])
 	if kind == plain {
 		return s.shortOption(i, from, to)
 	}
 	at := to
 	if s.text[at] != ' ' { // "--password", "x"
-		for at < len(s.text) && at < to+6 && strings.IndexByte(`"', `, s.text[at]) >= 0 {
-			at++
-		}
-		if at-to < 3 {
+		between := leading(s.text[at:], `"', `, 6)
+		if between < 3 {
 			return to
 		}
-		at--
+		at += between - 1
 	}
-	v := s.valueAt(at)
-	if !v.quoted {
-		v.to = v.from + endOfWord(s.text[v.from:], " \t\r\n\"'\\")
-		v.text = s.text[v.from:v.to]
-	}
-	if strings.Trim(v.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_]") == "" { // --password PASSWORD, as a help has it
+	v := s.argumentAt(at)
+	if strings.Trim(v.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_]") == "" { // --password PASSWORD, as in a help text
 		return v.from
 	}
-	if v.text == "" || v.text[0] == '-' || !s.secret(kind, v.text) || strings.HasPrefix(v.text, "$") && !v.quoted {
-		return v.from
-	}
-	s.found(v.from, v.to)
-	return v.to
+	return s.takeIf(v.text[0] != '-' && isSecret(kind, v.text) && (v.text[0] != '$' || v.quoted), v, v.from)
 }
+
+// userOptions are the options whose value is user:password.
+var userOptions = set("user U proxy-user a")
 
 func (s *scan) shortOption(i, from, to int) int {
 	name := s.text[from:to]
 	if name == "" {
 		return i + 1
 	}
-	switch {
-	case name == "u" || name == "user" || name == "U" || name == "proxy-user" || name == "p" || name == "a" || name == "b", len(name) < 5 && name[len(name)-1] == 'u' && from == i+1,
-		name[0] == 'p' && from == i+1 && len(name) > 1:
-	default:
+	single := from == i+1
+	attached := single && name[0] == 'p' && len(name) > 1 // -psecret
+	user := has(userOptions, name) || name[len(name)-1] == 'u' && (name == "u" || attached || single && len(name) < 5)
+	if !user && !attached && name != "p" && name != "b" {
 		return i + 1
 	}
-	if t := &s.tools; !t.known {
-		*t = tools{
-			known: true, curl: strings.Contains(s.text, "curl") || strings.Contains(s.text, "http "),
-			mysql: strings.Contains(s.text, "mysql") || strings.Contains(s.text, "mariadb"),
-			login: strings.Contains(s.text, " login "), sshpass: strings.Contains(s.text, "sshpass"), redis: strings.Contains(s.text, "redis-cli"),
-		}
+	t := &s.tools
+	if !t.known {
+		speaksOf := func(one, other string) bool { return strings.Contains(s.text, one) || strings.Contains(s.text, other) }
+		*t = tools{true, speaksOf("curl", "http "), speaksOf("mysql", "mariadb"), speaksOf(" login ", "sshpass"), strings.Contains(s.text, "redis-cli")}
 	}
-	v := s.valueAt(to)
-	if !v.quoted {
-		v.to = v.from + endOfWord(s.text[v.from:], " \t\r\n\"'\\")
-		v.text = s.text[v.from:v.to]
-	}
+	v := s.argumentAt(to)
 	switch {
-	case (name == "user" || name == "U" || name == "proxy-user" || name == "a" || name[len(name)-1] == 'u') && s.tools.curl:
+	case user && t.curl:
 		colon := strings.IndexByte(v.text[:min(len(v.text), 200)], ':')
-		if colon > 0 && !strings.HasPrefix(v.text[colon:], "://") && s.secret(any_, v.text[colon+1:]) {
-			s.found(v.from+colon+1, v.to)
-			return v.to
+		if colon > 0 && !strings.HasPrefix(v.text[colon:], "://") && isSecret(any_, v.text[colon+1:]) {
+			return s.take(value{from: v.from + colon + 1, to: v.to})
 		}
-	case name == "b" && s.tools.curl && strings.IndexByte(v.text, '=') > 0 && len(v.text) > 12:
-		s.found(v.from, v.to)
-		return v.to
-	case name == "p" && (s.tools.login || s.tools.sshpass) || name == "a" && s.tools.redis:
-		if to < len(s.text) && s.text[to] == ' ' && v.text != "" && v.text[0] != '-' && s.secret(any_, v.text) {
-			s.found(v.from, v.to)
-			return v.to
-		}
-	case name[0] == 'p' && from == i+1 && len(name) > 1 && s.tools.mysql && name != "port" && name != "password":
-		end := from + endOfWord(s.text[from:], " \t\r\n\"'\\")
-		if s.secret(any_, s.text[from+1:end]) {
-			s.found(from+1, end)
-			return end
-		}
+	case name == "b":
+		return s.takeIf(t.curl && strings.IndexByte(v.text, '=') > 0 && len(v.text) > 12, v, i+1)
+	case name == "p" && t.login || name == "a" && t.redis:
+		return s.takeIf(to < len(s.text) && s.text[to] == ' ' && v.text != "" && v.text[0] != '-' && isSecret(any_, v.text), v, i+1)
+	case attached && t.mysql && name != "port" && name != "password":
+		v = s.until(from+1, argumentEnds)
+		return s.takeIf(isSecret(any_, v.text), v, i+1)
 	}
 	return i + 1
 }
 
-// longestURL is how far a URL's password is looked for.
+// longestURL is how far the end of a URL's password is searched for.
 const longestURL = 1000
 
-// url passes the user and password of a URL. i is at its "://".
+// url handles the user and password of a URL. i is at its "://".
 func (s *scan) url(i int) int {
 	from := i + 3
-	rest := s.text[from:min(len(s.text), from+longestURL)]
-	if again := strings.Index(rest, "://"); again >= 0 {
-		rest = rest[:again]
-	}
+	rest, _, _ := strings.Cut(s.text[from:min(len(s.text), from+longestURL)], "://")
 	rest = rest[:endOfWord(rest, " \t\r\n\"'<>\\`")]
 	user := endOfWord(rest, ":/@?#")
 	if user == len(rest) {
+		return from
+	}
+	switch rest[user] {
+	case '@':
+		s.takeIf(user >= 20 && isOpaque(rest[:user]), value{from: from, to: from + user}, 0)
+		return from + user
+	case ':':
+	default:
 		return from
 	}
 	scheme := i
 	for scheme > 0 && i-scheme < 20 && (isWord(s.text[scheme-1]) || s.text[scheme-1] == '+') {
 		scheme--
 	}
-	web := strings.HasPrefix(s.text[scheme:i], "http") || strings.HasPrefix(s.text[scheme:i], "git") || strings.HasPrefix(s.text[scheme:i], "ws")
-	switch rest[user] {
-	case '@':
-		if user >= 20 && isOpaque(rest[:user]) {
-			s.found(from, from+user)
-		}
-		return from + user
-	case ':':
-	default:
-		return from
-	}
-	at := passwordEnd(rest, user+1, web)
-	if at < 0 || at == user+1 {
+	at := passwordEnd(rest, user+1, begins(s.text[scheme:i], "http", "git", "ws"))
+	if at <= user+1 {
 		return from
 	}
 	password := rest[user+1 : at]
@@ -920,17 +821,16 @@ func (s *scan) url(i int) int {
 		return from + at
 	}
 	if slash := strings.IndexByte(password, '/'); slash >= 0 && strings.Trim(password[:slash], digitsOnly) == "" {
-		return from // a port, and a path
+		return from // a port and a path
 	}
-	s.found(from+user+1, from+at)
-	return from + at
+	return s.take(value{from: from + user + 1, to: from + at})
 }
 
 const digitsOnly = "0123456789"
 
-// passwordEnd finds the @ that ends a password, which may itself hold @ and /: one
-// with a host behind it. It is the last such, but the first in what browsers open,
-// whose paths have @ themselves.
+// passwordEnd finds the @ that ends a password, which may itself contain @ and /:
+// one that a host follows. It is the last such @, except in URLs for browsers,
+// whose paths may contain an @: there it is the first.
 func passwordEnd(rest string, from int, web bool) int {
 	best := -1
 	for at := from; at < len(rest); at++ {
@@ -940,10 +840,8 @@ func passwordEnd(rest string, from int, web bool) int {
 		if rest[at] != '@' {
 			continue
 		}
-		host := at + 1
-		for host < len(rest) && (isWord(rest[host]) || rest[host] == '.' || rest[host] == '-' || rest[host] == '[' || rest[host] == ']' || rest[host] == '{' || rest[host] == '$' || rest[host] == '}') {
-			host++
-		}
+		length, _ := runOf(rest[at+1:], ".[]{$}", len(rest))
+		host := at + 1 + length
 		if host == len(rest) || strings.IndexByte("/?#:,;)(", rest[host]) >= 0 {
 			best = at
 			if web {
@@ -955,37 +853,30 @@ func passwordEnd(rest string, from int, web bool) int {
 	return best
 }
 
-// address passes user:password@tcp(…), as Go's driver for MySQL has it, and
-// scott/tiger@//host, as Oracle's do.
+// address handles user:password@tcp(…), as Go's MySQL driver writes it, and
+// scott/tiger@//host, as Oracle does.
 func (s *scan) address(i int) int {
-	rest := s.text[i:]
-	oracle := strings.HasPrefix(rest, "@//")
-	if !oracle && !strings.HasPrefix(rest, "@tcp(") && !strings.HasPrefix(rest, "@unix(") {
+	mark := ":"
+	switch rest := s.text[i:]; {
+	case strings.HasPrefix(rest, "@//"):
+		mark = "/"
+	case !begins(rest, "@tcp(", "@unix("):
 		return i + 1
 	}
 	from := max(0, i-200)
-	if space := strings.LastIndexAny(s.text[from:i], " \t\n\"'=\\"); space >= 0 {
-		from += space + 1
-	}
-	mark := ":"
-	if oracle {
-		mark = "/"
-	}
-	if colon := strings.Index(s.text[from:i], mark); colon >= 0 && s.secret(any_, s.text[from+colon+1:i]) {
-		s.found(from+colon+1, i)
+	from += strings.LastIndexAny(s.text[from:i], " \t\n\"'=\\") + 1
+	if user, password, found := strings.Cut(s.text[from:i], mark); found && isSecret(any_, password) {
+		s.take(value{from: from + len(user) + 1, to: i})
 	}
 	return i + 1
 }
 
-// azure passes a client secret: three characters, a digit, Q~ and 31 and more.
+// azure handles a client secret of Azure: three characters, a digit, Q~ and at
+// least 31 more.
 func (s *scan) azure(i int) int {
 	if i < 5 || s.text[i-1] != 'Q' || s.text[i-2] < '0' || s.text[i-2] > '9' {
 		return i + 1
 	}
 	length, _ := runOf(s.text[i+1:], ".~", 60)
-	if length < 31 {
-		return i + 1
-	}
-	s.found(i-5, i+1+length)
-	return i + 1 + length
+	return s.takeIf(length >= 31, value{from: i - 5, to: i + 1 + length}, i+1)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// What the database answers to an entry is no sign that it is ill.
-func TestPoisonIsNoIllHealth(t *testing.T) {
-	var log bytes.Buffer // the writer's goroutine's, which has ended when it is read
+// An entry that the database refuses is not logged as a failure of the database.
+func TestQuarantineIsNoIllHealth(t *testing.T) {
+	var log bytes.Buffer // read after the goroutine that writes it has ended
 	w := newWriter(t, newFake(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err := w.RecordWait(t.Context(), entryOf(`{"poison":1}`)); err == nil {
 		t.Error("no error")
@@ -25,10 +25,11 @@ func TestPoisonIsNoIllHealth(t *testing.T) {
 	}
 }
 
-// What is settled gives its bytes back: the queue takes any amount in time.
+// Entries that are done free their bytes: over time the queue takes any amount.
 func TestQueueBytesAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWriter(t, newFake(), Options{QueueBytes: 2000})
+		sink := newFake()
+		w := newWriter(t, sink, Options{QueueBytes: 2000, WriteTimeout: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 100 {
@@ -39,11 +40,20 @@ func TestQueueBytesAreGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// An empty queue always has room for one. Two fit while neither is done.
+		emptied(t, w)
+		sink.set(func() { sink.hang = true })
+		for range 2 {
+			if err := w.Record(ctx, entryOf(`{}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sink.set(func() { sink.hang = false })
 		closeWriter(t, w)
 	})
 }
 
-// unquarantined cannot set anything aside at first.
+// unquarantined fails to quarantine the first left times.
 type unquarantined struct {
 	*fakeSink
 	left int
@@ -61,7 +71,7 @@ func (u *unquarantined) Quarantine(ctx context.Context, poison repo.AuditPoison)
 	return u.fakeSink.Quarantine(ctx, poison)
 }
 
-// An entry is quarantined when the database has it, and not before.
+// An entry counts as quarantined only when the database has it.
 func TestQuarantineIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &unquarantined{newFake(), 3}
@@ -74,7 +84,7 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 			t.Error("no error")
 		}
 		if _, there := sink.quarantined[entry.ID]; !there {
-			t.Error("it is said to be quarantined, and is not there")
+			t.Error("RecordWait returned before the entry was quarantined")
 		}
 		closeWriter(t, w)
 	})

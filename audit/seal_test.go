@@ -17,10 +17,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// tampered is a log whose reader may be lied to, as a database's owner could.
+// tampered is a log that returns falsified data, as a database's owner could make it.
 type tampered struct {
 	repo.AuditLog
-	leaf       func(*repo.AuditLeaf) bool // false: it is gone
+	leaf       func(*repo.AuditLeaf) bool // false removes the leaf
 	hashes     func([][32]byte)
 	checkpoint func(*repo.AuditCheckpoint)
 	strays     []repo.AuditEntry
@@ -38,7 +38,7 @@ func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]repo.Au
 			kept = append(kept, leaf)
 		}
 	}
-	// A page that is short of a removed leaf is not the last one.
+	// Fill the page: a short page would be taken for the last one.
 	if missing := len(leaves) - len(kept); missing > 0 && len(leaves) == limit {
 		more, err := l.AuditLog.Leaves(ctx, leaves[len(leaves)-1].Sequence+1, missing)
 		return append(kept, more...), err
@@ -98,7 +98,7 @@ func sealedStore(t testing.TB, count int, signer note.Signer) (*memory.Store, []
 
 func seal(t testing.TB, store repo.Store, signer note.Signer, batch int) {
 	t.Helper()
-	sealer, err := NewSealer(store.Trail(), SealerOptions{Signer: signer, Batch: batch})
+	sealer, err := NewSealer(store.AuditStore(), SealerOptions{Signer: signer, Batch: batch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +143,13 @@ func TestVerifyIntact(t *testing.T) {
 	signer, verifier := keys(t)
 	for _, count := range []int{0, 1, 2, 3, 7, 8, 999, 1000, 1001, 2500} {
 		store, _ := sealedStore(t, count, signer)
-		if report := verify(t, store.Trail(), VerifyOptions{Verifier: verifier}); report.Sealed != int64(count) || len(report.Breaks) != 0 {
+		if report := verify(t, store.AuditStore(), VerifyOptions{Verifier: verifier}); report.Sealed != int64(count) || len(report.Breaks) != 0 {
 			t.Errorf("%d entries: %+v", count, report)
 		}
 	}
 }
 
-// Whatever is changed of the trail, the log or its checkpoint is found, and named.
+// Every change to the trail, the log or its checkpoint is found and named.
 func TestVerifyFindsTampering(t *testing.T) {
 	signer, verifier := keys(t)
 	other, _ := keys(t)
@@ -194,7 +194,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 		"lost":         {tampered{lost: []repo.AuditEntry{{ID: repo.NewID()}}}, BreakMissing},
 	} {
 		log := test.log
-		log.AuditLog = store.Trail()
+		log.AuditLog = store.AuditStore()
 		report := verify(t, &log, VerifyOptions{Verifier: verifier})
 		found := slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == test.want })
 		if !found {
@@ -206,11 +206,11 @@ func TestVerifyFindsTampering(t *testing.T) {
 	}
 }
 
-// A whole log that was made anew is found by a checkpoint that was kept.
+// A checkpoint that was kept reveals a log that was rewritten as a whole.
 func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 	signer, verifier := keys(t)
 	store, entries := sealedStore(t, 100, signer)
-	held, err := store.Trail().Checkpoint(t.Context())
+	held, err := store.AuditStore().Checkpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	seal(t, store, signer, 10)
-	if report := verify(t, store.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 0 {
-		t.Errorf("the log that went on: %+v", report)
+	if report := verify(t, store.AuditStore(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 0 {
+		t.Errorf("a log that has grown: %+v", report)
 	}
 	anew := memory.New()
 	defer func() { _ = anew.Close() }()
@@ -228,37 +228,37 @@ func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	seal(t, anew, signer, 1000)
-	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
-		t.Errorf("by itself the new log is sound: %+v", report)
+	if report := verify(t, anew.AuditStore(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
+		t.Errorf("a rewritten log, without the checkpoint: %+v", report)
 	}
-	if report := verify(t, anew.Trail(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
-		t.Errorf("the log made anew: %+v", report)
+	if report := verify(t, anew.AuditStore(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
+		t.Errorf("a rewritten log: %+v", report)
 	}
 	short, _ := sealedStore(t, 10, signer)
-	if report := verify(t, short.Trail(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
-		t.Errorf("the log cut off: %+v", report)
+	if report := verify(t, short.AuditStore(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
+		t.Errorf("a shorter log: %+v", report)
 	}
 }
 
-// A prune, and a hold, leave the rest verifiable, and the proofs of it.
+// After a prune with a hold, the trail and the proofs of its entries verify.
 func TestVerifyAfterPrune(t *testing.T) {
 	store, entries := sealedStore(t, 300, nil)
-	if err := store.Trail().Hold(t.Context(), repo.AuditHold{PlanID: entries[7].PlanID, Reason: "a court"}); err != nil {
+	if err := store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: entries[7].PlanID, Reason: "a court"}); err != nil {
 		t.Fatal(err)
 	}
-	pruned, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: entries[200].OccurredAt, Reason: "age"})
+	pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: entries[200].OccurredAt, Reason: "age"})
 	if err != nil || pruned.Entries != 199 || pruned.Held != 1 {
 		t.Fatalf("pruned %+v, %v", pruned, err)
 	}
 	seal(t, store, nil, 100)
-	report := verify(t, store.Trail(), VerifyOptions{})
+	report := verify(t, store.AuditStore(), VerifyOptions{})
 	if report.Sealed != 301 || report.Pruned != 199 || len(report.Breaks) != 0 {
 		t.Errorf("%+v", report)
 	}
-	if _, err := Prove(t.Context(), store.Trail(), entries[250].ID); err != nil {
+	if _, err := Prove(t.Context(), store.AuditStore(), entries[250].ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := Prove(t.Context(), store.Trail(), entries[3].ID); !errors.Is(err, repo.ErrNotFound) {
+	if _, err := Prove(t.Context(), store.AuditStore(), entries[3].ID); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("the proof of a pruned entry gave %v", err)
 	}
 }
@@ -268,7 +268,7 @@ func TestProof(t *testing.T) {
 	_, stranger := keys(t)
 	store, entries := sealedStore(t, 137, signer)
 	for i, entry := range entries {
-		proof, err := Prove(t.Context(), store.Trail(), entry.ID)
+		proof, err := Prove(t.Context(), store.AuditStore(), entry.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("another place gave %v", err)
 		}
 	}
-	if _, err := Prove(t.Context(), store.Trail(), repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
+	if _, err := Prove(t.Context(), store.AuditStore(), repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("an unknown entry gave %v", err)
 	}
 }
@@ -312,7 +312,7 @@ func TestParseCheckpoint(t *testing.T) {
 	}
 }
 
-// Two sealers at once: one works, the other does not fail.
+// Two sealers may run at once: neither fails.
 func TestSealersTogether(t *testing.T) {
 	store := memory.New()
 	defer func() { _ = store.Close() }()
@@ -320,7 +320,7 @@ func TestSealersTogether(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	published := make(chan repo.AuditCheckpoint, 10_000)
 	for range 2 {
-		sealer, err := NewSealer(store.Trail(), SealerOptions{Interval: time.Millisecond, Batch: 10, Publish: func(_ context.Context, c repo.AuditCheckpoint) error {
+		sealer, err := NewSealer(store.AuditStore(), SealerOptions{Interval: time.Millisecond, Batch: 10, Publish: func(_ context.Context, c repo.AuditCheckpoint) error {
 			published <- c
 			return nil
 		}})
@@ -338,7 +338,7 @@ func TestSealersTogether(t *testing.T) {
 		}
 	}
 	for waiting := int64(1); waiting > 0; {
-		w, err := store.Trail().Waiting(t.Context(), 0)
+		w, err := store.AuditStore().Waiting(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,11 +347,37 @@ func TestSealersTogether(t *testing.T) {
 	cancel()
 	<-ended
 	<-ended
-	if report := verify(t, store.Trail(), VerifyOptions{}); report.Sealed != 500 || len(report.Breaks) != 0 {
+	if report := verify(t, store.AuditStore(), VerifyOptions{}); report.Sealed != 500 || len(report.Breaks) != 0 {
 		t.Errorf("%+v", report)
 	}
 	if len(published) == 0 {
 		t.Error("no checkpoint was published")
+	}
+}
+
+// While another sealer works, SealOnce returns 0 and no error.
+func TestSealOnceBesideAnother(t *testing.T) {
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := NewSealer(store.AuditStore(), SealerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undone := errors.New("undone")
+	_, err = store.AuditStore().Seal(t.Context(), 10, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+		if sealed, err := sealer.SealOnce(t.Context()); sealed != 0 || err != nil {
+			t.Errorf("beside another: %d, %v", sealed, err)
+		}
+		return repo.AuditSeal{}, undone
+	})
+	if !errors.Is(err, undone) {
+		t.Error(err)
+	}
+	if sealed, err := sealer.SealOnce(t.Context()); sealed != 1 || err != nil {
+		t.Errorf("alone: %d, %v", sealed, err)
 	}
 }
 

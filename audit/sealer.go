@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,20 +17,21 @@ import (
 
 // SealerOptions configure a Sealer. The zero value is the default.
 type SealerOptions struct {
-	// Origin is the name in the origin of checkpoints that are not signed, to
-	// which the log's identity is added: see Origin. Empty: DefaultOrigin. With
-	// a Signer it is the key's name, and Origin is empty or the same.
+	// Origin is the name in the origin of unsigned checkpoints, to which the log's
+	// identity is appended: see the function Origin. Empty: DefaultOrigin. With a
+	// Signer the name is the key's, and this field must be empty or the same.
 	Origin string
 	// Signer signs checkpoints (Ed25519: note.NewSigner). Nil: they are not
 	// signed, and anyone who can write to the database can replace them.
 	Signer note.Signer
-	// Batch bounds the entries of one seal, at most 10,000. Zero: 5,000.
+	// Batch bounds the entries of one seal, at most
+	// repo.MaxSealEntries. Zero: 5,000.
 	Batch int
-	// Interval is the pause when nothing waits to be sealed. Zero: 1 s.
+	// Interval is the pause when there is nothing to seal. Zero: 1 s.
 	Interval time.Duration
-	// Publish is given each new checkpoint, to keep it where the database's
-	// owner cannot change it. Its errors are logged; the next checkpoint
-	// states all that this one did.
+	// Publish is called with each new checkpoint, to keep it where the database's
+	// owner cannot change it. Its errors are logged; the next checkpoint covers
+	// everything that this one does.
 	Publish func(ctx context.Context, checkpoint repo.AuditCheckpoint) error
 	// Logger logs failures of Run and Publish. Nil: nothing is logged.
 	Logger *slog.Logger
@@ -44,17 +46,12 @@ type Sealer struct {
 
 // NewSealer returns a sealer. Errors: repo.InvalidError of the options.
 func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
-	switch {
-	case options.Batch < 0 || options.Batch > 10_000:
-		return nil, &repo.InvalidError{Field: "options.Batch", Reason: "is not between 0 and 10,000"}
-	case options.Interval < 0:
-		return nil, &repo.InvalidError{Field: "options.Interval", Reason: "is negative"}
-	}
-	if options.Batch == 0 {
-		options.Batch = 5000
-	}
-	if options.Interval == 0 {
-		options.Interval = time.Second
+	err := cmp.Or(
+		setting("Batch", &options.Batch, 5000, repo.MaxSealEntries),
+		setting("Interval", &options.Interval, time.Second, 0),
+	)
+	if err != nil {
+		return nil, err
 	}
 	if options.Origin == "" {
 		options.Origin = DefaultOrigin
@@ -68,31 +65,25 @@ func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
 	if strings.ContainsFunc(options.Origin, func(r rune) bool { return r < ' ' || r == utf8.RuneError }) {
 		return nil, &repo.InvalidError{Field: "options.Origin", Reason: "is not one line of text"}
 	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
+	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	return &Sealer{log: log, options: options}, nil
 }
 
-// Run seals until ctx ends. A database that is away is tried again.
+// Run seals until ctx ends. While the database is unavailable it retries.
 func (s *Sealer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, more, err := s.sealOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.options.Logger.WarnContext(ctx, "audit: cannot seal; will retry", "error", err)
 		}
-		if err == nil && more {
-			continue
-		}
-		select {
-		case <-time.After(s.options.Interval):
-		case <-ctx.Done():
+		if err != nil || !more {
+			sleep(ctx, s.options.Interval)
 		}
 	}
 }
 
-// SealOnce seals up to a batch of what waits, no more than repo.MaxSealBytes of it,
-// and returns how many it were. While another sealer is at work it is none.
+// SealOnce seals at most one batch of entries, with at most repo.MaxSealBytes of
+// details, and returns their number. While another sealer is at work it is zero.
 func (s *Sealer) SealOnce(ctx context.Context) (int, error) {
 	sealed, _, err := s.sealOnce(ctx)
 	return sealed, err
@@ -138,7 +129,7 @@ func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo
 	if err != nil {
 		return repo.AuditSeal{}, err
 	}
-	seal.Hashes = fromHashes(tree.added)
+	seal.Hashes = renamed[[32]byte](tree.added)
 	stated := statement{origin: Origin(s.options.Origin, unsealed.Identity), size: size, root: root}
 	if stated.versionOne, err = versionOne(unsealed); err != nil {
 		return repo.AuditSeal{}, err
@@ -147,8 +138,8 @@ func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo
 	return seal, err
 }
 
-// versionOne is how many leaves are of version 1 so far: the latest checkpoint says
-// so, unless a sealer of an older version of the library made it.
+// versionOne returns how many leaves are of version 1 so far. It is read from the
+// latest checkpoint, unless a sealer of an older version of the library made that.
 func versionOne(unsealed repo.AuditUnsealed) (int64, error) {
 	if unsealed.Size == 0 {
 		return 0, nil
@@ -160,7 +151,7 @@ func versionOne(unsealed repo.AuditUnsealed) (int64, error) {
 	return unsealed.VersionOne()
 }
 
-// growingTree is the stored hashes with those that were added behind them.
+// growingTree is the stored hashes, followed by added ones.
 type growingTree struct {
 	stored repo.HashReader
 	first  int64 // the index of added[0]
@@ -168,7 +159,7 @@ type growingTree struct {
 	read   map[int64]tlog.Hash
 }
 
-// ReadHashes is tlog.HashReader's.
+// ReadHashes implements tlog.HashReader.
 func (g *growingTree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	found := make([]tlog.Hash, len(indexes))
 	var missing []int64

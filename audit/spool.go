@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -13,22 +15,22 @@ const defaultSpoolBytes = 1 << 30
 
 // The errors of a spool, for errors.Is.
 var (
-	// ErrSpoolFull says that the spool's file has no room for more: it has
-	// reached its bound, or the disk has none.
+	// ErrSpoolFull means that the spool has no room: its file has reached its
+	// bound, or the disk is full.
 	ErrSpoolFull = spool.ErrFull
-	// ErrSpoolInUse says that another process, or another Spool of this one, has
-	// the file.
+	// ErrSpoolInUse means that another process, or another Spool of this process,
+	// uses the file.
 	ErrSpoolInUse = spool.ErrInUse
-	// ErrSpoolForeign says that the file is not a spool.
+	// ErrSpoolForeign means that the file is not a spool.
 	ErrSpoolForeign = spool.ErrForeign
-	// ErrSpoolGone says that the file was deleted, moved or replaced while it was
+	// ErrSpoolGone means that the file was deleted, moved or replaced while it was
 	// open.
 	ErrSpoolGone = spool.ErrGone
-	// ErrSpoolDamaged says that the file was changed while it was open. It is left
-	// as it is, for the next OpenSpool to recover.
+	// ErrSpoolDamaged means that the file was changed while it was open. It is left
+	// unchanged, and the next OpenSpool recovers it.
 	ErrSpoolDamaged = spool.ErrDamaged
-	// ErrSpoolRecord says that an entry is larger than a spool can give back, 16
-	// MiB. An entry that the trail takes is not.
+	// ErrSpoolRecord means that an entry is larger than 16 MiB, the maximum that a
+	// spool can read back. The trail accepts no entry of that size.
 	ErrSpoolRecord = spool.ErrTooLarge
 )
 
@@ -38,40 +40,37 @@ var (
 // and closes it: it is not safe for concurrent use.
 type Spool struct {
 	file *spool.File
-	// Recovery says what OpenSpool found.
+	// Recovery is the result of OpenSpool.
 	Recovery SpoolRecovery
 }
 
-// SpoolRecovery says what an earlier process left in a spool.
+// SpoolRecovery describes what an earlier process left in a spool.
 type SpoolRecovery struct {
-	// Entries is how many will be recorded. One that is recorded already is not
-	// recorded again.
+	// Entries is the number of recovered entries, which will be recorded. Those
+	// that are recorded already are not recorded again.
 	Entries int64
-	// TornBytes is the length of a record at the file's end that is not all
-	// there: it was being written when the process or the machine ended, and so was
-	// never accepted.
+	// TornBytes is the length of an incomplete record at the file's end. It was
+	// being written when the process or the machine ended, and was never accepted.
 	TornBytes int64
-	// Corrupt are the places of damage, in bytes from the file's beginning: each
-	// reaches to the next record that is whole.
+	// Corrupt are the offsets of damaged parts. Each part extends to the next intact
+	// record.
 	Corrupt []int64
-	// Saved is the file as it was, under another name, with what is torn and
-	// corrupt in it. It is never removed. Empty: nothing was wrong.
+	// Saved is the name of a copy of the file with its torn and corrupt parts. It is
+	// never removed. Empty: the file was intact.
 	Saved string
 }
 
-// OpenSpool opens, or makes, a spool's file. maxBytes bounds it; zero means 1 GiB.
-// Every entry whose record is whole is recovered, whatever is wrong around it.
-// Where something is wrong the file is kept under another name first, and then
-// replaced by one with the whole records, for which the disk needs room; Recovery
-// tells. Errors: repo.InvalidError, ErrSpoolInUse, ErrSpoolForeign, ErrSpoolFull,
-// and what the file system gives; the file is then as it was.
+// OpenSpool opens or creates a spool's file. maxBytes bounds it; zero means 1 GiB.
+// Every entry whose record is intact is recovered, whatever the damage around it. A
+// damaged file is first kept under another name, and then replaced by one with the
+// intact records, for which the disk needs room; Recovery reports this. Errors:
+// repo.InvalidError, ErrSpoolInUse, ErrSpoolForeign, ErrSpoolFull, and those of the
+// file system; the file is then unchanged.
 func OpenSpool(path string, maxBytes int64) (*Spool, error) {
 	if maxBytes < 0 {
 		return nil, &repo.InvalidError{Field: "maxBytes", Reason: "is negative"}
 	}
-	if maxBytes == 0 {
-		maxBytes = defaultSpoolBytes
-	}
+	maxBytes = cmp.Or(maxBytes, defaultSpoolBytes)
 	file, err := spool.Open(path, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("audit: open spool: %w", err)
@@ -86,7 +85,7 @@ func (s *Spool) append(entries []repo.AuditEntry) (int, error) {
 	for i, entry := range entries {
 		var record bytes.Buffer
 		encoder := json.NewEncoder(&record)
-		encoder.SetEscapeHTML(false) // it would make six bytes of one
+		encoder.SetEscapeHTML(false) // escaping turns one byte into six
 		if err := encoder.Encode(exactOf(entry)); err != nil {
 			return 0, err
 		}
@@ -95,7 +94,11 @@ func (s *Spool) append(entries []repo.AuditEntry) (int, error) {
 	return s.file.Append(records...)
 }
 
-// next returns up to limit of the oldest entries and where each of them ends.
+// next returns up to limit of the oldest entries and the offsets of their ends. An
+// intact record that is not an entry (for example, one of another version) becomes an
+// entry without a type, which the trail refuses and the writer quarantines, with the
+// record as its details. Its id is derived from the record, so that two such records
+// have different ids.
 func (s *Spool) next(limit int) ([]repo.AuditEntry, []int64, error) {
 	records, ends, err := s.file.Next(limit)
 	if err != nil {
@@ -103,14 +106,16 @@ func (s *Spool) next(limit int) ([]repo.AuditEntry, []int64, error) {
 	}
 	entries := make([]repo.AuditEntry, len(records))
 	for i, record := range records {
-		var line exactEntry
-		if err := json.Unmarshal(record, &line); err != nil {
-			return nil, nil, err
+		var line ExactEntry
+		if err := json.Unmarshal(record, &line); err != nil || line.ID.IsZero() {
+			sum := sha256.Sum256(record)
+			entries[i] = repo.AuditEntry{ID: repo.ID(sum[:16]), Details: record}
+			continue
 		}
 		entries[i] = line.entry()
 	}
 	return entries, ends, nil
 }
 
-// Close closes the file, whose entries stay. A Writer does that.
+// Close closes the file, and keeps its entries. A Writer closes its spool.
 func (s *Spool) Close() error { return s.file.Close() }

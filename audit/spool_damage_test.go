@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// spoolOf is a spool's file, closed, with entries of these details: as a writer
-// leaves it whose database is away.
+// spoolOf writes a spool with entries that have these details, as a writer leaves it
+// while its database is unavailable.
 func spoolOf(t *testing.T, path string, details ...string) []repo.AuditEntry {
 	t.Helper()
 	spool, err := OpenSpool(path, 0)
@@ -43,7 +44,7 @@ func spoolOf(t *testing.T, path string, details ...string) []repo.AuditEntry {
 	return entries
 }
 
-// drained opens a spool and writes what it holds.
+// drained opens a spool and writes its entries to a sink.
 func drained(t *testing.T, path string) (*fakeSink, SpoolRecovery) {
 	t.Helper()
 	spool, err := OpenSpool(path, 0)
@@ -55,12 +56,12 @@ func drained(t *testing.T, path string) (*fakeSink, SpoolRecovery) {
 	w := newWriter(t, sink, Options{Spool: spool})
 	closeWriter(t, w)
 	if stats := w.Stats(); stats.Spooled != 0 || stats.Accepted != recovery.Entries {
-		t.Errorf("recovered %+v, and then the stats are %+v", recovery, stats)
+		t.Errorf("recovered %+v, but the stats are %+v", recovery, stats)
 	}
 	return sink, recovery
 }
 
-// places are where the records of a spool's file begin, and its end.
+// places returns where each record of a spool's file begins, and where the file ends.
 func places(raw []byte) []int {
 	at := strings.IndexByte(string(raw), '\n') + 1
 	starts := []int{at}
@@ -77,8 +78,8 @@ func fewEntries() []string {
 	}
 }
 
-// quickDirectory is one in memory, where there is such: a test with thousands of
-// files is not about the disk.
+// quickDirectory returns a directory in memory if the system has one: the tests make
+// thousands of files.
 func quickDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "agentstore-spool")
@@ -89,8 +90,8 @@ func quickDirectory(t *testing.T) string {
 	return dir
 }
 
-// One bit of a file is another one, whichever it is: every record that it does
-// not belong to is recovered, and the file as it was is kept.
+// Whichever bit of a file is flipped, all records but the one with that bit are
+// recovered, and a copy of the damaged file is kept.
 func TestSpoolEveryBit(t *testing.T) {
 	dir := quickDirectory(t)
 	path := filepath.Join(dir, "spool")
@@ -121,7 +122,7 @@ func TestSpoolEveryBit(t *testing.T) {
 			if saved, err := os.ReadFile(recovery.Saved); err != nil || string(saved) != string(raw) {
 				uncopied++
 			}
-			if at%31 == 0 || recovery.Entries < int64(len(entries)-1) { // all of them takes long
+			if at%31 == 0 || recovery.Entries < int64(len(entries)-1) { // draining each would take long
 				sink, _ := drained(t, damaged)
 				for i, e := range entries {
 					touched := at >= starts[i] && at < starts[i+1]
@@ -134,7 +135,7 @@ func TestSpoolEveryBit(t *testing.T) {
 		}
 	}
 	if lost+uncopied+refused > 0 {
-		t.Errorf("of %d flipped bits %d lost entries that were whole, %d were not copied, %d refused", len(whole)*8, lost, uncopied, refused)
+		t.Errorf("of %d flipped bits: %d undamaged entries lost, %d files not copied, %d files refused", len(whole)*8, lost, uncopied, refused)
 	}
 }
 
@@ -151,8 +152,8 @@ func clean(t *testing.T, pattern string) {
 	}
 }
 
-// Cut off at any byte, the file gives the records that are whole, and what is
-// left of the torn one is kept.
+// Wherever a file is cut off, its complete records are recovered, and a copy of the
+// file is kept.
 func TestSpoolEveryCut(t *testing.T) {
 	dir := quickDirectory(t)
 	path := filepath.Join(dir, "spool")
@@ -177,7 +178,7 @@ func TestSpoolEveryCut(t *testing.T) {
 		if len(sink.recorded) != clear {
 			t.Errorf("cut at %d: %d entries, want %d", cut, len(sink.recorded), clear)
 		}
-		if cut <= starts[0] { // nothing but (a part of) the first line
+		if cut <= starts[0] { // at most the first line
 			if recovery.Saved != "" {
 				t.Errorf("cut at %d: recovered %+v", cut, recovery)
 			}
@@ -187,13 +188,13 @@ func TestSpoolEveryCut(t *testing.T) {
 			t.Errorf("cut at %d: recovered %+v", cut, recovery)
 		}
 		if saved, err := os.ReadFile(recovery.Saved); cut != end && (err != nil || string(saved) != string(whole[:cut])) {
-			t.Errorf("cut at %d: what is torn was not kept: %v", cut, err)
+			t.Errorf("cut at %d: no copy of the file: %v", cut, err)
 		}
 	}
 }
 
-// 400 kB of < are 2.4 MB in JSON that is escaped for HTML: what was accepted is
-// read back, and so is what stands behind it.
+// Every entry that was accepted is read back, and so are those after it, even if its
+// JSON is larger when it is escaped: 400 kB of < are 2.4 MB escaped for HTML.
 func TestSpoolLargeEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	entries := spoolOf(t, path, `{"n":1}`, `{"x":"`+strings.Repeat("<", 400<<10)+`"}`, `{"n":2}`,
@@ -204,13 +205,13 @@ func TestSpoolLargeEntries(t *testing.T) {
 	}
 	for i, e := range entries {
 		if string(sink.recorded[i].Details) != string(e.Details) {
-			t.Errorf("entry %d came back as another one", i)
+			t.Errorf("entry %d differs", i)
 		}
 	}
 }
 
-// Who closes a writer whose spool is full gets what has no room, when the time
-// to write it is over, and not before.
+// If the spool is full, Close waits until its context ends, and returns the entries for
+// which there was no room.
 func TestCloseWithFullSpool(t *testing.T) {
 	sink := newFake()
 	sink.fail = func(int, []repo.AuditEntry) (error, error) { return repo.ErrUnavailable, nil }
@@ -238,7 +239,7 @@ func TestCloseWithFullSpool(t *testing.T) {
 	}
 }
 
-// While Close waits the database comes back: all is written.
+// If the database returns while Close waits, all entries are written.
 func TestCloseWithFullSpoolRecovers(t *testing.T) {
 	sink := newFake()
 	away := true
@@ -270,7 +271,7 @@ func TestCloseWithFullSpoolRecovers(t *testing.T) {
 	}
 }
 
-// emptied waits until nothing is in the spool.
+// emptied waits until the queue and the spool are empty.
 func emptied(t *testing.T, w *Writer) {
 	t.Helper()
 	for begun := time.Now(); check(t, w).Spooled+check(t, w).Waiting > 0; time.Sleep(time.Millisecond) {
@@ -280,8 +281,8 @@ func emptied(t *testing.T, w *Writer) {
 	}
 }
 
-// An entry that a spool could not give back is never accepted into it: it waits for
-// the database, and is quarantined there.
+// The spool does not accept an entry that is too large to be read back. The entry waits
+// for the database, and is quarantined there.
 func TestSpoolRefusesTooLarge(t *testing.T) {
 	sink := newFake()
 	away := true
@@ -299,7 +300,7 @@ func TestSpoolRefusesTooLarge(t *testing.T) {
 	}
 	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
 	for i, e := range []repo.AuditEntry{entryOf(`{}`), entryOf(`{}`), large, entryOf(`{}`)} {
-		// Record would refuse the large one: this is what a redactor's could be.
+		// Not Record, which refuses the large one. A redactor could make one as large.
 		if err := w.queue.put(t.Context(), e, nil); err != nil {
 			t.Fatal(i, err)
 		}
@@ -314,8 +315,8 @@ func TestSpoolRefusesTooLarge(t *testing.T) {
 	}
 }
 
-// The spool is halved around a poison entry, and the database goes away in the
-// middle: each is counted once.
+// If the database fails while a batch from the spool is halved to find a poison entry,
+// each entry is still counted once.
 func TestSpoolCountsOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	spoolOf(t, path, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"poison":1}`)
@@ -335,5 +336,42 @@ func TestSpoolCountsOnce(t *testing.T) {
 	closeWriter(t, w)
 	if stats := check(t, w); stats.Written != 4 || stats.Known != 0 || stats.Quarantined != 1 || stats.Spooled != 0 {
 		t.Errorf("the stats are %+v", stats)
+	}
+}
+
+// If a half of a batch fails and goes to the spool, later entries are written after it.
+func TestHalfInTheSpoolGoesFirst(t *testing.T) {
+	spool := openSpool(t, filepath.Join(t.TempDir(), "spool"))
+	sink := newFake()
+	begun, queued := make(chan struct{}), make(chan struct{})
+	sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
+		switch call {
+		case 1:
+			close(begun)
+			<-queued // all others are in the next batch
+		case 3: // the first half of the refused batch
+			return repo.ErrUnavailable, nil
+		}
+		return nil, nil
+	}
+	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond})
+	details := []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"poison":1}`}
+	for i, text := range details {
+		if err := w.Record(t.Context(), entryOf(text)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			<-begun
+		}
+	}
+	close(queued)
+	emptied(t, w)
+	closeWriter(t, w)
+	var recorded []string
+	for _, e := range sink.recorded {
+		recorded = append(recorded, string(e.Details))
+	}
+	if !slices.Equal(recorded, details[:4]) || check(t, w).Quarantined != 1 {
+		t.Errorf("recorded %q, %+v", recorded, w.Stats())
 	}
 }

@@ -41,7 +41,7 @@ func TestSpoolOfTwoProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw[60] ^= 1 // the first one replaces the file: its lock must hold all the same
+	raw[60] ^= 1 // the first process replaces the damaged file, and must still hold its lock
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,12 @@ func TestSpoolOfTwoProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := again(t, t.Name(), variable, path); err != nil || !strings.Contains(out, "in use: false") {
-		t.Errorf("then %v: %s", err, out)
+		t.Errorf("after Close: %v: %s", err, out)
 	}
 }
 
-// fillDisk records until the spool takes no more, in a writer whose database is
-// away, lets the database come back, and checks that nothing is missing.
+// fillDisk records while the database is unavailable until the spool has no room, lets
+// the database return, and checks that no entry is missing.
 func fillDisk(t *testing.T, path string) {
 	t.Helper()
 	spool, err := OpenSpool(path, 0)
@@ -73,8 +73,13 @@ func fillDisk(t *testing.T, path string) {
 		}
 		return nil, nil
 	}
+	before := sizeOf(t, path)
 	if _, err := spool.append([]repo.AuditEntry{entryOf(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}); !errors.Is(err, ErrSpoolFull) {
 		t.Fatalf("without room append gave %v", err)
+	}
+	// A part of a record would be a torn record to the next process.
+	if after := sizeOf(t, path); after != before {
+		t.Errorf("without room append left %d bytes", after-before)
 	}
 	w := newWriter(t, sink, Options{Spool: spool, QueueEntries: 20, BatchEntries: 5, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
 	accepted := 0
@@ -92,12 +97,21 @@ func fillDisk(t *testing.T, path string) {
 	}
 	sink.set(func() { away = false })
 	closeWriter(t, w)
-	if stats := check(t, w); stats.Written != int64(accepted)+1 { // and the gap
+	if stats := check(t, w); stats.Written != int64(accepted)+1 { // and the gap's entry
 		t.Errorf("%d accepted, the stats are %+v", accepted, stats)
 	}
 }
 
-// The process may write no more than 100 kB into a file.
+func sizeOf(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// The process may write at most 100 kB to a file.
 func TestSpoolFileLimit(t *testing.T) {
 	const variable = "AGENTSTORE_AUDIT_SPOOL_LIMIT"
 	if path := os.Getenv(variable); path != "" {
@@ -113,15 +127,15 @@ func TestSpoolFileLimit(t *testing.T) {
 	}
 }
 
-// A disk that is really full. Only root can make one; for others the limit above
-// stands for it.
+// A disk that is really full, which only root can set up. For others TestSpoolFileLimit
+// takes its place.
 func TestSpoolDiskFull(t *testing.T) {
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=128k"); err != nil {
 		if os.Geteuid() == 0 && !errors.Is(err, syscall.EPERM) {
 			t.Fatal(err)
 		}
-		t.Logf("no disk could be made: %v", err)
+		t.Logf("cannot mount a disk: %v", err)
 		return
 	}
 	t.Cleanup(func() {
@@ -132,7 +146,7 @@ func TestSpoolDiskFull(t *testing.T) {
 	path := filepath.Join(disk, "spool")
 	fillDisk(t, path)
 
-	// Damaged, and no room for a file without the damage: left as it is.
+	// A damaged file stays as it is if there is no room to write a repaired one.
 	entries := spoolOf(t, path, fewEntries()...)
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -169,7 +183,7 @@ func readOnly(t *testing.T, directory string, fn func()) {
 	if err := os.Chmod(directory, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // whom no permission keeps out: this thread becomes somebody else for files
+	if os.Geteuid() == 0 { // permissions do not apply to root: access files as another user in this thread
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := syscall.Setfsuid(65534); err != nil {
@@ -185,7 +199,7 @@ func readOnly(t *testing.T, directory string, fn func()) {
 }
 
 func TestSpoolReadOnlyDirectory(t *testing.T) {
-	parent, err := os.MkdirTemp("/tmp", "agentstore-spool") // t.TempDir's are root's alone
+	parent, err := os.MkdirTemp("/tmp", "agentstore-spool") // other users cannot open t.TempDir's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +225,7 @@ func TestSpoolReadOnlyDirectory(t *testing.T) {
 			t.Errorf("a new file: %v", err)
 		}
 		if s, err := OpenSpool(path, 0); err != nil || s.Recovery.Entries != int64(len(entries)) {
-			t.Errorf("the file that is there: %v", err)
+			t.Errorf("an existing file: %v", err)
 		} else if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -228,8 +242,8 @@ func TestSpoolReadOnlyDirectory(t *testing.T) {
 	})
 }
 
-// The file is deleted while it is open: nothing more is accepted into it, and what
-// was comes back from Close, if it could not be written.
+// If the file is deleted while it is open, it accepts no more entries, and Close returns
+// those in it that could not be written.
 func TestSpoolDeleted(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "spool")
@@ -280,23 +294,23 @@ func TestSpoolDeleted(t *testing.T) {
 		stats := check(t, w)
 		if back {
 			if stats.Written != 10 || len(left) != 0 {
-				t.Errorf("%d came back with %v, the stats are %+v", len(left), err, stats)
+				t.Errorf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
 			}
 			continue
 		}
 		if !errors.Is(err, ErrSpoolGone) || stats.Returned != 10 || len(left) != 10 {
-			t.Fatalf("%d came back with %v, the stats are %+v", len(left), err, stats)
+			t.Fatalf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
 		}
 		for i, e := range left {
 			if e.ID != want[i] {
-				t.Errorf("entry %d is another one", i)
+				t.Errorf("entry %d differs", i)
 			}
 		}
 	}
 }
 
-// The file is cut off, or damaged, while it is open: what is left of it is for the
-// next process, and the queue goes on.
+// If the file is truncated or damaged while it is open, the next process recovers what
+// is left of it, and the queue goes on.
 func TestSpoolChangedWhileOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	spoolOf(t, path, fewEntries()...)
@@ -333,6 +347,6 @@ func TestSpoolChangedWhileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := cut.append([]repo.AuditEntry{entryOf(`{}`)}); !errors.Is(err, ErrSpoolDamaged) {
-		t.Errorf("append to a file that was cut off gave %v", err)
+		t.Errorf("append to a truncated file gave %v", err)
 	}
 }

@@ -74,10 +74,10 @@ func TestSpoolRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenSpool(path, 0); !errors.Is(err, ErrSpoolForeign) {
-		t.Error("a file that is no spool was opened")
+		t.Error("a file that is not a spool was opened")
 	}
 	if _, err := OpenSpool(filepath.Join(t.TempDir(), "no", "such"), 0); !errors.Is(err, os.ErrNotExist) {
-		t.Error("a file in no directory was opened")
+		t.Error("a file in a missing directory was opened")
 	}
 	shared := filepath.Join(t.TempDir(), "spool")
 	openSpool(t, shared)
@@ -94,8 +94,8 @@ func TestSpoolRefuses(t *testing.T) {
 	}
 }
 
-// A process that is killed while the database is away: what it was told is
-// accepted and spooled is written by the next one, once.
+// If a process is killed while the database is unavailable, the next one writes every
+// entry that was spooled, once.
 func TestSpoolSurvivesKill(t *testing.T) {
 	const variable = "AGENTSTORE_AUDIT_SPOOL"
 	if path := os.Getenv(variable); path != "" {
@@ -144,11 +144,11 @@ func TestSpoolSurvivesKill(t *testing.T) {
 		told++
 		parsed, err := repo.ParseID(id)
 		if err != nil || !sink.known[parsed] {
-			t.Errorf("%s was spooled, and not recorded", id)
+			t.Errorf("%s was spooled, but not recorded", id)
 		}
 	}
 	if told < 5 || len(sink.recorded) < told {
-		t.Errorf("%d were told, %s recorded", told, strconv.Itoa(len(sink.recorded)))
+		t.Errorf("%d were spooled, %s recorded", told, strconv.Itoa(len(sink.recorded)))
 	}
 	if stats := w.Stats(); stats.Written != int64(len(sink.recorded)) || stats.Spooled != 0 {
 		t.Errorf("the stats are %+v", stats)

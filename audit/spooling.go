@@ -8,12 +8,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// spool moves as much as it can of a batch from the queue to the spool's file, and
-// returns how much that is.
-func (w *Writer) spool(batch []item, entries []repo.AuditEntry) (int, error) {
+// spool moves as many entries as possible from the queue to the spool's file, and
+// returns how many.
+func (w *Writer) spool(entries []repo.AuditEntry) (int, error) {
 	taken, err := w.options.Spool.append(entries)
 	if taken > 0 {
-		w.settle(batch[:taken], ErrSpooled, func(s *Stats) { s.Spooled += int64(taken) })
+		w.queue.settle(taken, ErrSpooled, func(s *Stats) { s.Spooled += int64(taken) })
 	}
 	if err != nil {
 		w.options.Logger.Error("audit: cannot spool", "error", err, "entries", len(entries)-taken)
@@ -21,16 +21,16 @@ func (w *Writer) spool(batch []item, entries []repo.AuditEntry) (int, error) {
 	return taken, err
 }
 
-// drain writes what is in the spool, and spools what comes meanwhile: so the
-// order stays. It returns when the spool is empty, with true, or when the writer
-// ends, with false: after an attempt that failed, if nothing waits and the queue
-// is closed.
+// drain writes the entries in the spool, and spools those that arrive meanwhile,
+// which keeps their order. It returns true when the spool is empty or
+// cannot be read, and false when the writer ends: when it is cancelled, or, if the
+// queue is closed and empty, after a failed attempt.
 func (w *Writer) drain() bool {
 	for attempt := 1; ; {
 		entries, ends, err := w.options.Spool.next(w.options.BatchEntries)
 		if err != nil {
-			// The file cannot be read: it is left for the next OpenSpool, and the
-			// queue goes on without it.
+			// The file cannot be read. The next OpenSpool recovers it; this writer
+			// continues without it.
 			w.options.Logger.Error("audit: cannot read the spool", "error", err)
 			w.closeSpool()
 			w.spooling, w.options.Spool = false, nil
@@ -40,7 +40,11 @@ func (w *Writer) drain() bool {
 			w.spooling = false
 			return true
 		}
-		if err = w.recordSpooled(entries, ends); err == nil {
+		err = w.record(entries, w.setAside, func(count int, _ error, account func(*Stats)) {
+			w.doneSpooled(ends[:count], account)
+			ends = ends[count:]
+		})
+		if err == nil {
 			attempt = 1
 			continue
 		}
@@ -48,14 +52,14 @@ func (w *Writer) drain() bool {
 			return false
 		}
 		if !w.pauseSpooling(attempt) {
-			return false // what is in the spool, the next process writes
+			return false // the next process writes what is in the spool
 		}
 		attempt++
 	}
 }
 
-// pauseSpooling is pause, and spools what comes meanwhile. It returns false, too,
-// when the queue is closed and all that was in it is in the spool.
+// pauseSpooling is pause, but spools entries that arrive meanwhile. It also returns
+// false when the queue is closed and everything that was in it is in the spool.
 func (w *Writer) pauseSpooling(attempt int) bool {
 	timer := time.NewTimer(w.backoff(attempt))
 	defer timer.Stop()
@@ -66,7 +70,7 @@ func (w *Writer) pauseSpooling(attempt int) bool {
 		}
 		work := w.queue.work
 		if !room {
-			work = nil // a spool that was full a moment ago is not asked again for each entry
+			work = nil // do not retry a full spool for each entry
 		}
 		select {
 		case <-timer.C:
@@ -78,19 +82,18 @@ func (w *Writer) pauseSpooling(attempt int) bool {
 	}
 }
 
-// spoolQueue moves all that waits to the spool, as far as there is room. ended:
-// nothing waits, and nothing will.
+// spoolQueue moves the queue to the spool, as far as there is room. ended reports
+// that the queue is empty and closed.
 func (w *Writer) spoolQueue() (room, ended bool) {
 	for {
-		batch, closed := w.queue.front(w.options.BatchEntries)
-		if len(batch) == 0 {
+		entries, closed := w.front()
+		if len(entries) == 0 {
 			return true, closed
 		}
-		entries := w.redacted(batch)
-		taken, err := w.spool(batch, entries)
+		taken, err := w.spool(entries)
 		switch {
 		case errors.Is(err, ErrSpoolRecord):
-			if w.quarantine(batch[taken:taken+1], entries[taken], err) == cancelled {
+			if w.quarantine(entries[taken], err, w.setAsideAtLast, w.queue.settle) != nil {
 				return false, false
 			}
 		case err != nil:
@@ -99,35 +102,7 @@ func (w *Writer) spoolQueue() (room, ended bool) {
 	}
 }
 
-// recordSpooled writes entries of the spool, and quarantines what is refused. ends
-// are their places.
-func (w *Writer) recordSpooled(entries []repo.AuditEntry, ends []int64) error {
-	recorded, err := w.attempt(entries)
-	switch {
-	case err == nil:
-		w.doneSpooled(ends, func(s *Stats) {
-			s.Written += int64(recorded.Written)
-			s.Known += int64(recorded.Known)
-		})
-		return nil
-	case !errors.Is(err, repo.ErrInvalid):
-		return err
-	case len(entries) > 1:
-		half := len(entries) / 2
-		if err := w.recordSpooled(entries[:half], ends[:half]); err != nil {
-			return err
-		}
-		return w.recordSpooled(entries[half:], ends[half:])
-	}
-	if err := w.setAside(entries[0], err); err != nil {
-		return err
-	}
-	w.doneSpooled(ends, func(s *Stats) { s.Quarantined++ })
-	w.reportPoison(entries[0], err)
-	return nil
-}
-
-// doneSpooled counts the spool's oldest entries as something else.
+// doneSpooled removes the spool's oldest entries and counts them.
 func (w *Writer) doneSpooled(ends []int64, account func(*Stats)) {
 	w.queue.account(func(s *Stats) {
 		s.Spooled -= int64(len(ends))
@@ -138,31 +113,30 @@ func (w *Writer) doneSpooled(ends []int64, account func(*Stats)) {
 	}
 }
 
-// giveBack hands over what is left when the writer ends.
+// giveBack hands the remaining entries to Close when the writer ends.
 func (w *Writer) giveBack() {
 	if w.options.Spool != nil && w.options.Spool.file.Gone() {
 		w.giveBackSpooled()
 	}
 	spooling := w.options.Spool != nil && w.lost == nil
 	for {
-		batch, _ := w.queue.front(w.options.BatchEntries)
-		if len(batch) == 0 {
+		entries, _ := w.front()
+		if len(entries) == 0 {
 			break
 		}
-		entries := w.redacted(batch)
 		if spooling {
-			taken, err := w.spool(batch, entries)
-			batch, entries = batch[taken:], entries[taken:]
+			taken, err := w.spool(entries)
+			entries = entries[taken:]
 			switch {
 			case errors.Is(err, ErrSpoolRecord):
-				batch, entries = batch[:1], entries[:1]
+				entries = entries[:1]
 			case err != nil:
 				spooling = false
 			}
 		}
-		if len(batch) > 0 {
+		if len(entries) > 0 {
 			w.returned = append(w.returned, entries...)
-			w.settle(batch, ErrReturned, func(s *Stats) { s.Returned += int64(len(batch)) })
+			w.queue.settle(len(entries), ErrReturned, func(s *Stats) { s.Returned += int64(len(entries)) })
 		}
 	}
 	if w.options.Spool != nil {
@@ -170,7 +144,7 @@ func (w *Writer) giveBack() {
 	}
 }
 
-// giveBackSpooled hands over what is in a file that has no name any more.
+// giveBackSpooled hands over the entries of a spool whose file was deleted.
 func (w *Writer) giveBackSpooled() {
 	w.lost = fmt.Errorf("audit: close: %w", ErrSpoolGone)
 	for {

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Stats count what became of entries since the writer began. Every accepted entry
-// is in exactly one of the others but Refused: see Check.
+// Stats are counts of entries since the writer was started. Every accepted entry is
+// counted in exactly one of the other fields except Refused: see Check.
 type Stats struct {
-	// Accepted entries were taken: by Record, from a spool that an earlier
-	// process left, and the writer's own (gaps).
+	// Accepted entries were accepted by Record, read from a spool that an earlier
+	// process left, or made by the writer itself (gaps).
 	Accepted int64
-	// Written are committed, Known were in the trail already.
+	// Written entries are committed, Known ones were in the trail already.
 	Written, Known int64
-	// Quarantined were refused by the database and set aside there.
+	// Quarantined entries were refused by the database and are in its quarantine.
 	Quarantined int64
-	// Spooled are in the spool's file, and will be written from there.
+	// Spooled entries are in the spool's file, and will be written from there.
 	Spooled int64
-	// Returned came back to Close's caller.
+	// Returned entries were returned by Close.
 	Returned int64
-	// Waiting are in the queue or being written.
+	// Waiting entries are in the queue or are being written.
 	Waiting int64
 
-	// Refused were never accepted: their callers got an error, because the
-	// queue was full until their contexts ended.
+	// Refused entries were not accepted: the queue was full until their callers'
+	// contexts ended, and Record returned an error.
 	Refused int64
 }
 
-// Check is the accounting: an error if an entry is missing, or counted twice.
+// Check returns an error if an accepted entry is missing or counted twice.
 func (s Stats) Check() error {
 	if sum := s.Written + s.Known + s.Quarantined + s.Spooled + s.Returned + s.Waiting; sum != s.Accepted {
 		return fmt.Errorf("audit: %d entries accepted, but %d accounted for: %+v", s.Accepted, sum, s)
@@ -45,16 +45,16 @@ const (
 	// Retrying: the database is unavailable, or does not answer. The writer
 	// retries.
 	Retrying HealthState = "retrying"
-	// Misconfigured: the database refuses the login or a permission, or lacks
-	// a table. The writer retries, but somebody has to correct that.
+	// Misconfigured: the database refuses the login or a permission, or lacks a
+	// table. The writer retries, but somebody has to correct the problem.
 	Misconfigured HealthState = "misconfigured"
 )
 
 // Health is the state of a writer.
 type Health struct {
 	State HealthState
-	// Err is why the last attempt failed, Attempts how many did in a row, and
-	// Since when the first of them did.
+	// Err is the error of the last attempt, Attempts the number of failed attempts
+	// in a row, and Since the time of the first of them.
 	Err      error
 	Attempts int
 	Since    time.Time

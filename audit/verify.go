@@ -12,115 +12,111 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// BreakKind says how the trail differs from what was sealed.
+// BreakKind is the kind of a break: how the trail differs from what was sealed.
 type BreakKind string
 
 // The kinds of breaks.
 const (
-	// BreakContent: an entry is not what was sealed.
+	// BreakContent: an entry differs from what was sealed.
 	BreakContent BreakKind = "content changed"
-	// BreakMissing: an entry is gone, and no prune says so.
+	// BreakMissing: an entry is missing, and its leaf names no prune.
 	BreakMissing BreakKind = "entry missing"
 	// BreakStray: an entry was inserted without being recorded.
 	BreakStray BreakKind = "unknown entry"
-	// BreakPrune: an entry is gone, and the prune that its leaf names is not on
-	// record in the log, or does not cover it.
+	// BreakPrune: an entry is missing, and the prune that its leaf names is not in
+	// the log, or does not cover it.
 	BreakPrune BreakKind = "not covered by a prune"
-	// BreakLeaf: a leaf is gone.
+	// BreakLeaf: a leaf is missing.
 	BreakLeaf BreakKind = "leaf missing"
-	// BreakTwice: there are two leaves in one place, or two entries of one leaf.
+	// BreakTwice: there are two leaves with one index, or two entries of one leaf.
 	BreakTwice BreakKind = "sealed twice"
-	// BreakKept: what a leaf keeps of its entry is not what was sealed.
+	// BreakKept: what a leaf keeps of its entry differs from what was sealed.
 	BreakKept BreakKind = "leaf changed"
 	// BreakHash: a hash of the tree is not that of its leaves.
 	BreakHash BreakKind = "tree hash changed"
 	// BreakCheckpoint: the checkpoint is malformed, not signed by the key, or
-	// about another tree or log; or leaves are in no checkpoint.
+	// of another tree or log; or some leaves are in no checkpoint.
 	BreakCheckpoint BreakKind = "checkpoint wrong"
-	// BreakHeld: the log is not the one that a checkpoint kept elsewhere states.
+	// BreakHeld: the log differs from that of a checkpoint kept elsewhere.
 	BreakHeld BreakKind = "differs from the checkpoint held"
 	// BreakWaiting: entries have waited too long to be sealed.
 	BreakWaiting BreakKind = "unsealed too long"
 )
 
-// Break is one place where the trail does not verify.
+// Break is a difference between the trail and what was sealed.
 type Break struct {
 	Kind BreakKind `json:"kind"`
-	// Sequence is the leaf's, -1 where it is about none.
+	// Sequence is the leaf's, or -1 if the break concerns no leaf.
 	Sequence int64 `json:"sequence"`
-	// EntryID is zero where it is about none.
+	// EntryID is zero if the break concerns no entry.
 	EntryID repo.ID `json:"entry_id"`
 	Detail  string  `json:"detail,omitempty"`
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
-	// Sealed leaves were looked at, all that a checkpoint states; Pruned of them
-	// have no entry any more, and a prune on record that covers them.
+	// Sealed is the number of leaves that were verified: all of the checkpoint's.
+	// Pruned is the number of those whose entry was removed by a prune that is in
+	// the log and covers it.
 	Sealed int64 `json:"sealed"`
 	Pruned int64 `json:"pruned"`
-	// Unbound of those pruned are of version 1: that an entry was there, and a
-	// prune that says it removed such ones, is all that can be known of them.
+	// Unbound is the number of pruned leaves of version 1. Verification shows only
+	// that there was an entry, and that a prune states that it removed such entries.
 	Unbound int64 `json:"unbound"`
-	// Prunes are those that removed entries, in the order of the log. Their bounds
-	// cover what they removed; whether they should have been made is for the reader
-	// to judge.
+	// Prunes are the prunes that removed entries, in the order of the log. Their
+	// bounds cover the removed entries; whether the prunes were legitimate is for the
+	// reader to judge.
 	Prunes []Prune `json:"prunes"`
-	// Waiting entries are not sealed yet: up to 10,000.
+	// Waiting is the number of entries that are not sealed yet, up to 10,000.
 	Waiting int64 `json:"waiting"`
-	// Breaks are all that were found, up to VerifyOptions.MaxBreaks.
+	// Breaks are the breaks found, up to VerifyOptions.MaxBreaks.
 	Breaks []Break `json:"breaks"`
-	// More reports that there were more breaks.
+	// More reports whether there were more breaks.
 	More bool `json:"more,omitempty"`
 }
 
-// Prune is a prune that is on record in the log.
+// Prune is a prune whose entry is in the log.
 type Prune struct {
 	EntryID    repo.ID   `json:"entry_id"`
 	Sequence   int64     `json:"sequence"`
 	OccurredAt time.Time `json:"occurred_at"`
 	Actor      string    `json:"actor,omitempty"`
 	repo.AuditPruneDetails
-	// Entries is how many it removed.
+	// Entries is the number of entries that it removed.
 	Entries int64 `json:"entries"`
 
-	leaf tlog.Hash // of what is stored
+	leaf tlog.Hash // of the stored entry
 }
 
-// VerifyOptions say what to verify against. The zero value verifies the trail
-// against the log beside it.
+// VerifyOptions say what to verify against. The zero value verifies the trail against
+// the log in the same database.
 type VerifyOptions struct {
-	// Verifier is the public key that the latest checkpoint must be signed
-	// with. Nil: signatures are not looked at.
+	// Verifier has the public key of the signature that the latest checkpoint must
+	// have. Nil: signatures are not checked.
 	Verifier note.Verifier
 	// Held is a checkpoint that was kept elsewhere. Nil: none.
 	Held []byte
 	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
 	MaxWaiting time.Duration
 	// MaxPruneWait is how long to wait until the entry of a concurrent prune is
-	// sealed; what it removed does not verify before that. Zero: 30 s. Negative:
-	// no wait.
+	// sealed; before that, the entries that it removed count as breaks. Zero: 30 s.
+	// Negative: no wait.
 	MaxPruneWait time.Duration
 	// MaxBreaks bounds the report. Zero: 1,000.
 	MaxBreaks int
 }
 
-// Verify reads the log up to its latest checkpoint, and the trail, in memory that is
-// bounded but for the prunes on record, and lists every break. Entries may be
-// recorded, sealed and pruned at the same time. The error is one of reading: a trail
-// that does not verify is not an error.
+// Verify reads the log up to its latest checkpoint, and the trail, and lists every
+// break. Its memory is bounded except for the prunes in the log. Entries may be
+// recorded, sealed and pruned at the same time. Verify returns an error only if
+// reading fails; breaks are not errors.
 func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
-	if options.MaxWaiting == 0 {
-		options.MaxWaiting = time.Hour
-	}
-	if options.MaxPruneWait == 0 {
-		options.MaxPruneWait = 30 * time.Second
-	}
-	if options.MaxBreaks == 0 {
-		options.MaxBreaks = 1000
-	}
+	options.MaxWaiting = cmp.Or(options.MaxWaiting, time.Hour)
+	options.MaxPruneWait = cmp.Or(options.MaxPruneWait, 30*time.Second)
+	options.MaxBreaks = cmp.Or(options.MaxBreaks, 1000)
 	v := &verification{
 		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{}, pruneLeaves: map[int64]tlog.Hash{},
 		patience: options.MaxPruneWait,
@@ -140,49 +136,53 @@ func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Repo
 }
 
 type verification struct {
-	ctx     context.Context //nolint:containedctx // one call's own, and no longer than it
+	ctx     context.Context //nolint:containedctx // lives as long as one call
 	log     repo.AuditLog
 	options VerifyOptions
 	report  Report
 
 	identity repo.ID
-	// target is how many leaves to read: the latest checkpoint's size.
+	// target is the number of leaves to read: the size of the latest checkpoint.
 	target int64
 	marks  []mark
-	held   int64 // the size of the checkpoint held
+	held   int64 // the size of VerifyOptions.Held
 	tree   growingTree
-	// versionOne of the leaves so far are of version 1.
+	// versionOne counts the leaves of version 1 so far.
 	versionOne int64
 
-	// prunes are by their entries. One whose Sequence is negative is none.
+	// prunes maps the ids of entries to their prunes. A negative Sequence means
+	// that the entry is not a prune's.
 	prunes   map[repo.ID]*Prune
-	patience time.Duration // to wait for them, all in all
-	// pruneLeaves are the hashes of the entries of prunes that were read with their
-	// own leaves, by the place of these.
+	patience time.Duration // how long to wait for them in total
+	// pruneLeaves are the hashes of prune entries that were read with their own
+	// leaves, by the sequence of the leaf.
 	pruneLeaves map[int64]tlog.Hash
-	// firstBeyond is behind what was the latest checkpoint.
+	// firstBeyond is a leaf after what was the latest checkpoint.
 	firstBeyond *repo.AuditLeaf
 }
 
-// prunePause is between two looks at a prune whose entry is not sealed.
+// prunePause is the time between two looks for a prune entry that is not sealed
+// yet.
 const prunePause = 50 * time.Millisecond
 
-// mark is what a checkpoint states of the tree at its size.
+// mark is what a checkpoint states about the tree at its size.
 type mark struct {
 	statement
 	kind BreakKind
 }
 
-func (v *verification) found(b Break) {
+// found adds a break to the report. A sequence of -1 and a zero id mean none.
+func (v *verification) found(kind BreakKind, sequence int64, entryID repo.ID, detail string) {
 	if len(v.report.Breaks) >= v.options.MaxBreaks {
 		v.report.More = true
 		return
 	}
-	v.report.Breaks = append(v.report.Breaks, b)
+	v.report.Breaks = append(v.report.Breaks, Break{Kind: kind, Sequence: sequence, EntryID: entryID, Detail: detail})
 }
 
+// wrong adds a break that concerns no particular leaf or entry.
 func (v *verification) wrong(kind BreakKind, detail string, arguments ...any) {
-	v.found(Break{Kind: kind, Sequence: -1, Detail: fmt.Sprintf(detail, arguments...)})
+	v.found(kind, -1, repo.ID{}, fmt.Sprintf(detail, arguments...))
 }
 
 func (v *verification) identify() error {
@@ -211,7 +211,7 @@ func (v *verification) hold() error {
 	return nil
 }
 
-// latest reads the latest checkpoint. Leaves are read up to there and no further: a
+// latest reads the latest checkpoint. Leaves are read only up to its size, since a
 // sealer may be adding others.
 func (v *verification) latest() error {
 	latest, err := v.log.Checkpoint(v.ctx)
@@ -222,10 +222,7 @@ func (v *verification) latest() error {
 		return err
 	}
 	v.target = latest.Size
-	stated, err := parseStatement(latest.Note, v.options.Verifier)
-	if err == nil {
-		err = stated.about(v.identity)
-	}
+	stated, err := v.statement(latest)
 	switch {
 	case err != nil:
 		v.wrong(BreakCheckpoint, "%v", err)
@@ -239,10 +236,19 @@ func (v *verification) latest() error {
 	return nil
 }
 
-// leaves reads every leaf with its entry, and grows the tree anew from them. Each page
-// begins with the last leaf of the page before, and there is room for one behind the
-// last: who owns the tables can put two rows in one place, and a limit would hide the
-// second.
+// statement reads a checkpoint, which must be one of this log.
+func (v *verification) statement(checkpoint repo.AuditCheckpoint) (statement, error) {
+	stated, err := parseStatement(checkpoint.Note, v.options.Verifier)
+	if err != nil {
+		return statement{}, err
+	}
+	return stated, stated.about(v.identity)
+}
+
+// leaves reads every leaf with its entry, and rebuilds the tree from them. Each
+// page begins with the last leaf of the previous page and has room for one more:
+// the owner of the tables can give two rows the same sequence, and a limit would
+// hide the second.
 func (v *verification) leaves() error {
 	for v.report.Sealed < v.target {
 		from, before := max(v.report.Sealed-1, 0), v.report.Sealed
@@ -255,13 +261,13 @@ func (v *verification) leaves() error {
 		}
 		for _, leaf := range page {
 			if leaf.Sequence < v.report.Sealed {
-				v.found(Break{Kind: BreakTwice, Sequence: leaf.Sequence, EntryID: leaf.EntryID})
+				v.found(BreakTwice, leaf.Sequence, leaf.EntryID, "")
 				continue
 			}
 			for v.report.Sealed < min(leaf.Sequence, v.target) {
-				// The tree needs something in its place: everything behind it
-				// is wrong, and said to be so once.
-				v.found(Break{Kind: BreakLeaf, Sequence: v.report.Sealed})
+				// The tree needs a placeholder: everything after it is wrong,
+				// which is reported once.
+				v.found(BreakLeaf, v.report.Sealed, repo.ID{}, "")
 				if err := v.grow([32]byte{}); err != nil {
 					return err
 				}
@@ -276,7 +282,7 @@ func (v *verification) leaves() error {
 				return err
 			}
 		}
-		if v.report.Sealed == before { // none are left, or one place has a page of them
+		if v.report.Sealed == before { // no leaves are left, or one sequence fills a page
 			v.wrong(BreakCheckpoint, "it is about %d leaves, there are %d", v.target, v.report.Sealed)
 			v.target = v.report.Sealed
 			return nil
@@ -289,7 +295,6 @@ func (v *verification) leaves() error {
 }
 
 func (v *verification) leaf(leaf repo.AuditLeaf) error {
-	at := Break{Sequence: leaf.Sequence, EntryID: leaf.EntryID}
 	if _, ok := pruneDetails(leaf); ok {
 		v.pruneLeaves[leaf.Sequence] = entryHash(leaf)
 	}
@@ -298,22 +303,19 @@ func (v *verification) leaf(leaf repo.AuditLeaf) error {
 		v.versionOne++
 	}
 	if bound && (leaf.Version != 2 || keptHash(leaf.EntryID, leaf.OccurredAt, leaf.Kept) != leaf.Hash) {
-		at.Kind = BreakKept
-		v.found(at)
+		v.found(BreakKept, leaf.Sequence, leaf.EntryID, "")
 		bound = false
 	}
 	switch {
 	case leaf.Entry == nil && leaf.PrunedBy.IsZero():
-		at.Kind = BreakMissing
-		v.found(at)
+		v.found(BreakMissing, leaf.Sequence, leaf.EntryID, "")
 	case leaf.Entry == nil:
 		prune, err := v.prune(leaf.PrunedBy)
 		if err != nil {
 			return err
 		}
-		if at.Detail = uncovered(prune, leaf, bound); at.Detail != "" {
-			at.Kind = BreakPrune
-			v.found(at)
+		if reason := uncovered(prune, leaf, bound); reason != "" {
+			v.found(BreakPrune, leaf.Sequence, leaf.EntryID, reason)
 			return nil
 		}
 		v.report.Pruned++
@@ -322,8 +324,7 @@ func (v *verification) leaf(leaf repo.AuditLeaf) error {
 			v.report.Unbound++
 		}
 	case leaf.Entry.ID != leaf.EntryID || !leaf.Entry.OccurredAt.Equal(leaf.OccurredAt) || entryHash(leaf) != leaf.Hash:
-		at.Kind = BreakContent
-		v.found(at)
+		v.found(BreakContent, leaf.Sequence, leaf.EntryID, "")
 	}
 	return nil
 }
@@ -336,12 +337,13 @@ func entryHash(leaf repo.AuditLeaf) [32]byte {
 }
 
 // uncovered says why the prune does not cover the leaf's entry, or nothing. Of a
-// leaf that keeps nothing only its time can be asked, and nothing bears that out.
+// leaf that keeps nothing only the time can be checked, and nothing proves that
+// time.
 func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 	switch {
 	case prune.Sequence < 0:
 		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
-	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !prune.Covers(leaf.OccurredAt, leaf.Kept):
+	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !rules.Covers(prune.AuditPruneDetails, leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
 	case bound && leaf.Sequence >= prune.Sequence:
 		return "it was sealed after the prune " + prune.EntryID.String()
@@ -349,15 +351,15 @@ func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
 	return ""
 }
 
-// prune returns the prune that an entry tells of. That the entry is what was sealed
-// is verified with its own leaf, and provePrunes compares the two.
+// prune returns the prune that an entry describes. The entry is verified with its
+// own leaf, and provePrunes compares the two.
 func (v *verification) prune(id repo.ID) (*Prune, error) {
 	if known := v.prunes[id]; known != nil {
 		return known, nil
 	}
 	prune := &Prune{EntryID: id, Sequence: -1}
-	// Whoever may record can give an entry the id of a prune, and an earlier time; it
-	// is sealed behind that.
+	// Anyone who may record can record an entry with the id of a prune and an earlier
+	// time. It is sealed after the prune's own entry.
 	for {
 		leaf, err := v.log.FirstLeaf(v.ctx, id)
 		if err == nil {
@@ -371,15 +373,13 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 		if !errors.Is(err, repo.ErrNotFound) {
 			return nil, err
 		}
-		// It may be under way: a sealer has not come to it yet.
+		// The prune may be in progress: its entry is not sealed yet.
 		if v.patience <= 0 {
 			break
 		}
 		v.patience -= prunePause
-		select {
-		case <-v.ctx.Done():
+		if !sleep(v.ctx, prunePause) {
 			return nil, v.ctx.Err()
-		case <-time.After(prunePause):
 		}
 	}
 	v.prunes[id] = prune
@@ -390,12 +390,12 @@ func pruneDetails(leaf repo.AuditLeaf) (repo.AuditPruneDetails, bool) {
 	if leaf.Entry == nil || leaf.Entry.Type != repo.EventAuditPruned {
 		return repo.AuditPruneDetails{}, false
 	}
-	details, err := repo.ParsePruneDetails(leaf.Entry.Details)
+	details, err := rules.ParsePruneDetails(leaf.Entry.Details)
 	return details, err == nil
 }
 
-// later goes on to the checkpoint held, where that is behind the one that was the
-// latest.
+// later continues up to VerifyOptions.Held if that is newer than what was the
+// latest checkpoint.
 func (v *verification) later() error {
 	if v.held > v.target && v.report.Sealed == v.target {
 		if err := v.latest(); err != nil {
@@ -408,17 +408,17 @@ func (v *verification) later() error {
 	return v.provePrunes()
 }
 
-// provePrunes proves of the prunes that were sealed behind the leaves that were read
-// that they are in a later checkpoint, whose tree these leaves begin. Leaves are not
-// read up to there: among them could be others that still later prunes removed, and
-// so on for as long as somebody prunes.
+// provePrunes verifies prunes whose entries were sealed after the leaves that were
+// read: they must be in a later checkpoint, and its tree must begin with these
+// leaves. The leaves up to there are not read: later prunes may have removed some
+// of their entries, and so on as long as prunes go on.
 func (v *verification) provePrunes() error {
 	var later []*Prune
 	for _, prune := range v.prunes {
 		if prune.Sequence >= v.report.Sealed {
 			later = append(later, prune)
 		} else if prune.Sequence >= 0 && v.pruneLeaves[prune.Sequence] != prune.leaf {
-			v.found(Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is not what its place in the log has"})
+			v.found(BreakPrune, prune.Sequence, prune.EntryID, "the prune is not what its place in the log has")
 		}
 	}
 	if len(later) == 0 {
@@ -432,18 +432,12 @@ func (v *verification) provePrunes() error {
 	if err != nil && !errors.Is(err, repo.ErrNotFound) {
 		return err
 	}
-	stated, err := parseStatement(latest.Note, v.options.Verifier)
-	if err == nil {
-		err = stated.about(v.identity)
-	}
+	stated, err := v.statement(latest)
 	if err != nil {
 		v.wrong(BreakCheckpoint, "%v", err)
 		return nil
 	}
-	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		hashes, err := v.log.Hashes(v.ctx, indexes)
-		return toHashes(hashes), err
-	})
+	reader := hashesOf(v.ctx, v.log)
 	if v.report.Sealed > 0 && stated.size > v.report.Sealed {
 		proof, err := tlog.ProveTree(stated.size, v.report.Sealed, reader)
 		if err != nil && !errors.Is(err, repo.ErrNotFound) {
@@ -451,13 +445,13 @@ func (v *verification) provePrunes() error {
 		}
 		if err != nil || tlog.CheckTree(proof, stated.size, stated.root, v.report.Sealed, root) != nil {
 			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with that of %d", stated.size, v.report.Sealed)
-			return nil //nolint:nilerr // it is a finding, not a failure to read
+			return nil //nolint:nilerr // a finding, not a failure to read
 		}
 	}
 	for _, prune := range later {
-		wrong := Break{Kind: BreakPrune, Sequence: prune.Sequence, EntryID: prune.EntryID, Detail: "the prune is in no checkpoint"}
+		const wrong = "the prune is in no checkpoint"
 		if prune.Sequence >= stated.size {
-			v.found(wrong)
+			v.found(BreakPrune, prune.Sequence, prune.EntryID, wrong)
 			continue
 		}
 		proof, err := tlog.ProveRecord(stated.size, prune.Sequence, reader)
@@ -465,14 +459,14 @@ func (v *verification) provePrunes() error {
 			return err
 		}
 		if err != nil || tlog.CheckRecord(proof, stated.size, stated.root, prune.Sequence, prune.leaf) != nil {
-			v.found(wrong)
+			v.found(BreakPrune, prune.Sequence, prune.EntryID, wrong)
 		}
 	}
 	return nil
 }
 
-// grow adds a leaf to the tree, and compares it with the checkpoints at its size. Of
-// the tree only its right edge is needed, but the hashes since the last comparison
+// grow adds a leaf to the tree, and compares the tree with the checkpoints of its
+// size. The tree needs only its right edge; the hashes since the last comparison
 // are kept to be compared.
 func (v *verification) grow(leaf [32]byte) error {
 	added, err := tlog.StoredHashesForRecordHash(v.report.Sealed, leaf, &v.tree)
@@ -499,8 +493,8 @@ func (v *verification) grow(leaf [32]byte) error {
 	return nil
 }
 
-// compareHashes compares the stored hashes with the tree's, and forgets all but
-// the tree's right edge.
+// compareHashes compares the stored hashes with those of the tree, then drops all
+// but the tree's right edge.
 func (v *verification) compareHashes() error {
 	indexes := make([]int64, len(v.tree.added))
 	for i := range indexes {
@@ -509,13 +503,13 @@ func (v *verification) compareHashes() error {
 	if len(indexes) > 0 {
 		stored, err := v.log.Hashes(v.ctx, indexes)
 		if errors.Is(err, repo.ErrNotFound) {
-			v.found(Break{Kind: BreakHash, Sequence: -1, Detail: fmt.Sprintf("one of the hashes %d to %d is gone", indexes[0], indexes[len(indexes)-1])})
+			v.wrong(BreakHash, "one of the hashes %d to %d is gone", indexes[0], indexes[len(indexes)-1])
 		} else if err != nil {
 			return err
 		}
 		for i, hash := range stored {
 			if hash != v.tree.added[i] {
-				v.found(Break{Kind: BreakHash, Sequence: -1, Detail: fmt.Sprintf("hash %d", indexes[i])})
+				v.wrong(BreakHash, "hash %d", indexes[i])
 			}
 		}
 	}
@@ -532,8 +526,8 @@ func (v *verification) compareHashes() error {
 	return nil
 }
 
-// edgeIndexes are the stored hashes that a tree grows from: one for each of the
-// perfect trees that it is made of.
+// edgeIndexes returns the indexes of the hashes that a tree grows from, one for
+// each of its perfect subtrees.
 func edgeIndexes(size int64) []int64 {
 	var indexes []int64
 	for level, start := 62, int64(0); level >= 0; level-- {
@@ -549,7 +543,8 @@ func noHashes([]int64) ([][32]byte, error) {
 	return nil, errors.New("audit: a hash is needed that is not on the tree's edge")
 }
 
-// compareHeld: the rest was compared when the tree had its size.
+// compareHeld checks that the log is not shorter than VerifyOptions.Held. grow has
+// compared the rest.
 func (v *verification) compareHeld() error {
 	if v.held > v.report.Sealed {
 		v.wrong(BreakHeld, "it is about %d leaves, there are %d", v.held, v.report.Sealed)
@@ -557,7 +552,7 @@ func (v *verification) compareHeld() error {
 	return nil
 }
 
-// beyond looks for leaves behind the latest checkpoint: a seal makes both at once.
+// beyond looks for leaves after the latest checkpoint: a seal writes both at once.
 func (v *verification) beyond() error {
 	for range 2 {
 		latest, err := v.log.Checkpoint(v.ctx)
@@ -565,14 +560,14 @@ func (v *verification) beyond() error {
 			return err
 		}
 		if leaf := v.firstBeyond; leaf != nil && leaf.Sequence >= latest.Size {
-			v.found(Break{Kind: BreakCheckpoint, Sequence: leaf.Sequence, EntryID: leaf.EntryID, Detail: "the leaf is in no checkpoint"})
+			v.found(BreakCheckpoint, leaf.Sequence, leaf.EntryID, "the leaf is in no checkpoint")
 			return nil
 		}
 		leaves, err := v.log.Leaves(v.ctx, latest.Size, 1)
 		if err != nil || len(leaves) == 0 {
 			return err
 		}
-		v.firstBeyond = &leaves[0] // or it was sealed between the two
+		v.firstBeyond = &leaves[0] // unless it was sealed between the two reads
 	}
 	return nil
 }
@@ -583,14 +578,14 @@ func (v *verification) strays() error {
 		return err
 	}
 	for _, entry := range strays {
-		v.found(Break{Kind: BreakStray, Sequence: -1, EntryID: entry.ID})
+		v.found(BreakStray, -1, entry.ID, "")
 	}
 	lost, err := v.log.Lost(v.ctx, repo.MaxPageSize)
 	if err != nil {
 		return err
 	}
 	for _, entry := range lost {
-		v.found(Break{Kind: BreakMissing, Sequence: -1, EntryID: entry.ID, Detail: "it waited to be sealed"})
+		v.found(BreakMissing, -1, entry.ID, "it waited to be sealed")
 	}
 	return nil
 }
@@ -601,8 +596,8 @@ func (v *verification) waiting() error {
 		return err
 	}
 	v.report.Waiting = waiting.Entries
-	if waiting.Entries > 0 && time.Since(waiting.Oldest) > v.options.MaxWaiting {
-		v.found(Break{Kind: BreakWaiting, Sequence: -1, Detail: "since " + waiting.Oldest.Format(time.RFC3339)})
+	if waiting.Entries > 0 && waiting.Age > v.options.MaxWaiting {
+		v.wrong(BreakWaiting, "since %s", waiting.Oldest.Format(time.RFC3339))
 	}
 	return nil
 }

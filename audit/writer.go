@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// ErrSpooled says that an entry is safe in the spool's file, and not yet in the
+// ErrSpooled means that an entry is durable in the spool's file, but not yet in the
 // trail.
 var ErrSpooled = errors.New("audit: spooled, not yet recorded")
 
-// ErrQuarantined says that the database refuses an entry for what it holds, and
-// that it was set aside there.
+// ErrQuarantined means that the database refuses an entry because of its values, and
+// that the entry is in the quarantine.
 var ErrQuarantined = errors.New("audit: quarantined")
 
-// ErrReturned says that the writer was closed before an entry could be written.
-// Close's caller got it.
+// ErrReturned means that the writer was closed before an entry was written, and that
+// Close returned the entry.
 var ErrReturned = errors.New("audit: returned by Close")
 
 // Opener opens sinks. repo.AuditStore is one.
@@ -30,17 +31,18 @@ type Opener interface {
 	Sink(ctx context.Context) (repo.AuditSink, error)
 }
 
-// Writer records entries in the background: in the order in which each caller
-// gave them, each once. It is safe for concurrent use. NewWriter makes one; its
-// owner closes it.
+// Writer records entries in the background, once each and in the order of each
+// caller's calls. It is safe for concurrent use. NewWriter starts one; the caller
+// closes it.
 type Writer struct {
 	opener  Opener
 	options Options
 	queue   *queue
 
-	// ended is the writer's goroutine's. cancel ends its waits and writes.
+	// ended is closed when the writer's goroutine ends. cancel ends its waits and
+	// writes.
 	ended  chan struct{}
-	ctx    context.Context //nolint:containedctx // the goroutine's own, which no caller's context owns
+	ctx    context.Context //nolint:containedctx // the goroutine's own, not a caller's
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -48,14 +50,14 @@ type Writer struct {
 
 	failed error // why Close gave up; mu guards it
 
-	// returned and lost are the goroutine's until it has ended: what Close hands
-	// over, and why, if that is not for want of time.
+	// returned and lost belong to the goroutine until it has ended: the entries that
+	// Close returns, and the reason, unless Close's context has ended.
 	returned []repo.AuditEntry
 	lost     error
 
-	// The rest is the goroutine's alone.
+	// Only the goroutine uses the following fields.
 	sink     repo.AuditSink
-	noted    int64 // refused entries that a gap entry tells of
+	noted    int64 // refused entries that a gap entry has reported
 	spooling bool
 }
 
@@ -71,7 +73,7 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 		ended: make(chan struct{}), health: Health{State: Healthy},
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	if s := options.Spool; s != nil && s.file.Records() > 0 { // what an earlier process left
+	if s := options.Spool; s != nil && s.file.Records() > 0 { // left by an earlier process
 		w.spooling = true
 		w.queue.account(func(stats *Stats) {
 			stats.Accepted += s.file.Records()
@@ -82,14 +84,13 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 	return w, nil
 }
 
-// Record queues an entry. Nil means that it is accepted: it will be written, or
-// returned by Close. The entry is copied: Details may be reused. While the queue is
-// full Record waits. Errors:
-// repo.InvalidError; repo.ErrClosed; the context's own, and then the entry is not
-// accepted. The entry's id and time, where none were given, are made here; use
-// repo.NewID to know the id.
+// Record queues an entry. If it returns nil the entry is accepted: it will be written,
+// or returned by Close. The entry is copied: Details may be reused. While the queue is
+// full Record waits. Errors: repo.InvalidError; repo.ErrClosed; the context's own. The
+// entry is then not accepted. If the entry has no id or time, Record sets them; to
+// know the id, set it with repo.NewID.
 func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
-	entry, err := entry.Normalize()
+	entry, err := rules.NormalizeEntry(entry)
 	if err != nil {
 		return err
 	}
@@ -97,10 +98,11 @@ func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
 }
 
 // RecordWait queues an entry like Record, and returns when it is committed. If the
-// context ends after the entry was accepted the error wraps repo.ErrUnknownOutcome:
-// the entry is, or will be, written. Errors also: ErrSpooled, ErrQuarantined, ErrReturned.
+// context ends after the entry was accepted, the error wraps repo.ErrUnknownOutcome:
+// the entry was written, or will be. Further errors: ErrSpooled, ErrQuarantined,
+// ErrReturned.
 func (w *Writer) RecordWait(ctx context.Context, entry repo.AuditEntry) error {
-	entry, err := entry.Normalize()
+	entry, err := rules.NormalizeEntry(entry)
 	if err != nil {
 		return err
 	}
@@ -116,15 +118,15 @@ func (w *Writer) RecordWait(ctx context.Context, entry repo.AuditEntry) error {
 	}
 }
 
-// Flush waits until all that was accepted before is settled: committed,
-// quarantined or in the spool's file.
+// Flush waits until all entries accepted so far are settled: committed, quarantined or
+// in the spool's file.
 func (w *Writer) Flush(ctx context.Context) error { return w.queue.wait(ctx) }
 
-// Stats counts what became of entries.
+// Stats returns counts of the writer's entries.
 func (w *Writer) Stats() Stats { return w.queue.snapshot() }
 
-// Health returns whether the last attempt to write succeeded, and otherwise since
-// when attempts have failed.
+// Health reports whether the last attempt to write succeeded, and otherwise since when
+// attempts have failed.
 func (w *Writer) Health() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,8 +134,8 @@ func (w *Writer) Health() Health {
 }
 
 // Close refuses further entries, including those whose callers wait for room,
-// writes those that were accepted, and ends the writer. If ctx ends first, it
-// returns the entries that are not written, redacted and in order, and ctx's error.
+// writes the accepted ones, and ends the writer. If ctx ends first, it returns the
+// entries that are not written, redacted and in order, and ctx's error.
 // With a spool Close does not wait for the database: it ends when every entry is
 // written or in the spool's file. If that has no room, it retries until ctx ends,
 // and then returns the rest. If the spool's file was deleted it returns the entries
@@ -145,14 +147,14 @@ func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	case <-w.ended:
 	case <-ctx.Done():
 		w.giveUp(ctx.Err())
-		<-w.ended // a sink heeds its context
+		<-w.ended // soon: the sink's context has ended
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.left(), errors.Join(w.failed, w.lost)
 }
 
-// giveUp ends the writer's attempts. The first reason is the one that is told.
+// giveUp ends the writer's attempts. Close returns the first reason.
 func (w *Writer) giveUp(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,8 +164,8 @@ func (w *Writer) giveUp(reason error) {
 	w.cancel()
 }
 
-// left is what Close returns: each of its callers gets entries of its own. It is
-// called with the writer's lock.
+// left returns Close's results, with a copy of the entries for each caller. The
+// caller holds the lock.
 func (w *Writer) left() []repo.AuditEntry {
 	entries := slices.Clone(w.returned)
 	for i := range entries {
@@ -185,8 +187,8 @@ func (w *Writer) run() {
 			continue
 		}
 		w.noteGap()
-		batch, closed := w.queue.front(w.options.BatchEntries)
-		if len(batch) == 0 {
+		entries, closed := w.front()
+		if len(entries) == 0 {
 			if closed {
 				break
 			}
@@ -196,81 +198,80 @@ func (w *Writer) run() {
 			}
 			continue
 		}
-		if w.write(batch) == cancelled {
+		if !w.write(entries) {
 			break
 		}
 	}
 	w.giveBack()
 }
 
-// progress is how far the writer came with a batch.
-type progress int
-
-const (
-	// settled: all of it is.
-	settled progress = iota
-	// begun: some of it is in the spool, the rest at the front of the queue. What
-	// is in the spool is written first.
-	begun
-	// cancelled: the writer ends.
-	cancelled
-)
-
-// write settles a batch, or a part of it.
-func (w *Writer) write(batch []item) progress {
-	return w.record(batch, w.redacted(batch))
-}
-
-func (w *Writer) redacted(batch []item) []repo.AuditEntry {
-	entries := make([]repo.AuditEntry, len(batch))
-	for i, it := range batch {
-		entries[i] = w.options.Redactor.Entry(it.entry)
+// front returns the queue's oldest entries, redacted, and whether the queue is
+// closed.
+func (w *Writer) front() ([]repo.AuditEntry, bool) {
+	entries, closed := w.queue.front(w.options.BatchEntries)
+	for i, entry := range entries {
+		entries[i] = w.options.Redactor.Entry(entry)
 	}
-	return entries
+	return entries, closed
 }
 
-// record writes entries, which are the batch's, until they are settled.
-func (w *Writer) record(batch []item, entries []repo.AuditEntry) progress {
+// write settles entries of the queue, or moves some of them to the spool: entries
+// in the spool are written first. It returns false if the writer was cancelled.
+func (w *Writer) write(entries []repo.AuditEntry) bool {
 	for attempt := 1; ; attempt++ {
-		recorded, err := w.attempt(entries)
+		settle := func(count int, outcome error, account func(*Stats)) {
+			w.queue.settle(count, outcome, account)
+			entries, attempt = entries[count:], 1
+		}
+		err := w.record(entries, w.setAsideAtLast, settle)
 		switch {
 		case err == nil:
-			w.settle(batch, nil, func(s *Stats) {
-				s.Written += int64(recorded.Written)
-				s.Known += int64(recorded.Known)
-			})
-			return settled
+			return true
 		case w.ctx.Err() != nil:
-			return cancelled
-		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:
-			// One of them is refused. Which one it is, halving finds out; the
-			// others are written, in order.
-			half := len(entries) / 2
-			if first := w.record(batch[:half], entries[:half]); first != settled || w.spooling {
-				return max(first, begun)
-			}
-			return w.record(batch[half:], entries[half:])
-		case errors.Is(err, repo.ErrInvalid):
-			return w.quarantine(batch, entries[0], err)
+			return false
 		case w.options.Spool != nil:
-			switch taken, err := w.spool(batch, entries); {
+			switch taken, err := w.spool(entries); {
 			case taken > 0:
 				w.spooling = true
-				return begun
+				return true
 			case errors.Is(err, ErrSpoolRecord):
-				if w.quarantine(batch[:1], entries[0], err) == cancelled {
-					return cancelled
-				}
-				return begun
+				return w.quarantine(entries[0], err, w.setAsideAtLast, settle) == nil
 			}
 		}
 		if !w.pause(attempt) {
-			return cancelled
+			return false
 		}
 	}
 }
 
-// attempt tries once to record entries, and notes how that went.
+// settling settles the oldest count of the entries that are being recorded.
+type settling func(count int, outcome error, account func(*Stats))
+
+// record writes entries in order, and quarantines those that are refused. After an
+// error, the entries that are not settled may be recorded again.
+func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry, error) error, settle settling) error {
+	recorded, err := w.attempt(entries)
+	switch {
+	case err == nil:
+		settle(len(entries), nil, func(s *Stats) {
+			s.Written += int64(recorded.Written)
+			s.Known += int64(recorded.Known)
+		})
+		return nil
+	case !errors.Is(err, repo.ErrInvalid):
+		return err
+	case len(entries) == 1:
+		return w.quarantine(entries[0], err, setAside, settle)
+	}
+	// One of them is refused. Bisect to find it, and write the others in order.
+	half := len(entries) / 2
+	if err := w.record(entries[:half], setAside, settle); err != nil {
+		return err
+	}
+	return w.record(entries[half:], setAside, settle)
+}
+
+// attempt tries once to record entries, and updates the writer's health.
 func (w *Writer) attempt(entries []repo.AuditEntry) (recorded repo.AuditRecorded, err error) {
 	err = w.try(func(ctx context.Context) (err error) {
 		recorded, err = w.sink.Record(ctx, entries)
@@ -279,8 +280,8 @@ func (w *Writer) attempt(entries []repo.AuditEntry) (recorded repo.AuditRecorded
 	return recorded, err
 }
 
-// try runs one operation on the sink, within its time. What the database answers
-// to the entry itself says nothing of its health.
+// try runs one operation on the sink, with a timeout. If the database refuses an entry
+// because of its values, that does not affect the writer's health.
 func (w *Writer) try(operation func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.options.WriteTimeout)
 	defer cancel()
@@ -339,13 +340,14 @@ func (w *Writer) unhealthy(err error) {
 	}
 }
 
-// isMisconfigured: the login, a right, the database or a table.
+// isMisconfigured reports whether the login, a privilege, the database or a table is
+// missing.
 func isMisconfigured(err error) bool {
 	return errors.Is(err, repo.ErrPermission) || errors.Is(err, repo.ErrSchema)
 }
 
-// backoff is how long to wait before the next attempt: twice as long each time,
-// and half of it by chance.
+// backoff returns the pause before the next attempt: it doubles each time, and half
+// of it is random.
 func (w *Writer) backoff(attempt int) time.Duration {
 	pause := w.options.MaxBackoff
 	if shift := attempt - 1; shift < 20 {
@@ -354,24 +356,19 @@ func (w *Writer) backoff(attempt int) time.Duration {
 	return pause/2 + rand.N(pause/2+1)
 }
 
-// pause waits so long. It returns false when the writer was cancelled.
+// pause waits before the next attempt. It returns false if the writer was cancelled.
 func (w *Writer) pause(attempt int) bool {
-	timer := time.NewTimer(w.backoff(attempt))
+	return sleep(w.ctx, w.backoff(attempt))
+}
+
+// sleep waits for the pause. It returns false if ctx ends first.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-w.ctx.Done():
+	case <-ctx.Done():
 		return false
-	}
-}
-
-// settle takes a batch out of the queue and tells who waits for its entries.
-func (w *Writer) settle(batch []item, outcome error, account func(*Stats)) {
-	w.queue.settle(len(batch), account)
-	for _, it := range batch {
-		if it.done != nil {
-			it.done <- outcome // it has room for one
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,16 +16,16 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// fakeSink is a database that a test can make fail. It keeps what it recorded, in
-// order, each id once.
+// fakeSink is a database that a test can make fail. It keeps the entries in order, each
+// id once.
 type fakeSink struct {
 	mu          sync.Mutex
 	recorded    []repo.AuditEntry
 	known       map[repo.ID]bool
 	quarantined map[repo.ID]repo.AuditPoison
-	// fail decides on each call: what error comes before, or after, the work.
+	// fail returns each call's error: before, instead of recording, or after it.
 	fail func(call int, entries []repo.AuditEntry) (before, after error)
-	// hang: calls wait for their contexts' ends.
+	// hang makes calls wait until their contexts end.
 	hang  bool
 	calls int
 	opens int
@@ -112,7 +113,7 @@ func newWriter(t *testing.T, sink *fakeSink, options Options) *Writer {
 	return w
 }
 
-// closeWriter closes a writer that can write, and checks the accounting.
+// closeWriter closes a writer whose entries can be written, and checks its stats.
 func closeWriter(t *testing.T, w *Writer) {
 	t.Helper()
 	left, err := w.Close(t.Context())
@@ -131,7 +132,7 @@ func check(t *testing.T, w *Writer) Stats {
 	return stats
 }
 
-// 32 recorders at once: all there, once, in each one's order.
+// The entries of 32 concurrent recorders are all written once, in each recorder's order.
 func TestRecordConcurrently(t *testing.T) {
 	sink := newFake()
 	w := newWriter(t, sink, Options{QueueEntries: 100, BatchEntries: 37})
@@ -161,7 +162,7 @@ func TestRecordConcurrently(t *testing.T) {
 			t.Fatal(err)
 		}
 		if next[at.R] != at.I {
-			t.Fatalf("recorder %d: entry %d where %d was next", at.R, at.I, next[at.R])
+			t.Fatalf("recorder %d: entry %d, want %d", at.R, at.I, next[at.R])
 		}
 		next[at.R]++
 	}
@@ -170,8 +171,8 @@ func TestRecordConcurrently(t *testing.T) {
 	}
 }
 
-// Failures of every kind, and unknown outcomes: nothing is lost or written twice,
-// and the order stays.
+// Whatever fails, and if an outcome is unknown, no entry is lost, written twice, or out
+// of order.
 func TestFailingDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newFake()
@@ -204,13 +205,13 @@ func TestFailingDatabase(t *testing.T) {
 		}
 		for i, e := range sink.recorded {
 			if e.ID != want[i] {
-				t.Fatalf("entry %d is another one", i)
+				t.Fatalf("entry %d differs", i)
 			}
 		}
 	})
 }
 
-// The pauses double up to the largest, and health tells.
+// Pauses double up to the maximum, and Health reports the retries.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newFake()
@@ -250,7 +251,7 @@ func TestMisconfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for cause, want := range map[error]HealthState{
 			repo.ErrPermission: Misconfigured, repo.ErrSchema: Misconfigured, repo.ErrUnavailable: Retrying,
-			coded("42501"): Retrying, // of what a code means to a database, this package knows nothing
+			coded("42501"): Retrying, // this package does not interpret SQLSTATEs
 		} {
 			sink := newFake()
 			sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
@@ -275,13 +276,13 @@ type coded string
 func (c coded) Error() string    { return string(c) }
 func (c coded) SQLState() string { return string(c) }
 
-// A poison entry, wherever it stands, is found and set aside; the others are
-// written, in order.
+// Poison entries are quarantined wherever they are in a batch. The others are written,
+// in order.
 func TestPoison(t *testing.T) {
 	for _, places := range [][]int{{0}, {1}, {49}, {99}, {0, 99}, {30, 31, 32}} {
 		sink := newFake()
 		sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
-			if call == 1 { // so that all of them are one batch
+			if call == 1 { // all are in one batch
 				return errors.New("not yet"), nil
 			}
 			return nil, nil
@@ -320,11 +321,41 @@ func TestPoison(t *testing.T) {
 			got = append(got, e.ID)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(good) {
-			t.Errorf("%v: the others are not all there, in order", places)
+			t.Errorf("%v: the others are incomplete or out of order", places)
 		}
 		if stats := w.Stats(); stats.Quarantined != int64(len(bad)) {
 			t.Errorf("the stats are %+v", stats)
 		}
+	}
+}
+
+// A failure while a batch is being halved does not change the order of the rest.
+func TestFailureOfAHalf(t *testing.T) {
+	sink := newFake()
+	sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
+		if call == 1 || call == 3 { // 1: all are in one batch; 3: the first half
+			return repo.ErrUnavailable, nil
+		}
+		return nil, nil
+	}
+	w := newWriter(t, sink, Options{MinBackoff: 50 * time.Millisecond})
+	var want, got []repo.ID
+	for _, details := range []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"poison":1}`} {
+		e := entryOf(details)
+		if err := w.Record(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, e.ID)
+	}
+	closeWriter(t, w)
+	for _, e := range sink.recorded {
+		got = append(got, e.ID)
+	}
+	if !slices.Equal(got, want[:3]) {
+		t.Errorf("recorded %v, want %v", got, want[:3])
+	}
+	if stats := check(t, w); stats.Written != 3 || stats.Quarantined != 1 {
+		t.Errorf("the stats are %+v", stats)
 	}
 }
 
@@ -336,8 +367,8 @@ func TestRecordWaitOfPoison(t *testing.T) {
 	closeWriter(t, w)
 }
 
-// A full queue makes callers wait, until their contexts end; the trail itself
-// tells how many gave up.
+// With a full queue callers wait until their contexts end. An entry of the trail counts
+// those that gave up.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newFake()
@@ -360,7 +391,7 @@ func TestFullQueue(t *testing.T) {
 		synctest.Wait()
 		sink.set(func() { sink.hang = false })
 		if err := <-accepted; err != nil {
-			t.Errorf("the one who waited got %v", err)
+			t.Errorf("the call that waited gave %v", err)
 		}
 		closeWriter(t, w)
 		if stats := w.Stats(); stats.Refused != 3 || stats.Written != 7 {
@@ -387,7 +418,7 @@ func TestQueueBytes(t *testing.T) {
 		sink.hang = true
 		w := newWriter(t, sink, Options{QueueBytes: 2000, WriteTimeout: time.Minute})
 		big := `{"x":"` + strings.Repeat("x", 5000) + `"}`
-		if err := w.Record(t.Context(), entryOf(big)); err != nil { // one always fits
+		if err := w.Record(t.Context(), entryOf(big)); err != nil { // an empty queue always has room for one
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -400,8 +431,8 @@ func TestQueueBytes(t *testing.T) {
 	})
 }
 
-// A server that hangs: what could not be written when the deadline ends comes
-// back, redacted and in order, to every one of many who close.
+// If the server hangs until the deadline, each of several concurrent calls of Close
+// returns the entries that were not written, redacted and in order.
 func TestCloseReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newFake()
@@ -431,7 +462,7 @@ func TestCloseReturns(t *testing.T) {
 				}
 				for i, e := range left {
 					if e.ID != want[i] || strings.Contains(string(e.Details), "hunter2") {
-						t.Errorf("entry %d is another one, or not redacted", i)
+						t.Errorf("entry %d differs, or is not redacted", i)
 					}
 				}
 			})
@@ -441,7 +472,7 @@ func TestCloseReturns(t *testing.T) {
 			t.Errorf("Close took %v", took)
 		}
 		if err := <-blocked; !errors.Is(err, repo.ErrClosed) {
-			t.Errorf("the one who waited for room got %v", err)
+			t.Errorf("the call that waited for room gave %v", err)
 		}
 		go func() { waiting <- w.RecordWait(t.Context(), entryOf(`{}`)) }()
 		if err := <-waiting; !errors.Is(err, repo.ErrClosed) {
@@ -495,8 +526,8 @@ func TestInvalidEntriesAndOptions(t *testing.T) {
 	}
 }
 
-// While the database is away entries go to the spool, and callers do not wait.
-// They are written, in order, when it is back.
+// While the database is unavailable, entries go to the spool and callers do not wait.
+// The entries are written, in order, when it is back.
 func TestSpoolWhileAway(t *testing.T) {
 	sink := newFake()
 	var away = true
@@ -525,8 +556,8 @@ func TestSpoolWhileAway(t *testing.T) {
 	if err := w.RecordWait(t.Context(), entryOf(`{}`)); err != nil && !errors.Is(err, ErrSpooled) {
 		t.Error(err)
 	}
-	// Close leaves to the next process what is in the spool after a failed attempt,
-	// which is what a pause comes after.
+	// Wait: if the last attempt failed, Close leaves what is in the spool to the next
+	// process.
 	for deadline := time.Now().Add(time.Minute); w.Stats().Written < 501 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -536,12 +567,12 @@ func TestSpoolWhileAway(t *testing.T) {
 	}
 	for i, id := range want {
 		if sink.recorded[i].ID != id {
-			t.Fatalf("entry %d is another one", i)
+			t.Fatalf("entry %d differs", i)
 		}
 	}
 }
 
-// However long the pauses have become, what is recorded goes to the spool at once.
+// During a pause, however long, entries go to the spool at once.
 func TestSpoolDuringPauses(t *testing.T) {
 	sink := newFake()
 	sink.fail = func(int, []repo.AuditEntry) (error, error) { return fmt.Errorf("%w: gone", repo.ErrUnavailable), nil }
@@ -567,8 +598,8 @@ func TestSpoolDuringPauses(t *testing.T) {
 	}
 }
 
-// What recording adds to the caller, while the queue has room: the sink hangs, so
-// that the writer's own work is not measured.
+// What Record costs its caller while the queue has room. The sink hangs, so that the
+// writer's own work is not measured.
 func BenchmarkRecord(b *testing.B) {
 	sink := newFake()
 	sink.hang = true

@@ -16,7 +16,7 @@ SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated
 WHERE a.name = $1 AND a.state = 'available'
 `
 
-// Index: actions_pkey. No row: it is archived already, or does not exist.
+// Index: actions_pkey. Affects no row if the action is archived already, or does not exist.
 func (q *Queries) ActionArchive(ctx context.Context, db DBTX, name string) (int64, error) {
 	result, err := db.Exec(ctx, actionArchive, name)
 	if err != nil {
@@ -93,8 +93,8 @@ type ActionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey. Makes the action with its arguments and invariants. No row: an
-// action of this name exists; the caller reads it and compares.
+// Index: actions_pkey. Creates the action with its arguments and invariants. It returns
+// no row if an action of this name exists; the caller then reads and compares it.
 func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreateParams) (ActionCreateRow, error) {
 	row := db.QueryRow(ctx, actionCreate,
 		arg.Name,
@@ -146,8 +146,8 @@ type ActionDeleteRow struct {
 	Deleted bool
 }
 
-// Index: actions_pkey, plans_action_name_idx. An action in use is not deleted. Its
-// foreign key refuses the plan that was made meanwhile.
+// Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan
+// is created meanwhile, the foreign key refuses the deletion.
 func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (ActionDeleteRow, error) {
 	row := db.QueryRow(ctx, actionDelete, name)
 	var i ActionDeleteRow
@@ -183,8 +183,8 @@ type ActionGetRow struct {
 	Invariants           []string
 }
 
-// Index: actions_pkey, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey. The whole
-// action in one row: its parts are arrays in the order of their positions.
+// Index: actions_pkey, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
+// Returns the whole action in one row. Its parts are arrays in the order of their positions.
 func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (ActionGetRow, error) {
 	row := db.QueryRow(ctx, actionGet, name)
 	var i ActionGetRow
@@ -265,7 +265,7 @@ type ActionListRow struct {
 }
 
 // Index: actions_server_namespace_name_idx, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
-// By name. state and tag narrow down a namespace, which is what is read.
+// Ordered by name. The index selects the namespace; state and tag filter its actions.
 func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams) ([]ActionListRow, error) {
 	rows, err := db.Query(ctx, actionList,
 		arg.Server,
@@ -328,8 +328,8 @@ const actionLock = `-- name: ActionLock :one
 SELECT a.version FROM actions a WHERE a.name = $1 FOR NO KEY UPDATE
 `
 
-// Index: actions_pkey. Before an update: the statement after it sees what is
-// committed by then.
+// Index: actions_pkey. Locks the action before an update, so that the next statement sees
+// all that was committed before.
 func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, error) {
 	row := db.QueryRow(ctx, actionLock, name)
 	var version int64
@@ -338,22 +338,30 @@ func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, 
 }
 
 const actionUpdate = `-- name: ActionUpdate :exec
-WITH arguments_given AS (
+WITH given AS (
+    SELECT $1::text AS name, $2::text AS server, $3::text AS namespace, $4::text AS description,
+        $5::text AS definition_of_done, $6::text AS strategy_actor,
+        $7::text AS execution_actor, $8::text AS review_actor,
+        $9::text AS apply_actor, $10::text AS estimation_actor,
+        $11::text AS invariant_actor, $12::text AS automation_profile,
+        $13::boolean AS reusable, $14::boolean AS read_only, CAST($15::text AS json) AS inputs_schema,
+        $16::text[] AS tags, $17::text AS created_by
+), arguments_given AS (
     SELECT (n.ordinality - 1)::integer AS position, n.name, n.type, n.required, n.description,
         nullif(n.default_value, '') AS default_value,
         nullif(n.min_value, 'NaN') AS min_value, nullif(n.max_value, 'NaN') AS max_value, n.pattern
     FROM ROWS FROM (
-        unnest($15::text[]), unnest($16::text[]), unnest($17::boolean[]),
-        unnest($18::text[]), unnest($19::text[]),
-        unnest($20::double precision[]), unnest($21::double precision[]), unnest($22::text[])
+        unnest($18::text[]), unnest($19::text[]), unnest($20::boolean[]),
+        unnest($21::text[]), unnest($22::text[]),
+        unnest($23::double precision[]), unnest($24::double precision[]), unnest($25::text[])
     ) WITH ORDINALITY AS n (name, type, required, description, default_value, min_value, max_value, pattern, ordinality)
 ), arguments_removed AS (
-    DELETE FROM action_arguments d WHERE d.action_name = $14 AND d.position >= cardinality($15::text[])
+    DELETE FROM action_arguments d WHERE d.action_name = $1 AND d.position >= cardinality($18::text[])
 ), arguments_set AS (
     INSERT INTO action_arguments AS d (
         action_name, position, name, type, required, description, default_value, min_value, max_value, pattern
     )
-    SELECT $14, g.position, g.name, g.type, g.required, g.description,
+    SELECT $1, g.position, g.name, g.type, g.required, g.description,
         CAST(g.default_value AS json), g.min_value, g.max_value, g.pattern
     FROM arguments_given g
     ON CONFLICT (action_name, position) DO UPDATE
@@ -364,25 +372,28 @@ WITH arguments_given AS (
         IS DISTINCT FROM (excluded.name, excluded.type, excluded.required, excluded.description,
             excluded.default_value::text, excluded.min_value, excluded.max_value, excluded.pattern)
 ), invariants_removed AS (
-    DELETE FROM action_invariants d WHERE d.action_name = $14 AND d.position >= cardinality($23::text[])
+    DELETE FROM action_invariants d WHERE d.action_name = $1 AND d.position >= cardinality($26::text[])
 ), invariants_set AS (
     INSERT INTO action_invariants AS d (action_name, position, text)
-    SELECT $14, (n.ordinality - 1)::integer, n.text
-    FROM unnest($23::text[]) WITH ORDINALITY AS n (text, ordinality)
+    SELECT $1, (n.ordinality - 1)::integer, n.text
+    FROM unnest($26::text[]) WITH ORDINALITY AS n (text, ordinality)
     ON CONFLICT (action_name, position) DO UPDATE SET text = excluded.text WHERE d.text <> excluded.text
 )
 UPDATE actions a
-SET description = $1, definition_of_done = $2,
-    strategy_actor = $3, execution_actor = $4,
-    review_actor = $5, apply_actor = $6,
-    estimation_actor = $7, invariant_actor = $8,
-    automation_profile = $9, reusable = $10, read_only = $11,
-    inputs_schema = CAST($12::text AS json), tags = $13,
+SET description = g.description, definition_of_done = g.definition_of_done,
+    strategy_actor = g.strategy_actor, execution_actor = g.execution_actor, review_actor = g.review_actor,
+    apply_actor = g.apply_actor, estimation_actor = g.estimation_actor, invariant_actor = g.invariant_actor,
+    automation_profile = g.automation_profile, reusable = g.reusable, read_only = g.read_only,
+    inputs_schema = g.inputs_schema, tags = g.tags,
     version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
-WHERE a.name = $14
+FROM given g
+WHERE a.name = g.name
 `
 
 type ActionUpdateParams struct {
+	Name                 string
+	Server               string
+	Namespace            string
 	Description          string
 	DefinitionOfDone     string
 	StrategyActor        *string
@@ -396,7 +407,7 @@ type ActionUpdateParams struct {
 	ReadOnly             bool
 	InputsSchema         string
 	Tags                 []string
-	Name                 string
+	CreatedBy            *string
 	ArgumentNames        []string
 	ArgumentTypes        []string
 	ArgumentRequireds    []bool
@@ -408,10 +419,15 @@ type ActionUpdateParams struct {
 	Invariants           []string
 }
 
-// Index: actions_pkey, action_arguments_pkey, action_invariants_pkey. Replaces the definition
-// of an action that is locked; of its parts, those that differ.
+// Index: actions_pkey, action_arguments_pkey, action_invariants_pkey. Replaces the
+// definition of a locked action. It writes only the arguments and invariants that differ.
+// The parameters are those of ActionCreate, in the same order, so that the same code
+// fills in both.
 func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) error {
 	_, err := db.Exec(ctx, actionUpdate,
+		arg.Name,
+		arg.Server,
+		arg.Namespace,
 		arg.Description,
 		arg.DefinitionOfDone,
 		arg.StrategyActor,
@@ -425,7 +441,7 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		arg.ReadOnly,
 		arg.InputsSchema,
 		arg.Tags,
-		arg.Name,
+		arg.CreatedBy,
 		arg.ArgumentNames,
 		arg.ArgumentTypes,
 		arg.ArgumentRequireds,

@@ -34,7 +34,7 @@ SELECT CAST($1 AS bigint) + n.ordinality - 1, n.hash
 FROM unnest($2::bytea[]) WITH ORDINALITY AS n (hash, ordinality)
 `
 
-// Index: audit_hashes_pkey. In the order of the array.
+// Index: audit_hashes_pkey. Adds hashes in the order of the array.
 func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, firstIndex int64, hashes [][]byte) error {
 	_, err := db.Exec(ctx, auditAddHashes, firstIndex, hashes)
 	return err
@@ -63,7 +63,8 @@ type AuditAddLeavesParams struct {
 	Hidden        [][]byte
 }
 
-// Index: audit_leaves_pkey. In the order of the arrays. Those without a type are of version 1.
+// Index: audit_leaves_pkey. Adds leaves in the order of the arrays. A leaf without a type
+// is of version 1.
 func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) error {
 	_, err := db.Exec(ctx, auditAddLeaves,
 		arg.FirstSequence,
@@ -115,8 +116,8 @@ type AuditCountOldRow struct {
 	Unsealed int64
 }
 
-// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx (a skip scan from PostgreSQL 18 on), audit_leaves_entry_id_occurred_at_key, audit_holds_pkey. What a prune
-// would find: the whole range is read.
+// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx (a skip scan from PostgreSQL 18 on), audit_leaves_entry_id_occurred_at_key, audit_holds_pkey.
+// Counts what a prune would find. It reads the whole range.
 func (q *Queries) AuditCountOld(ctx context.Context, db DBTX, before time.Time, types []string) (AuditCountOldRow, error) {
 	row := db.QueryRow(ctx, auditCountOld, before, types)
 	var i AuditCountOldRow
@@ -135,8 +136,8 @@ type AuditCoverRow struct {
 	Seconds int64
 }
 
-// Index: none. Makes the month of the server's clock and of a day later, as far as they are not there,
-// and some months after it, and says for how long that will do.
+// Index: none. Creates the missing partitions of the server's current month and some
+// months after it, and of the month of a day later. seconds is how long they suffice.
 func (q *Queries) AuditCover(ctx context.Context, db DBTX, ahead int32) (AuditCoverRow, error) {
 	row := db.QueryRow(ctx, auditCover, ahead)
 	var i AuditCoverRow
@@ -148,7 +149,7 @@ const auditDropPartition = `-- name: AuditDropPartition :one
 SELECT audit_drop_partition($1::timestamptz)::boolean AS dropped
 `
 
-// Index: none. Drops one empty partition of a month that ended before, if there is one.
+// Index: none. Drops one empty partition of a month that ended before the time, if any.
 func (q *Queries) AuditDropPartition(ctx context.Context, db DBTX, before time.Time) (bool, error) {
 	row := db.QueryRow(ctx, auditDropPartition, before)
 	var dropped bool
@@ -160,7 +161,8 @@ const auditFirstLeafOf = `-- name: AuditFirstLeafOf :one
 SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = $1
 `
 
-// Index: audit_leaves_entry_id_occurred_at_key. + 0, lest the least be looked for from the first leaf on.
+// Index: audit_leaves_entry_id_occurred_at_key. The + 0 keeps the planner from searching
+// for the minimum in the order of audit_leaves_pkey.
 func (q *Queries) AuditFirstLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, auditFirstLeafOf, entryID)
 	var sequence int64
@@ -172,7 +174,7 @@ const auditGet = `-- name: AuditGet :one
 SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries e WHERE e.id = $1 ORDER BY e.occurred_at LIMIT 1
 `
 
-// Index: audit_entries_id_occurred_at_idx. The earliest, should an id have been given twice.
+// Index: audit_entries_id_occurred_at_idx. If two entries have the id, returns the earlier.
 func (q *Queries) AuditGet(ctx context.Context, db DBTX, id pgtype.UUID) (AuditEntry, error) {
 	row := db.QueryRow(ctx, auditGet, id)
 	var i AuditEntry
@@ -198,7 +200,7 @@ LATERAL (SELECT index, hash FROM audit_hashes WHERE audit_hashes.index = n.index
 ORDER BY n.ordinality
 `
 
-// Index: audit_hashes_pkey. In the order of the indexes.
+// Index: audit_hashes_pkey. Returns hashes in the order of the indexes.
 func (q *Queries) AuditHashes(ctx context.Context, db DBTX, indexes []int64) ([][]byte, error) {
 	rows, err := db.Query(ctx, auditHashes, indexes)
 	if err != nil {
@@ -270,7 +272,7 @@ const auditIdentity = `-- name: AuditIdentity :one
 SELECT i.id FROM audit_identity i
 `
 
-// Index: none: it has one row.
+// Index: none, since the table has one row.
 func (q *Queries) AuditIdentity(ctx context.Context, db DBTX) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, auditIdentity)
 	var id pgtype.UUID
@@ -324,7 +326,8 @@ type AuditLeavesRow struct {
 	Nonce         pgtype.UUID
 }
 
-// Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Each with its entry, as far as that is there.
+// Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
+// Returns leaves, each with its entry unless that was removed.
 func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, maxRows int32) ([]AuditLeavesRow, error) {
 	rows, err := db.Query(ctx, auditLeaves, fromSequence, maxRows)
 	if err != nil {
@@ -392,8 +395,8 @@ type AuditLostRow struct {
 	EntryID    pgtype.UUID
 }
 
-// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx. Entries that wait to be sealed and are gone: nothing but
-// tampering takes one away.
+// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
+// The entries that wait to be sealed and no longer exist, which only tampering can cause.
 func (q *Queries) AuditLost(ctx context.Context, db DBTX, afterPosition int64, maxRows int32) ([]AuditLostRow, error) {
 	rows, err := db.Query(ctx, auditLost, afterPosition, maxRows)
 	if err != nil {
@@ -418,7 +421,7 @@ const auditMakePartitions = `-- name: AuditMakePartitions :one
 SELECT audit_make_partitions($1::timestamptz, $2::integer)::integer AS made
 `
 
-// Index: none. Makes the partitions of a month and of some months after it.
+// Index: none. Creates the partitions of a month and of some months after it.
 func (q *Queries) AuditMakePartitions(ctx context.Context, db DBTX, at time.Time, ahead int32) (int32, error) {
 	row := db.QueryRow(ctx, auditMakePartitions, at, ahead)
 	var made int32
@@ -428,15 +431,16 @@ func (q *Queries) AuditMakePartitions(ctx context.Context, db DBTX, at time.Time
 
 const auditPruneBatch = `-- name: AuditPruneBatch :one
 SELECT CAST(b.pruned AS bigint) AS pruned, CAST(b.reached AS timestamptz) AS reached
-FROM audit_prune_batch($1::timestamptz, $2::timestamptz, $3::text[], $4::uuid, $5::integer) AS b (pruned, reached)
+FROM audit_prune_entries($1::timestamptz, $2::timestamptz, $3::text[], $4::uuid, $5::timestamptz, $6::integer) AS b (pruned, reached)
 `
 
 type AuditPruneBatchParams struct {
-	After   time.Time
-	Before  time.Time
-	Types   []string
-	ByEntry pgtype.UUID
-	MaxRows int32
+	After        time.Time
+	Before       time.Time
+	Types        []string
+	ByEntry      pgtype.UUID
+	ByOccurredAt time.Time
+	MaxRows      int32
 }
 
 type AuditPruneBatchRow struct {
@@ -444,13 +448,14 @@ type AuditPruneBatchRow struct {
 	Reached time.Time
 }
 
-// Index: none here. In the function: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key.
+// Index: none here. The function uses audit_entries_pkey and audit_leaves_entry_id_occurred_at_key.
 func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (AuditPruneBatchRow, error) {
 	row := db.QueryRow(ctx, auditPruneBatch,
 		arg.After,
 		arg.Before,
 		arg.Types,
 		arg.ByEntry,
+		arg.ByOccurredAt,
 		arg.MaxRows,
 	)
 	var i AuditPruneBatchRow
@@ -505,9 +510,10 @@ type AuditRecordParams struct {
 	Details     []string
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key. Records those that are not there
-// yet, by their time and id, and counts them. What was pruned has a leaf, and is not recorded a
-// second time. A null actor, user, project or id travels as an empty text or a zero uuid.
+// Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key. Records the entries that
+// do not exist yet, by their time and id, and returns their number. A pruned entry has a
+// leaf, and is not recorded again. An empty text or a zero uuid stands for a null actor,
+// user, project or id.
 func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (int64, error) {
 	row := db.QueryRow(ctx, auditRecord,
 		arg.OccurredAts,
@@ -539,7 +545,7 @@ const auditSealLock = `-- name: AuditSealLock :one
 SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0))
 `
 
-// Index: none. One sealer at a time, up to the end of its transaction.
+// Index: none. Allows one sealer at a time, until the end of its transaction.
 func (q *Queries) AuditSealLock(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, auditSealLock)
 	var pg_try_advisory_xact_lock bool
@@ -577,23 +583,15 @@ type AuditStraysParams struct {
 }
 
 type AuditStraysRow struct {
-	OccurredAt time.Time
-	ID         pgtype.UUID
-	RecordedAt time.Time
-	Type       string
-	Actor      *string
-	UserName   *string
-	PlanID     pgtype.UUID
-	SessionID  pgtype.UUID
-	Project    *string
-	Details    []byte
-	Nonce      pgtype.UUID
+	AuditEntry AuditEntry
 	Known      bool
 }
 
 // Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_unsealed_occurred_at_entry_id_key.
-// From a place on: the whole trail is read, a page at a time. EXISTS might read all leaves for each. Who owns the table can put a leaf before the
-// first, where nobody looks: it seals nothing.
+// Returns a page of entries, and whether each is known; together the pages are the whole
+// audit trail. With EXISTS the planner might read all leaves for each page. A leaf with a
+// negative sequence, which only the tables' owner can insert, does not count, because no
+// verification reads it.
 func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParams) ([]AuditStraysRow, error) {
 	rows, err := db.Query(ctx, auditStrays, arg.AfterOccurredAt, arg.AfterID, arg.MaxRows)
 	if err != nil {
@@ -604,17 +602,17 @@ func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParam
 	for rows.Next() {
 		var i AuditStraysRow
 		if err := rows.Scan(
-			&i.OccurredAt,
-			&i.ID,
-			&i.RecordedAt,
-			&i.Type,
-			&i.Actor,
-			&i.UserName,
-			&i.PlanID,
-			&i.SessionID,
-			&i.Project,
-			&i.Details,
-			&i.Nonce,
+			&i.AuditEntry.OccurredAt,
+			&i.AuditEntry.ID,
+			&i.AuditEntry.RecordedAt,
+			&i.AuditEntry.Type,
+			&i.AuditEntry.Actor,
+			&i.AuditEntry.UserName,
+			&i.AuditEntry.PlanID,
+			&i.AuditEntry.SessionID,
+			&i.AuditEntry.Project,
+			&i.AuditEntry.Details,
+			&i.AuditEntry.Nonce,
 			&i.Known,
 		); err != nil {
 			return nil, err
@@ -651,8 +649,9 @@ type AuditUnsealedRow struct {
 }
 
 // Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx,
-// audit_leaves_entry_id_occurred_at_key. What is to be sealed, in the order of recording. One that is gone has no row here: see AuditLost. One that has a
-// leaf already was pruned, and put back past the library: it waits for ever, and stops no other.
+// audit_leaves_entry_id_occurred_at_key. The entries to seal, in the order in which they
+// were recorded. An entry that no longer exists has no row: see AuditLost. One that has a
+// leaf already was pruned, and inserted again without the library: it is skipped forever.
 func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, positions []int64) ([]AuditUnsealedRow, error) {
 	rows, err := db.Query(ctx, auditUnsealed, positions)
 	if err != nil {
@@ -700,7 +699,7 @@ type AuditUnsealedSizesRow struct {
 }
 
 // Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
-// How large the next ones to seal are.
+// The sizes of the next entries to seal.
 func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
 	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
 	if err != nil {
@@ -725,7 +724,7 @@ const auditVersionOne = `-- name: AuditVersionOne :one
 SELECT count(*) FROM audit_leaves l WHERE l.version = 1
 `
 
-// Index: none: all leaves are read, once, by the first sealer that writes leaves of version 2.
+// Index: none. The first sealer that writes leaves of version 2 reads all leaves, once.
 func (q *Queries) AuditVersionOne(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, auditVersionOne)
 	var count int64
@@ -734,19 +733,22 @@ func (q *Queries) AuditVersionOne(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const auditWaiting = `-- name: AuditWaiting :one
-SELECT count(*) AS entries, coalesce(min(w.recorded_at), '0001-01-01Z')::timestamptz AS oldest
+SELECT count(*) AS entries, coalesce(min(w.recorded_at), '0001-01-01Z')::timestamptz AS oldest,
+    coalesce(extract(epoch FROM clock_timestamp() - min(w.recorded_at)), 0)::double precision AS age_seconds
 FROM (SELECT u.recorded_at FROM audit_unsealed u ORDER BY u.position LIMIT $1) AS w
 `
 
 type AuditWaitingRow struct {
-	Entries int64
-	Oldest  time.Time
+	Entries    int64
+	Oldest     time.Time
+	AgeSeconds float64
 }
 
-// Index: audit_unsealed_pkey. Up to max_rows.
+// Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the
+// server's clock, which also set its time of recording.
 func (q *Queries) AuditWaiting(ctx context.Context, db DBTX, maxRows int32) (AuditWaitingRow, error) {
 	row := db.QueryRow(ctx, auditWaiting, maxRows)
 	var i AuditWaitingRow
-	err := row.Scan(&i.Entries, &i.Oldest)
+	err := row.Scan(&i.Entries, &i.Oldest, &i.AgeSeconds)
 	return i, err
 }

@@ -25,7 +25,7 @@ type AuditDoctorFunctionsRow struct {
 	Settings string
 }
 
-// Index: none. Functions that run as the owner.
+// Index: none. The functions that run as the owner.
 func (q *Queries) AuditDoctorFunctions(ctx context.Context, db DBTX) ([]AuditDoctorFunctionsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorFunctions)
 	if err != nil {
@@ -64,8 +64,8 @@ type AuditDoctorGrantsRow struct {
 	Privilege string
 }
 
-// Index: none. Rights of others than the owner by which what is recorded could be changed, or entries put
-// past the queue of the sealer. PUBLIC has no name.
+// Index: none. The rights with which others than the owner could change recorded entries,
+// or insert entries that bypass the sealer's queue. The name of PUBLIC is empty.
 func (q *Queries) AuditDoctorGrants(ctx context.Context, db DBTX) ([]AuditDoctorGrantsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorGrants)
 	if err != nil {
@@ -103,8 +103,8 @@ type AuditDoctorPartitionsRow struct {
 	Upper    time.Time
 }
 
-// What the doctor asks: of the catalog, which is small, but for the last two.
-// Index: none. The bounds in UTC, whatever the session's settings are.
+// The queries of AuditDoctor. All but the last read the catalog, which is small.
+// Index: none. The bounds do not depend on the session's settings.
 func (q *Queries) AuditDoctorPartitions(ctx context.Context, db DBTX) ([]AuditDoctorPartitionsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorPartitions)
 	if err != nil {
@@ -135,7 +135,7 @@ const auditDoctorQuarantined = `-- name: AuditDoctorQuarantined :one
 SELECT count(*) FROM (SELECT FROM audit_quarantine q ORDER BY q.id LIMIT $1) AS found
 `
 
-// Index: audit_quarantine_pkey. Up to max_rows.
+// Index: audit_quarantine_pkey. Counts up to max_rows.
 func (q *Queries) AuditDoctorQuarantined(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
 	row := db.QueryRow(ctx, auditDoctorQuarantined, maxRows)
 	var count int64
@@ -156,7 +156,7 @@ type AuditDoctorTriggersRow struct {
 	Function  string
 }
 
-// Index: none. The trigger's function is what makes it refuse.
+// Index: none. The function shows whether a trigger still does what its name says.
 func (q *Queries) AuditDoctorTriggers(ctx context.Context, db DBTX) ([]AuditDoctorTriggersRow, error) {
 	rows, err := db.Query(ctx, auditDoctorTriggers)
 	if err != nil {

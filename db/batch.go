@@ -20,35 +20,42 @@ var (
 
 const messageAppend = `-- name: MessageAppend :batchone
 WITH locked AS (
-    SELECT c.session_id, c.next_sequence,
-        (SELECT $1::boolean) AND EXISTS (
-            SELECT FROM unnest((SELECT $2::uuid[])) AS n (id), LATERAL (
-                SELECT FROM messages m WHERE m.session_id = $3 AND m.id = n.id LIMIT 1
+    SELECT c.session_id, c.next_sequence, c.fence,
+        coalesce(nullif($1::bigint, 0) = c.fence, NOT c.fenced_only)::boolean AS admitted,
+        (SELECT $2::boolean) AND EXISTS (
+            SELECT FROM unnest((SELECT $3::uuid[])) AS n (id), LATERAL (
+                SELECT FROM messages m WHERE m.session_id = $4 AND m.id = n.id LIMIT 1
             ) AS stored
         ) AS known
     FROM session_counters c
-    WHERE c.session_id = $3
+    WHERE c.session_id = $4
     FOR UPDATE OF c
 ), advanced AS (
     UPDATE session_counters c
-    SET next_sequence = l.next_sequence + cardinality($2::uuid[]),
+    SET next_sequence = l.next_sequence + cardinality($3::uuid[]),
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
-    WHERE c.session_id = $3
-        AND NOT l.known
-        AND l.next_sequence = coalesce($4::bigint, l.next_sequence)
+    WHERE c.session_id = $4
+        AND NOT l.known AND l.admitted
+        AND l.next_sequence = coalesce($5::bigint, l.next_sequence)
     RETURNING l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-    SELECT $3, a.first_sequence - 1 + n.ordinality,
-        n.id, n.role, n.content, n.metadata::json, n.payload,
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+    SELECT $4, a.first_sequence - 1 + n.ordinality,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
-        unnest((SELECT $2::uuid[])), unnest($5::text[]), unnest($6::text[]),
-        unnest($7::text[]), unnest($8::bytea[]), unnest($9::timestamptz[])
-    ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
+        unnest((SELECT $3::uuid[])), unnest($6::text[]), unnest($7::text[]),
+        unnest($8::text[]), unnest($9::bytea[]), unnest($10::text[]), unnest($11::text[]),
+        unnest($12::timestamptz[])
+    ) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, ordinality)
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT $4, n.call_id, a.first_sequence - 1 + n.ordinality
+    FROM advanced a, unnest((SELECT $11::text[])) WITH ORDINALITY AS n (call_id, ordinality)
+    WHERE n.call_id <> ''
 )
-SELECT l.next_sequence, l.known, a.updated_at AS created_at
+SELECT l.next_sequence, l.known, l.admitted, l.fence AS latest, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true
 `
@@ -60,6 +67,7 @@ type MessageAppendBatchResults struct {
 }
 
 type MessageAppendParams struct {
+	Fence       int64
 	CheckIds    bool
 	Ids         []pgtype.UUID
 	SessionID   pgtype.UUID
@@ -68,39 +76,47 @@ type MessageAppendParams struct {
 	Contents    []string
 	Metadatas   []string
 	Payloads    [][]byte
+	Kinds       []string
+	CallIds     []string
 	OccurredAts []time.Time
 }
 
 type MessageAppendRow struct {
 	NextSequence int64
 	Known        *bool
+	Admitted     bool
+	Latest       int64
 	CreatedAt    *time.Time
 }
 
 // Index: session_counters_pkey; messages_session_id_id_key when check_ids.
-// One append is this one statement: it locks the counter row, advances it by
-// the number of messages and inserts them. It answers with one row, or none if
-// there is no session. created_at is null when nothing was inserted: known says
-// that one of the ids is stored already; otherwise next_sequence is not the
-// expected one. Go's zero time stands for an occurred_at that was not given.
+// Makes one append: it locks the counter row, advances it by the number of messages and
+// inserts them. It returns one row, or none if the session does not exist. created_at is
+// null if nothing was inserted: either known says that one of the ids is stored already,
+// or admitted is false and says that the token (fence; 0 for none) is not the latest one, which
+// is latest, or next_sequence is not the expected one. Go's zero time stands for an occurred_at that
+// is not given.
 //
-// Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
-// long session would be read from end to end where most sessions are short.
+// LIMIT makes the planner look up each id separately. If most sessions are short it would
+// otherwise choose a join, which reads a long session from end to end.
 //
-// Behind a SELECT the planner does not see an argument. It would find that a
-// plan for just these ids, or without a look for them, is cheaper than a general
-// one, and plan anew for each append, which costs more than the append itself.
+// A SELECT around an argument hides its value from the planner. With the values a custom
+// plan, for just these ids or without a look-up, would seem cheaper than a generic one,
+// and the planner would plan each append anew, which costs more than the append itself.
 //
-// updated_at, which the messages get as created_at, does not go backwards when the
+// updated_at, which is also the messages' created_at, does not go backwards when the
 // server's clock does.
 //
-// The sequence comes from the row that the lock returned. A second scan of the
-// counter could see it as it was before the wait for the lock. Every part
-// filters on session_id.
+// The sequence comes from the row that the lock returned. A second scan of the counter
+// could see it as it was before the wait for the lock.
+//
+// kinds and call_ids have an empty text for none. They end at the last one that is not
+// empty, and are empty in most appends; unnest takes what is missing as null.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg []MessageAppendParams) *MessageAppendBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
 		vals := []interface{}{
+			a.Fence,
 			a.CheckIds,
 			a.Ids,
 			a.SessionID,
@@ -109,6 +125,8 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg []MessageAppen
 			a.Contents,
 			a.Metadatas,
 			a.Payloads,
+			a.Kinds,
+			a.CallIds,
 			a.OccurredAts,
 		}
 		batch.Queue(messageAppend, vals...)
@@ -128,7 +146,13 @@ func (b *MessageAppendBatchResults) QueryRow(f func(int, MessageAppendRow, error
 			continue
 		}
 		row := b.br.QueryRow()
-		err := row.Scan(&i.NextSequence, &i.Known, &i.CreatedAt)
+		err := row.Scan(
+			&i.NextSequence,
+			&i.Known,
+			&i.Admitted,
+			&i.Latest,
+			&i.CreatedAt,
+		)
 		if f != nil {
 			f(t, i, err)
 		}
@@ -136,93 +160,6 @@ func (b *MessageAppendBatchResults) QueryRow(f func(int, MessageAppendRow, error
 }
 
 func (b *MessageAppendBatchResults) Close() error {
-	b.closed = true
-	return b.br.Close()
-}
-
-const messageAppendOne = `-- name: MessageAppendOne :batchone
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = c.next_sequence + 1,
-        updated_at = greatest(c.updated_at, clock_timestamp())
-    WHERE c.session_id = (
-        SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
-    )
-    RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
-)
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6,
-    nullif($7::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
-FROM advanced a
-RETURNING sequence, created_at
-`
-
-type MessageAppendOneBatchResults struct {
-	br     pgx.BatchResults
-	tot    int
-	closed bool
-}
-
-type MessageAppendOneParams struct {
-	SessionID  pgtype.UUID
-	ID         pgtype.UUID
-	Role       string
-	Content    string
-	Metadata   string
-	Payload    []byte
-	OccurredAt time.Time
-}
-
-type MessageAppendOneRow struct {
-	Sequence  int64
-	CreatedAt time.Time
-}
-
-// Index: session_counters_pkey. One message to one session, of any sequence and
-// with an id that nobody gave: the case of few writers, to whom each array costs.
-// It waits for no counter row. No row: that of the session is locked, or there is
-// no session.
-//
-// The number is that of the row which the UPDATE made. It has the row's lock, and
-// follows it to what others committed before it had: what the subselect saw is
-// only that there is one.
-func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg []MessageAppendOneParams) *MessageAppendOneBatchResults {
-	batch := &pgx.Batch{}
-	for _, a := range arg {
-		vals := []interface{}{
-			a.SessionID,
-			a.ID,
-			a.Role,
-			a.Content,
-			a.Metadata,
-			a.Payload,
-			a.OccurredAt,
-		}
-		batch.Queue(messageAppendOne, vals...)
-	}
-	br := db.SendBatch(ctx, batch)
-	return &MessageAppendOneBatchResults{br, len(arg), false}
-}
-
-func (b *MessageAppendOneBatchResults) QueryRow(f func(int, MessageAppendOneRow, error)) {
-	defer b.br.Close()
-	for t := 0; t < b.tot; t++ {
-		var i MessageAppendOneRow
-		if b.closed {
-			if f != nil {
-				f(t, i, ErrBatchAlreadyClosed)
-			}
-			continue
-		}
-		row := b.br.QueryRow()
-		err := row.Scan(&i.Sequence, &i.CreatedAt)
-		if f != nil {
-			f(t, i, err)
-		}
-	}
-}
-
-func (b *MessageAppendOneBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }

@@ -1,6 +1,6 @@
-// Package db holds the statements of queries/, as sqlc generates them. It is for
-// repo/postgres, and promises nothing: names, types and statements change with any
-// release. What is stable is package repo.
+// Package db holds the Go code that sqlc generates from queries/. It is for
+// repo/postgres, and its API is not stable: names, types and statements may change
+// in any release. Use package repo instead.
 //
-// This file is written by hand; all others are generated (make generate).
+// All files but this one are generated (make generate).
 package db

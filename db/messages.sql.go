@@ -20,12 +20,14 @@ WITH known AS (
     ) AS stored
     WHERE (SELECT $4::boolean)
 ), locked AS (
-    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence,
+    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence, c.fence,
+        coalesce(nullif(s.fence, 0) = c.fence, NOT c.fenced_only) AS admitted,
         s.session_id IN (SELECT k.session_id FROM known k) AS known
     FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[]))
-    ) AS s (session_id, size, expected), LATERAL (
-        SELECT session_counters.next_sequence FROM session_counters
+        unnest((SELECT $1::uuid[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])),
+        unnest((SELECT $7::bigint[]))
+    ) AS s (session_id, size, expected, fence), LATERAL (
+        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
         WHERE session_counters.session_id = s.session_id
         FOR UPDATE SKIP LOCKED
     ) AS c
@@ -35,23 +37,35 @@ WITH known AS (
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
-        AND NOT l.known
+        AND NOT l.known AND l.admitted
         AND l.next_sequence = coalesce(l.expected, l.next_sequence)
-    RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
+    RETURNING c.session_id, c.next_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-    SELECT a.session_id, a.first_sequence + n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload,
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+    SELECT a.session_id, a.next_sequence - n.place,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
-        unnest((SELECT $2::uuid[])), unnest($7::bigint[]),
-        unnest($3::uuid[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::text[]), unnest($11::bytea[]), unnest($12::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
+        unnest((SELECT $2::uuid[])), unnest($8::bigint[]),
+        unnest($3::uuid[]), unnest($9::text[]), unnest($10::text[]),
+        unnest($11::text[]), unnest($12::bytea[]), unnest($13::text[]), unnest($14::text[]),
+        unnest($15::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT a.session_id, n.call_id, a.next_sequence - n.place
+    FROM advanced a
+    JOIN ROWS FROM (
+        unnest((SELECT $2::uuid[])), unnest($8::bigint[]), unnest($14::text[])
+    ) AS n (owner, place, call_id) ON n.owner = a.session_id
+    WHERE n.call_id <> '' AND (SELECT cardinality($14::text[]) > 0)
 )
 SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known, a.updated_at AS created_at
+    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known,
+    coalesce(l.admitted, true)::boolean AS admitted, coalesce(l.fence, 0)::bigint AS latest, a.updated_at AS created_at,
+    (CASE WHEN l.session_id IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout,
+    (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM unnest((SELECT $1::uuid[])) AS s (session_id)
 LEFT JOIN locked l ON l.session_id = s.session_id
 LEFT JOIN advanced a ON a.session_id = s.session_id
@@ -66,11 +80,14 @@ type MessageAppendManyParams struct {
 	CheckIds    bool
 	Sizes       []int64
 	Expecteds   []int64
+	Fences      []int64
 	Places      []int64
 	Roles       []string
 	Contents    []string
 	Metadatas   []string
 	Payloads    [][]byte
+	Kinds       []string
+	CallIds     []string
 	OccurredAts []time.Time
 }
 
@@ -79,23 +96,29 @@ type MessageAppendManyRow struct {
 	NextSequence int64
 	Held         bool
 	Known        bool
+	Admitted     bool
+	Latest       int64
 	CreatedAt    *time.Time
+	LockTimeout  int64
+	OtherLevel   bool
 }
 
 // Index: session_counters_pkey; messages_session_id_id_key when check_ids.
-// MessageAppend for many sessions at once: what a statement costs by itself is
-// paid once. It waits for no counter row: the sessions whose row somebody has
-// locked are left as they are, and the others are appended to.
+// MessageAppend for many sessions, so that the fixed cost of a statement is paid once. It
+// does not wait for counter rows: it skips the sessions whose row is locked.
 //
-// Of the sessions, each of which is given once, sizes says how many messages it
-// gets and expecteds which sequence is expected, -1 for any. Of the messages,
-// owners says whose each is, and places which of that session's, from 0. It
-// answers with a row for each session that there is, in any order. A row without
-// a created_at says why nothing was inserted: held that its row is locked, known
-// that one of the ids is stored already; otherwise next_sequence is not the
-// expected one.
-// The second look at the counter does not lock: what it finds and locked does
-// not was skipped. LIMIT keeps it a look-up for each session that is not there.
+// Each session is given once; sizes is the number of its messages, and expecteds the
+// expected sequence, or -1 for any. fences are their tokens, 0 for none; it is empty if no
+// session has one. For each message, owners is its session, and places
+// its place among the session's messages, counted from the last one, which is 1. The answer has a row for each session
+// that exists, in any order. If created_at is null, nothing was inserted: held says that
+// the counter row is locked, and lock_timeout then has the setting of that name in
+// milliseconds; known says that one of the ids is stored already; admitted is false if the
+// token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
+// default. kinds and call_ids are as in MessageAppend; the last condition of called saves
+// its join where there are no call ids.
+// The second look-up of the counter row takes no lock: a row that it finds, but that is
+// not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
 func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageAppendManyParams) ([]MessageAppendManyRow, error) {
 	rows, err := db.Query(ctx, messageAppendMany,
 		arg.SessionIds,
@@ -104,11 +127,14 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 		arg.CheckIds,
 		arg.Sizes,
 		arg.Expecteds,
+		arg.Fences,
 		arg.Places,
 		arg.Roles,
 		arg.Contents,
 		arg.Metadatas,
 		arg.Payloads,
+		arg.Kinds,
+		arg.CallIds,
 		arg.OccurredAts,
 	)
 	if err != nil {
@@ -123,7 +149,11 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 			&i.NextSequence,
 			&i.Held,
 			&i.Known,
+			&i.Admitted,
+			&i.Latest,
 			&i.CreatedAt,
+			&i.LockTimeout,
+			&i.OtherLevel,
 		); err != nil {
 			return nil, err
 		}
@@ -135,8 +165,181 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 	return items, nil
 }
 
+const messageAppendOne = `-- name: MessageAppendOne :one
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = c.next_sequence + 1,
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    WHERE c.session_id = (
+        SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
+    ) AND coalesce(nullif($9::bigint, 0) = c.fence, NOT c.fenced_only)
+        AND current_setting('transaction_isolation') = 'read committed'
+    RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
+)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6, nullif($7::text, ''),
+    nullif($8::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+FROM advanced a
+RETURNING sequence, created_at
+`
+
+type MessageAppendOneParams struct {
+	SessionID  pgtype.UUID
+	ID         pgtype.UUID
+	Role       string
+	Content    string
+	Metadata   string
+	Payload    []byte
+	Kind       string
+	OccurredAt time.Time
+	Fence      int64
+}
+
+type MessageAppendOneRow struct {
+	Sequence  int64
+	CreatedAt time.Time
+}
+
+// Index: session_counters_pkey. Appends one message to one session, without an expected
+// sequence, with a generated id and without a call id. It serves a lone writer, where the
+// cost of array arguments is noticeable. It does not wait for the counter row, and returns
+// no row if that is locked or does not exist, or if the token (fence) is not the latest.
+//
+// It does nothing in a transaction of another level than read committed, so that it can be
+// sent without a statement that sets the level.
+//
+// The sequence comes from the row that the UPDATE wrote, which is the newest version. The
+// subselect may have seen an older one, and only finds and locks the row.
+func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
+	row := db.QueryRow(ctx, messageAppendOne,
+		arg.SessionID,
+		arg.ID,
+		arg.Role,
+		arg.Content,
+		arg.Metadata,
+		arg.Payload,
+		arg.Kind,
+		arg.OccurredAt,
+		arg.Fence,
+	)
+	var i MessageAppendOneRow
+	err := row.Scan(&i.Sequence, &i.CreatedAt)
+	return i, err
+}
+
+const messageAppendPlain = `-- name: MessageAppendPlain :many
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = c.next_sequence
+            + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    WHERE c.session_id = ANY (ARRAY(
+        SELECT l.session_id FROM session_counters l
+        WHERE l.session_id = ANY (CAST((SELECT CAST($2 AS uuid[])) AS uuid[]))
+        FOR UPDATE SKIP LOCKED
+    )) AND CASE WHEN cardinality(CAST($3 AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
+            nullif((CAST($3 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], 0) = c.fence,
+            NOT c.fenced_only
+        ) END
+        AND current_setting('transaction_isolation') = 'read committed'
+    RETURNING c.session_id, c.next_sequence, c.updated_at
+), inserted AS (
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+    SELECT a.session_id, a.next_sequence - n.place,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''),
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+    FROM advanced a
+    JOIN ROWS FROM (
+        unnest((SELECT $4::uuid[])), unnest($5::bigint[]),
+        unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]),
+        unnest($9::text[]), unnest($10::bytea[]), unnest($11::text[]), unnest($12::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, occurred_at) ON n.owner = a.session_id
+)
+SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a
+`
+
+type MessageAppendPlainParams struct {
+	Sizes       []int64
+	SessionIds  []pgtype.UUID
+	Fences      []int64
+	Owners      []pgtype.UUID
+	Places      []int64
+	Ids         []pgtype.UUID
+	Roles       []string
+	Contents    []string
+	Metadatas   []string
+	Payloads    [][]byte
+	Kinds       []string
+	OccurredAts []time.Time
+}
+
+type MessageAppendPlainRow struct {
+	SessionID    pgtype.UUID
+	NextSequence int64
+	UpdatedAt    time.Time
+}
+
+// Index: session_counters_pkey. Appends messages to several sessions, without an expected
+// sequence, with generated ids and without call ids. Most groups are of this kind, and it
+// costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
+// no row in the answer if its counter row is locked or does not exist, or if its token
+// is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
+//
+// Each session is given once; sizes is the number of its messages. For each message,
+// owners is its session, and places the number of the session's messages from it to the
+// last one. fences are the sessions' tokens, 0 for none; it is empty if no session has one.
+//
+// As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT
+// hides the number of sessions from the planner: see MessageAppend, also for kinds.
+func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAppendPlainParams) ([]MessageAppendPlainRow, error) {
+	rows, err := db.Query(ctx, messageAppendPlain,
+		arg.Sizes,
+		arg.SessionIds,
+		arg.Fences,
+		arg.Owners,
+		arg.Places,
+		arg.Ids,
+		arg.Roles,
+		arg.Contents,
+		arg.Metadatas,
+		arg.Payloads,
+		arg.Kinds,
+		arg.OccurredAts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MessageAppendPlainRow
+	for rows.Next() {
+		var i MessageAppendPlainRow
+		if err := rows.Scan(&i.SessionID, &i.NextSequence, &i.UpdatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const messageFirstMark = `-- name: MessageFirstMark :one
+SELECT m.xmin::text AS mark FROM messages m WHERE m.session_id = $1 AND m.sequence = 0
+`
+
+// Index: messages_pkey. Returns the transaction that inserted the session's first message.
+// It differs for a later session with the same id. Messages are never updated, so it does
+// not change.
+func (q *Queries) MessageFirstMark(ctx context.Context, db DBTX, sessionID pgtype.UUID) (string, error) {
+	row := db.QueryRow(ctx, messageFirstMark, sessionID)
+	var mark string
+	err := row.Scan(&mark)
+	return mark, err
+}
+
 const messageGet = `-- name: MessageGet :one
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages WHERE session_id = $1 AND id = $2
+SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE session_id = $1 AND id = $2
 `
 
 // Index: messages_session_id_id_key.
@@ -153,6 +356,8 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, sessionID pgtype.UUID
 		&i.Payload,
 		&i.OccurredAt,
 		&i.CreatedAt,
+		&i.Kind,
+		&i.CallID,
 	)
 	return i, err
 }
@@ -161,18 +366,23 @@ const messageImport = `-- name: MessageImport :execrows
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + cardinality($2::uuid[])
-    WHERE c.session_id = $1 AND c.next_sequence = $9::bigint
+    WHERE c.session_id = $1 AND c.next_sequence = $11::bigint
     RETURNING c.next_sequence - cardinality($2::uuid[]) AS first_sequence
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT $1, n.call_id, a.first_sequence - 1 + n.ordinality
+    FROM advanced a, unnest($8::text[]) WITH ORDINALITY AS n (call_id, ordinality)
+    WHERE n.call_id <> ''
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
 SELECT $1, a.first_sequence - 1 + n.ordinality,
-    n.id, n.role, n.content, n.metadata::json, n.payload,
+    n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
     nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at
 FROM advanced a, ROWS FROM (
     unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]),
-    unnest($5::text[]), unnest($6::bytea[]), unnest($7::timestamptz[]),
-    unnest($8::timestamptz[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, created_at, ordinality)
+    unnest($5::text[]), unnest($6::bytea[]), unnest($7::text[]), unnest($8::text[]),
+    unnest($9::timestamptz[]), unnest($10::timestamptz[])
+) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, ordinality)
 `
 
 type MessageImportParams struct {
@@ -182,13 +392,16 @@ type MessageImportParams struct {
 	Contents      []string
 	Metadatas     []string
 	Payloads      [][]byte
+	Kinds         []string
+	CallIds       []string
 	OccurredAts   []time.Time
 	CreatedAts    []time.Time
 	FirstSequence int64
 }
 
-// Index: session_counters_pkey. Messages with the times they had, after those
-// imported before; no row when first_sequence is not the next one.
+// Index: session_counters_pkey. Inserts messages with their original times, after those
+// that were imported before. It inserts none if first_sequence is not the next sequence.
+// kinds and call_ids are as in MessageAppend.
 func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportParams) (int64, error) {
 	result, err := db.Exec(ctx, messageImport,
 		arg.SessionID,
@@ -197,6 +410,8 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 		arg.Contents,
 		arg.Metadatas,
 		arg.Payloads,
+		arg.Kinds,
+		arg.CallIds,
 		arg.OccurredAts,
 		arg.CreatedAts,
 		arg.FirstSequence,
@@ -208,7 +423,7 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 }
 
 const messageListBefore = `-- name: MessageListBefore :many
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages
+SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
 WHERE session_id = $1 AND sequence < $2
 ORDER BY sequence DESC
 LIMIT $3
@@ -240,6 +455,56 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const messageListByCall = `-- name: MessageListByCall :many
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM message_calls c,
+LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE messages.session_id = c.session_id AND messages.sequence = c.sequence LIMIT 1) AS m
+WHERE c.session_id = $1 AND c.call_id = $2
+ORDER BY c.sequence
+LIMIT $3
+`
+
+type MessageListByCallParams struct {
+	SessionID pgtype.UUID
+	CallID    string
+	MaxRows   int32
+}
+
+// Index: message_calls_pkey, messages_pkey. Ascending. LIMIT makes the planner look up each
+// message separately: see MessageAppend.
+func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageListByCallParams) ([]Message, error) {
+	rows, err := db.Query(ctx, messageListByCall, arg.SessionID, arg.CallID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -252,14 +517,13 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByIDs = `-- name: MessageListByIDs :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
-LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality
 `
 
-// Index: messages_session_id_id_key. In the order of the ids. A look-up for each
-// id, which LIMIT makes sure of: joined otherwise, a long session would be read
-// from end to end where most sessions are short.
+// Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes
+// the planner look up each id separately: see MessageAppend.
 func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UUID, sessionID pgtype.UUID) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByIDs, ids, sessionID)
 	if err != nil {
@@ -279,6 +543,8 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -291,7 +557,7 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 }
 
 const messageListFrom = `-- name: MessageListFrom :many
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at FROM messages
+SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
 WHERE session_id = $1 AND sequence >= $2
 ORDER BY sequence
 LIMIT $3
@@ -323,6 +589,8 @@ func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListF
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
 		); err != nil {
 			return nil, err
 		}

@@ -72,6 +72,8 @@ type Message struct {
 	Payload    []byte
 	OccurredAt *time.Time
 	CreatedAt  time.Time
+	Kind       *string
+	CallID     *string
 }
 
 type PlanDetail struct {
@@ -120,4 +122,21 @@ type PlanHistory struct {
 	Actor      *string
 	Reason     *string
 	CreatedAt  time.Time
+}
+
+type Session struct {
+	ID                pgtype.UUID
+	Namespace         string
+	Actor             *string
+	AutomationProfile *string
+	Metadata          []byte
+	InputTokens       int64
+	OutputTokens      int64
+	CostNanos         int64
+	BudgetNanos       *int64
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	Key               *string
+	Owner             *string
+	Version           int64
 }

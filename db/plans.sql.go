@@ -60,12 +60,13 @@ type PlanCancelParams struct {
 	Actor     *string
 }
 
-// Index: plans_root_id_id_key. Cancels the plan, if it is where the caller read it, with
-// its live descendants. Its tree's root is locked, so that none is added meanwhile.
-// The tree is read by its root, and sorted out after that: how many plans a
-// recursion finds no planner knows.
-// What is set comes from the locked rows: another's transition of a descendant may
-// have been committed since the statement began.
+// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and
+// version are those that the caller read. The tree's root is locked, so that no plan is
+// added meanwhile.
+// It reads the whole tree by its root, and then selects the descendants, since the
+// planner cannot estimate how many plans a recursion on the table finds.
+// The new values come from the locked rows: a transition of a descendant may have been
+// committed since the statement began.
 func (q *Queries) PlanCancel(ctx context.Context, db DBTX, arg PlanCancelParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, planCancel,
 		arg.ID,
@@ -98,7 +99,7 @@ const planCountChildren = `-- name: PlanCountChildren :one
 SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = $1::uuid LIMIT $2) AS children
 `
 
-// Index: plans_parent_id_id_idx. Up to max_rows.
+// Index: plans_parent_id_id_idx. Counts up to max_rows.
 func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtype.UUID, maxRows int32) (int64, error) {
 	row := db.QueryRow(ctx, planCountChildren, parentID, maxRows)
 	var count int64
@@ -207,14 +208,14 @@ type PlanCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey, sessions_pkey, plans_pkey. Makes the plan with its parts, its first event and
-// its link. No row when the id is taken, or the action is not the available one that
-// was read (version), or the session does not exist; the caller looks which.
-// An action that is not reusable is archived by its first use: of two uses one waits
-// for the other's update and then finds another version.
-// A caller's transaction that sees an older state of the database than this
-// statement does is given up when the action or the parent has changed since:
-// their locks see to that, which read committed does not need.
+// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first
+// event and its link. It returns no row if the id exists, if the action is not available
+// in the version that was read, or if the session does not exist; the caller finds out
+// which.
+// The first use of an action that is not reusable archives it. A concurrent use waits for
+// that update, and then finds another version.
+// Above read committed, a transaction may see an older state of the action or the parent.
+// Locking their rows aborts it if they have changed since.
 func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams) (PlanCreateRow, error) {
 	row := db.QueryRow(ctx, planCreate,
 		arg.ActionName,
@@ -265,7 +266,7 @@ const planGet = `-- name: PlanGet :one
 SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d WHERE d.id = $1
 `
 
-// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey. The whole plan.
+// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
 func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (PlanDetail, error) {
 	row := db.QueryRow(ctx, planGet, id)
 	var i PlanDetail
@@ -355,8 +356,8 @@ const planHold = `-- name: PlanHold :exec
 SELECT FROM plans p WHERE p.id = $1 AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 `
 
-// Index: plans_pkey. A caller's transaction that sees an older state of the
-// database is given up when the plan has changed since. Nothing at read committed.
+// Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since
+// its snapshot. At read committed it does nothing.
 func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
 	_, err := db.Exec(ctx, planHold, id)
 	return err
@@ -379,7 +380,7 @@ type PlanLinkRow struct {
 	Plan    bool
 }
 
-// Index: sessions_pkey, plans_pkey, session_plans_pkey. Says which of the two exist.
+// Index: sessions_pkey, plans_pkey, session_plans_pkey. Returns which of the two exist.
 func (q *Queries) PlanLink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanLinkRow, error) {
 	row := db.QueryRow(ctx, planLink, sessionID, planID)
 	var i PlanLinkRow
@@ -394,7 +395,7 @@ FROM unnest($2::uuid[]) AS n (id), LATERAL (SELECT plans.id FROM plans WHERE pla
 ON CONFLICT DO NOTHING
 `
 
-// Index: session_plans_pkey, plans_pkey. Links those plans that exist.
+// Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist.
 func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUID, planIds []pgtype.UUID) (int64, error) {
 	result, err := db.Exec(ctx, planLinkAll, sessionID, planIds)
 	if err != nil {
@@ -424,8 +425,8 @@ type PlanListParams struct {
 }
 
 // Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole. It is not sent as it stands: see the lists of the audit trail. The
-// other filters narrow down one plan's children.
+// Returns whole plans, newest first. The query is rewritten before it is sent: see
+// audit_lists.sql. With a parent, the other filters apply to its children.
 func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planList,
 		arg.AfterID,
@@ -510,10 +511,10 @@ type PlanListByProjectParams struct {
 }
 
 // Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole. The other filters narrow down one project's plans.
-// A project that a plan links twice is taken once, by its first place. Each plan is
-// looked up by itself, which LIMIT makes sure of: joined otherwise, all plans would
-// be read for a project that has many.
+// Returns whole plans, newest first. The other filters apply to the project's plans.
+// A plan that links the project twice is returned once. LIMIT makes the planner look up
+// each plan separately. For a project with many plans it would otherwise choose a join,
+// which reads all plans.
 func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListByProjectParams) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planListByProject,
 		arg.Project,
@@ -595,7 +596,7 @@ type PlanListBySessionParams struct {
 }
 
 // Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole. The other filters narrow down one session's plans.
+// Returns whole plans, newest first. The other filters apply to the session's plans.
 func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planListBySession,
 		arg.SessionID,
@@ -678,8 +679,8 @@ type PlanListByStageParams struct {
 }
 
 // Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// Newest first, whole. Each stage is read by itself, no further than a page: they
-// are at most as many as there are phases or states, so that the sort is small.
+// Returns whole plans, newest first. It reads up to a page of each stage. There are at most
+// as many stages as phases or states, so that the sort is small.
 func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planListByStage,
 		arg.Phases,
@@ -745,10 +746,10 @@ WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = $1)
 RETURNING p.id
 `
 
-// Index: plans_pkey. Locks the root of a plan's tree, before the tree grows or is
-// cancelled: the statement after it sees every plan of it that was committed.
-// It is an update, though it changes nothing: a caller's transaction of a higher
-// isolation level, which does not see those plans, is given up for it.
+// Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or
+// the tree is cancelled, so that the next statement sees all committed plans of the tree.
+// It is an UPDATE, although it changes nothing, so that a concurrent transaction above
+// read committed, which would not see those plans, is aborted.
 func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, planLockTree, id)
 	var id_2 pgtype.UUID
@@ -762,8 +763,8 @@ WITH moved AS (
     SET last_completed_step = coalesce($2::bigint, p.last_completed_step),
         last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
         updated_at = greatest(p.updated_at, clock_timestamp())
-    WHERE p.id = $1 AND p.state = 'processing'
-    RETURNING p.id, p.name, p.namespace, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
+    WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
+    RETURNING p.id, p.name, p.namespace, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at, p.fence
 )
 SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
@@ -776,6 +777,7 @@ type PlanProgressParams struct {
 	CompletedStep *int64
 	SetCheckpoint bool
 	CheckpointID  *string
+	Fence         int64
 }
 
 type PlanProgressRow struct {
@@ -794,14 +796,16 @@ type PlanProgressRow struct {
 }
 
 // Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
-// No row: the plan is not processing, or does not exist. The whole plan: of the
-// view what never changes, which it shows as the statement began; the rest as it is now.
+// Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
+// whole plan: the view shows it as it was when the statement began, so the columns that
+// change come from the UPDATE.
 func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
 	row := db.QueryRow(ctx, planProgress,
 		arg.ID,
 		arg.CompletedStep,
 		arg.SetCheckpoint,
 		arg.CheckpointID,
+		arg.Fence,
 	)
 	var i PlanProgressRow
 	err := row.Scan(
@@ -859,15 +863,16 @@ WITH moved AS (
         error_message = $3, error_details = CAST($4::text AS json),
         reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
     WHERE p.id = $6 AND p.phase = $7 AND p.state = $8 AND p.version = $9
+        AND coalesce(nullif($10::bigint, 0) = p.fence, true)
     RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT m.id, m.version, $10, $7, $8, $1, $2,
-        $11::text, $12::text, m.updated_at
+    SELECT m.id, m.version, $11, $7, $8, $1, $2,
+        $12::text, $13::text, m.updated_at
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), $13, $11::text, m.id, CAST($14::text AS json)
+    SELECT clock_timestamp(), audit_new_id(), $14, $12::text, m.id, CAST($15::text AS json)
     FROM moved m
 )
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m
@@ -883,6 +888,7 @@ type PlanTransitionParams struct {
 	FromPhase      string
 	FromState      string
 	Version        int64
+	Fence          int64
 	Transition     string
 	Actor          *string
 	Reason         *string
@@ -896,8 +902,9 @@ type PlanTransitionRow struct {
 	LastCheckpointID  *string
 }
 
-// Index: plans_pkey. Moves the plan, other than to cancel it, if it is where the
-// caller read it, and notes that in the history. No row: it is not there.
+// Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage
+// and version are those that the caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it
+// returns no row.
 func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) (PlanTransitionRow, error) {
 	row := db.QueryRow(ctx, planTransition,
 		arg.ToPhase,
@@ -909,6 +916,7 @@ func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitio
 		arg.FromPhase,
 		arg.FromState,
 		arg.Version,
+		arg.Fence,
 		arg.Transition,
 		arg.Actor,
 		arg.Reason,
@@ -943,10 +951,12 @@ type PlanUnlinkRow struct {
 	Made    bool
 }
 
-// Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Says which of the two exist.
-// A caller's transaction of a higher isolation level does not see a link that was
-// made since it began. It tries to make it, and is given up when it is there. When
-// it is not, "made" says that the statement is to be run again, which takes it back.
+// Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx.
+// Returns which of the two exist.
+// A transaction above read committed does not see a link that was created after its
+// snapshot. So the statement tries to create the link, which aborts the transaction if it
+// exists. If it does not, made is true, and the caller runs the statement again, which
+// deletes the link.
 func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanUnlinkRow, error) {
 	row := db.QueryRow(ctx, planUnlink, sessionID, planID)
 	var i PlanUnlinkRow

@@ -34,8 +34,7 @@ WITH locked AS (
     SET input_tokens = l.input_tokens + $4::bigint,
         output_tokens = l.output_tokens + $5::bigint,
         cost_nanos = l.cost_nanos + $1::bigint,
-        budget_nanos = l.budget_nanos,
-        updated_at = greatest(s.updated_at, clock_timestamp())
+        budget_nanos = l.budget_nanos
     FROM locked l, noted n
     WHERE s.id = $2 AND n.session_id = $2
     RETURNING s.id
@@ -65,14 +64,14 @@ type SessionAddUsageRow struct {
 	KnownCostNanos    *int64
 }
 
-// Index: sessions_pkey, session_usages_pkey. Checks and adds in one statement, once for each usage id. The totals
-// are computed from the locked row: a second scan of it could be older than the lock.
-// For the budget see SessionUpdate.
+// Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for
+// each usage id. The totals are computed from the locked row, since a second scan could
+// see an older version. SessionUpdate explains why it sets the budget.
 //
-// known_… are the amounts that are stored under the id, as far as they were when
-// the statement began. One that was stored while it waited for the lock is found by
-// the unique key: nothing is noted then, and so nothing added. Of a row that is neither added
-// nor known, the caller looks which it is: stored meanwhile, or over the budget.
+// The known_ columns are the amounts that were stored with the id when the statement began.
+// If the id was stored while the statement waited for the lock, the unique key prevents a
+// second row, and nothing is added. If the usage is neither added nor known, it was either
+// stored meanwhile or exceeds the budget; the caller finds out which.
 func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUsageParams) (SessionAddUsageRow, error) {
 	row := db.QueryRow(ctx, sessionAddUsage,
 		arg.CostNanos,
@@ -97,16 +96,22 @@ func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUs
 
 const sessionCreate = `-- name: SessionCreate :one
 WITH created AS (
-    INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
-    VALUES ($1, $2, $3, $4, CAST($5::text AS json), $6)
+    INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
+    VALUES (
+        $1, $2, $3, $4, $5, $6,
+        CAST($7::text AS json), $8
+    )
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, created_at, updated_at
+    RETURNING id, namespace, owner, created_at, updated_at
 ), counted AS (
-    INSERT INTO session_counters (session_id, updated_at)
-    SELECT c.id, c.updated_at FROM created c
+    INSERT INTO session_counters (session_id, updated_at, fenced_only)
+    SELECT c.id, c.updated_at, $9::boolean FROM created c
+), owned AS (
+    INSERT INTO session_owners (session_id, namespace, owner, created_at)
+    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', $3, c.id FROM created c
+    SELECT c.created_at, audit_new_id(), 'session_created', $5, c.id FROM created c WHERE $10::boolean
 )
 SELECT c.created_at, c.updated_at FROM created c
 `
@@ -114,10 +119,14 @@ SELECT c.created_at, c.updated_at FROM created c
 type SessionCreateParams struct {
 	ID                pgtype.UUID
 	Namespace         string
+	Key               *string
+	Owner             *string
 	Actor             *string
 	AutomationProfile *string
 	Metadata          string
 	BudgetNanos       *int64
+	FencedOnly        bool
+	Audited           bool
 }
 
 type SessionCreateRow struct {
@@ -125,17 +134,22 @@ type SessionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: sessions_pkey. Makes the session and its counter row in one statement, and
-// an entry of the audit trail that says so.
-// No row: a session with this id exists; the caller reads it and compares.
+// Index: sessions_pkey. Creates the session, its counter row, its owner's row if it has an
+// owner, and, if audited, an entry in the audit trail. A trigger creates the row of
+// session_activity. It returns no row if a session with this id exists; the caller then
+// refuses it, or reads it and compares.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
 		arg.ID,
 		arg.Namespace,
+		arg.Key,
+		arg.Owner,
 		arg.Actor,
 		arg.AutomationProfile,
 		arg.Metadata,
 		arg.BudgetNanos,
+		arg.FencedOnly,
+		arg.Audited,
 	)
 	var i SessionCreateRow
 	err := row.Scan(&i.CreatedAt, &i.UpdatedAt)
@@ -144,7 +158,8 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
-    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans
+    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
+        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys
     FROM session_counters c
     WHERE c.session_id = $1
 ), deleted AS (
@@ -152,24 +167,28 @@ WITH counted AS (
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
     SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
-        format('{"entity":"session","messages":%s,"plans":%s}', n.next_sequence, n.plans)::json
+        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
     FROM counted n
+    WHERE $2::boolean
 )
-SELECT n.next_sequence, n.plans FROM counted n
+SELECT n.next_sequence, n.plans, n.state_keys FROM counted n
 `
 
 type SessionDeleteRow struct {
 	NextSequence int64
 	Plans        int64
+	StateKeys    int64
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey and session_usages_pkey. The
-// session is locked, so that what is counted here is what the cascade deletes. The
-// counter is the number of messages: they are dense.
-func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id pgtype.UUID) (SessionDeleteRow, error) {
-	row := db.QueryRow(ctx, sessionDelete, id)
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
+// The cascade uses messages_pkey, session_usages_pkey, session_owners_pkey, session_turns_pkey and the keys of the
+// session's state. The session and its state must be locked, so that the counts are those of
+// the rows that the cascade deletes. next_sequence is the number of messages, since sequences
+// have no gaps.
+func (q *Queries) SessionDelete(ctx context.Context, db DBTX, iD pgtype.UUID, audited bool) (SessionDeleteRow, error) {
+	row := db.QueryRow(ctx, sessionDelete, iD, audited)
 	var i SessionDeleteRow
-	err := row.Scan(&i.NextSequence, &i.Plans)
+	err := row.Scan(&i.NextSequence, &i.Plans, &i.StateKeys)
 	return i, err
 }
 
@@ -186,56 +205,49 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 }
 
 const sessionGet = `-- name: SessionGet :one
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 `
 
 type SessionGetRow struct {
-	ID                pgtype.UUID
-	Namespace         string
-	Actor             *string
-	AutomationProfile *string
-	Metadata          []byte
-	InputTokens       int64
-	OutputTokens      int64
-	CostNanos         int64
-	BudgetNanos       *int64
-	CreatedAt         time.Time
-	UpdatedAt         time.Time
-	NextSequence      int64
-	PlanIds           []pgtype.UUID
-	PlanStages        []string
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. The counter row holds what an
-// append changes, so it is joined wherever a session is read.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+// Appends change only the counter row, so every query of sessions joins it. plans are the
+// linked plans, each as its id, phase and state.
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (SessionGetRow, error) {
 	row := db.QueryRow(ctx, sessionGet, id)
 	var i SessionGetRow
 	err := row.Scan(
-		&i.ID,
-		&i.Namespace,
-		&i.Actor,
-		&i.AutomationProfile,
-		&i.Metadata,
-		&i.InputTokens,
-		&i.OutputTokens,
-		&i.CostNanos,
-		&i.BudgetNanos,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.Session.ID,
+		&i.Session.Namespace,
+		&i.Session.Actor,
+		&i.Session.AutomationProfile,
+		&i.Session.Metadata,
+		&i.Session.InputTokens,
+		&i.Session.OutputTokens,
+		&i.Session.CostNanos,
+		&i.Session.BudgetNanos,
+		&i.Session.CreatedAt,
+		&i.Session.UpdatedAt,
+		&i.Session.Key,
+		&i.Session.Owner,
+		&i.Session.Version,
+		&i.ChangedAt,
 		&i.NextSequence,
-		&i.PlanIds,
-		&i.PlanStages,
+		&i.FencedOnly,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -243,18 +255,21 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 const sessionImport = `-- name: SessionImport :execrows
 WITH created AS (
     INSERT INTO sessions (
-        id, namespace, actor, automation_profile, metadata,
+        id, namespace, key, owner, actor, automation_profile, metadata,
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
     VALUES (
-        $1, $2, $3, $4, CAST($5::text AS json),
-        $6, $7, $8, $9, $10, $11
+        $1, $2, $3, $4, $5, $6, CAST($7::text AS json),
+        $8, $9, $10, $11, $12, $13
     )
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, updated_at
+    RETURNING id, namespace, owner, created_at, updated_at
+), owned AS (
+    INSERT INTO session_owners (session_id, namespace, owner, created_at)
+    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'session_created', $3, c.id, '{"imported":true}' FROM created c
+    SELECT clock_timestamp(), audit_new_id(), 'session_created', $5, c.id, '{"imported":true}' FROM created c WHERE $14::boolean
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, '-infinity' FROM created c
@@ -263,6 +278,8 @@ SELECT c.id, '-infinity' FROM created c
 type SessionImportParams struct {
 	ID                pgtype.UUID
 	Namespace         string
+	Key               *string
+	Owner             *string
 	Actor             *string
 	AutomationProfile *string
 	Metadata          string
@@ -272,15 +289,18 @@ type SessionImportParams struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+	Audited           bool
 }
 
-// Index: sessions_pkey. A session as a document has it; no row: the id exists. The counter's
-// updated_at begins before all times: the document's is in the session, and may be
-// ahead of the clock, which messages to come must not be.
+// Index: sessions_pkey. Creates a session from a document. It inserts no row if the id
+// exists. The counter's updated_at begins at -infinity. The document's time may be ahead
+// of the clock, which must not affect later messages, so only the session's row has it.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
 	result, err := db.Exec(ctx, sessionImport,
 		arg.ID,
 		arg.Namespace,
+		arg.Key,
+		arg.Owner,
 		arg.Actor,
 		arg.AutomationProfile,
 		arg.Metadata,
@@ -290,6 +310,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 		arg.BudgetNanos,
 		arg.CreatedAt,
 		arg.UpdatedAt,
+		arg.Audited,
 	)
 	if err != nil {
 		return 0, err
@@ -298,14 +319,11 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 }
 
 const sessionList = `-- name: SessionList :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = $1
@@ -328,24 +346,16 @@ type SessionListParams struct {
 }
 
 type SessionListRow struct {
-	ID                pgtype.UUID
-	Namespace         string
-	Actor             *string
-	AutomationProfile *string
-	Metadata          []byte
-	InputTokens       int64
-	OutputTokens      int64
-	CostNanos         int64
-	BudgetNanos       *int64
-	CreatedAt         time.Time
-	UpdatedAt         time.Time
-	NextSequence      int64
-	PlanIds           []pgtype.UUID
-	PlanStages        []string
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
 }
 
 // Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
-// session_plans_pkey, plans_pkey. Newest first. It is not sent as it stands: see the lists of the audit trail.
+// session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
+// audit_lists.sql.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -364,20 +374,200 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 	for rows.Next() {
 		var i SessionListRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.Namespace,
-			&i.Actor,
-			&i.AutomationProfile,
-			&i.Metadata,
-			&i.InputTokens,
-			&i.OutputTokens,
-			&i.CostNanos,
-			&i.BudgetNanos,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Version,
+			&i.ChangedAt,
 			&i.NextSequence,
-			&i.PlanIds,
-			&i.PlanStages,
+			&i.FencedOnly,
+			&i.Plans,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionListActive = `-- name: SessionListActive :many
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans,
+    a.active_at
+FROM (
+    SELECT a.session_id, a.active_at FROM session_activity a
+    WHERE a.namespace = $1
+    AND ($2::text IS NULL OR a.owner = $2::text)
+    AND (a.active_at, a.session_id) < ($3::timestamptz, $4::uuid)
+    ORDER BY a.active_at DESC, a.session_id DESC
+    LIMIT 1001
+) AS a
+JOIN sessions s ON s.id = a.session_id
+JOIN session_counters c ON c.session_id = a.session_id
+ORDER BY a.active_at DESC, a.session_id DESC
+LIMIT $5
+`
+
+type SessionListActiveParams struct {
+	Namespace     string
+	Owner         *string
+	AfterActiveAt time.Time
+	AfterID       pgtype.UUID
+	MaxRows       int32
+}
+
+type SessionListActiveRow struct {
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
+	ActiveAt     time.Time
+}
+
+// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
+// sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
+// 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and
+// would plan each page anew, which takes as long as reading it, or choose a parallel plan.
+func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionListActiveParams) ([]SessionListActiveRow, error) {
+	rows, err := db.Query(ctx, sessionListActive,
+		arg.Namespace,
+		arg.Owner,
+		arg.AfterActiveAt,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionListActiveRow
+	for rows.Next() {
+		var i SessionListActiveRow
+		if err := rows.Scan(
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Version,
+			&i.ChangedAt,
+			&i.NextSequence,
+			&i.FencedOnly,
+			&i.Plans,
+			&i.ActiveAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionListByOwner = `-- name: SessionListByOwner :many
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans
+FROM session_owners o
+JOIN sessions s ON s.id = o.session_id
+JOIN session_counters c ON c.session_id = o.session_id
+WHERE o.namespace = $1
+    AND o.owner = $2
+    AND ($3::text IS NULL OR s.actor = $3::text)
+    AND o.created_at >= $4
+    AND o.created_at < $5
+    AND (o.created_at, o.session_id) < ($6::timestamptz, $7::uuid)
+ORDER BY o.created_at DESC, o.session_id DESC
+LIMIT $8
+`
+
+type SessionListByOwnerParams struct {
+	Namespace      string
+	Owner          string
+	Actor          *string
+	CreatedFrom    time.Time
+	CreatedBefore  time.Time
+	AfterCreatedAt time.Time
+	AfterID        pgtype.UUID
+	MaxRows        int32
+}
+
+type SessionListByOwnerRow struct {
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
+}
+
+// Index: session_owners_namespace_owner_created_at_idx, backwards, then sessions_pkey, session_counters_pkey,
+// session_plans_pkey, plans_pkey. Like SessionList, for the sessions of an owner.
+func (q *Queries) SessionListByOwner(ctx context.Context, db DBTX, arg SessionListByOwnerParams) ([]SessionListByOwnerRow, error) {
+	rows, err := db.Query(ctx, sessionListByOwner,
+		arg.Namespace,
+		arg.Owner,
+		arg.Actor,
+		arg.CreatedFrom,
+		arg.CreatedBefore,
+		arg.AfterCreatedAt,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionListByOwnerRow
+	for rows.Next() {
+		var i SessionListByOwnerRow
+		if err := rows.Scan(
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Version,
+			&i.ChangedAt,
+			&i.NextSequence,
+			&i.FencedOnly,
+			&i.Plans,
 		); err != nil {
 			return nil, err
 		}
@@ -393,7 +583,7 @@ const sessionLock = `-- name: SessionLock :one
 SELECT next_sequence FROM session_counters WHERE session_id = $1 FOR UPDATE
 `
 
-// Index: session_counters_pkey. Waits for the appends under way.
+// Index: session_counters_pkey. Locks the session for appends, and waits for those under way.
 func (q *Queries) SessionLock(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, sessionLock, id)
 	var next_sequence int64
@@ -408,8 +598,8 @@ WHERE c.session_id = $1
 FOR UPDATE
 `
 
-// Index: session_counters_pkey, sessions_pkey. Before a deletion: waits for the appends
-// under way, and for those who link plans to the session.
+// Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits
+// for the appends and the links to plans that are under way.
 func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, sessionLockWhole, id)
 	var next_sequence int64
@@ -417,39 +607,59 @@ func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID)
 	return next_sequence, err
 }
 
+const sessionMetadataLock = `-- name: SessionMetadataLock :one
+SELECT s.version, s.metadata FROM sessions s WHERE s.id = $1 FOR NO KEY UPDATE
+`
+
+type SessionMetadataLockRow struct {
+	Version  int64
+	Metadata []byte
+}
+
+// Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is
+// applied to.
+func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UUID) (SessionMetadataLockRow, error) {
+	row := db.QueryRow(ctx, sessionMetadataLock, id)
+	var i SessionMetadataLockRow
+	err := row.Scan(&i.Version, &i.Metadata)
+	return i, err
+}
+
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
-        (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits
+    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version,
+        (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
+        coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s
-    WHERE s.id = $3
+    WHERE s.id = $4
     FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s
-    SET actor = CASE WHEN $4::boolean THEN $5::text ELSE s.actor END,
-        automation_profile = CASE WHEN $6::boolean THEN $7::text ELSE s.automation_profile END,
-        metadata = coalesce(CAST($8::text AS json), s.metadata),
+    SET version = s.version + 1,
+        actor = CASE WHEN $5::boolean THEN $6::text ELSE s.actor END,
+        automation_profile = CASE WHEN $7::boolean THEN $8::text ELSE s.automation_profile END,
+        metadata = coalesce(CAST($9::text AS json), s.metadata),
         budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END,
-        cost_nanos = l.cost_nanos,
-        updated_at = greatest(s.updated_at, clock_timestamp())
+        cost_nanos = l.cost_nanos
     FROM locked l
-    WHERE s.id = l.id AND l.fits
-    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
+    WHERE s.id = l.id AND l.fits AND l.current
+    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version
+), fenced AS (
+    UPDATE session_counters c SET fenced_only = $10::boolean
+    FROM updated u
+    WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
+    RETURNING c.fenced_only
 ), stored AS (
-    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, true AS fits FROM updated u
+    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, u.key, u.owner, u.version, true AS fits, true AS current FROM updated u
     UNION ALL
-    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.fits FROM locked l WHERE NOT l.fits
+    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.key, l.owner, l.version, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
 )
-SELECT s.fits, s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
+    coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM stored s
 JOIN session_counters c ON c.session_id = s.id
 `
@@ -457,16 +667,17 @@ JOIN session_counters c ON c.session_id = s.id
 type SessionUpdateParams struct {
 	SetBudget            bool
 	BudgetNanos          *int64
+	IfVersion            *int64
 	ID                   pgtype.UUID
 	SetActor             bool
 	Actor                *string
 	SetAutomationProfile bool
 	AutomationProfile    *string
 	Metadata             *string
+	FencedOnly           *bool
 }
 
 type SessionUpdateRow struct {
-	Fits              bool
 	ID                pgtype.UUID
 	Namespace         string
 	Actor             *string
@@ -478,31 +689,40 @@ type SessionUpdateRow struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+	Key               *string
+	Owner             *string
+	Version           int64
+	Fits              bool
+	Current           bool
+	ChangedAt         time.Time
 	NextSequence      int64
-	PlanIds           []pgtype.UUID
-	PlanStages        []string
+	FencedOnly        bool
+	Plans             []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set. A budget below the cost
-// changes nothing: fits is false, and the row is the one that stands.
-// The update finds the row as it was when the statement began; PostgreSQL checks
-// the constraints of what it makes of that before it sees that a newer one was
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+// Changes only what is set, and returns the whole session. If the session does not have
+// the version that is given, it changes nothing and current is false; if the new budget is
+// below the cost, it changes nothing and fits is false. updated_at is that of appends.
+// If fenced_only is set, the counter row must be locked.
+// The UPDATE finds the row as it was when the statement began. PostgreSQL checks the
+// constraints on a row made from that version before it notices that a newer one is
 // locked. So both columns of a constraint are set from the locked row.
-// It answers with the whole session.
 func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateParams) (SessionUpdateRow, error) {
 	row := db.QueryRow(ctx, sessionUpdate,
 		arg.SetBudget,
 		arg.BudgetNanos,
+		arg.IfVersion,
 		arg.ID,
 		arg.SetActor,
 		arg.Actor,
 		arg.SetAutomationProfile,
 		arg.AutomationProfile,
 		arg.Metadata,
+		arg.FencedOnly,
 	)
 	var i SessionUpdateRow
 	err := row.Scan(
-		&i.Fits,
 		&i.ID,
 		&i.Namespace,
 		&i.Actor,
@@ -514,9 +734,15 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 		&i.BudgetNanos,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Key,
+		&i.Owner,
+		&i.Version,
+		&i.Fits,
+		&i.Current,
+		&i.ChangedAt,
 		&i.NextSequence,
-		&i.PlanIds,
-		&i.PlanStages,
+		&i.FencedOnly,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -538,7 +764,8 @@ type SessionUsageGetRow struct {
 	CostNanos         int64
 }
 
-// Index: session_usages_pkey, sessions_pkey. What was added under an id, and the totals.
+// Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and
+// the totals.
 func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, usageID pgtype.UUID) (SessionUsageGetRow, error) {
 	row := db.QueryRow(ctx, sessionUsageGet, iD, usageID)
 	var i SessionUsageGetRow

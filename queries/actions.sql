@@ -1,6 +1,6 @@
 -- name: ActionCreate :one
--- Index: actions_pkey. Makes the action with its arguments and invariants. No row: an
--- action of this name exists; the caller reads it and compares.
+-- Index: actions_pkey. Creates the action with its arguments and invariants. It returns
+-- no row if an action of this name exists; the caller then reads and compares it.
 WITH created AS (
     INSERT INTO actions (
         name, server, namespace, description, definition_of_done,
@@ -34,8 +34,8 @@ WITH created AS (
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: ActionGet :one
--- Index: actions_pkey, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey. The whole
--- action in one row: its parts are arrays in the order of their positions.
+-- Index: actions_pkey, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
+-- Returns the whole action in one row. Its parts are arrays in the order of their positions.
 SELECT sqlc.embed(a),
     ARRAY(SELECT s.name FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_names,
     ARRAY(SELECT s.type FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_types,
@@ -51,7 +51,7 @@ WHERE a.name = @name;
 
 -- name: ActionList :many
 -- Index: actions_server_namespace_name_idx, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
--- By name. state and tag narrow down a namespace, which is what is read.
+-- Ordered by name. The index selects the namespace; state and tag filter its actions.
 SELECT sqlc.embed(a),
     ARRAY(SELECT s.name FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_names,
     ARRAY(SELECT s.type FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_types,
@@ -70,14 +70,24 @@ ORDER BY a.name
 LIMIT @max_rows;
 
 -- name: ActionLock :one
--- Index: actions_pkey. Before an update: the statement after it sees what is
--- committed by then.
+-- Index: actions_pkey. Locks the action before an update, so that the next statement sees
+-- all that was committed before.
 SELECT a.version FROM actions a WHERE a.name = @name FOR NO KEY UPDATE;
 
 -- name: ActionUpdate :exec
--- Index: actions_pkey, action_arguments_pkey, action_invariants_pkey. Replaces the definition
--- of an action that is locked; of its parts, those that differ.
-WITH arguments_given AS (
+-- Index: actions_pkey, action_arguments_pkey, action_invariants_pkey. Replaces the
+-- definition of a locked action. It writes only the arguments and invariants that differ.
+-- The parameters are those of ActionCreate, in the same order, so that the same code
+-- fills in both.
+WITH given AS (
+    SELECT @name::text AS name, @server::text AS server, @namespace::text AS namespace, @description::text AS description,
+        @definition_of_done::text AS definition_of_done, sqlc.narg(strategy_actor)::text AS strategy_actor,
+        sqlc.narg(execution_actor)::text AS execution_actor, sqlc.narg(review_actor)::text AS review_actor,
+        sqlc.narg(apply_actor)::text AS apply_actor, sqlc.narg(estimation_actor)::text AS estimation_actor,
+        sqlc.narg(invariant_actor)::text AS invariant_actor, sqlc.narg(automation_profile)::text AS automation_profile,
+        @reusable::boolean AS reusable, @read_only::boolean AS read_only, CAST(@inputs_schema::text AS json) AS inputs_schema,
+        @tags::text[] AS tags, sqlc.narg(created_by)::text AS created_by
+), arguments_given AS (
     SELECT (n.ordinality - 1)::integer AS position, n.name, n.type, n.required, n.description,
         nullif(n.default_value, '') AS default_value,
         nullif(n.min_value, 'NaN') AS min_value, nullif(n.max_value, 'NaN') AS max_value, n.pattern
@@ -111,24 +121,24 @@ WITH arguments_given AS (
     ON CONFLICT (action_name, position) DO UPDATE SET text = excluded.text WHERE d.text <> excluded.text
 )
 UPDATE actions a
-SET description = @description, definition_of_done = @definition_of_done,
-    strategy_actor = sqlc.narg(strategy_actor), execution_actor = sqlc.narg(execution_actor),
-    review_actor = sqlc.narg(review_actor), apply_actor = sqlc.narg(apply_actor),
-    estimation_actor = sqlc.narg(estimation_actor), invariant_actor = sqlc.narg(invariant_actor),
-    automation_profile = sqlc.narg(automation_profile), reusable = @reusable, read_only = @read_only,
-    inputs_schema = CAST(@inputs_schema::text AS json), tags = @tags,
+SET description = g.description, definition_of_done = g.definition_of_done,
+    strategy_actor = g.strategy_actor, execution_actor = g.execution_actor, review_actor = g.review_actor,
+    apply_actor = g.apply_actor, estimation_actor = g.estimation_actor, invariant_actor = g.invariant_actor,
+    automation_profile = g.automation_profile, reusable = g.reusable, read_only = g.read_only,
+    inputs_schema = g.inputs_schema, tags = g.tags,
     version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
-WHERE a.name = @name;
+FROM given g
+WHERE a.name = g.name;
 
 -- name: ActionArchive :execrows
--- Index: actions_pkey. No row: it is archived already, or does not exist.
+-- Index: actions_pkey. Affects no row if the action is archived already, or does not exist.
 UPDATE actions a
 SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
 WHERE a.name = @name AND a.state = 'available';
 
 -- name: ActionDelete :one
--- Index: actions_pkey, plans_action_name_idx. An action in use is not deleted. Its
--- foreign key refuses the plan that was made meanwhile.
+-- Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan
+-- is created meanwhile, the foreign key refuses the deletion.
 WITH used AS (
     SELECT EXISTS (SELECT FROM plans p WHERE p.action_name = @name) AS in_use
 ), deleted AS (

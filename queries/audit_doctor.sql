@@ -1,7 +1,7 @@
--- What the doctor asks: of the catalog, which is small, but for the last two.
+-- The queries of AuditDoctor. All but the last read the catalog, which is small.
 
 -- name: AuditDoctorPartitions :many
--- Index: none. The bounds in UTC, whatever the session's settings are.
+-- Index: none. The bounds do not depend on the session's settings.
 SELECT CAST(b.name AS text) AS name, CAST(b.pending AS boolean) AS pending, CAST(b.fallback AS boolean) AS fallback,
     CAST(CASE WHEN isfinite(b.lower) THEN b.lower ELSE '0001-01-01Z' END AS timestamptz) AS lower,
     CAST(CASE WHEN isfinite(b.upper) THEN b.upper ELSE '9999-12-31Z' END AS timestamptz) AS upper
@@ -9,14 +9,14 @@ FROM audit_partition_bounds(CAST('audit_entries' AS regclass)) AS b (name, lower
 ORDER BY b.name;
 
 -- name: AuditDoctorTriggers :many
--- Index: none. The trigger's function is what makes it refuse.
+-- Index: none. The function shows whether a trigger still does what its name says.
 SELECT CAST(c.relname AS text) AS table_name, CAST(t.tgname AS text) AS name, CAST(t.tgenabled AS text) AS enabled, CAST(p.proname AS text) AS function
 FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass));
 
 -- name: AuditDoctorGrants :many
--- Index: none. Rights of others than the owner by which what is recorded could be changed, or entries put
--- past the queue of the sealer. PUBLIC has no name.
+-- Index: none. The rights with which others than the owner could change recorded entries,
+-- or insert entries that bypass the sealer's queue. The name of PUBLIC is empty.
 SELECT CAST(c.relname AS text) AS table_name, CAST(coalesce(r.rolname, '') AS text) AS grantee, CAST(a.privilege_type AS text) AS privilege
 FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS a (grantor, grantee, privilege_type, is_grantable)
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
@@ -28,7 +28,7 @@ WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e
 ORDER BY c.relname, a.privilege_type;
 
 -- name: AuditDoctorFunctions :many
--- Index: none. Functions that run as the owner.
+-- Index: none. The functions that run as the owner.
 SELECT CAST(p.proname AS text) AS name, has_function_privilege('public', p.oid, 'EXECUTE') AS public,
     coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
 FROM pg_catalog.pg_proc p
@@ -37,5 +37,5 @@ WHERE p.pronamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e
 ORDER BY p.proname;
 
 -- name: AuditDoctorQuarantined :one
--- Index: audit_quarantine_pkey. Up to max_rows.
+-- Index: audit_quarantine_pkey. Counts up to max_rows.
 SELECT count(*) FROM (SELECT FROM audit_quarantine q ORDER BY q.id LIMIT @max_rows) AS found;

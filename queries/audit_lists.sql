@@ -1,10 +1,10 @@
--- Lists and counts of the audit trail. They are not sent as they stand: of the
--- filters that need not be set, those that are not are left out, and the first that
--- is becomes a plain condition, on whose index a generic plan is, too
--- (repo/postgres/filters.go). The others narrow down what that one finds: the filter
--- that selects most comes first.
--- The time of the cursor stands beside the row comparison, which alone would
--- look into every partition.
+-- Lists and counts of the audit trail. The queries are rewritten before they are sent
+-- (repo/postgres/filters.go): of the optional filters, those that are not set are left
+-- out, and the first that is set becomes a plain condition, for which a generic plan uses
+-- an index. The others filter the rows that it finds, so the most selective filter comes
+-- first.
+-- The condition on the cursor's time is redundant beside the row comparison, but without
+-- it every partition would be searched.
 
 -- name: AuditListDescending :many
 -- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey, backwards.
@@ -35,7 +35,8 @@ ORDER BY e.occurred_at, e.id
 LIMIT @max_rows;
 
 -- name: AuditCount :one
--- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey. Up to max_rows.
+-- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey. Counts up to
+-- max_rows.
 SELECT count(*) FROM (
     SELECT FROM audit_entries e
     WHERE e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before

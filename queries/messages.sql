@@ -1,26 +1,30 @@
 -- name: MessageAppend :batchone
 -- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
--- One append is this one statement: it locks the counter row, advances it by
--- the number of messages and inserts them. It answers with one row, or none if
--- there is no session. created_at is null when nothing was inserted: known says
--- that one of the ids is stored already; otherwise next_sequence is not the
--- expected one. Go's zero time stands for an occurred_at that was not given.
+-- Makes one append: it locks the counter row, advances it by the number of messages and
+-- inserts them. It returns one row, or none if the session does not exist. created_at is
+-- null if nothing was inserted: either known says that one of the ids is stored already,
+-- or admitted is false and says that the token (fence; 0 for none) is not the latest one, which
+-- is latest, or next_sequence is not the expected one. Go's zero time stands for an occurred_at that
+-- is not given.
 --
--- Each id is looked up by itself, which LIMIT makes sure of: joined otherwise, a
--- long session would be read from end to end where most sessions are short.
+-- LIMIT makes the planner look up each id separately. If most sessions are short it would
+-- otherwise choose a join, which reads a long session from end to end.
 --
--- Behind a SELECT the planner does not see an argument. It would find that a
--- plan for just these ids, or without a look for them, is cheaper than a general
--- one, and plan anew for each append, which costs more than the append itself.
+-- A SELECT around an argument hides its value from the planner. With the values a custom
+-- plan, for just these ids or without a look-up, would seem cheaper than a generic one,
+-- and the planner would plan each append anew, which costs more than the append itself.
 --
--- updated_at, which the messages get as created_at, does not go backwards when the
+-- updated_at, which is also the messages' created_at, does not go backwards when the
 -- server's clock does.
 --
--- The sequence comes from the row that the lock returned. A second scan of the
--- counter could see it as it was before the wait for the lock. Every part
--- filters on session_id.
+-- The sequence comes from the row that the lock returned. A second scan of the counter
+-- could see it as it was before the wait for the lock.
+--
+-- kinds and call_ids have an empty text for none. They end at the last one that is not
+-- empty, and are empty in most appends; unnest takes what is missing as null.
 WITH locked AS (
-    SELECT c.session_id, c.next_sequence,
+    SELECT c.session_id, c.next_sequence, c.fence,
+        coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)::boolean AS admitted,
         (SELECT @check_ids::boolean) AND EXISTS (
             SELECT FROM unnest((SELECT @ids::uuid[])) AS n (id), LATERAL (
                 SELECT FROM messages m WHERE m.session_id = @session_id AND m.id = n.id LIMIT 1
@@ -35,60 +39,113 @@ WITH locked AS (
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = @session_id
-        AND NOT l.known
+        AND NOT l.known AND l.admitted
         AND l.next_sequence = coalesce(sqlc.narg(expected)::bigint, l.next_sequence)
     RETURNING l.next_sequence AS first_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
     SELECT @session_id, a.first_sequence - 1 + n.ordinality,
-        n.id, n.role, n.content, n.metadata::json, n.payload,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a, ROWS FROM (
         unnest((SELECT @ids::uuid[])), unnest(@roles::text[]), unnest(@contents::text[]),
-        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
-    ) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, ordinality)
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
+        unnest(@occurred_ats::timestamptz[])
+    ) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, ordinality)
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT @session_id, n.call_id, a.first_sequence - 1 + n.ordinality
+    FROM advanced a, unnest((SELECT @call_ids::text[])) WITH ORDINALITY AS n (call_id, ordinality)
+    WHERE n.call_id <> ''
 )
-SELECT l.next_sequence, l.known, a.updated_at AS created_at
+SELECT l.next_sequence, l.known, l.admitted, l.fence AS latest, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
 
--- name: MessageAppendOne :batchone
--- Index: session_counters_pkey. One message to one session, of any sequence and
--- with an id that nobody gave: the case of few writers, to whom each array costs.
--- It waits for no counter row. No row: that of the session is locked, or there is
--- no session.
+-- name: MessageAppendOne :one
+-- Index: session_counters_pkey. Appends one message to one session, without an expected
+-- sequence, with a generated id and without a call id. It serves a lone writer, where the
+-- cost of array arguments is noticeable. It does not wait for the counter row, and returns
+-- no row if that is locked or does not exist, or if the token (fence) is not the latest.
 --
--- The number is that of the row which the UPDATE made. It has the row's lock, and
--- follows it to what others committed before it had: what the subselect saw is
--- only that there is one.
+-- It does nothing in a transaction of another level than read committed, so that it can be
+-- sent without a statement that sets the level.
+--
+-- The sequence comes from the row that the UPDATE wrote, which is the newest version. The
+-- subselect may have seen an older one, and only finds and locks the row.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + 1,
         updated_at = greatest(c.updated_at, clock_timestamp())
     WHERE c.session_id = (
         SELECT l.session_id FROM session_counters l WHERE l.session_id = @session_id FOR UPDATE SKIP LOCKED
-    )
+    ) AND coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)
+        AND current_setting('transaction_isolation') = 'read committed'
     RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload,
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload, nullif(@kind::text, ''),
     nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
 FROM advanced a
 RETURNING sequence, created_at;
 
+-- name: MessageAppendPlain :many
+-- Index: session_counters_pkey. Appends messages to several sessions, without an expected
+-- sequence, with generated ids and without call ids. Most groups are of this kind, and it
+-- costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
+-- no row in the answer if its counter row is locked or does not exist, or if its token
+-- is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
+--
+-- Each session is given once; sizes is the number of its messages. For each message,
+-- owners is its session, and places the number of the session's messages from it to the
+-- last one. fences are the sessions' tokens, 0 for none; it is empty if no session has one.
+--
+-- As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT
+-- hides the number of sessions from the planner: see MessageAppend, also for kinds.
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = c.next_sequence
+            + (CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
+        updated_at = greatest(c.updated_at, clock_timestamp())
+    WHERE c.session_id = ANY (ARRAY(
+        SELECT l.session_id FROM session_counters l
+        WHERE l.session_id = ANY (CAST((SELECT CAST(@session_ids AS uuid[])) AS uuid[]))
+        FOR UPDATE SKIP LOCKED
+    )) AND CASE WHEN cardinality(CAST(@fences AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
+            nullif((CAST(@fences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)], 0) = c.fence,
+            NOT c.fenced_only
+        ) END
+        AND current_setting('transaction_isolation') = 'read committed'
+    RETURNING c.session_id, c.next_sequence, c.updated_at
+), inserted AS (
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+    SELECT a.session_id, a.next_sequence - n.place,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''),
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+    FROM advanced a
+    JOIN ROWS FROM (
+        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
+        unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@occurred_ats::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, occurred_at) ON n.owner = a.session_id
+)
+SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a;
+
 -- name: MessageAppendMany :many
 -- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
--- MessageAppend for many sessions at once: what a statement costs by itself is
--- paid once. It waits for no counter row: the sessions whose row somebody has
--- locked are left as they are, and the others are appended to.
+-- MessageAppend for many sessions, so that the fixed cost of a statement is paid once. It
+-- does not wait for counter rows: it skips the sessions whose row is locked.
 --
--- Of the sessions, each of which is given once, sizes says how many messages it
--- gets and expecteds which sequence is expected, -1 for any. Of the messages,
--- owners says whose each is, and places which of that session's, from 0. It
--- answers with a row for each session that there is, in any order. A row without
--- a created_at says why nothing was inserted: held that its row is locked, known
--- that one of the ids is stored already; otherwise next_sequence is not the
--- expected one.
+-- Each session is given once; sizes is the number of its messages, and expecteds the
+-- expected sequence, or -1 for any. fences are their tokens, 0 for none; it is empty if no
+-- session has one. For each message, owners is its session, and places
+-- its place among the session's messages, counted from the last one, which is 1. The answer has a row for each session
+-- that exists, in any order. If created_at is null, nothing was inserted: held says that
+-- the counter row is locked, and lock_timeout then has the setting of that name in
+-- milliseconds; known says that one of the ids is stored already; admitted is false if the
+-- token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
+-- default. kinds and call_ids are as in MessageAppend; the last condition of called saves
+-- its join where there are no call ids.
 WITH known AS (
     SELECT n.session_id
     FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
@@ -96,12 +153,14 @@ WITH known AS (
     ) AS stored
     WHERE (SELECT @check_ids::boolean)
 ), locked AS (
-    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence,
+    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence, c.fence,
+        coalesce(nullif(s.fence, 0) = c.fence, NOT c.fenced_only) AS admitted,
         s.session_id IN (SELECT k.session_id FROM known k) AS known
     FROM ROWS FROM (
-        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[])), unnest((SELECT @expecteds::bigint[]))
-    ) AS s (session_id, size, expected), LATERAL (
-        SELECT session_counters.next_sequence FROM session_counters
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sizes::bigint[])), unnest((SELECT @expecteds::bigint[])),
+        unnest((SELECT @fences::bigint[]))
+    ) AS s (session_id, size, expected, fence), LATERAL (
+        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
         WHERE session_counters.session_id = s.session_id
         FOR UPDATE SKIP LOCKED
     ) AS c
@@ -111,25 +170,37 @@ WITH known AS (
         updated_at = greatest(c.updated_at, clock_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
-        AND NOT l.known
+        AND NOT l.known AND l.admitted
         AND l.next_sequence = coalesce(l.expected, l.next_sequence)
-    RETURNING c.session_id, l.next_sequence AS first_sequence, c.updated_at
+    RETURNING c.session_id, c.next_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
-    SELECT a.session_id, a.first_sequence + n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload,
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+    SELECT a.session_id, a.next_sequence - n.place,
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
         unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
         unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, occurred_at) ON n.owner = a.session_id
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
+        unnest(@occurred_ats::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT a.session_id, n.call_id, a.next_sequence - n.place
+    FROM advanced a
+    JOIN ROWS FROM (
+        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]), unnest(@call_ids::text[])
+    ) AS n (owner, place, call_id) ON n.owner = a.session_id
+    WHERE n.call_id <> '' AND (SELECT cardinality(@call_ids::text[]) > 0)
 )
--- The second look at the counter does not lock: what it finds and locked does
--- not was skipped. LIMIT keeps it a look-up for each session that is not there.
+-- The second look-up of the counter row takes no lock: a row that it finds, but that is
+-- not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
 SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known, a.updated_at AS created_at
+    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known,
+    coalesce(l.admitted, true)::boolean AS admitted, coalesce(l.fence, 0)::bigint AS latest, a.updated_at AS created_at,
+    (CASE WHEN l.session_id IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout,
+    (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id)
 LEFT JOIN locked l ON l.session_id = s.session_id
 LEFT JOIN advanced a ON a.session_id = s.session_id
@@ -137,35 +208,49 @@ WHERE l.session_id IS NOT NULL
     OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
 
 -- name: MessageImport :execrows
--- Index: session_counters_pkey. Messages with the times they had, after those
--- imported before; no row when first_sequence is not the next one.
+-- Index: session_counters_pkey. Inserts messages with their original times, after those
+-- that were imported before. It inserts none if first_sequence is not the next sequence.
+-- kinds and call_ids are as in MessageAppend.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
     WHERE c.session_id = @session_id AND c.next_sequence = @first_sequence::bigint
     RETURNING c.next_sequence - cardinality(@ids::uuid[]) AS first_sequence
+), called AS (
+    INSERT INTO message_calls (session_id, call_id, sequence)
+    SELECT @session_id, n.call_id, a.first_sequence - 1 + n.ordinality
+    FROM advanced a, unnest(@call_ids::text[]) WITH ORDINALITY AS n (call_id, ordinality)
+    WHERE n.call_id <> ''
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
 SELECT @session_id, a.first_sequence - 1 + n.ordinality,
-    n.id, n.role, n.content, n.metadata::json, n.payload,
+    n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
     nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at
 FROM advanced a, ROWS FROM (
     unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@occurred_ats::timestamptz[]),
-    unnest(@created_ats::timestamptz[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, occurred_at, created_at, ordinality);
+    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
+    unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[])
+) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, ordinality);
 
 -- name: MessageGet :one
 -- Index: messages_session_id_id_key.
 SELECT * FROM messages WHERE session_id = @session_id AND id = @id;
 
 -- name: MessageListByIDs :many
--- Index: messages_session_id_id_key. In the order of the ids. A look-up for each
--- id, which LIMIT makes sure of: joined otherwise, a long session would be read
--- from end to end where most sessions are short.
+-- Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes
+-- the planner look up each id separately: see MessageAppend.
 SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality),
 LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality;
+
+-- name: MessageListByCall :many
+-- Index: message_calls_pkey, messages_pkey. Ascending. LIMIT makes the planner look up each
+-- message separately: see MessageAppend.
+SELECT m.* FROM message_calls c,
+LATERAL (SELECT * FROM messages WHERE messages.session_id = c.session_id AND messages.sequence = c.sequence LIMIT 1) AS m
+WHERE c.session_id = @session_id AND c.call_id = @call_id
+ORDER BY c.sequence
+LIMIT @max_rows;
 
 -- name: MessageListFrom :many
 -- Index: messages_pkey, forwards.
@@ -180,3 +265,9 @@ SELECT * FROM messages
 WHERE session_id = @session_id AND sequence < @before_sequence
 ORDER BY sequence DESC
 LIMIT @max_rows;
+
+-- name: MessageFirstMark :one
+-- Index: messages_pkey. Returns the transaction that inserted the session's first message.
+-- It differs for a later session with the same id. Messages are never updated, so it does
+-- not change.
+SELECT m.xmin::text AS mark FROM messages m WHERE m.session_id = @session_id AND m.sequence = 0;

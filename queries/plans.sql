@@ -1,12 +1,12 @@
 -- name: PlanCreate :one
--- Index: actions_pkey, sessions_pkey, plans_pkey. Makes the plan with its parts, its first event and
--- its link. No row when the id is taken, or the action is not the available one that
--- was read (version), or the session does not exist; the caller looks which.
--- An action that is not reusable is archived by its first use: of two uses one waits
--- for the other's update and then finds another version.
--- A caller's transaction that sees an older state of the database than this
--- statement does is given up when the action or the parent has changed since:
--- their locks see to that, which read committed does not need.
+-- Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first
+-- event and its link. It returns no row if the id exists, if the action is not available
+-- in the version that was read, or if the session does not exist; the caller finds out
+-- which.
+-- The first use of an action that is not reusable archives it. A concurrent use waits for
+-- that update, and then finds another version.
+-- Above read committed, a transaction may see an older state of the action or the parent.
+-- Locking their rows aborts it if they have changed since.
 WITH seen AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND current_setting('transaction_isolation') <> 'read committed'
@@ -73,20 +73,20 @@ WITH seen AS (
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: PlanLockTree :one
--- Index: plans_pkey. Locks the root of a plan's tree, before the tree grows or is
--- cancelled: the statement after it sees every plan of it that was committed.
--- It is an update, though it changes nothing: a caller's transaction of a higher
--- isolation level, which does not see those plans, is given up for it.
+-- Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or
+-- the tree is cancelled, so that the next statement sees all committed plans of the tree.
+-- It is an UPDATE, although it changes nothing, so that a concurrent transaction above
+-- read committed, which would not see those plans, is aborted.
 UPDATE plans p SET depth = p.depth
 WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = @id)
 RETURNING p.id;
 
 -- name: PlanCountChildren :one
--- Index: plans_parent_id_id_idx. Up to max_rows.
+-- Index: plans_parent_id_id_idx. Counts up to max_rows.
 SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = @parent_id::uuid LIMIT @max_rows) AS children;
 
 -- name: PlanGet :one
--- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey. The whole plan.
+-- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
 SELECT * FROM plan_details d WHERE d.id = @id;
 
 -- name: PlanExists :one
@@ -95,8 +95,8 @@ SELECT EXISTS (SELECT FROM plans WHERE id = @id);
 
 -- name: PlanList :many
 -- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole. It is not sent as it stands: see the lists of the audit trail. The
--- other filters narrow down one plan's children.
+-- Returns whole plans, newest first. The query is rewritten before it is sent: see
+-- audit_lists.sql. With a parent, the other filters apply to its children.
 SELECT * FROM plan_details d
 WHERE d.id < @after_id
     AND (sqlc.narg(parent_id)::uuid IS NULL OR d.parent_id = sqlc.narg(parent_id)::uuid)
@@ -108,8 +108,8 @@ LIMIT @max_rows;
 
 -- name: PlanListByStage :many
 -- Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole. Each stage is read by itself, no further than a page: they
--- are at most as many as there are phases or states, so that the sort is small.
+-- Returns whole plans, newest first. It reads up to a page of each stage. There are at most
+-- as many stages as phases or states, so that the sort is small.
 SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
 LATERAL (
     SELECT * FROM plan_details
@@ -123,7 +123,7 @@ LIMIT @max_rows;
 
 -- name: PlanListBySession :many
 -- Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole. The other filters narrow down one session's plans.
+-- Returns whole plans, newest first. The other filters apply to the session's plans.
 SELECT d.* FROM session_plans l,
 LATERAL (SELECT * FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = @session_id AND l.plan_id < @after_id
@@ -135,10 +135,10 @@ LIMIT @max_rows;
 
 -- name: PlanListByProject :many
 -- Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- Newest first, whole. The other filters narrow down one project's plans.
--- A project that a plan links twice is taken once, by its first place. Each plan is
--- looked up by itself, which LIMIT makes sure of: joined otherwise, all plans would
--- be read for a project that has many.
+-- Returns whole plans, newest first. The other filters apply to the project's plans.
+-- A plan that links the project twice is returned once. LIMIT makes the planner look up
+-- each plan separately. For a project with many plans it would otherwise choose a join,
+-- which reads all plans.
 SELECT d.* FROM plan_projects l,
 LATERAL (SELECT * FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = @project AND l.plan_id < @after_id
@@ -152,14 +152,16 @@ ORDER BY l.plan_id DESC
 LIMIT @max_rows;
 
 -- name: PlanTransition :one
--- Index: plans_pkey. Moves the plan, other than to cancel it, if it is where the
--- caller read it, and notes that in the history. No row: it is not there.
+-- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage
+-- and version are those that the caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it
+-- returns no row.
 WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
         error_message = sqlc.narg(error_message), error_details = CAST(sqlc.narg(error_details)::text AS json),
         reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
     WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version
+        AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
     RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -174,12 +176,13 @@ WITH moved AS (
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
 
 -- name: PlanCancel :many
--- Index: plans_root_id_id_key. Cancels the plan, if it is where the caller read it, with
--- its live descendants. Its tree's root is locked, so that none is added meanwhile.
--- The tree is read by its root, and sorted out after that: how many plans a
--- recursion finds no planner knows.
--- What is set comes from the locked rows: another's transition of a descendant may
--- have been committed since the statement began.
+-- Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and
+-- version are those that the caller read. The tree's root is locked, so that no plan is
+-- added meanwhile.
+-- It reads the whole tree by its root, and then selects the descendants, since the
+-- planner cannot estimate how many plans a recursion on the table finds.
+-- The new values come from the locked rows: a transition of a descendant may have been
+-- committed since the statement began.
 WITH RECURSIVE family AS (
     SELECT p.id, p.parent_id, p.id = @id AS is_target FROM plans p WHERE p.root_id = @root_id
 ), tree AS (
@@ -218,14 +221,15 @@ SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
 -- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
--- No row: the plan is not processing, or does not exist. The whole plan: of the
--- view what never changes, which it shows as the statement began; the rest as it is now.
+-- Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
+-- whole plan: the view shows it as it was when the statement began, so the columns that
+-- change come from the UPDATE.
 WITH moved AS (
     UPDATE plans p
     SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
         last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
         updated_at = greatest(p.updated_at, clock_timestamp())
-    WHERE p.id = @id AND p.state = 'processing'
+    WHERE p.id = @id AND p.state = 'processing' AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
     RETURNING p.*
 )
 SELECT sqlc.embed(plan_details), m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
@@ -234,8 +238,8 @@ FROM moved m CROSS JOIN plan_details
 WHERE plan_details.id = @id;
 
 -- name: PlanHold :exec
--- Index: plans_pkey. A caller's transaction that sees an older state of the
--- database is given up when the plan has changed since. Nothing at read committed.
+-- Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since
+-- its snapshot. At read committed it does nothing.
 SELECT FROM plans p WHERE p.id = @id AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE;
 
 -- name: PlanHistory :many
@@ -246,7 +250,7 @@ ORDER BY h.version
 LIMIT @max_rows;
 
 -- name: PlanLink :one
--- Index: sessions_pkey, plans_pkey, session_plans_pkey. Says which of the two exist.
+-- Index: sessions_pkey, plans_pkey, session_plans_pkey. Returns which of the two exist.
 WITH found AS (
     SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
         EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
@@ -258,10 +262,12 @@ WITH found AS (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
 
 -- name: PlanUnlink :one
--- Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Says which of the two exist.
--- A caller's transaction of a higher isolation level does not see a link that was
--- made since it began. It tries to make it, and is given up when it is there. When
--- it is not, "made" says that the statement is to be run again, which takes it back.
+-- Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx.
+-- Returns which of the two exist.
+-- A transaction above read committed does not see a link that was created after its
+-- snapshot. So the statement tries to create the link, which aborts the transaction if it
+-- exists. If it does not, made is true, and the caller runs the statement again, which
+-- deletes the link.
 WITH found AS (
     SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
         EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
@@ -278,7 +284,7 @@ WITH found AS (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan, EXISTS (SELECT FROM made)::boolean AS made FROM found f;
 
 -- name: PlanLinkAll :execrows
--- Index: session_plans_pkey, plans_pkey. Links those plans that exist.
+-- Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist.
 INSERT INTO session_plans (session_id, plan_id)
 SELECT @session_id, p.id
 FROM unnest(@plan_ids::uuid[]) AS n (id), LATERAL (SELECT plans.id FROM plans WHERE plans.id = n.id LIMIT 1) AS p

@@ -1,54 +1,62 @@
 -- name: SessionCreate :one
--- Index: sessions_pkey. Makes the session and its counter row in one statement, and
--- an entry of the audit trail that says so.
--- No row: a session with this id exists; the caller reads it and compares.
+-- Index: sessions_pkey. Creates the session, its counter row, its owner's row if it has an
+-- owner, and, if audited, an entry in the audit trail. A trigger creates the row of
+-- session_activity. It returns no row if a session with this id exists; the caller then
+-- refuses it, or reads it and compares.
 WITH created AS (
-    INSERT INTO sessions (id, namespace, actor, automation_profile, metadata, budget_nanos)
-    VALUES (@id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json), sqlc.narg(budget_nanos))
+    INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
+    VALUES (
+        @id, @namespace, sqlc.narg(key), sqlc.narg(owner), sqlc.narg(actor), sqlc.narg(automation_profile),
+        CAST(@metadata::text AS json), sqlc.narg(budget_nanos)
+    )
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, created_at, updated_at
+    RETURNING id, namespace, owner, created_at, updated_at
 ), counted AS (
-    INSERT INTO session_counters (session_id, updated_at)
-    SELECT c.id, c.updated_at FROM created c
+    INSERT INTO session_counters (session_id, updated_at, fenced_only)
+    SELECT c.id, c.updated_at, @fenced_only::boolean FROM created c
+), owned AS (
+    INSERT INTO session_owners (session_id, namespace, owner, created_at)
+    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', sqlc.narg(actor), c.id FROM created c
+    SELECT c.created_at, audit_new_id(), 'session_created', sqlc.narg(actor), c.id FROM created c WHERE @audited::boolean
 )
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: SessionImport :execrows
--- Index: sessions_pkey. A session as a document has it; no row: the id exists. The counter's
--- updated_at begins before all times: the document's is in the session, and may be
--- ahead of the clock, which messages to come must not be.
+-- Index: sessions_pkey. Creates a session from a document. It inserts no row if the id
+-- exists. The counter's updated_at begins at -infinity. The document's time may be ahead
+-- of the clock, which must not affect later messages, so only the session's row has it.
 WITH created AS (
     INSERT INTO sessions (
-        id, namespace, actor, automation_profile, metadata,
+        id, namespace, key, owner, actor, automation_profile, metadata,
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
     VALUES (
-        @id, @namespace, sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json),
+        @id, @namespace, sqlc.narg(key), sqlc.narg(owner), sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json),
         @input_tokens, @output_tokens, @cost_nanos, sqlc.narg(budget_nanos), @created_at, @updated_at
     )
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, updated_at
+    RETURNING id, namespace, owner, created_at, updated_at
+), owned AS (
+    INSERT INTO session_owners (session_id, namespace, owner, created_at)
+    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'session_created', sqlc.narg(actor), c.id, '{"imported":true}' FROM created c
+    SELECT clock_timestamp(), audit_new_id(), 'session_created', sqlc.narg(actor), c.id, '{"imported":true}' FROM created c WHERE @audited::boolean
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, '-infinity' FROM created c;
 
 -- name: SessionGet :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. The counter row holds what an
--- append changes, so it is joined wherever a session is read.
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+-- Appends change only the counter row, so every query of sessions joins it. plans are the
+-- linked plans, each as its id, phase and state.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id;
@@ -59,15 +67,13 @@ SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
 -- name: SessionList :many
 -- Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
--- session_plans_pkey, plans_pkey. Newest first. It is not sent as it stands: see the lists of the audit trail.
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+-- session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
+-- audit_lists.sql.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = @namespace
@@ -78,57 +84,110 @@ WHERE s.namespace = @namespace
 ORDER BY s.created_at DESC, s.id DESC
 LIMIT @max_rows;
 
+-- name: SessionListByOwner :many
+-- Index: session_owners_namespace_owner_created_at_idx, backwards, then sessions_pkey, session_counters_pkey,
+-- session_plans_pkey, plans_pkey. Like SessionList, for the sessions of an owner.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans
+FROM session_owners o
+JOIN sessions s ON s.id = o.session_id
+JOIN session_counters c ON c.session_id = o.session_id
+WHERE o.namespace = @namespace
+    AND o.owner = @owner
+    AND (sqlc.narg(actor)::text IS NULL OR s.actor = sqlc.narg(actor)::text)
+    AND o.created_at >= @created_from
+    AND o.created_at < @created_before
+    AND (o.created_at, o.session_id) < (@after_created_at::timestamptz, @after_id::uuid)
+ORDER BY o.created_at DESC, o.session_id DESC
+LIMIT @max_rows;
+
+-- name: SessionListActive :many
+-- Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
+-- sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
+-- 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and
+-- would plan each page anew, which takes as long as reading it, or choose a parallel plan.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans,
+    a.active_at
+FROM (
+    SELECT a.session_id, a.active_at FROM session_activity a
+    WHERE a.namespace = @namespace
+    AND (sqlc.narg(owner)::text IS NULL OR a.owner = sqlc.narg(owner)::text)
+    AND (a.active_at, a.session_id) < (@after_active_at::timestamptz, @after_id::uuid)
+    ORDER BY a.active_at DESC, a.session_id DESC
+    LIMIT 1001
+) AS a
+JOIN sessions s ON s.id = a.session_id
+JOIN session_counters c ON c.session_id = a.session_id
+ORDER BY a.active_at DESC, a.session_id DESC
+LIMIT @max_rows;
+
 -- name: SessionUpdate :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set. A budget below the cost
--- changes nothing: fits is false, and the row is the one that stands.
--- The update finds the row as it was when the statement began; PostgreSQL checks
--- the constraints of what it makes of that before it sees that a newer one was
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+-- Changes only what is set, and returns the whole session. If the session does not have
+-- the version that is given, it changes nothing and current is false; if the new budget is
+-- below the cost, it changes nothing and fits is false. updated_at is that of appends.
+-- If fenced_only is set, the counter row must be locked.
+-- The UPDATE finds the row as it was when the statement began. PostgreSQL checks the
+-- constraints on a row made from that version before it notices that a newer one is
 -- locked. So both columns of a constraint are set from the locked row.
--- It answers with the whole session.
 WITH locked AS (
-    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
-        (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits
+    SELECT s.*,
+        (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits,
+        coalesce(s.version = sqlc.narg(if_version)::bigint, true)::boolean AS current
     FROM sessions s
     WHERE s.id = @id
     FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s
-    SET actor = CASE WHEN @set_actor::boolean THEN sqlc.narg(actor)::text ELSE s.actor END,
+    SET version = s.version + 1,
+        actor = CASE WHEN @set_actor::boolean THEN sqlc.narg(actor)::text ELSE s.actor END,
         automation_profile = CASE WHEN @set_automation_profile::boolean THEN sqlc.narg(automation_profile)::text ELSE s.automation_profile END,
         metadata = coalesce(CAST(sqlc.narg(metadata)::text AS json), s.metadata),
         budget_nanos = CASE WHEN @set_budget::boolean THEN sqlc.narg(budget_nanos)::bigint ELSE l.budget_nanos END,
-        cost_nanos = l.cost_nanos,
-        updated_at = greatest(s.updated_at, clock_timestamp())
+        cost_nanos = l.cost_nanos
     FROM locked l
-    WHERE s.id = l.id AND l.fits
-    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-        s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
+    WHERE s.id = l.id AND l.fits AND l.current
+    RETURNING s.*
+), fenced AS (
+    UPDATE session_counters c SET fenced_only = sqlc.narg(fenced_only)::boolean
+    FROM updated u
+    WHERE c.session_id = u.id AND sqlc.narg(fenced_only)::boolean IS NOT NULL
+    RETURNING c.fenced_only
 ), stored AS (
-    SELECT u.*, true AS fits FROM updated u
+    SELECT u.*, true AS fits, true AS current FROM updated u
     UNION ALL
-    SELECT l.* FROM locked l WHERE NOT l.fits
+    SELECT l.* FROM locked l WHERE NOT (l.fits AND l.current)
 )
-SELECT s.fits, s.id, s.namespace, s.actor, s.automation_profile, s.metadata,
-    s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at,
-    greatest(s.updated_at, c.updated_at)::timestamptz AS updated_at, c.next_sequence,
-    ARRAY(SELECT l.plan_id FROM session_plans l WHERE l.session_id = s.id ORDER BY l.plan_id)::uuid[] AS plan_ids,
+SELECT s.*, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
+    coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
     ARRAY(
-        SELECT p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plan_stages
+    )::text[] AS plans
 FROM stored s
 JOIN session_counters c ON c.session_id = s.id;
 
+-- name: SessionMetadataLock :one
+-- Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is
+-- applied to.
+SELECT s.version, s.metadata FROM sessions s WHERE s.id = @id FOR NO KEY UPDATE;
+
 -- name: SessionAddUsage :one
--- Index: sessions_pkey, session_usages_pkey. Checks and adds in one statement, once for each usage id. The totals
--- are computed from the locked row: a second scan of it could be older than the lock.
--- For the budget see SessionUpdate.
+-- Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for
+-- each usage id. The totals are computed from the locked row, since a second scan could
+-- see an older version. SessionUpdate explains why it sets the budget.
 --
--- known_… are the amounts that are stored under the id, as far as they were when
--- the statement began. One that was stored while it waited for the lock is found by
--- the unique key: nothing is noted then, and so nothing added. Of a row that is neither added
--- nor known, the caller looks which it is: stored meanwhile, or over the budget.
+-- The known_ columns are the amounts that were stored with the id when the statement began.
+-- If the id was stored while the statement waited for the lock, the unique key prevents a
+-- second row, and nothing is added. If the usage is neither added nor known, it was either
+-- stored meanwhile or exceeds the budget; the caller finds out which.
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
         coalesce(s.cost_nanos::numeric + @cost_nanos::bigint <= s.budget_nanos, true)::boolean AS fits
@@ -150,8 +209,7 @@ WITH locked AS (
     SET input_tokens = l.input_tokens + @input_tokens::bigint,
         output_tokens = l.output_tokens + @output_tokens::bigint,
         cost_nanos = l.cost_nanos + @cost_nanos::bigint,
-        budget_nanos = l.budget_nanos,
-        updated_at = greatest(s.updated_at, clock_timestamp())
+        budget_nanos = l.budget_nanos
     FROM locked l, noted n
     WHERE s.id = @id AND n.session_id = @id
     RETURNING s.id
@@ -162,7 +220,8 @@ FROM locked l
 LEFT JOIN known k ON true;
 
 -- name: SessionUsageGet :one
--- Index: session_usages_pkey, sessions_pkey. What was added under an id, and the totals.
+-- Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and
+-- the totals.
 SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
     s.input_tokens, s.output_tokens, s.cost_nanos
 FROM session_usages u
@@ -170,19 +229,22 @@ JOIN sessions s ON s.id = u.session_id
 WHERE u.session_id = @id AND u.id = @usage_id;
 
 -- name: SessionLockWhole :one
--- Index: session_counters_pkey, sessions_pkey. Before a deletion: waits for the appends
--- under way, and for those who link plans to the session.
+-- Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits
+-- for the appends and the links to plans that are under way.
 SELECT c.next_sequence FROM session_counters c
 JOIN sessions s ON s.id = c.session_id
 WHERE c.session_id = @id
 FOR UPDATE;
 
 -- name: SessionDelete :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey. The cascade uses messages_pkey and session_usages_pkey. The
--- session is locked, so that what is counted here is what the cascade deletes. The
--- counter is the number of messages: they are dense.
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
+-- The cascade uses messages_pkey, session_usages_pkey, session_owners_pkey, session_turns_pkey and the keys of the
+-- session's state. The session and its state must be locked, so that the counts are those of
+-- the rows that the cascade deletes. next_sequence is the number of messages, since sequences
+-- have no gaps.
 WITH counted AS (
-    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans
+    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans,
+        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = @id)::bigint AS state_keys
     FROM session_counters c
     WHERE c.session_id = @id
 ), deleted AS (
@@ -190,11 +252,12 @@ WITH counted AS (
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
     SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
-        format('{"entity":"session","messages":%s,"plans":%s}', n.next_sequence, n.plans)::json
+        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
     FROM counted n
+    WHERE @audited::boolean
 )
-SELECT n.next_sequence, n.plans FROM counted n;
+SELECT n.next_sequence, n.plans, n.state_keys FROM counted n;
 
 -- name: SessionLock :one
--- Index: session_counters_pkey. Waits for the appends under way.
+-- Index: session_counters_pkey. Locks the session for appends, and waits for those under way.
 SELECT next_sequence FROM session_counters WHERE session_id = @id FOR UPDATE;

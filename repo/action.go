@@ -27,14 +27,14 @@ const (
 	ActionArchived  ActionState = "archived"
 )
 
-// ActionDefinition is what an action says: all of it can be updated.
+// ActionDefinition has the fields of an action that can be updated.
 type ActionDefinition struct {
-	// Description is any text of at most MaxTextBytes.
+	// Description is a text of at most MaxTextBytes.
 	Description string
 	// DefinitionOfDone is a template of at most MaxTextBytes: see
 	// ActionDefinition.Render.
 	DefinitionOfDone string
-	// Actors do the plan's work. Each is optional.
+	// Actors do the work of the action's plans. Each is optional.
 	Actors Actors
 	// AutomationProfile is used by plans that do not name one. Optional.
 	AutomationProfile string
@@ -44,20 +44,20 @@ type ActionDefinition struct {
 	// ReadOnly makes every project link of its plans read-only. It does not keep
 	// plans from running.
 	ReadOnly bool
-	// InputsSchema is a JSON object, byte for byte as it was given. Nil: "{}".
-	// The store does not interpret it.
+	// InputsSchema is a JSON object, stored byte for byte. Nil: "{}". The store
+	// does not interpret it.
 	InputsSchema json.RawMessage
-	// Tags are distinct names, in order, at most MaxTags.
+	// Tags are at most MaxTags distinct names, in order.
 	Tags []string
-	// Arguments are what a use gives values for, in order, at most
-	// MaxArguments.
+	// Arguments declare at most MaxArguments arguments, in order.
 	Arguments []Argument
-	// Invariants hold for every plan, in order, at most MaxInvariants, each of
+	// Invariants are at most MaxInvariants rules for every plan, in order, each of
 	// at most MaxTextBytes.
 	Invariants []string
 }
 
-// Actors names who does what. Each is optional, at most MaxNameBytes.
+// Actors names the actor of each kind of work. Each is optional, at most
+// MaxNameBytes.
 type Actors struct {
 	Strategy, Execution, Review, Apply, Estimation, Invariant string
 }
@@ -70,14 +70,15 @@ type Argument struct {
 	Type        ArgumentType
 	Required    bool
 	Description string
-	// Default is the value of an argument that is not given: JSON of Type, and
-	// within the bounds. Nil: none. Required arguments have none.
+	// Default is used if a use does not give a value: JSON of Type, within the
+	// bounds. Nil: none. Required arguments have none.
 	Default json.RawMessage
-	// Min and Max bound, both inclusive, the value of an integer or float, the
-	// characters of a string, the items of a list. Nil: no bound.
+	// Min and Max are inclusive bounds of the value of an integer or float, of the
+	// number of characters of a string, and of the number of items of a list. Nil:
+	// no bound.
 	Min, Max *float64
-	// Pattern is a regular expression (RE2) that a string has to match
-	// somewhere. Empty: any.
+	// Pattern is a regular expression (RE2) that must match some part of a string.
+	// Empty: any string.
 	Pattern string
 }
 
@@ -85,7 +86,7 @@ type Argument struct {
 type ArgumentType string
 
 // The types. An integer is a JSON number without fraction or exponent that fits
-// into 64 bits, a float any JSON number that a float64 can hold.
+// into 64 bits. A float is a JSON number that a float64 can represent.
 const (
 	ArgumentString  ArgumentType = "string"
 	ArgumentInteger ArgumentType = "integer"

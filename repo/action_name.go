@@ -2,10 +2,10 @@ package repo
 
 import "strings"
 
-// ActionName is the name of an action: a name within a namespace, which may be
-// another server's.
+// ActionName is the name of an action: a name in a namespace, which may belong to
+// another server.
 type ActionName struct {
-	// Server is empty for this one.
+	// Server is empty for this server.
 	Server, Namespace, Name string
 }
 
@@ -36,7 +36,7 @@ func ParseActionName(text string) (ActionName, error) {
 	return name, nil
 }
 
-// String is the full form, which ParseActionName reads back.
+// String returns the full form, which ParseActionName accepts.
 func (n ActionName) String() string {
 	if n.Server == "" {
 		return n.Namespace + "/" + n.Name

@@ -5,31 +5,34 @@ import (
 	"time"
 )
 
-// AuditEntry says that something happened. Once recorded it never changes.
+// AuditEntry records an event. Once recorded it never changes. Its JSON form is a
+// line of an export, which omits the optional fields that are not set.
 type AuditEntry struct {
-	// ID makes recording repeatable, together with OccurredAt: an entry that is
-	// recorded already, or was and has been pruned, is not recorded again. The
-	// same ID at another time is another entry; asked for by ID alone, the
-	// earliest is returned. Zero, when recording: a new one.
-	ID ID
-	// OccurredAt is when it happened, by the caller's clock, to the microsecond.
-	// Zero, when recording: the time within ID, which for a new one is now.
-	OccurredAt time.Time
-	// RecordedAt is the database's clock. It is ignored when recording.
-	RecordedAt time.Time
-	// Type is one of the event types, or one that was registered.
-	Type EventType
-	// Actor is the agent and User the person behind it. Both are optional, at
-	// most MaxNameBytes each.
-	Actor, User string
-	// PlanID and SessionID are what it is about. Zero: none. The plan and the
-	// session need not exist.
-	PlanID, SessionID ID
+	// ID and OccurredAt together are the entry's idempotency key: an entry that is
+	// recorded already, or was recorded and has been pruned, is not recorded again.
+	// The same ID with another time is another entry; a lookup by ID alone returns
+	// the earliest. Zero, when recording: a new ID.
+	ID ID `json:"id"`
+	// OccurredAt is the time of the event by the caller's clock, to the microsecond.
+	// Zero, when recording: the time in ID, which for a new ID is now.
+	OccurredAt time.Time `json:"occurred_at"`
+	// RecordedAt is set by the database's clock. It is ignored when recording.
+	RecordedAt time.Time `json:"recorded_at"`
+	// Type is one of the event types, or a registered one.
+	Type EventType `json:"type"`
+	// Actor is the agent, and User the person on whose behalf it acts. Both are
+	// optional, at most MaxNameBytes each.
+	Actor string `json:"actor,omitempty"`
+	User  string `json:"user,omitempty"`
+	// PlanID and SessionID are the plan and the session that the event concerns.
+	// Zero: none. They need not exist.
+	PlanID    ID `json:"plan_id,omitzero"`
+	SessionID ID `json:"session_id,omitzero"`
 	// Project is optional, at most MaxNameBytes.
-	Project string
-	// Details is a JSON object of at most MaxMetadataBytes, byte for byte as it
-	// was given. Nil: "{}".
-	Details json.RawMessage
+	Project string `json:"project,omitempty"`
+	// Details is a JSON object of at most MaxMetadataBytes, stored byte for byte.
+	// Nil: "{}".
+	Details json.RawMessage `json:"details"`
 }
 
 // AuditFilter selects entries. Every field that is set narrows the selection.
@@ -61,20 +64,20 @@ const (
 // AuditCount is the answer of a bounded count.
 type AuditCount struct {
 	Entries int64
-	// AtLeast: there are more than Entries.
+	// AtLeast reports whether there are more than Entries.
 	AtLeast bool
 }
 
-// AuditRecorded says what became of a batch.
+// AuditRecorded is the result of recording a batch.
 type AuditRecorded struct {
-	// Written entries are new, Known ones were recorded already.
+	// Written counts the new entries, Known those that were recorded already.
 	Written, Known int
 }
 
-// AuditPoison is an entry that the database refuses for what it holds.
+// AuditPoison is an entry that the database refuses because of its values.
 type AuditPoison struct {
 	ID ID
-	// Document is the entry as JSON, as bytes: it may be what text cannot hold.
+	// Document is the entry as JSON. It is bytes because it may be invalid as text.
 	Document []byte
 	// Reason is the database's error, without values.
 	Reason string
@@ -85,82 +88,104 @@ type AuditPrune struct {
 	// Before bounds OccurredAt, exclusive. It is required.
 	Before time.Time
 	// Types: empty means all. EventAuditPruned and EventAuditGap are never
-	// removed: they record what is missing.
+	// removed, because they record what is missing.
 	Types []EventType
-	// DryRun only counts.
+	// DryRun counts the entries without removing them.
 	DryRun bool
-	// Actor and Reason go into the entry that the prune itself records.
+	// Actor and Reason are recorded in the prune's own entry.
 	Actor, Reason string
 }
 
-// AuditPruned says what a prune removed.
+// AuditPruneDetails are the details of the entry that a prune records. They are its
+// bounds: the prune removes no entry outside them, and verification does not accept
+// an entry outside them as pruned.
+type AuditPruneDetails struct {
+	// Before bounds OccurredAt, exclusive.
+	Before time.Time `json:"before"`
+	// Types: empty means all.
+	Types  []EventType `json:"types,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+	// Held names the holds at the time of the prune. Nil in entries of older
+	// versions of the library, which did not record them.
+	Held *AuditHeldDetails `json:"held,omitempty"`
+}
+
+// AuditHeldDetails name holds by the ids' 32 hexadecimal digits.
+type AuditHeldDetails struct {
+	Plans    []string `json:"plans,omitempty"`
+	Sessions []string `json:"sessions,omitempty"`
+}
+
+// AuditPruned is the result of a prune.
 type AuditPruned struct {
+	// Entries is the number of entries removed.
 	Entries int64
-	// Held is how many a legal hold kept.
+	// Held is the number of entries kept because of a legal hold.
 	Held int64
-	// Unsealed is how many stayed because they are not sealed yet.
+	// Unsealed is the number of entries kept because they are not sealed yet.
 	Unsealed int64
 }
 
-// AuditHold keeps the entries of one plan or session from being pruned.
+// AuditHold protects the entries of one plan or session from being pruned.
 type AuditHold struct {
-	// One of PlanID and SessionID is set.
+	// Exactly one of PlanID and SessionID is set.
 	PlanID, SessionID ID
 	Reason            string
 	CreatedAt         time.Time
 }
 
-// SealedEntry is an entry with what its leaf hashes beside it.
+// SealedEntry is an entry with the nonce that its leaf also hashes.
 type SealedEntry struct {
 	AuditEntry
-	// Nonce is 16 random bytes, so that a leaf tells nobody what it hides.
+	// Nonce is 16 random bytes, which prevent guessing the entry from its leaf.
 	Nonce ID
 }
 
 // AuditLeaf is one leaf of the log.
 type AuditLeaf struct {
-	// Sequence is its place: 0 is the first.
+	// Sequence is the leaf's index: 0 is the first.
 	Sequence   int64
 	EntryID    ID
 	OccurredAt time.Time
-	// Hash is the leaf's record hash, which outlives its entry.
+	// Hash is the leaf's record hash, which is kept when the entry is pruned.
 	Hash [32]byte
-	// Entry is what is stored. Nil: it is gone.
+	// Entry is the stored entry. Nil: it does not exist any more.
 	Entry *SealedEntry
-	// PrunedBy is the entry of the prune that removed it. Zero: none did.
+	// PrunedBy is the id of the entry about the prune that removed it. Zero: it
+	// was not pruned.
 	PrunedBy ID
-	// Version is the form of the leaf, 1 or 2. One of version 2 keeps what
-	// follows: see package audit's LeafHash.
+	// Version is the form of the leaf, 1 or 2. A leaf of version 2 has Kept: see
+	// package audit's LeafHash.
 	Version int
 	Kept    AuditKept
 }
 
-// AuditKept is what a leaf of version 2 keeps of its entry, beside its id and
-// OccurredAt, when the entry is pruned.
+// AuditKept is what a leaf of version 2 keeps of a pruned entry, besides its id and
+// OccurredAt.
 type AuditKept struct {
 	Type              EventType
 	PlanID, SessionID ID
-	// Hidden is SHA-256 of the rest.
+	// Hidden is the SHA-256 hash of the other fields.
 	Hidden [32]byte
 }
 
-// AuditUnsealed is what a sealer works on.
+// AuditUnsealed is the input of a sealer.
 type AuditUnsealed struct {
 	// Size is the number of leaves so far.
 	Size int64
-	// Entries are the next ones to seal, in order.
+	// Entries are the next entries to seal, in order.
 	Entries []SealedEntry
-	// More: others wait behind them.
+	// More reports whether there are further unsealed entries.
 	More bool
-	// Identity is the log's.
+	// Identity is the database's: see AuditLog.
 	Identity ID
-	// Latest is the checkpoint of Size leaves. Its size is 0 when there is none.
+	// Latest is the checkpoint of Size leaves. Its size is 0 if there is none.
 	Latest AuditCheckpoint
 	// VersionOne counts the leaves of version 1. It reads all leaves.
 	VersionOne func() (int64, error)
 }
 
-// AuditSeal is what a sealer made of it.
+// AuditSeal is the result of a sealer.
 type AuditSeal struct {
 	// Leaves are the record hashes of the entries, in order.
 	Leaves [][32]byte
@@ -171,22 +196,36 @@ type AuditSeal struct {
 	// FirstHash on.
 	FirstHash int64
 	Hashes    [][32]byte
-	// Checkpoint is the note about the tree with these leaves.
+	// Checkpoint is the checkpoint of the tree with these leaves.
 	Checkpoint AuditCheckpoint
 }
 
-// AuditCheckpoint states the whole log up to a size.
+// AuditCheckpoint states the size and the root of the log.
 type AuditCheckpoint struct {
 	Size int64
 	Root [32]byte
-	// Note is the text, signed where there is a key.
+	// Note is the checkpoint's text, signed if there is a key.
 	Note      []byte
 	CreatedAt time.Time
 }
 
-// AuditWaiting is what is not sealed yet.
+// AuditWaiting describes the entries that are not sealed yet.
 type AuditWaiting struct {
 	Entries int64
-	// Oldest is the least RecordedAt. Zero: nothing waits.
+	// Oldest is the earliest RecordedAt. Zero: there are no such entries. Age is
+	// how long ago that was by the database's clock, which may differ from the
+	// caller's.
 	Oldest time.Time
+	Age    time.Duration
+}
+
+// AuditFinding is a problem of the audit trail in the database.
+type AuditFinding struct {
+	// Check is the kind: partitions, triggers, grants, functions, sealing or
+	// quarantine.
+	Check string `json:"check"`
+	// Problem is a sentence that says what is wrong, and Action how to correct it:
+	// a statement for the owner of the tables, or a sentence.
+	Problem string `json:"problem"`
+	Action  string `json:"action"`
 }

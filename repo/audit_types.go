@@ -2,8 +2,8 @@ package repo
 
 import "sync"
 
-// EventType says what kind of thing happened: lower case letters, digits and
-// underscores, at most 63, beginning with a letter.
+// EventType is the kind of an event: at most 63 lower case letters, digits and
+// underscores, beginning with a letter.
 type EventType string
 
 // The event types that every store knows.
@@ -26,11 +26,11 @@ const (
 	EventAuthSuccess       EventType = "auth_success"
 	EventAuthFailure       EventType = "auth_failure"
 
-	// The trail's own.
+	// The types of the audit trail itself.
 
 	// EventAuditPruned: entries were removed.
 	EventAuditPruned EventType = "audit_pruned"
-	// EventAuditGap: entries were lost; details say how many.
+	// EventAuditGap: entries were not recorded; the details say how many.
 	EventAuditGap EventType = "audit_gap"
 )
 
@@ -45,9 +45,9 @@ var eventTypes = struct {
 	EventAuthFailure: {}, EventAuditPruned: {}, EventAuditGap: {},
 }}
 
-// RegisterEventType makes a type of the application's own known in this
-// process. Registering it again has no effect. It is safe for concurrent use.
-// Errors: InvalidError.
+// RegisterEventType registers an event type of the application's in this process.
+// Registering it again has no effect. It is safe for concurrent use. Errors:
+// InvalidError.
 func RegisterEventType(t EventType) error {
 	if len(t) == 0 || len(t) > 63 {
 		return invalid("type", "does not have 1 to 63 characters")
@@ -63,7 +63,7 @@ func RegisterEventType(t EventType) error {
 	return nil
 }
 
-// Known reports whether t is an event type of this process.
+// Known reports whether t is known in this process.
 func (t EventType) Known() bool {
 	eventTypes.RLock()
 	defer eventTypes.RUnlock()

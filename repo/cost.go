@@ -7,15 +7,15 @@ import (
 )
 
 // Cost is an amount of money in billionths (1e-9) of the caller's currency
-// unit. An integer adds up without rounding: a million calls of 0.0000015 cost
-// exactly 1.5. Its largest value is 9,223,372,036.854775807 units.
+// unit. Integers add up without rounding: a million calls of 0.0000015 cost exactly
+// 1.5. The largest value is 9,223,372,036.854775807 units.
 type Cost int64
 
 // CostUnit is one unit of the currency: 3 * CostUnit is 3.00.
 const CostUnit Cost = 1_000_000_000
 
 // CostOf converts an amount in units, rounded to the nearest billionth. NaN,
-// infinities and amounts that a Cost cannot hold are an [*InvalidError].
+// infinities and amounts that a Cost cannot represent are an [*InvalidError].
 func CostOf(units float64) (Cost, error) {
 	nanos := math.Round(units * float64(CostUnit))
 	// float64(MaxInt64) is 2^63, the first value too large.
@@ -25,10 +25,10 @@ func CostOf(units float64) (Cost, error) {
 	return Cost(nanos), nil
 }
 
-// Units is the amount in units, as near as a float64 comes.
+// Units returns the amount in units, rounded to a float64.
 func (c Cost) Units() float64 { return float64(c) / float64(CostUnit) }
 
-// String is the exact amount in units, such as "0.0000015".
+// String returns the exact amount in units, such as "0.0000015".
 func (c Cost) String() string {
 	sign, abs := "", uint64(c)
 	if c < 0 {

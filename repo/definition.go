@@ -5,27 +5,29 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
+	"unicode/utf8"
 )
 
 // maxRendered bounds a rendered definition of done, in bytes.
 const maxRendered = 1 << 20
 
-// maxLoopSteps bounds what loops do: the parts of a loop's body, times the items
-// of its list. The time that a loop takes is not bounded by what it writes.
+// maxLoopSteps bounds the steps of loops: the parts of a loop's body times the items
+// of its list. maxRendered does not bound them, because a loop may write nothing.
 const maxLoopSteps = 100_000
 
-// Render renders the definition of done with the arguments' values, by name. It
-// is a template of the standard library (text/template) that uses the
+// Render renders the definition of done with the values of the arguments. The
+// definition is a template of the standard library (text/template) with the
 // arguments as fields: "{{.branch}} is merged{{if .strict}}, without
-// warnings{{end}}". An argument without a value is an empty one. Of what
-// templates can do, what could run for long or take much memory whatever the
-// values is not allowed: other functions than comparisons, and, or, not and
-// len; templates within templates; loops over anything but one list argument,
-// and loops in loops. A loop's items times the parts of its body are at most
-// 100,000, all loops together. Values are never read as templates.
+// warnings{{end}}". An argument without a value has the zero value of its type.
 //
-// d and the values are normalized (Normalize, Bind). Errors: InvalidError of the
-// field "definition_of_done".
+// Templates that could run for long or take much memory are not allowed. The only
+// functions are comparisons, and, or, not and len. There are no nested templates
+// and no nested loops, and a loop is over a single list argument. The items of a
+// loop times the parts of its body, summed over all loops, are at most 100,000.
+// Values are never parsed as templates.
+//
+// Render does not fill in the arguments' defaults. Errors: InvalidError of the field
+// "definition_of_done" or "arguments.NAME".
 func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
 	t, loops, err := d.template()
 	if err != nil {
@@ -38,9 +40,8 @@ func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
 	for _, given := range values {
 		for i := range d.Arguments {
 			if d.Arguments[i].Name == given.Name {
-				value, err := d.Arguments[i].value(given.Value)
+				value, err := d.Arguments[i].read(given.Value)
 				if err != nil {
-					err.Field = "arguments." + given.Name
 					return "", err
 				}
 				data[given.Name] = value
@@ -64,10 +65,18 @@ func (d ActionDefinition) Render(values []ArgumentValue) (string, error) {
 		return "", invalid("definition_of_done", "cannot be rendered with these values")
 	}
 	rendered := out.String()
-	if err := checkText("definition_of_done", rendered, maxRendered); err != nil {
-		return "", err
+	if !utf8.ValidString(rendered) || strings.IndexByte(rendered, 0) >= 0 {
+		return "", invalid("definition_of_done", "is rendered to text that is not UTF-8, or that contains a NUL character")
 	}
 	return rendered, nil
+}
+
+// CheckTemplate checks that Render accepts the definition of done, as far as that
+// can be known without values. Creating and updating an action do the same. Errors:
+// InvalidError of the field "definition_of_done".
+func (d ActionDefinition) CheckTemplate() error {
+	_, _, err := d.template()
+	return err
 }
 
 func (a *Argument) zero() any {
@@ -96,8 +105,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// template parses the definition of done and checks that it stays within what
-// Render allows. It returns the loops as well.
+// template parses the definition of done and checks that Render allows it. It also
+// returns the loops.
 func (d ActionDefinition) template() (*template.Template, []loop, error) {
 	t, err := template.New("").Option("missingkey=error").Parse(d.DefinitionOfDone)
 	if err != nil {
@@ -119,16 +128,16 @@ func (d ActionDefinition) template() (*template.Template, []loop, error) {
 	return t, c.loops, nil
 }
 
-// templateCheck walks a template. Its methods return what is not allowed, as a
-// phrase; empty if all is.
+// templateCheck walks a template. Its methods return a phrase that says what is not
+// allowed, or an empty one.
 type templateCheck struct {
 	arguments map[string]ArgumentType
 	inRange   bool
-	parts     int // of all loops' bodies so far
+	parts     int // in the bodies of all loops so far
 	loops     []loop
 }
 
-// loop is a loop over a list argument, whose body has so many parts.
+// loop is a loop over a list argument.
 type loop struct {
 	list  string
 	parts int
@@ -178,8 +187,8 @@ func (c *templateCheck) branch(node *parse.BranchNode) string {
 	return ""
 }
 
-// loop allows a range over a list argument alone: a number would be counted up
-// to, however large.
+// loop allows a range only over a list argument: a range over a number would take as
+// many steps as the number is large.
 func (c *templateCheck) loop(node *parse.RangeNode) string {
 	if c.inRange {
 		return "has a nested loop"

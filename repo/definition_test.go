@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// every is a definition with an argument of each type, called by its letter.
+// every is a definition with an argument of each type, named by its letter.
 func every(template string) repo.ActionDefinition {
 	return repo.ActionDefinition{DefinitionOfDone: template, Arguments: []repo.Argument{
 		{Name: "s", Type: repo.ArgumentString}, {Name: "i", Type: repo.ArgumentInteger}, {Name: "f", Type: repo.ArgumentFloat},
@@ -43,7 +44,7 @@ func TestRender(t *testing.T) {
 		{"{{range .l}}x{{else}}none {{.s}}{{end}}", values("s", `"here"`), "none here"},
 		{"{{if and (gt .i 3) (not .b)}}{{len .l}}{{end}}{{/* said to nobody */}}", values("i", "4", "l", "[1,2]"), "2"},
 		{"{{.s | len}}{{- \" trimmed \" -}} {{`raw`}}{{'c'}}{{true}}", nil, "0 trimmed raw99true"},
-		// A value is no template, whatever it looks like, and no markup.
+		// Values are neither templates nor markup.
 		{"{{.s}}", values("s", `"{{.i}}<script>{{end}}"`), "{{.i}}<script>{{end}}"},
 		{"{{eq .s \"a\"}}{{ne .i 1}}{{lt .f 1.5}}{{le .i 0}}{{ge .i 0}}{{or .b .s}}", nil, "falsetruetruetruetrue"},
 	} {
@@ -78,7 +79,7 @@ func TestDefinitionOfDoneRefused(t *testing.T) {
 	} {
 		for _, template := range templates {
 			t.Run(template, func(t *testing.T) {
-				_, err := every(template).Normalize()
+				_, err := rules.NormalizeDefinition(every(template))
 				wantInvalid(t, err, "definition_of_done", want)
 				_, err = every(template).Render(nil)
 				wantInvalid(t, err, "definition_of_done", want)
@@ -102,7 +103,7 @@ func TestRenderFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := every(test.template).Render(test.values)
-			if test.want == "" { // a NUL is not JSON that is stored: the value is at fault
+			if test.want == "" { // JSON with a NUL cannot be stored: the value is invalid
 				wantInvalid(t, err, "arguments.s", "")
 				return
 			}
@@ -111,8 +112,8 @@ func TestRenderFaults(t *testing.T) {
 	}
 }
 
-// A definition of done that does much for each item of the longest list, and
-// writes nothing that the bound on its size would stop, ends soon all the same.
+// A definition of done that does much work for each item of the longest list, but
+// writes nothing that the bound on its size would count, still ends soon.
 func TestRenderEndsSoon(t *testing.T) {
 	list := "[" + strings.Repeat("1,", repo.MaxMetadataBytes/2-2) + "1]"
 	start := time.Now()
@@ -121,14 +122,14 @@ func TestRenderEndsSoon(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	// One that does little is rendered.
+	// One that does little work is rendered.
 	got, err := every("{{range .l}}{{if .}}x{{end}}{{end}}").Render(values("l", "["+strings.Repeat("1,", 10_000)+"1]"))
 	if err != nil || len(got) != 10_001 {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 }
 
-// Render never panics, and what it returns is bounded text.
+// Render never panics, and returns a bounded text.
 func FuzzRender(f *testing.F) {
 	for _, template := range []string{
 		"{{.s}} {{.i}}", "{{range .l}}{{.}}{{end}}", "{{if eq .s `x`}}a{{else}}b{{end}}", `{{define "a"}}{{template "a"}}{{end}}`,
@@ -141,7 +142,7 @@ func FuzzRender(f *testing.F) {
 			return
 		}
 		definition := every(template)
-		_, refused := definition.Normalize()
+		_, refused := rules.NormalizeDefinition(definition)
 		got, err := definition.Render(values("s", s, "l", l))
 		if refused != nil && err == nil && len(template) <= repo.MaxTextBytes {
 			t.Errorf("refused with %v, and rendered", refused)

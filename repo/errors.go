@@ -5,59 +5,67 @@ import (
 	"fmt"
 )
 
-// The sentinels, for errors.Is. Each error of this module is at least one of
-// them, or the context's own error.
+// The sentinels, for errors.Is. Each error of this module matches at least one of
+// them, or is the context's own error.
 var (
-	// ErrInvalid: a value breaks a rule. Nothing was written. See InvalidError.
+	// ErrInvalid: a value is invalid. Nothing was written. See InvalidError.
 	ErrInvalid = errors.New("invalid value")
-	// ErrNotFound: the entity does not exist. See NotFoundError.
+	// ErrNotFound: the entity does not exist. See NotFoundError, SessionDeletedError,
+	// StateNotFoundError and StreamNotFoundError.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the stored state is not the one the call needs. See
-	// SequenceConflict, SessionConflict, MessageConflict, UsageConflict,
-	// ActionConflict, ActionUnavailable, ActionInUse, PlanConflict and TransitionConflict.
+	// ErrConflict: the stored state does not allow the call. See
+	// SequenceConflictError, SessionConflictError, SessionVersionError, MessageConflictError, UsageConflictError,
+	// TurnConflictError, StateConflictError, StateTypeError,
+	// LeaseConflictError, LeaseLostError, StreamFencedError, StreamEndedError, StreamSequenceError,
+	// ActionConflictError, ActionUnavailableError, ActionInUseError, PlanConflictError and TransitionConflictError.
 	ErrConflict = errors.New("conflict")
-	// ErrBudgetExceeded: the cost would pass the session's budget. See
-	// BudgetExceeded.
+	// ErrBudgetExceeded: the cost would exceed the session's budget. See
+	// BudgetExceededError.
 	ErrBudgetExceeded = errors.New("budget exceeded")
-	// ErrLimit: there is as much as there may be. See LimitExceeded.
+	// ErrLimit: a limit is reached. See LimitExceededError and StateLimitError.
 	ErrLimit = errors.New("limit exceeded")
 	// ErrImport: a document cannot be imported. See ImportError.
 	ErrImport = errors.New("import refused")
+	// ErrStreamGone: the stream has expired. See StreamGoneError.
+	ErrStreamGone = errors.New("stream is gone")
+	// ErrStreamFailed: the writer of the stream has ended it as failed. See
+	// StreamFailedError.
+	ErrStreamFailed = errors.New("stream failed")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 	// ErrUnavailable: the database cannot be reached, is shutting down, has no
-	// room or failed in another way. Nothing was written; the call may be made
-	// again.
+	// room or failed in another way; or this machine has no room for the temporary
+	// file of an import. Nothing was written; the call may be repeated.
 	ErrUnavailable = errors.New("database unavailable")
-	// ErrPermission: the database refuses the login, or the role lacks a right.
-	// Nothing was written, and trying again does not help.
+	// ErrPermission: the database refuses the login, or the role lacks a privilege.
+	// Nothing was written, and repeating the call does not help.
 	ErrPermission = errors.New("permission denied by the database")
 	// ErrContention: the database aborted this transaction because of a conflict
 	// with another one (deadlock, serialization failure, lock timeout). Nothing
 	// was written; the whole transaction may be run again.
 	ErrContention = errors.New("transaction conflicted with another")
 	// ErrUnknownOutcome: the connection or the context ended after a write was
-	// sent and before its answer came, so that it may or may not have been
-	// committed. Making the call again with the same ids is safe: it writes
-	// what is missing and returns what is there.
+	// sent and before its answer arrived, so that it may or may not have been
+	// committed. Repeating the call with the same ids is safe: it writes what is
+	// missing and returns what is stored.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrSchema: the database does not exist, or this library does not work with its
 	// schema or with one of its settings. Nothing was written.
 	ErrSchema = errors.New("database not usable by this library")
 )
 
-// Sentinels returns all of the sentinels, for callers that map each to something of
-// their own, such as an HTTP status. An error is at most one of them, except that
-// the error of a refused import is also that of its cause.
+// Sentinels returns all sentinels, for callers that map each of them, for example to
+// an HTTP status. An error matches at most one of them, except that the error of a
+// refused import also matches its cause.
 func Sentinels() []error {
 	return []error{
-		ErrInvalid, ErrNotFound, ErrConflict, ErrBudgetExceeded, ErrLimit, ErrImport, ErrClosed,
+		ErrInvalid, ErrNotFound, ErrConflict, ErrBudgetExceeded, ErrLimit, ErrImport, ErrStreamGone, ErrStreamFailed, ErrClosed,
 		ErrUnavailable, ErrPermission, ErrContention, ErrUnknownOutcome, ErrSchema,
 	}
 }
 
-// InvalidError names the value that breaks a rule, and the rule. It is
-// [ErrInvalid]. It never holds the value itself.
+// InvalidError names an invalid value, and the rule that it breaks. It matches
+// [ErrInvalid]. It never contains the value itself.
 type InvalidError struct {
 	// Field is the path of the value, such as "messages[2].content".
 	Field string
@@ -76,107 +84,151 @@ func invalid(field, reason string, args ...any) *InvalidError {
 }
 
 // InsideTxError is returned by a store that is used with the context of its own
-// unit of work ([Store].InTx), where it could wait for itself: for the unit's
-// connection, or for a row that the unit has locked. It is [ErrInvalid]. Nothing
-// was written.
+// transaction ([Store].InTx), because it could wait for itself: for the
+// transaction's connection, or for a row that the transaction has locked. It
+// matches [ErrInvalid]. Nothing was written.
 type InsideTxError struct{}
 
 func (*InsideTxError) Error() string {
-	return "store used inside its own unit of work: use the repositories that InTx passes"
+	return "store used inside its own transaction: use the repositories that InTx passes"
 }
 func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
 
-// NotFoundError names what does not exist. It is [ErrNotFound].
+// NotFoundError names an entity that does not exist. It matches [ErrNotFound].
 type NotFoundError struct {
 	// Kind is the entity's kind: "session", "message", "plan".
 	Kind string
-	// ID is the one asked for.
+	// ID is the requested id.
 	ID ID
+	// Key is the requested key, if the caller gave one ([ByKey]).
+	Key SessionKey
 }
 
-func (e *NotFoundError) Error() string        { return e.Kind + " " + e.ID.String() + " not found" }
+func (e *NotFoundError) Error() string {
+	if e.Key != (SessionKey{}) {
+		return fmt.Sprintf("%s with the key %q in namespace %q not found", e.Kind, e.Key.Key, e.Key.namespace())
+	}
+	return e.Kind + " " + e.ID.String() + " not found"
+}
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// SequenceConflict is returned by an append at a sequence that is not the next
-// one. The messages that the caller has missed are those from Expected to Next-1,
-// if Expected is below Next. It is [ErrConflict].
-type SequenceConflict struct {
+// SessionDeletedError ends [MessageReader].Follow when the session has been deleted.
+// It matches [ErrNotFound].
+type SessionDeletedError struct {
 	SessionID ID
-	// Expected is the caller's sequence, Next the one that the next message
-	// would have got.
+}
+
+func (e *SessionDeletedError) Error() string {
+	return fmt.Sprintf("session %s was deleted", e.SessionID)
+}
+
+func (e *SessionDeletedError) Is(target error) bool { return target == ErrNotFound }
+
+// SequenceConflictError is returned by an append at a sequence that is not the next
+// one. If Expected is below Next, the caller has missed the messages from Expected
+// to Next-1. It matches [ErrConflict].
+type SequenceConflictError struct {
+	SessionID ID
+	// Expected is the caller's sequence, Next the session's actual next one.
 	Expected, Next int64
 }
 
-func (e *SequenceConflict) Error() string {
+func (e *SequenceConflictError) Error() string {
 	return fmt.Sprintf("session %s: expected next sequence %d, but it is %d", e.SessionID, e.Expected, e.Next)
 }
-func (e *SequenceConflict) Is(target error) bool { return target == ErrConflict }
+func (e *SequenceConflictError) Is(target error) bool { return target == ErrConflict }
 
-// SessionConflict says that a session with this id exists. Field names what differs from
-// the one to be created; it is empty where an import found the id taken. It is
-// [ErrConflict].
-type SessionConflict struct {
+// SessionConflictError reports that a session with this id exists. Field names a
+// field that differs from the session to create; it is empty for an import, and if
+// the session must be new ([ExistingNone]). It matches [ErrConflict].
+type SessionConflictError struct {
 	ID    ID
 	Field string
 }
 
-func (e *SessionConflict) Error() string {
+func (e *SessionConflictError) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("session %s already exists", e.ID)
 	}
 	return fmt.Sprintf("session %s already exists with another %s", e.ID, e.Field)
 }
-func (e *SessionConflict) Is(target error) bool { return target == ErrConflict }
+func (e *SessionConflictError) Is(target error) bool { return target == ErrConflict }
 
-// MessageConflict says that a message with this id is stored in the session, and
-// that the append does not repeat it: Field names what differs. The field "batch" means
-// that some messages of the batch are stored and others are not. It is
+// SessionVersionError is returned by an update of a session that is not at the
+// version that the update expects: somebody else has updated it. It matches
 // [ErrConflict].
-type MessageConflict struct {
+type SessionVersionError struct {
+	ID ID
+	// Expected is the caller's version, Actual the session's.
+	Expected, Actual int64
+}
+
+func (e *SessionVersionError) Error() string {
+	return fmt.Sprintf("session %s: expected version %d, but it is %d", e.ID, e.Expected, e.Actual)
+}
+func (e *SessionVersionError) Is(target error) bool { return target == ErrConflict }
+
+// MessageConflictError reports that a message with this id is stored in the session
+// and differs from the one to append: Field names a field that differs. The field
+// "batch" means that some messages of the batch are stored and others are not, and
+// "turn" that the message was stored by another append or turn. It matches
+// [ErrConflict].
+type MessageConflictError struct {
 	SessionID, ID ID
 	Field         string
 }
 
-func (e *MessageConflict) Error() string {
+func (e *MessageConflictError) Error() string {
 	if e.Field == "batch" {
 		return fmt.Sprintf("session %s: message %s is stored already, but others of its batch are not", e.SessionID, e.ID)
 	}
 	return fmt.Sprintf("session %s: message %s is stored already with another %s", e.SessionID, e.ID, e.Field)
 }
-func (e *MessageConflict) Is(target error) bool { return target == ErrConflict }
+func (e *MessageConflictError) Is(target error) bool { return target == ErrConflict }
 
-// UsageConflict says that a usage with this id was added to the session with other
-// amounts: Field names one that differs. It is [ErrConflict].
-type UsageConflict struct {
+// UsageConflictError reports that a usage with this id was added to the session with
+// other amounts: Field names one that differs. It matches [ErrConflict].
+type UsageConflictError struct {
 	SessionID, ID ID
 	Field         string
 }
 
-func (e *UsageConflict) Error() string {
+func (e *UsageConflictError) Error() string {
 	return fmt.Sprintf("session %s: usage %s was added already with another %s", e.SessionID, e.ID, e.Field)
 }
-func (e *UsageConflict) Is(target error) bool { return target == ErrConflict }
+func (e *UsageConflictError) Is(target error) bool { return target == ErrConflict }
 
-// BudgetExceeded says that adding Requested to Cost would pass Budget, so that
-// nothing was added. It is [ErrBudgetExceeded].
-type BudgetExceeded struct {
+// TurnConflictError reports that a turn with this id is stored in the session, and
+// has other messages, changes of state or usage. It matches [ErrConflict].
+type TurnConflictError struct {
+	SessionID, ID ID
+}
+
+func (e *TurnConflictError) Error() string {
+	return fmt.Sprintf("session %s: turn %s is stored already with other contents", e.SessionID, e.ID)
+}
+func (e *TurnConflictError) Is(target error) bool { return target == ErrConflict }
+
+// BudgetExceededError reports that adding Requested to Cost would exceed Budget, so
+// that nothing was added. It matches [ErrBudgetExceeded].
+type BudgetExceededError struct {
 	SessionID               ID
 	Budget, Cost, Requested Cost
 }
 
-func (e *BudgetExceeded) Error() string {
+func (e *BudgetExceededError) Error() string {
 	return fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.SessionID, e.Cost, e.Requested, e.Budget)
 }
-func (e *BudgetExceeded) Is(target error) bool { return target == ErrBudgetExceeded }
+func (e *BudgetExceededError) Is(target error) bool { return target == ErrBudgetExceeded }
 
-// ImportError says what is wrong with a document. Nothing of it was written.
-// It is [ErrImport], and whatever Err is.
+// ImportError reports what is wrong with a document. Nothing of it was written.
+// It matches [ErrImport] and whatever Err matches.
 type ImportError struct {
 	// Field is the path in the document, such as "messages[17].sequence".
 	Field string
 	// Reason says what is wrong there.
 	Reason string
-	// Err is the cause, where there is one: an *InvalidError, the reader's own.
+	// Err is the cause, if there is one: an *InvalidError, or the reader's error.
 	Err error
 }
 

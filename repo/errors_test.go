@@ -12,42 +12,67 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 var sentinels = repo.Sentinels()
 
-// typed are the errors that hold facts: each type at least once.
+// typed has at least one error of each type with fields.
 func typed() []typedError {
 	session, message := repo.NewID(), repo.NewID()
 	name := repo.ActionName{Namespace: "local", Name: "review"}
 	return []typedError{
 		{&repo.InvalidError{Field: "actor", Reason: "is odd"}, []error{repo.ErrInvalid}, []string{"actor is odd"}},
 		{&repo.NotFoundError{Kind: "session", ID: session}, []error{repo.ErrNotFound}, []string{"session " + session.String()}},
-		{&repo.InsideTxError{}, []error{repo.ErrInvalid}, []string{"unit of work"}},
-		{&repo.SequenceConflict{SessionID: session, Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
-		{&repo.SessionConflict{ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
-		{&repo.MessageConflict{SessionID: session, ID: message, Field: "content"}, []error{repo.ErrConflict},
+		{&repo.SessionDeletedError{SessionID: session}, []error{repo.ErrNotFound}, []string{"session " + session.String(), "deleted"}},
+		{&repo.NotFoundError{Kind: "session", ID: session, Key: repo.SessionKey{Key: "a\n/b"}}, []error{repo.ErrNotFound},
+			[]string{`the key "a\n/b"`, `namespace "local"`}},
+		{&repo.InsideTxError{}, []error{repo.ErrInvalid}, []string{"transaction"}},
+		{&repo.SequenceConflictError{SessionID: session, Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
+		{&repo.SessionConflictError{ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
+		{&repo.SessionVersionError{ID: session, Expected: 3, Actual: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
+		{&repo.MessageConflictError{SessionID: session, ID: message, Field: "content"}, []error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "content"}},
-		{&repo.UsageConflict{SessionID: session, ID: message, Field: "input tokens"}, []error{repo.ErrConflict},
+		{&repo.UsageConflictError{SessionID: session, ID: message, Field: "input tokens"}, []error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "input tokens"}},
-		{&repo.MessageConflict{SessionID: session, ID: message, Field: "batch"}, []error{repo.ErrConflict},
+		{&repo.TurnConflictError{SessionID: session, ID: message}, []error{repo.ErrConflict},
+			[]string{session.String(), message.String(), "other contents"}},
+		{&repo.MessageConflictError{SessionID: session, ID: message, Field: "batch"}, []error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "others of its batch are not"}},
-		{&repo.BudgetExceeded{SessionID: session, Budget: 2 * repo.CostUnit, Cost: repo.CostUnit, Requested: repo.CostUnit + 1},
+		{&repo.BudgetExceededError{SessionID: session, Budget: 2 * repo.CostUnit, Cost: repo.CostUnit, Requested: repo.CostUnit + 1},
 			[]error{repo.ErrBudgetExceeded}, []string{session.String(), "1 + 1.000000001", "of 2"}},
 		{&repo.ImportError{Field: "messages[1].role", Reason: "is missing"}, []error{repo.ErrImport}, []string{"messages[1].role is missing"}},
-		{&repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflict{ID: session, Field: "id"}},
+		{&repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflictError{ID: session, Field: "id"}},
 			[]error{repo.ErrImport, repo.ErrConflict}, []string{"is taken", session.String()}},
 		{&repo.ImportError{Field: "document", Reason: "is cut off", Err: io.ErrUnexpectedEOF},
 			[]error{repo.ErrImport, io.ErrUnexpectedEOF}, []string{"is cut off"}},
-		{&repo.ActionNotFound{Name: name}, []error{repo.ErrNotFound}, []string{"local/review"}},
-		{&repo.ActionConflict{Name: name, Field: "version", Version: 7}, []error{repo.ErrConflict}, []string{"local/review", "7"}},
-		{&repo.ActionUnavailable{Name: name, State: repo.ActionArchived}, []error{repo.ErrConflict}, []string{"local/review", "archived"}},
-		{&repo.ActionInUse{Name: name}, []error{repo.ErrConflict}, []string{"local/review"}},
-		{&repo.PlanConflict{ID: message, Field: "name"}, []error{repo.ErrConflict}, []string{message.String(), "name"}},
-		{&repo.TransitionConflict{PlanID: message, Version: 7}, []error{repo.ErrConflict}, []string{message.String(), "7"}},
-		{&repo.LimitExceeded{Kind: "depth", ID: message, Limit: 10}, []error{repo.ErrLimit}, []string{message.String(), "depth", "10"}},
+		{&repo.ActionNotFoundError{Name: name}, []error{repo.ErrNotFound}, []string{"local/review"}},
+		{&repo.ActionConflictError{Name: name, Field: "version", Version: 7}, []error{repo.ErrConflict}, []string{"local/review", "7"}},
+		{&repo.ActionUnavailableError{Name: name, State: repo.ActionArchived}, []error{repo.ErrConflict}, []string{"local/review", "archived"}},
+		{&repo.ActionInUseError{Name: name}, []error{repo.ErrConflict}, []string{"local/review"}},
+		{&repo.PlanConflictError{ID: message, Field: "name"}, []error{repo.ErrConflict}, []string{message.String(), "name"}},
+		{&repo.TransitionConflictError{PlanID: message, Version: 7}, []error{repo.ErrConflict}, []string{message.String(), "7"}},
+		{&repo.StateNotFoundError{Scope: repo.Scope{Name: "app"}, Key: "a"}, []error{repo.ErrNotFound}, []string{`"app"`, `state key "a"`}},
+		{&repo.StateConflictError{Scope: repo.Scope{SessionID: session}, Key: "a", Expected: 3, Actual: 4}, []error{repo.ErrConflict},
+			[]string{session.String(), `"a"`, "3", "4"}},
+		{&repo.StateConflictError{Scope: repo.Scope{Name: "app"}, Expected: 3, Actual: 4}, []error{repo.ErrConflict}, []string{`"app"`, "3", "4"}},
+		{&repo.StateTypeError{Scope: repo.Scope{Name: "app"}, Key: "a", Reason: "is not x"}, []error{repo.ErrConflict}, []string{`"app"`, `"a" is not x`}},
+		{&repo.LeaseConflictError{Key: repo.LeaseKey{Kind: "project", Name: "a\nb"}, Holder: "worker", ExpiresAt: time.Unix(0, 0).UTC()}, []error{repo.ErrConflict},
+			[]string{`"project" "a\nb"`, `"worker"`, "1970-01-01T00:00:00Z"}},
+		{&repo.FencedError{Key: repo.SessionLease(message), Token: 7, Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "session", "7", "9"}},
+		{&repo.FencedError{Key: repo.PlanLease(message), Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "plan", "needs a token", "9"}},
+		{&repo.LeaseLostError{Key: repo.PlanLease(message), Owner: "worker", Token: 7, Err: repo.ErrUnavailable}, []error{repo.ErrConflict},
+			[]string{message.String(), `"worker"`, "token 7", "unavailable"}},
+		{&repo.StreamNotFoundError{Key: "a\nb"}, []error{repo.ErrNotFound}, []string{`"a\nb" not found`}},
+		{&repo.StreamGoneError{Key: "a\nb"}, []error{repo.ErrStreamGone}, []string{`"a\nb"`, "expired"}},
+		{&repo.StreamFailedError{Key: "a\nb", Reason: "secret"}, []error{repo.ErrStreamFailed}, []string{`"a\nb" failed`}},
+		{&repo.StreamFencedError{Key: "a\nb", Fence: 7}, []error{repo.ErrConflict}, []string{`"a\nb"`, "fence 7"}},
+		{&repo.StreamEndedError{Key: "a\nb", Status: repo.StreamFailed}, []error{repo.ErrConflict}, []string{`"a\nb"`, "failed"}},
+		{&repo.StreamSequenceError{Key: "a\nb", Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{`"a\nb"`, "3", "5"}},
+		{&repo.StateLimitError{}, []error{repo.ErrLimit}, []string{"10000 keys"}},
+		{&repo.LimitExceededError{Kind: "depth", ID: message, Limit: 10}, []error{repo.ErrLimit}, []string{message.String(), "depth", "10"}},
 	}
 }
 
@@ -57,8 +82,8 @@ type typedError struct {
 	holds []string
 }
 
-// Each typed error is its sentinel and no other one, wrapped too, and its text
-// holds the facts.
+// Each typed error matches its sentinel and no other, wrapped, too, and its text
+// contains its fields.
 func TestTypedErrors(t *testing.T) {
 	for _, test := range typed() {
 		wrapped := fmt.Errorf("outer: %w", test.err)
@@ -70,7 +95,7 @@ func TestTypedErrors(t *testing.T) {
 		for _, sentinel := range sentinels {
 			expected := false
 			for _, want := range test.is {
-				expected = expected || want == sentinel //nolint:errorlint // identity is meant
+				expected = expected || want == sentinel //nolint:errorlint // compares identity
 			}
 			if errors.Is(wrapped, sentinel) != expected {
 				t.Errorf("%T is %v: %v", test.err, sentinel, !expected)
@@ -78,28 +103,28 @@ func TestTypedErrors(t *testing.T) {
 		}
 		for _, part := range test.holds {
 			if !strings.Contains(test.err.Error(), part) {
-				t.Errorf("%q does not hold %q", test.err, part)
+				t.Errorf("%q does not contain %q", test.err, part)
 			}
 		}
 	}
 }
 
 func TestTypedErrorsKeepTheirFacts(t *testing.T) {
-	var sequence *repo.SequenceConflict
-	if !errors.As(fmt.Errorf("x: %w", &repo.SequenceConflict{Expected: 1, Next: 2}), &sequence) || sequence.Next != 2 {
-		t.Error("SequenceConflict")
+	var sequence *repo.SequenceConflictError
+	if !errors.As(fmt.Errorf("x: %w", &repo.SequenceConflictError{Expected: 1, Next: 2}), &sequence) || sequence.Next != 2 {
+		t.Error("SequenceConflictError")
 	}
-	var budget *repo.BudgetExceeded
-	if !errors.As(fmt.Errorf("x: %w", &repo.BudgetExceeded{Budget: 1, Requested: 2}), &budget) || budget.Requested != 2 {
-		t.Error("BudgetExceeded")
+	var budget *repo.BudgetExceededError
+	if !errors.As(fmt.Errorf("x: %w", &repo.BudgetExceededError{Budget: 1, Requested: 2}), &budget) || budget.Requested != 2 {
+		t.Error("BudgetExceededError")
 	}
 	var missing *repo.NotFoundError
 	if !errors.As(fmt.Errorf("x: %w", &repo.NotFoundError{Kind: "message"}), &missing) || missing.Kind != "message" {
 		t.Error("NotFoundError")
 	}
-	var session *repo.SessionConflict
-	if !errors.As(error(&repo.ImportError{Err: &repo.SessionConflict{Field: "id"}}), &session) || session.Field != "id" {
-		t.Error("SessionConflict within ImportError")
+	var session *repo.SessionConflictError
+	if !errors.As(error(&repo.ImportError{Err: &repo.SessionConflictError{Field: "id"}}), &session) || session.Field != "id" {
+		t.Error("SessionConflictError within ImportError")
 	}
 	for i, a := range sentinels {
 		for j, b := range sentinels {
@@ -110,8 +135,8 @@ func TestTypedErrorsKeepTheirFacts(t *testing.T) {
 	}
 }
 
-// What the package's source declares: its sentinels by their texts, and the types
-// that are errors.
+// declared returns the package's sentinels, by their texts, and its error types, from
+// its source.
 func declared(t *testing.T) (texts, types []string) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -149,7 +174,7 @@ func declared(t *testing.T) (texts, types []string) {
 	return texts, types
 }
 
-// The list of sentinels is whole, and each type of error is in the tests.
+// The list of sentinels is complete, and each error type is in the tests.
 func TestSentinelsAreAll(t *testing.T) {
 	texts, types := declared(t)
 	if len(texts) < 12 || len(types) < 14 {
@@ -173,7 +198,7 @@ func TestSentinelsAreAll(t *testing.T) {
 			t.Errorf("no test says which sentinel *%s is", name)
 		}
 	}
-	// The caller's own copy.
+	// Each caller gets a copy.
 	repo.Sentinels()[0] = nil
 	if repo.Sentinels()[0] == nil {
 		t.Error("a caller changes the list")

@@ -8,8 +8,8 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ID identifies a session, a message or any other entity. It is a ULID: 16
-// bytes that sort by their time of creation, stored as a uuid.
+// ID identifies a session, a message or another entity. It is a ULID: 16 bytes
+// that sort by time of creation, stored as a uuid.
 //
 // See https://github.com/ulid/spec.
 type ID = ulid.ULID
@@ -21,14 +21,13 @@ var generator = struct {
 	entropy      *ulid.MonotonicEntropy
 }{entropy: ulid.Monotonic(rand.Reader, 0)}
 
-// NewID returns a new ID that is larger than every one this process made
-// before, also when the clock was set back. It is safe for concurrent use.
+// NewID returns a new ID that is larger than every ID this process made before,
+// even if the clock was set back. It is safe for concurrent use.
 func NewID() ID {
 	generator.Lock()
 	defer generator.Unlock()
-	// The clock is read under the lock, unlike in ulid.Make: a goroutine that
-	// comes late with an earlier millisecond would begin that one anew, with
-	// an ID that may be smaller.
+	// Unlike in ulid.Make, the clock is read under the lock: otherwise a goroutine
+	// that is late with an earlier millisecond could make a smaller ID.
 	generator.milliseconds = max(generator.milliseconds, ulid.Now())
 	for {
 		id, err := ulid.New(generator.milliseconds, generator.entropy)

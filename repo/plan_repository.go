@@ -2,25 +2,25 @@ package repo
 
 import "context"
 
-// Actions is the repository of actions. A name is "[[server:]namespace/]name";
-// one that is not gives an InvalidError, one that no action has an
-// ActionNotFound.
+// Actions is the repository of actions. A name is "[[server:]namespace/]name".
+// Errors of all methods with a name: InvalidError for a malformed one;
+// ActionNotFoundError if no such action exists, except of Create.
 type Actions interface {
-	// Create creates an available action. Creating one that exists with the
-	// same definition returns the stored one and changes nothing. Errors:
-	// InvalidError; ActionConflict when it differs.
+	// Create creates an available action. If an action with this name and the same
+	// definition exists, Create returns it and changes nothing. Errors:
+	// InvalidError; ActionConflictError if the definition differs.
 	Create(ctx context.Context, action NewAction) (Action, error)
 	// Get returns the action, archived or not.
 	Get(ctx context.Context, name string) (Action, error)
 	// List returns one page, by name. Errors: InvalidError.
 	List(ctx context.Context, filter ActionFilter, page Page) (ActionPage, error)
-	// Update replaces the definition. version is the one that the caller has
-	// read; zero means any. Plans made before keep what they have. Errors:
-	// InvalidError; ActionConflict with the field "version".
+	// Update replaces the definition if the action has the given version; zero
+	// means any. Existing plans are not changed. Errors: InvalidError;
+	// ActionConflictError with the field "version".
 	Update(ctx context.Context, name string, version int64, definition ActionDefinition) (Action, error)
 	// Archive makes the action unusable. Archiving it again changes nothing.
 	Archive(ctx context.Context, name string) (Action, error)
-	// Delete deletes an action that no plan was made of. Errors: ActionInUse.
+	// Delete deletes an action without plans. Errors: ActionInUseError.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -30,48 +30,74 @@ type Plans interface {
 	PlanWriter
 }
 
-// PlanReader reads plans. There is no cache: what it returns is what is stored.
+// PlanReader reads plans. There is no cache: it returns the stored state.
 type PlanReader interface {
 	// Get returns the whole plan. Errors: NotFoundError.
 	Get(ctx context.Context, id ID) (Plan, error)
-	// List returns one page of the plans that filter selects, whole, newest
-	// first: by id, which holds the time of its making. Errors: InvalidError.
+	// List returns one page of the whole plans that filter selects, newest first:
+	// by id, which contains the time of creation. Errors: InvalidError.
 	List(ctx context.Context, filter PlanFilter, page Page) (PlanPage, error)
-	// History returns up to limit events of a plan from a version on,
-	// ascending. Errors: InvalidError; NotFoundError.
+	// History returns up to limit events of a plan, ascending, starting at version
+	// from. Errors: InvalidError; NotFoundError.
 	History(ctx context.Context, id ID, from int64, limit int) ([]PlanEvent, error)
 }
 
-// PlanWriter makes plans and moves them.
+// PlanWriter creates plans and changes their stages.
 type PlanWriter interface {
-	// Use makes a plan of an available action, at strategize/queued. All is
-	// checked before the first write. Using an action again with a given id
-	// returns the stored plan when it is the same use, whatever became of it,
-	// and changes nothing. A child plan (ParentID) needs a live parent.
+	// Use creates a plan from an available action, at strategize/queued.
+	// Everything is checked before the first write. The use's ID is an idempotency
+	// key: repeating the use returns the stored plan, whatever its stage is by
+	// then, and changes nothing. A child plan (ParentID) needs a live parent.
 	//
-	// Errors: InvalidError (an argument that is missing, unknown or not of its
-	// type, "arguments.NAME"); ActionNotFound; ActionUnavailable; NotFoundError
-	// for the parent or session; PlanConflict when the id is another plan's;
-	// TransitionConflict when the parent is not live; LimitExceeded past
-	// MaxPlanDepth or MaxChildPlans.
+	// Errors: InvalidError (for an argument that is missing, unknown or of another
+	// type, "arguments.NAME"); ActionNotFoundError; ActionUnavailableError;
+	// NotFoundError for the parent or session; PlanConflictError if the id is that
+	// of a different plan; TransitionConflictError if the parent is not live;
+	// LimitExceededError above MaxPlanDepth or MaxChildPlans.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
-	// Transition moves the plan as the lifecycle allows and returns it as it
-	// then is. Of concurrent callers of one transition one moves it. A plan that is
-	// already there, or past it, is returned unchanged, without an event.
-	// TransitionCancel cancels the plan's live descendants with it, and
-	// TransitionRevert brings a cancelled child back only below a live parent:
-	// no live plan ever stands below a cancelled one.
+	// Transition makes a transition that the lifecycle allows (except TransitionExpire)
+	// and returns the
+	// updated plan. If several callers attempt the same transition at once, one
+	// makes it. A plan that is already there, or past it, is returned unchanged,
+	// without an event. TransitionCancel also cancels the plan's live descendants,
+	// and TransitionRevert of a cancelled child needs a live parent: a cancelled
+	// plan never has a live descendant.
 	//
-	// Errors: InvalidError; NotFoundError; TransitionConflict with where the
-	// plan really is, also when another caller moved it meanwhile, or with where
-	// its parent is (Child), which is not live; LimitExceeded past
+	// Errors: InvalidError; NotFoundError; FencedError if the cause has a token, and a
+	// later one was given for a lease of the plan; TransitionConflictError with the plan's
+	// actual stage, also if another caller changed it meanwhile, or with the stage
+	// of its parent (Child), which is not live; LimitExceededError above
 	// MaxReversions.
 	Transition(ctx context.Context, id ID, transition Transition, cause Cause) (Plan, error)
-	// Progress notes how far the work has come. It is no transition: the
-	// version stays. Errors: InvalidError; NotFoundError; TransitionConflict
-	// when the plan is not processing.
+	// Claim moves queued plans to processing, and acquires their leases for the owner,
+	// with new tokens. Of concurrent claims, each plan is claimed by one. There are no
+	// priorities: of each namespace, plans come in the order in which they were queued.
+	// Each namespace that has plans for the caller has the same chance to be the first,
+	// and after that they take turns, however many plans one of them has. A claim waits
+	// for nobody: it leaves out plans that a transaction under way has locked, and plans
+	// whose lease somebody holds.
+	//
+	// A claim ends when a transition takes its plan out of processing, in whichever way,
+	// which releases its lease. If the lease expires before that, or is released, the
+	// claim has expired. The next claim that asks for such plans takes it before all
+	// others: it is queued again in the same phase (TransitionExpire), its attempt is
+	// increased, and it is claimed. After the last attempt (MaxAttempts of the claim that
+	// expired) it is errored instead. A plan that was started by TransitionStart is not
+	// under a claim, and never expires. Renew the lease, or use Hold, which acquires it
+	// again for the same owner.
+	//
+	// With Wait, Claim waits until it has claimed a plan. It holds no connection meanwhile.
+	//
+	// No plan is no error. Errors: InvalidError, also for Wait in a transaction;
+	// ErrUnknownOutcome: the owner may have claimed plans. It finds them among its leases
+	// (LeaseReader.List), or leaves them to expire.
+	Claim(ctx context.Context, claim Claim) ([]ClaimedPlan, error)
+	// Progress records the progress of the plan's work. It is not a transition and
+	// does not change the version. Errors: InvalidError; NotFoundError; FencedError, as of
+	// Transition; TransitionConflictError if the plan is not processing.
 	Progress(ctx context.Context, id ID, progress Progress) (Plan, error)
-	// Link links a plan to a session, Unlink ends that. Both may be repeated.
+	// Link links a plan to a session, and Unlink removes the link. Both may be
+	// repeated.
 	// Errors: NotFoundError.
 	Link(ctx context.Context, sessionID, planID ID) error
 	Unlink(ctx context.Context, sessionID, planID ID) error

@@ -2,7 +2,7 @@ package schema
 
 import "time"
 
-// Event tells [Options].Progress how a run goes on.
+// Event reports the progress of a run to [Options].Progress.
 type Event struct {
 	Kind EventKind
 	// Step is the version that the event is about. It is empty for
@@ -21,7 +21,7 @@ const (
 	EventWaiting EventKind = "waiting"
 	// EventStarted: a version's transaction is about to begin.
 	EventStarted EventKind = "started"
-	// EventYielded: the version could not have a table in time, was rolled back,
+	// EventYielded: the version could not lock a table in time; it was rolled back
 	// and will be run again.
 	EventYielded EventKind = "yielded"
 	// EventFinished: the version is committed.
@@ -30,7 +30,7 @@ const (
 	EventFailed EventKind = "failed"
 )
 
-// Direction is the way in which a version is run.
+// Direction says whether a version is applied or reverted.
 type Direction string
 
 // The two directions.
@@ -39,7 +39,7 @@ const (
 	DirectionDown Direction = "down"
 )
 
-// Step is one version that a run applied or reverted, or that a plan would.
+// Step is a version that a run has applied or reverted, or that a plan would.
 type Step struct {
 	Version   int64
 	Name      string

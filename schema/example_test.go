@@ -33,12 +33,12 @@ func ExampleMigrator() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	applied, err := migrator.Up(ctx)
+	applied, err := migrator.Run(ctx, schema.TargetLatest())
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(planned) == len(applied), applied[0].Name, migrator.Validate(ctx))
-	reverted, err := migrator.Down(ctx, 1)
+	reverted, err := migrator.Run(ctx, schema.TargetDownSteps(1))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,18 +1,20 @@
--- What each role of agentstore may do, on a migrated database. To be run by the
--- role that owns the tables (it migrates), or by a superuser. It may be run
--- again; it takes nothing away but what earlier versions of it gave too much of.
+-- The privileges of agentstore's roles on a migrated database. Run this as the role
+-- that owns the tables (and migrates), or as a superuser. It can be run again; it
+-- revokes only privileges that earlier versions of it granted and that are not needed.
 --
---   application  what a service needs that keeps sessions and plans, and records
---                what it does. No DDL, no TRUNCATE
+--   application  what a service needs to store sessions and plans, and to record
+--                audit entries. No DDL, no TRUNCATE
 --   reader       reads everything
 --   audit        writes and seals the audit trail, and reads nothing else
 --
--- All read agentstore_migrations: opening a store compares the schema's version.
--- Roles are made without a login: grant them to those who log in.
+-- The tables are found through the search_path. schema.Grants and
+-- agentstore migrate grants --schema set it; with psql, use PGOPTIONS.
 --
--- For who adds a table: one line per table and role. tests/grants compares the
--- tables with the catalog. :"name" stands for a role as an identifier, :'name'
--- as a literal.
+-- All roles read agentstore_migrations, because opening a store checks the schema's
+-- version. The roles cannot log in: grant them to roles that can.
+--
+-- If you add a table, add a line for each role. tests/grants compares the lines with
+-- the catalog. :"name" stands for a role as an identifier, :'name' as a literal.
 
 BEGIN;
 
@@ -31,18 +33,29 @@ $do$;
 
 GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 
--- Messages are never changed, and go only with their session: a cascade runs as
--- the owner of the tables.
+-- Messages are never changed. They are deleted only with their session, by a cascade,
+-- which runs as the owner of the tables.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
--- A session's sequence begins at 0. An append, which is the application's own
--- statement, moves it on: that it may set.
+-- A session's sequence begins at 0. Only an append advances it. A fence begins at 0, too.
 REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
-GRANT INSERT (session_id, updated_at), UPDATE (next_sequence, updated_at) ON session_counters TO :"application";
+GRANT INSERT (session_id, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
+GRANT SELECT, INSERT ON message_calls TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
+GRANT SELECT, INSERT ON session_turns TO :"application";
+GRANT SELECT, INSERT ON session_owners TO :"application";
+-- Triggers write it, with the owner's rights.
+GRANT SELECT ON session_activity TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (owner, token, acquired_at, expires_at) ON leases TO :"application";
+GRANT USAGE ON SEQUENCE lease_tokens TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, next_sequence, ttl, expires_at) ON streams TO :"application";
+GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
+GRANT USAGE ON SEQUENCE stream_fences TO :"application";
 
--- A plan's parts are written once, with it; plans are never deleted.
+-- A plan's parts are written once, with the plan. Plans are never deleted.
 GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON action_arguments TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON action_invariants TO :"application";
@@ -52,21 +65,25 @@ GRANT SELECT, INSERT ON plan_arguments TO :"application";
 GRANT SELECT, INSERT ON plan_invariants TO :"application";
 GRANT SELECT, INSERT ON plan_history TO :"application";
 GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
+-- Triggers write the queue, and delete claims, with the owner's rights.
+GRANT SELECT ON plan_queue TO :"application";
+GRANT SELECT, INSERT, UPDATE ON plan_claims TO :"application";
+GRANT EXECUTE ON FUNCTION plan_lease_name(uuid) TO :"application";
 GRANT SELECT ON plan_details TO :"application";
 
--- The audit trail is append-only. What recording fills, triggers fill, with the
--- owner's rights. Pruning, and holds that keep entries from it, are the owner's.
--- Times of recording and nonces are the database's: nobody gives them.
+-- The audit trail is append-only. The queue is filled by triggers, with the owner's
+-- privileges. Only the owner prunes, and sets holds. No role may set the time of
+-- recording and the nonce: the database does.
 REVOKE INSERT ON audit_entries, audit_quarantine FROM :"application", :"audit";
 GRANT SELECT ON audit_entries TO :"application", :"audit";
 GRANT INSERT (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details) ON audit_entries TO :"application", :"audit";
 GRANT SELECT ON audit_quarantine TO :"application", :"audit";
 GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"audit";
--- Recording looks there for what was pruned.
+-- Recording an entry looks for pruned ones here.
 GRANT SELECT ON audit_leaves TO :"application";
 GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO :"application", :"audit";
 
--- The audit role seals, too.
+-- The audit role also seals.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
 REVOKE INSERT ON audit_leaves, audit_checkpoints FROM :"audit";
 GRANT SELECT ON audit_leaves TO :"audit";
@@ -79,7 +96,16 @@ GRANT SELECT ON audit_identity TO :"audit";
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
 GRANT SELECT ON messages TO :"reader";
+GRANT SELECT ON message_calls TO :"reader";
 GRANT SELECT ON session_usages TO :"reader";
+GRANT SELECT ON session_turns TO :"reader";
+GRANT SELECT ON session_owners TO :"reader";
+GRANT SELECT ON session_activity TO :"reader";
+GRANT SELECT ON state_scopes TO :"reader";
+GRANT SELECT ON state_values TO :"reader";
+GRANT SELECT ON leases TO :"reader";
+GRANT SELECT ON streams TO :"reader";
+GRANT SELECT ON stream_parts TO :"reader";
 GRANT SELECT ON actions TO :"reader";
 GRANT SELECT ON action_arguments TO :"reader";
 GRANT SELECT ON action_invariants TO :"reader";
@@ -89,6 +115,8 @@ GRANT SELECT ON plan_arguments TO :"reader";
 GRANT SELECT ON plan_invariants TO :"reader";
 GRANT SELECT ON plan_history TO :"reader";
 GRANT SELECT ON session_plans TO :"reader";
+GRANT SELECT ON plan_queue TO :"reader";
+GRANT SELECT ON plan_claims TO :"reader";
 GRANT SELECT ON plan_details TO :"reader";
 GRANT SELECT ON audit_entries TO :"reader";
 GRANT SELECT ON audit_quarantine TO :"reader";

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"embed"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -14,24 +13,23 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// Migration is one version of the schema, as the binary knows it.
+// Migration is one version of the schema.
 type Migration struct {
 	Version int64
 	Name    string // file name without .sql, for example 0001_sessions
 	// OldestLibrary is the oldest library that works on the schema with this
-	// version applied, named by the newest version that it knows: from 1 to
-	// Version. The file declares it; one that does not declare it is for no library
-	// that does not know it, as if it had declared Version.
+	// version applied, identified by the newest version that it knows: from 1 to
+	// Version. The file declares it; without a declaration it is Version.
 	OldestLibrary int64
 
 	file string
 }
 
-// declaration is how a file says what OldestLibrary is: a line above its Up, such
-// as "-- oldest library: 4".
+// declaration matches the line above a file's Up that declares OldestLibrary, such as
+// "-- oldest library: 4".
 const declaration = "-- oldest library:"
 
-// Latest returns the newest version that this binary holds.
+// Latest returns the newest version that this binary has.
 func Latest() int64 {
 	return latestOf(embeddedMigrations())
 }
@@ -41,7 +39,7 @@ func latestOf(migrations []Migration) int64 { return migrations[len(migrations)-
 // List returns the embedded migrations, oldest first. It needs no database.
 func List() []Migration { return slices.Clone(embeddedMigrations()) }
 
-// embeddedMigrations is shared, and not to be changed.
+// embeddedMigrations is shared; callers must not change it.
 var embeddedMigrations = sync.OnceValue(func() []Migration {
 	migrations, err := readMigrations(embeddedFS())
 	if err != nil {
@@ -62,7 +60,7 @@ func embeddedFS() fs.FS {
 func readMigrations(fsys fs.FS) ([]Migration, error) {
 	files, err := fs.Glob(fsys, "*.sql")
 	if err != nil {
-		return nil, fmt.Errorf("schema: list migrations: %w", err)
+		return nil, invalid("list migrations: %w", err)
 	}
 	migrations := make([]Migration, 0, len(files))
 	for _, file := range files {
@@ -70,7 +68,7 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 		digits, _, found := strings.Cut(name, "_")
 		version, err := strconv.ParseInt(digits, 10, 64)
 		if !found || err != nil || version < 1 {
-			return nil, fmt.Errorf("schema: migration file %q is not named <version>_<name>.sql", file)
+			return nil, invalid("migration file %q is not named <version>_<name>.sql", file)
 		}
 		oldest, err := readDeclaration(fsys, file, version)
 		if err != nil {
@@ -81,20 +79,20 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 	slices.SortFunc(migrations, func(a, b Migration) int { return int(a.Version - b.Version) })
 	for i := 1; i < len(migrations); i++ {
 		if migrations[i].Version == migrations[i-1].Version {
-			return nil, fmt.Errorf("schema: %s and %s have the same version", migrations[i-1].Name, migrations[i].Name)
+			return nil, invalid("%s and %s have the same version", migrations[i-1].Name, migrations[i].Name)
 		}
 	}
 	if len(migrations) == 0 {
-		return nil, fmt.Errorf("schema: there are no migration files")
+		return nil, invalid("there are no migration files")
 	}
 	return migrations, nil
 }
 
-// readDeclaration finds the oldest library that a file's version works with.
+// readDeclaration returns the oldest library that a file declares.
 func readDeclaration(fsys fs.FS, file string, version int64) (int64, error) {
 	content, err := fs.ReadFile(fsys, file)
 	if err != nil {
-		return 0, fmt.Errorf("schema: read migration %q: %w", file, err)
+		return 0, invalid("read migration %q: %w", file, err)
 	}
 	oldest := int64(0)
 	for line := range strings.Lines(string(content)) {
@@ -104,7 +102,7 @@ func readDeclaration(fsys fs.FS, file string, version int64) (int64, error) {
 		}
 		declared, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		if err != nil || declared < 1 || declared > version || oldest != 0 {
-			return 0, fmt.Errorf("schema: migration file %q does not declare one oldest library from 1 to %d", file, version)
+			return 0, invalid("migration file %q does not declare one oldest library from 1 to %d", file, version)
 		}
 		oldest = declared
 	}

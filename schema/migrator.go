@@ -3,8 +3,6 @@ package schema
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -12,31 +10,35 @@ import (
 
 // Migrator applies, reverts and inspects the schema of one database.
 //
-// Each call opens a connection of its own and closes it: a Migrator holds
-// nothing between calls and needs no closing. All methods may be called
-// concurrently, by any number of goroutines and processes.
+// Each call opens a connection of its own and closes it, so a Migrator need not be
+// closed. All methods may be called concurrently, by any number of goroutines and
+// processes.
 type Migrator struct {
-	source     source
-	options    Options
-	fsys       fs.FS
+	source  source
+	options Options
+
 	migrations []Migration
 }
 
-// Up applies every pending migration to a database. It is what a service calls
-// at its start: see [Migrator.Up].
-func Up(ctx context.Context, databaseURL string) error {
+// Up applies every pending migration to a database. Services call it at their start.
+// Errors: [ErrURL], and those of [Migrator.Run].
+func Up(ctx context.Context, databaseURL string) (err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	migrator, err := newMigratorFromURL(databaseURL, Options{})
 	if err != nil {
 		return err
 	}
-	_, err = migrator.Up(ctx)
+	_, err = migrator.Run(ctx, TargetLatest())
 	return err
 }
 
-// Open makes a Migrator for a database URL (postgres://…, or keyword=value
-// pairs), and connects once to see that the server answers. A URL that cannot
-// be used gives [ErrURL]; no error holds the password.
-func Open(ctx context.Context, databaseURL string, options Options) (*Migrator, error) {
+// Open returns a Migrator for a database URL (postgres://…, or keyword=value pairs),
+// and connects once to check that the server answers. The error for an invalid URL
+// is [ErrURL], and for an invalid [Options].Schema [ErrSchemaName]; no error contains
+// the password. Other errors are those of a connection: [ErrUnavailable],
+// [ErrPermission], [ErrSetting].
+func Open(ctx context.Context, databaseURL string, options Options) (_ *Migrator, err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	migrator, err := newMigratorFromURL(databaseURL, options)
 	if err != nil {
 		return nil, err
@@ -48,13 +50,13 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Migrator, 
 	return migrator, nil
 }
 
-// New makes a Migrator that connects as pool does (its configuration and its
-// BeforeConnect and AfterConnect hooks), without taking any of the pool's
-// connections: a small pool cannot starve it, and the pool's sessions stay as
-// they are.
+// New returns a Migrator that connects as pool does (with its configuration and its
+// BeforeConnect and AfterConnect hooks), but does not use the pool's connections: it
+// works with a pool of any size, and does not change the pool's sessions. Errors:
+// [ErrInvalid] if pool is nil, [ErrSchemaName].
 func New(pool *pgxpool.Pool, options Options) (*Migrator, error) {
 	if pool == nil {
-		return nil, fmt.Errorf("schema: pool is nil")
+		return nil, invalid("pool is nil")
 	}
 	config := pool.Config()
 	from := source{config: config.ConnConfig}
@@ -76,36 +78,13 @@ func newMigratorFromURL(databaseURL string, options Options) (*Migrator, error) 
 }
 
 func newMigrator(from source, options Options) (*Migrator, error) {
-	fsys := options.migrations()
-	migrations, err := readMigrations(fsys)
+	options = options.normal()
+	migrations, err := readMigrations(options.Migrations)
 	if err != nil {
 		return nil, err
 	}
-	from.prepare(options.AllowDataLoss)
-	return &Migrator{source: from, options: options, fsys: fsys, migrations: migrations}, nil
-}
-
-// Up applies every pending version and returns what it applied: nothing when
-// the database is up to date, which takes no lock. Errors: see [Migrator.Run].
-func (m *Migrator) Up(ctx context.Context) ([]Step, error) {
-	return m.Run(ctx, TargetLatest())
-}
-
-// UpTo applies what is pending up to version and including it.
-func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Step, error) {
-	return m.Run(ctx, TargetUp(version))
-}
-
-// Down reverts the newest steps versions. A revert that would destroy rows
-// gives [ErrDataLoss] and changes nothing, unless Options.AllowDataLoss is set.
-func (m *Migrator) Down(ctx context.Context, steps int) ([]Step, error) {
-	if steps < 1 {
-		return nil, fmt.Errorf("schema: steps must be at least 1, not %d", steps)
+	if err := from.prepare(options); err != nil {
+		return nil, err
 	}
-	return m.Run(ctx, TargetDownSteps(steps))
-}
-
-// DownTo reverts every version above version, newest first; 0 reverts all.
-func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Step, error) {
-	return m.Run(ctx, TargetDown(version))
+	return &Migrator{source: from, options: options, migrations: migrations}, nil
 }

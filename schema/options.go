@@ -1,32 +1,46 @@
 package schema
 
 import (
+	"cmp"
 	"io/fs"
 	"time"
 )
 
 // Options adjust a [Migrator]. The zero value is the default.
 type Options struct {
+	// Schema is the schema of the tables. It becomes the whole search_path of the
+	// migrator's connections, in the startup message. The name is 1 to 63 bytes
+	// long, does not begin with pg_, and is used literally: it is neither quoted
+	// nor lower-cased. A run up creates the schema if it does not exist; without
+	// the CREATE privilege on the database the error is [ErrPermission]. A run down
+	// keeps the schema, empty but for the version table. Empty: the search_path of
+	// the URL, the role or the database, whose first schema must exist.
+	//
+	// Runs in different schemas of one database take turns, because they share one
+	// lock. A pooler must pass the parameter on, or ignore it while the role has
+	// the same search_path; otherwise the error is [ErrSetting].
+	Schema string
+
 	// LockTimeout bounds the wait for another process that is migrating the
 	// same database: 0 means [DefaultLockTimeout], a negative value means one
-	// try and no wait. The context bounds it too. At its end: [ErrLocked].
+	// attempt without a wait. The context bounds it too. When it is used up the
+	// error is [ErrLocked].
 	LockTimeout time.Duration
 
 	// TableLockTimeout bounds each wait of a version for a table that others are
-	// using, in milliseconds at least: 0 means [DefaultTableLockTimeout], a
-	// negative value means no bound. While a version waits, all who come after
-	// it wait behind it. When the time is up the version is rolled back, and run
-	// again after a pause that lets them pass, until LockTimeout is used up. At
-	// its end: [ErrBusy].
+	// using, and is at least a millisecond: 0 means [DefaultTableLockTimeout], a
+	// negative value means no bound. While a version waits, later statements on the
+	// table queue behind it. When the time is up the version is rolled back, and run
+	// again after a pause that lets them pass, until LockTimeout is used up; the
+	// error is then [ErrBusy].
 	TableLockTimeout time.Duration
 
-	// AllowDataLoss lets a revert drop tables and columns that hold data.
+	// AllowDataLoss allows a revert to drop tables and columns that contain data.
 	// Without it such a revert is refused with [ErrDataLoss].
 	AllowDataLoss bool
 
-	// Progress, when set, is called at each version's start and end, and for a
-	// wait for the lock. It is called by the goroutine that runs the
-	// migrations, which waits for it.
+	// Progress, if set, is called at the start and end of each version, and when
+	// the run waits for the lock. The goroutine that runs the migrations calls it.
 	Progress func(Event)
 
 	// Migrations replaces the embedded migrations: *.sql files at its root.
@@ -34,36 +48,23 @@ type Options struct {
 	Migrations fs.FS
 }
 
-// DefaultLockTimeout is the wait for the lock when Options do not set one.
+// DefaultLockTimeout is the default of [Options].LockTimeout.
 const DefaultLockTimeout = 5 * time.Minute
 
-// DefaultTableLockTimeout is shorter than PostgreSQL's deadlock_timeout (1 s): of
-// a version and a writer who wait for each other, it is the version that yields.
+// DefaultTableLockTimeout is the default of [Options].TableLockTimeout. It is
+// shorter than PostgreSQL's deadlock_timeout (1 s), so that if a version and a writer
+// wait for each other, the version yields.
 const DefaultTableLockTimeout = 500 * time.Millisecond
 
-func (o Options) tableLockTimeout() time.Duration {
-	if o.TableLockTimeout == 0 {
-		return DefaultTableLockTimeout
+// normal returns the options with their defaults. Negative bounds become zero.
+func (o Options) normal() Options {
+	o.LockTimeout = max(cmp.Or(o.LockTimeout, DefaultLockTimeout), 0)
+	o.TableLockTimeout = max(cmp.Or(o.TableLockTimeout, DefaultTableLockTimeout), 0)
+	if o.Progress == nil {
+		o.Progress = func(Event) {}
 	}
-	return max(o.TableLockTimeout, 0)
-}
-
-func (o Options) lockTimeout() time.Duration {
-	if o.LockTimeout == 0 {
-		return DefaultLockTimeout
-	}
-	return max(o.LockTimeout, 0)
-}
-
-func (o Options) migrations() fs.FS {
 	if o.Migrations == nil {
-		return embeddedFS()
+		o.Migrations = embeddedFS()
 	}
-	return o.Migrations
-}
-
-func (o Options) progress(event Event) {
-	if o.Progress != nil {
-		o.Progress(event)
-	}
+	return o
 }

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -18,33 +16,29 @@ func plan(migrations []Migration, applied []appliedVersion, target Target) ([]St
 	}
 	have := isApplied(applied)
 	var steps []Step
-	for _, migration := range migrations {
-		up := target.direction == DirectionUp
-		if up && (have[migration.Version] || migration.Version > target.version) {
-			continue
+	up := target.direction == DirectionUp
+	for _, migration := range migrations { // what is missing up to the target, or is there above it
+		if have[migration.Version] != up && (migration.Version <= target.version) == up {
+			steps = append(steps, Step{Version: migration.Version, Name: migration.Name, Direction: target.direction})
 		}
-		if !up && (!have[migration.Version] || migration.Version <= target.version) {
-			continue
-		}
-		steps = append(steps, Step{Version: migration.Version, Name: migration.Name, Direction: target.direction})
 	}
-	if target.direction == DirectionDown {
-		slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(b.Version, a.Version) })
+	if !up {
+		slices.Reverse(steps)
 	} else if err := checkGap(migrations, applied); err != nil {
 		return nil, err
 	}
-	if target.steps > 0 {
-		steps = steps[:min(target.steps, len(steps))]
-	}
-	return steps, nil
+	return steps[:min(target.steps, len(steps))], nil
 }
 
 func checkTarget(migrations []Migration, target Target) error {
 	if target.direction == "" {
-		return fmt.Errorf("schema: empty target")
+		return invalid("empty target")
 	}
-	if target.steps < 0 || target.version < 0 {
-		return fmt.Errorf("schema: steps and version of a target must not be negative")
+	if target.steps < 1 {
+		return invalid("steps must be at least 1, not %d", target.steps)
+	}
+	if target.version < 0 {
+		return invalid("the version of a target must not be negative")
 	}
 	if target.version == math.MaxInt64 || target.direction == DirectionDown && target.version == 0 {
 		return nil
@@ -54,16 +48,15 @@ func checkTarget(migrations []Migration, target Target) error {
 			return nil
 		}
 	}
-	return UnknownVersionError{Version: target.version}
+	return &UnknownVersionError{Version: target.version}
 }
 
-// checkKnown refuses versions that this binary does not hold, but for those that
-// came after it and allow it. Such a version is left alone: what it needs for its
-// revert only its own binary knows.
+// checkKnown refuses versions that this binary does not have, except newer ones that
+// allow it. Those are never reverted: only their own binary knows how.
 func checkKnown(migrations []Migration, applied []appliedVersion, direction Direction) error {
 	latest := latestOf(migrations)
 	if len(applied) > 0 && applied[0].version > latest {
-		ahead := AheadError{Have: applied[0].version, Want: latest, Oldest: oldestLibrary(applied)}
+		ahead := &AheadError{Have: applied[0].version, Want: latest, Oldest: oldestLibrary(applied)}
 		if ahead.Oldest > latest {
 			return ahead
 		}
@@ -74,14 +67,14 @@ func checkKnown(migrations []Migration, applied []appliedVersion, direction Dire
 	}
 	for _, row := range applied {
 		if row.version < latest && !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.version }) {
-			return UnknownVersionError{Version: row.version, Applied: true}
+			return &UnknownVersionError{Version: row.version, Applied: true}
 		}
 	}
 	return nil
 }
 
-// oldestLibrary is the oldest that works with all of the applied versions: a later
-// one cannot take back that an earlier one needs more.
+// oldestLibrary returns the oldest library that works with all applied versions: a
+// later version cannot lower what an earlier one requires.
 func oldestLibrary(applied []appliedVersion) (oldest int64) {
 	for _, row := range applied {
 		oldest = max(oldest, row.oldestLibrary)
@@ -96,7 +89,7 @@ func validate(migrations []Migration, applied []appliedVersion) error {
 	if err != nil || len(steps) == 0 {
 		return err
 	}
-	behind := BehindError{Want: latestOf(migrations)}
+	behind := &BehindError{Want: latestOf(migrations)}
 	if len(applied) > 0 {
 		behind.Have = applied[0].version
 	}
@@ -111,7 +104,7 @@ func checkGap(migrations []Migration, applied []appliedVersion) error {
 	have := isApplied(applied)
 	for _, migration := range migrations {
 		if migration.Version < applied[0].version && !have[migration.Version] {
-			return GapError{Missing: migration.Version, Have: applied[0].version}
+			return &GapError{Missing: migration.Version, Have: applied[0].version}
 		}
 	}
 	return nil

@@ -10,24 +10,24 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// probeTimeout bounds the wait for the second connection of checkDirect: a
-// pooler whose connections are all in use lets it wait for minutes.
+// probeTimeout bounds the wait for checkDirect's second connection: a pooler whose
+// connections are all in use could make it wait for minutes.
 const probeTimeout = 5 * time.Second
 
-// probeRounds is how often it is looked: a pooler that hands its sessions out in
-// turn may give the same one twice by chance.
+// probeRounds is the number of probes: a pooler that hands out its sessions in turn
+// may give the same one twice by chance.
 const probeRounds = 8
 
-// checkDirect gives ErrPooled when a transaction pooler stands between this
-// process and the server. There a lock is of no use, and worse: it would be left
-// behind in a session that the pooler keeps, and shut out every later migrator.
+// checkDirect returns ErrPooled if there is a transaction pooler between this
+// process and the server. A lock would not hold there. Worse, it would be left
+// behind in one of the pooler's sessions, and lock out every later migrator.
 //
-// A server tells its own process id to who connects; a pooler tells another.
-// That alone may also be a pooler that gives each client a session to itself,
-// where the lock holds. So a second connection then opens a transaction: a
-// transaction pooler hands it the session that the first one used, or moves the
-// first one elsewhere. What the look misses, in a busy pooler, checkLock finds
-// before anything is committed.
+// A server reports its own process id to a client; a pooler reports another. A
+// different id may also mean a pooler that gives each client a session of its own,
+// where the lock holds. So a second connection begins a transaction: a transaction
+// pooler gives it the session that the first one used, or moves the first one to
+// another. What this check misses, in a busy pooler, checkLock detects before
+// anything is committed.
 func (m *Migrator) checkDirect(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *Migrator) checkDirect(ctx context.Context, db *sql.DB) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("schema: look for a pooler: %w", ended(ctx))
 		}
-		if err != nil { // it cannot be shown that the lock would hold
+		if err != nil { // nothing shows that the lock would hold
 			return fmt.Errorf("schema: %w (%w)", ErrPooled, err)
 		}
 		if moved {
@@ -57,9 +57,9 @@ func (m *Migrator) checkDirect(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// probe reports whether conn has left the server's process first, or a
-// transaction on other was given it. Before and after the transaction the
-// pooler has another choice of sessions to hand out.
+// probe reports whether conn is no longer served by the server process first, or
+// that process serves a transaction on other. While the transaction is open, and
+// after it, the pooler chooses among different sessions.
 func probe(ctx context.Context, conn *sql.Conn, other *sql.DB, first uint32) (moved bool, err error) {
 	tx, err := other.BeginTx(ctx, nil)
 	if err != nil {
@@ -82,8 +82,8 @@ func probe(ctx context.Context, conn *sql.Conn, other *sql.DB, first uint32) (mo
 
 const backendSQL = `SELECT pg_backend_pid()`
 
-// backend returns the process id that the connection was told when it was made,
-// and the one of the process that answers it now.
+// backend returns the process id that the connection was told when it was made, and
+// that of the process that answers it now.
 func backend(ctx context.Context, conn *sql.Conn) (told, answers uint32, err error) {
 	err = conn.Raw(func(driverConn any) error {
 		direct := driverConn.(*stdlib.Conn).Conn()

@@ -3,10 +3,10 @@ package schema
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"time"
 
@@ -14,31 +14,36 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// dataLossCode is the SQLSTATE with which a Down section refuses. The standard
-// leaves classes from I to Z to implementations.
+// dataLossCode is the SQLSTATE with which a Down section refuses to destroy data.
+// The SQL standard leaves classes that begin with I to Z to implementations.
 const dataLossCode = "ZAS01"
 
-// Run goes to the target under the migration lock, each version in its own
-// transaction, and returns the versions that it committed, also beside an error.
+// Run migrates to the target under the migration lock, each version in its own
+// transaction, and returns the versions that it committed, also when it returns an
+// error. If there is nothing to do, it does not take the lock.
 //
-// Errors: [ErrLocked] when another process kept the lock, [ErrBusy] when others
-// kept a table that a version needs, [ErrPooled] through a
-// transaction pooler when there is something to do, [ErrSetting] in a session in
-// which that cannot be done, [ErrAhead], [ErrGap]
-// and [ErrUnknownVersion] for a database or target that this binary does not
-// understand, and *[StepError] for the version that failed and was rolled back.
-// After the context ends, the error wraps its Err and its cause, and the lock is
-// free.
-func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
+// Errors: [ErrLocked] if another process kept the lock; [ErrBusy] if others kept a
+// table that a version needs; [ErrPooled] through a transaction pooler if there is
+// something to do; [ErrSetting] in a session in which versions cannot be run;
+// [ErrAhead], [ErrGap] and [ErrUnknownVersion] for a database or target that this
+// binary does not understand; [ErrPermission] if the role may not create the
+// schema; and *[StepError] for the version that failed and was rolled back, for
+// example with [ErrDataLoss], [ErrExists], [ErrPermission] or [ErrFailed];
+// [ErrUnavailable] without a connection; [ErrFailed] and [ErrPermission] for a
+// statement that the server refused; [ErrInvalid] for an empty target or a version's
+// file that goose refuses. If the context ends, the error wraps its Err and its cause,
+// and the lock is free.
+func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	db := m.source.open()
 	defer db.Close()
 
-	// A database that is there already needs no lock and no right to create.
+	// A database that is at the target needs neither the lock nor privileges.
 	steps, err := m.read(ctx, db, target)
 	if err != nil || len(steps) == 0 {
 		return nil, err
 	}
-	if err := checkSettings(ctx, db); err != nil {
+	if err := m.checkSettings(ctx, db); err != nil {
 		return nil, err
 	}
 	if err := m.checkDirect(ctx, db); err != nil {
@@ -50,21 +55,23 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 	}
 	defer release()
 
-	// Others may have run between the first look and the lock.
+	// Another migrator may have run before this one got the lock.
 	steps, err = m.read(ctx, db, target)
 	if err != nil || len(steps) == 0 {
 		return nil, err
 	}
-	provider, err := goose.NewProvider(goose.DialectCustom, db, m.fsys,
+	if err := m.makeSchema(ctx, db); err != nil {
+		return nil, err
+	}
+	provider, err := goose.NewProvider(goose.DialectCustom, db, m.options.Migrations,
 		goose.WithStore(versionTable{m.migrations}),
-		goose.WithSessionLocker(&locker{timeout: m.options.lockTimeout(), tables: m.options.tableLockTimeout()}),
+		goose.WithSessionLocker(&locker{timeout: m.options.LockTimeout, tables: m.options.TableLockTimeout}),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+		return nil, invalid("%w", err)
 	}
-	var done []Step
 	for _, step := range steps {
 		step, err := m.runStep(ctx, db, provider, step)
 		if err != nil {
@@ -77,7 +84,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) ([]Step, error) {
 
 func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps []Step, err error) {
 	err = readOnly(ctx, db, func(tx *sql.Tx) error {
-		applied, err := readVersions(ctx, tx)
+		applied, err := m.readVersions(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -90,21 +97,21 @@ func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps [
 // lock takes the migration lock for the whole run, on the one connection of db.
 func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err error) {
 	session := &locker{
-		timeout: m.options.lockTimeout(),
-		tables:  m.options.tableLockTimeout(),
-		waiting: func() { m.options.progress(Event{Kind: EventWaiting}) },
+		timeout: m.options.LockTimeout,
+		tables:  m.options.TableLockTimeout,
+		waiting: func() { m.options.Progress(Event{Kind: EventWaiting}) },
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("schema: connect: %w", err)
 	}
-	defer conn.Close() // goose asks for it again
+	defer conn.Close() // goose takes it again
 	if err := session.SessionLock(ctx, conn); err != nil {
 		return nil, err
 	}
 	return func() {
-		// Closing db ends the session, and the lock with it, in any case; this
-		// makes it free before Run returns.
+		// Closing db ends the session, which releases the lock in any case; this
+		// releases it before Run returns.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 		defer cancel()
 		if conn, err := db.Conn(ctx); err == nil {
@@ -116,7 +123,7 @@ func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err er
 
 // runStep applies or reverts one version.
 func (m *Migrator) runStep(ctx context.Context, db *sql.DB, provider *goose.Provider, step Step) (Step, error) {
-	m.options.progress(Event{Kind: EventStarted, Step: step})
+	m.options.Progress(Event{Kind: EventStarted, Step: step})
 	started := time.Now()
 	err := m.guard(ctx, db, step)
 	if err == nil {
@@ -124,16 +131,16 @@ func (m *Migrator) runStep(ctx context.Context, db *sql.DB, provider *goose.Prov
 	}
 	step.Duration = time.Since(started)
 	if err != nil {
-		err = &StepError{Step: step, Err: err}
-		m.options.progress(Event{Kind: EventFailed, Step: step, Err: err})
+		err = &StepError{Step: step, Err: withSentinel(ctx, err)}
+		m.options.Progress(Event{Kind: EventFailed, Step: step, Err: err})
 		return step, err
 	}
-	m.options.progress(Event{Kind: EventFinished, Step: step})
+	m.options.Progress(Event{Kind: EventFinished, Step: step})
 	return step, nil
 }
 
-// applyOrYield runs a version until it gets the tables that it needs. Between
-// tries those pass who had to wait behind it.
+// applyOrYield retries a version until it gets the tables that it needs. Between
+// attempts, statements that queued behind it can pass.
 func (m *Migrator) applyOrYield(ctx context.Context, provider *goose.Provider, step Step) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -145,19 +152,19 @@ func (m *Migrator) applyOrYield(ctx context.Context, provider *goose.Provider, s
 		if !isBusy(err) || ctx.Err() != nil {
 			return err
 		}
-		if time.Since(started) >= m.options.lockTimeout() {
+		if time.Since(started) >= m.options.LockTimeout {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
-		m.options.progress(Event{Kind: EventYielded, Step: step, Err: err})
+		m.options.Progress(Event{Kind: EventYielded, Step: step, Err: err})
 		select {
 		case <-ctx.Done():
 			return ended(ctx)
-		case <-time.After(yieldPause(attempt, m.options.tableLockTimeout())):
+		case <-time.After(yieldPause(attempt, m.options.TableLockTimeout)):
 		}
 	}
 }
 
-// isBusy reports a lock that could not be had in time, or a deadlock.
+// isBusy reports a lock timeout or a deadlock.
 func isBusy(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (refused.Code == lockNotAvailable || refused.Code == deadlockDetected)
@@ -169,31 +176,58 @@ const (
 	deadlockDetected = "40P01"
 )
 
-// yieldPause is no shorter than the wait was, and grows to eight times that, with
-// jitter.
+// yieldPause is at least as long as the wait was, and grows to eight times that,
+// with jitter.
 func yieldPause(attempt int, waited time.Duration) time.Duration {
 	base := max(waited, 50*time.Millisecond) * time.Duration(min(attempt, 8))
 	return base + rand.N(base/2)
 }
 
-// cause takes the reason out of what goose returns: its own text for a failed
-// version names the file and says nothing of why.
+// cause extracts the reason from an error of goose, whose own text for a failed
+// version names only the file.
 func cause(ctx context.Context, err error) error {
 	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		err = withoutRollback(partial.Err)
 	}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == dataLossCode {
+	refused, _ := errors.AsType[*pgconn.PgError](err)
+	if refused != nil && refused.Code == dataLossCode {
 		return fmt.Errorf("%w: %s", ErrDataLoss, refused.Message)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ended(ctx), err)
+	case refused == nil:
+		return err
+	}
+	switch refused.Code {
+	case duplicateTable, duplicateObject, duplicateFunction:
+		return &ExistsError{Name: quoted(refused.Message), Err: err}
+	case insufficientRight:
+		return fmt.Errorf("%w: %w", ErrPermission, err)
 	}
 	return err
 }
 
-// withoutRollback drops what goose adds when database/sql has rolled back by
-// itself, as it does when the context ends.
+// The SQLSTATEs that have a sentinel.
+const (
+	duplicateTable    = "42P07"
+	duplicateObject   = "42710"
+	duplicateFunction = "42723"
+	insufficientRight = "42501"
+)
+
+// inQuotes matches one of our names in a server's message of any language.
+var inQuotes = regexp.MustCompile(`["«»“”„'「]\s?([a-z0-9_]+)\s?["«»“”'」(]`)
+
+func quoted(message string) string {
+	if found := inQuotes.FindStringSubmatch(message); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// withoutRollback drops the error that goose adds if database/sql has already
+// rolled back, as it does when the context ends.
 func withoutRollback(err error) error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -208,15 +242,12 @@ func withoutRollback(err error) error {
 	return err
 }
 
-// ended says why ctx ended, and is its Err too where its cause is another one.
+// ended returns why ctx ended. The error also matches ctx.Err if its cause is
+// another error.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ctx.Err()) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", ctx.Err(), cause)
-}
-
-func isBadConn(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, pgconn.ErrConnClosed)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -12,23 +11,20 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 )
 
-// SettingError names a setting of the server, the database, the role or the
-// session that agentstore cannot work under, its value, and what is needed. It is
-// [ErrSetting].
+// SettingError reports a setting of the server, the database, the role or the session
+// under which agentstore cannot work. Its fields are strings: Name and Value, such as
+// client_encoding and LATIN1, and Reason, which says what is needed, and why. It
+// matches [ErrSetting].
 type SettingError = pgsettings.Error
 
-// ErrSetting says that agentstore cannot work under a setting of the database
-// session ([SettingError]).
+// ErrSetting means that agentstore cannot work under a setting of the session
+// ([SettingError]).
 var ErrSetting = pgsettings.ErrSetting
 
-const placeSQL = `
-SELECT current_setting('default_transaction_read_only') = 'on', current_setting('search_path'), coalesce(current_schema(), ''),
-       current_user, coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                               WHERE c.oid = to_regclass('agentstore_migrations')), '')`
-
-// checkSettings refuses a session in which a version would be run otherwise than
-// it was written, or its tables made elsewhere than the others.
-func checkSettings(ctx context.Context, db *sql.DB) error {
+// checkSettings refuses a session in which a version could have another effect than
+// intended, or would create its tables in another schema than the existing ones.
+// The schema in Options.Schema need not exist yet.
+func (m *Migrator) checkSettings(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("schema: connect: %w", err)
@@ -39,7 +35,16 @@ func checkSettings(ctx context.Context, db *sql.DB) error {
 		if err := pgsettings.Ask(ctx, direct); err != nil {
 			return err
 		}
-		return checkPlace(ctx, direct)
+		place, err := pgsettings.ReadPlace(direct.QueryRow(ctx, pgsettings.PlaceSQL))
+		switch {
+		case err != nil:
+			return err
+		case place.ReadOnly:
+			return pgsettings.ReadOnly()
+		case m.options.Schema != "":
+			return place.CheckSchema(m.options.Schema)
+		}
+		return place.Check()
 	})
 	if err != nil {
 		return fmt.Errorf("schema: %w", err)
@@ -47,54 +52,30 @@ func checkSettings(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// checkPlace refuses a session that takes no writes, and one whose search_path
-// begins with a schema that is not there: new tables would be made in a later one,
-// perhaps as a second copy of those that are in the schema that was meant.
-func checkPlace(ctx context.Context, conn *pgx.Conn) error {
-	place, err := readPlace(ctx, conn)
+// No query of sqlc's: package db is for stores, and CREATE SCHEMA takes no arguments.
+const schemaExistsSQL = `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`
+
+// makeSchema creates the schema that Options.Schema names. The caller holds the
+// lock, so no other migrator creates it meanwhile.
+func (m *Migrator) makeSchema(ctx context.Context, db *sql.DB) error {
+	if m.options.Schema == "" {
+		return nil
+	}
+	// CREATE SCHEMA IF NOT EXISTS needs the privilege even if the schema exists.
+	var exists bool
+	err := db.QueryRowContext(ctx, schemaExistsSQL, m.options.Schema).Scan(&exists)
+	if err == nil && !exists {
+		_, err = db.ExecContext(ctx, "CREATE SCHEMA "+pgx.Identifier{m.options.Schema}.Sanitize())
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("schema: make the schema %q: %w", m.options.Schema, cause(ctx, err))
 	}
-	if place.readOnly {
-		return pgsettings.ReadOnly()
+	place, err := pgsettings.ReadPlace(db.QueryRowContext(ctx, pgsettings.PlaceSQL))
+	if err == nil {
+		err = place.Check()
 	}
-	return place.check()
-}
-
-// place is where tables would be made.
-type place struct {
-	readOnly bool
-	// current is the schema in which tables would be made, versions the one that
-	// the version table is in. Either is empty where there is none.
-	path, current, user, versions string
-}
-
-func readPlace(ctx context.Context, querier Querier) (p place, err error) {
-	if err := querier.QueryRow(ctx, placeSQL).Scan(&p.readOnly, &p.path, &p.current, &p.user, &p.versions); err != nil {
-		return place{}, fmt.Errorf("read the session's settings: %w", err)
-	}
-	return p, nil
-}
-
-func (p place) check() error {
-	refuse := func(reason string, args ...any) error {
-		return &SettingError{Name: "search_path", Value: p.path, Reason: fmt.Sprintf(reason, args...)}
-	}
-	user := ""
-	if p.current == p.user { // "$user" is there
-		user = p.user
-	}
-	current, versions := p.current, p.versions
-	switch first := pgsettings.FirstSchema(p.path, user); {
-	case current == "":
-		return refuse("none of its schemas is there and may be used")
-	case first != current:
-		return refuse("its first schema, %q, is not there or may not be used, and tables would be made in %q", first, current)
-	case strings.Contains(current, "{literal}") || strings.Contains(current, "$body$"):
-		// Version 6 puts the schema's name into functions that are written so.
-		return refuse("a schema's name may not hold {literal} or $body$")
-	case versions != "" && versions != current:
-		return refuse("the schema's tables are in %q, and new ones would be made in %q", versions, current)
+	if err != nil {
+		return fmt.Errorf("schema: %w", err)
 	}
 	return nil
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 )
 
 // State says whether a version is in the database.
@@ -15,7 +18,7 @@ type State string
 const (
 	StatePending State = "pending"
 	StateApplied State = "applied"
-	// StateUnknown: applied by a newer binary; this one does not hold it.
+	// StateUnknown: applied by a newer binary; this binary does not have it.
 	StateUnknown State = "unknown"
 )
 
@@ -26,41 +29,36 @@ type Status struct {
 	State     State
 	AppliedAt time.Time // zero when State is StatePending
 	// OldestLibrary is the oldest library that works on the schema with this
-	// version, by the newest version that it knows. Of a pending one it is what its
-	// file declares, of others what the database says.
+	// version, identified by the newest version that it knows. For a pending version
+	// its file declares it; for others it is read from the database.
 	OldestLibrary int64
 }
 
 // Status lists every version that the binary or the database has, oldest first.
-func (m *Migrator) Status(ctx context.Context) ([]Status, error) {
+func (m *Migrator) Status(ctx context.Context) (list []Status, err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	applied, err := m.applied(ctx)
 	if err != nil {
 		return nil, err
 	}
-	byVersion := map[int64]Status{}
 	for _, row := range applied {
-		byVersion[row.version] = Status{Version: row.version, State: StateUnknown, AppliedAt: row.appliedAt, OldestLibrary: row.oldestLibrary}
+		list = append(list, Status{Version: row.version, State: StateUnknown, AppliedAt: row.appliedAt, OldestLibrary: row.oldestLibrary})
 	}
-	for _, migration := range m.migrations {
-		status := byVersion[migration.Version]
-		if status.State == "" {
-			status.State, status.OldestLibrary = StatePending, migration.OldestLibrary
+	for _, m := range m.migrations {
+		i := slices.IndexFunc(list, func(s Status) bool { return s.Version == m.Version })
+		if i < 0 {
+			list = append(list, Status{Version: m.Version, Name: m.Name, State: StatePending, OldestLibrary: m.OldestLibrary})
 		} else {
-			status.State = StateApplied
+			list[i].Name, list[i].State = m.Name, StateApplied
 		}
-		status.Version, status.Name = migration.Version, migration.Name
-		byVersion[migration.Version] = status
-	}
-	list := make([]Status, 0, len(byVersion))
-	for _, status := range byVersion {
-		list = append(list, status)
 	}
 	slices.SortFunc(list, func(a, b Status) int { return cmp.Compare(a.Version, b.Version) })
 	return list, nil
 }
 
-// Version returns the newest version in the database, 0 when there is none.
-func (m *Migrator) Version(ctx context.Context) (int64, error) {
+// Version returns the newest version in the database, or 0 if there is none.
+func (m *Migrator) Version(ctx context.Context) (version int64, err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	applied, err := m.applied(ctx)
 	if err != nil || len(applied) == 0 {
 		return 0, err
@@ -68,10 +66,12 @@ func (m *Migrator) Version(ctx context.Context) (int64, error) {
 	return applied[0].version, nil
 }
 
-// Validate returns nil when the binary works on the database: it has the binary's
-// version, or a newer one that allows the binary. Otherwise: [ErrBehind],
-// [ErrAhead], [ErrGap] or [ErrUnknownVersion].
-func (m *Migrator) Validate(ctx context.Context) error {
+// Validate returns nil if the binary works on the database: it has the binary's
+// version, or a newer one that allows the binary. Otherwise it returns [ErrBehind],
+// [ErrAhead], [ErrGap] or [ErrUnknownVersion], or [ErrSetting] if the session does
+// not have [Options].Schema.
+func (m *Migrator) Validate(ctx context.Context) (err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	applied, err := m.applied(ctx)
 	if err != nil {
 		return err
@@ -80,7 +80,8 @@ func (m *Migrator) Validate(ctx context.Context) error {
 }
 
 // Plan returns the steps that [Migrator.Run] would take now, without taking them.
-func (m *Migrator) Plan(ctx context.Context, target Target) ([]Step, error) {
+func (m *Migrator) Plan(ctx context.Context, target Target) (steps []Step, err error) {
+	defer func() { err = withSentinel(ctx, err) }()
 	applied, err := m.applied(ctx)
 	if err != nil {
 		return nil, err
@@ -90,8 +91,23 @@ func (m *Migrator) Plan(ctx context.Context, target Target) ([]Step, error) {
 
 func (m *Migrator) applied(ctx context.Context) (applied []appliedVersion, err error) {
 	err = m.source.read(ctx, func(tx *sql.Tx) error {
-		applied, err = readVersions(ctx, tx)
+		applied, err = m.readVersions(ctx, tx)
 		return err
 	})
 	return applied, err
+}
+
+// readVersions reads the versions, and first checks that the session has the schema
+// that Options.Schema names, if any.
+func (m *Migrator) readVersions(ctx context.Context, tx *sql.Tx) ([]appliedVersion, error) {
+	if m.options.Schema != "" {
+		place, err := pgsettings.ReadPlace(tx.QueryRowContext(ctx, pgsettings.PlaceSQL))
+		if err == nil {
+			err = place.CheckSchema(m.options.Schema)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("schema: %w", err)
+		}
+	}
+	return readVersions(ctx, tx)
 }

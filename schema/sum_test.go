@@ -16,9 +16,9 @@ var updateSum = flag.Bool("update", false, "add new migrations to migrations.sum
 
 const sumFile = "migrations.sum"
 
-// A migration that landed has run on somebody's database: editing it would give
-// two schemas under one version. -update only ever adds; to change a line of
-// the file one has to change it by hand, which a reviewer sees.
+// A released migration has run on users' databases: editing it would make two schemas
+// with the same version. -update only adds lines; changing one requires an edit by hand,
+// which a reviewer sees.
 func TestSum(t *testing.T) {
 	recorded := readSum(t)
 	actual := hashMigrations(t)
@@ -36,7 +36,7 @@ func TestSum(t *testing.T) {
 		case "":
 			t.Errorf("%s is not in %s: run go test ./schema -run TestSum -update", name, sumFile)
 		default:
-			t.Errorf("%s was edited after it landed: undo that, and write a new migration instead", name)
+			t.Errorf("%s was edited: if it has been released, undo that and write a new migration", name)
 		}
 	}
 	for name := range recorded {

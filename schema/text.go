@@ -1,29 +1,28 @@
 package schema
 
 import (
-	"fmt"
 	"io/fs"
 	"strings"
 )
 
-// SQL returns the text that a run would execute for one embedded version, for
-// reading (or for a database administrator who runs migrations by hand). It
-// needs no database. An unknown version gives [ErrUnknownVersion].
+// SQL returns the SQL of an embedded version, to be read, or to be run by a database
+// administrator by hand. It needs no database. The error for an unknown version is
+// [ErrUnknownVersion].
 func SQL(version int64, direction Direction) (string, error) {
 	for _, migration := range List() {
 		if migration.Version == version {
 			return migrationText(embeddedFS(), migration, direction)
 		}
 	}
-	return "", UnknownVersionError{Version: version}
+	return "", &UnknownVersionError{Version: version}
 }
 
-// migrationText cuts one direction's section out of a goose file, without
-// goose's own annotation lines.
+// migrationText returns the section of a goose file for one direction, without goose's
+// annotations.
 func migrationText(fsys fs.FS, migration Migration, direction Direction) (string, error) {
 	content, err := fs.ReadFile(fsys, migration.file)
 	if err != nil {
-		return "", fmt.Errorf("schema: read migration %s: %w", migration.Name, err)
+		return "", invalid("read migration %s: %w", migration.Name, err)
 	}
 	var text strings.Builder
 	var section Direction

@@ -29,7 +29,7 @@ func TestSQLGivesOneDirectionWithoutAnnotations(t *testing.T) {
 
 func TestSQLOfAnUnknownVersion(t *testing.T) {
 	_, err := SQL(9999, DirectionUp)
-	var unknown UnknownVersionError
+	var unknown *UnknownVersionError
 	if !errors.Is(err, ErrUnknownVersion) || !errors.As(err, &unknown) || unknown.Version != 9999 {
 		t.Errorf("got %v", err)
 	}

@@ -14,5 +14,9 @@ func parseURL(databaseURL string) (*pgx.ConnConfig, error) {
 	if err := pgurl.Check(databaseURL); err != nil {
 		return nil, fmt.Errorf("%w: it %w", ErrURL, err)
 	}
-	return pgx.ParseConfig(databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil { // pgurl has parsed it, too
+		return nil, fmt.Errorf("%w: it cannot be parsed", ErrURL)
+	}
+	return config, nil
 }

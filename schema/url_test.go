@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// Each URL is wrong in a way in which part of its password ends up where a
-// parser's, a resolver's or the server's error would print it.
+// Each URL is wrong in a way that puts a part of its password where an error of a
+// parser, a resolver or the server would print it.
 func TestNoErrorHoldsAnyPartOfThePassword(t *testing.T) {
 	for _, databaseURL := range []string{
 		"postgres://user:hush-hush@host:notaport/db",
 		"postgres://user:hush@hush@127.0.0.1:1/db",
 		"postgres://user:1/hush@127.0.0.1:1/db",
+		"postgres://user:1/hush%40hush@127.0.0.1:1/db",
+		"postgres://user:/hush%40hush@127.0.0.1:1/db",
 		"postgres://user:hush@hush/hush@127.0.0.1:1/db",
 		"postgres://user:hush@x,hush@127.0.0.1:1/db",
 		"postgres://user:%zzhush@127.0.0.1:1/db",
@@ -49,6 +51,7 @@ func TestParseURLNamesWhatIsWrong(t *testing.T) {
 		"  ":                             "empty",
 		"mysql://host/db":                "scheme",
 		"postgres://u:a@b@host/db":       "percent-encoded",
+		"postgres://u:1#a@host/db":       "percent-encoded",
 		"postgres://u:a@host:port/db":    "expected postgres://",
 		"host=h password=my x user=u":    "expected postgres://",
 		"postgres://u:a@host/db?p%20q=1": "malformed",
@@ -64,6 +67,7 @@ func TestParseURLTakesWhatIsRight(t *testing.T) {
 	for _, databaseURL := range []string{
 		"postgres://user:a%40b%2Fc@host:5432/db?sslmode=disable",
 		"postgresql://host/db%40x",
+		"postgresql://host/db?user=me@corp",
 		"postgres://user@h1:1,h2:2/db?target_session_attrs=read-write",
 		"host=/var/run/postgresql dbname=db user=u password='a b'",
 		"postgres:///db?host=/tmp&application_name=me&options=-c%20search_path%3Dtenant",

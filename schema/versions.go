@@ -9,12 +9,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 )
 
-// VersionTable is the table in which the applied versions stand, one row each.
-const VersionTable = "agentstore_migrations"
-
-// The primary key is the last guard: a version cannot be recorded twice.
+// The applied versions are the rows of agentstore_migrations. As the last safeguard,
+// the primary key keeps a version from being recorded twice.
 const (
 	createVersionTableSQL = `
 CREATE TABLE agentstore_migrations (
@@ -28,8 +28,8 @@ CREATE TABLE agentstore_migrations (
 	getVersionSQL         = `SELECT applied_at FROM agentstore_migrations WHERE version = $1`
 	deleteVersionSQL      = `DELETE FROM agentstore_migrations WHERE version = $1`
 
-	// Version 4 adds oldest_library: what reads and writes it must work before,
-	// and so names the column only as a member of the whole row.
+	// Version 4 adds oldest_library. These statements must work without it, so they
+	// name the column only as a member of the whole row.
 	oldestLibrarySQL = `coalesce((to_jsonb(m) ->> 'oldest_library')::bigint, m.version)`
 	listVersionsSQL  = `SELECT m.version, m.applied_at, ` + oldestLibrarySQL + ` FROM agentstore_migrations m ORDER BY m.version DESC`
 	allVersionsSQL   = `
@@ -48,36 +48,35 @@ SELECT EXISTS (
       AND (classid::bigint << 32 | objid::bigint) = $1)`
 )
 
-// Querier is what [CurrentVersion] needs. *pgxpool.Pool, *pgx.Conn and pgx.Tx
-// have it.
+// Querier is what [Check] needs. *pgxpool.Pool, *pgx.Conn and pgx.Tx have it.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Check returns nil when this library works on the database: it has the library's
-// version, or a newer one that allows the library. Otherwise: [ErrBehind],
-// [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] where there is no schema
-// and search_path begins with one that is not there, or the failure to read. Like
-// [CurrentVersion] it takes no lock, changes nothing, and leaves a transaction
-// usable.
-func Check(ctx context.Context, querier Querier) error {
-	exists, err := hasVersionTable(ctx, querier)
-	if err != nil {
-		return err
-	}
-	if !exists { // is it looked for where it is?
-		place, err := readPlace(ctx, querier)
-		if err != nil {
-			return fmt.Errorf("schema: %w", err)
-		}
-		if err := place.check(); err != nil {
-			return fmt.Errorf("schema: %w", err)
-		}
+// Check returns nil if this library works on the database: it has the library's
+// version, or a newer one that allows the library. Otherwise it returns
+// [ErrBehind], [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] if there are
+// no tables and the first schema of search_path does not exist, or, if it cannot read,
+// [ErrUnavailable], [ErrPermission] or [ErrFailed]. It takes no lock, changes nothing, and leaves a transaction usable: no read
+// in it can fail because a table is missing.
+func Check(ctx context.Context, querier Querier) (err error) {
+	defer func() { err = withSentinel(ctx, err) }()
+	var exists bool
+	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
+		return fmt.Errorf("schema: read version: %w", err)
 	}
 	var versions, oldest []int64
 	if exists {
 		if err := querier.QueryRow(ctx, allVersionsSQL).Scan(&versions, &oldest); err != nil {
 			return fmt.Errorf("schema: read version: %w", err)
+		}
+	} else { // perhaps because of the search_path
+		place, err := pgsettings.ReadPlace(querier.QueryRow(ctx, pgsettings.PlaceSQL))
+		if err == nil {
+			err = place.Check()
+		}
+		if err != nil {
+			return fmt.Errorf("schema: %w", err)
 		}
 	}
 	applied := make([]appliedVersion, len(versions))
@@ -87,40 +86,16 @@ func Check(ctx context.Context, querier Querier) error {
 	return validate(embeddedMigrations(), applied)
 }
 
-func hasVersionTable(ctx context.Context, querier Querier) (exists bool, err error) {
-	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
-		return false, fmt.Errorf("schema: read version: %w", err)
-	}
-	return exists, nil
-}
-
-// CurrentVersion returns the newest version applied to the database, 0 when it
-// was never migrated. It may be newer than [Latest]: [Check] says whether this
-// library works on it. It takes no lock and changes nothing. It is two short
-// reads, neither of which can fail for a missing table: a caller's transaction
-// stays usable.
-func CurrentVersion(ctx context.Context, querier Querier) (int64, error) {
-	exists, err := hasVersionTable(ctx, querier)
-	if err != nil || !exists {
-		return 0, err
-	}
-	var version int64
-	if err := querier.QueryRow(ctx, latestVersionSQL).Scan(&version); err != nil {
-		return 0, fmt.Errorf("schema: read version: %w", err)
-	}
-	return version, nil
-}
-
 // appliedVersion is a row of the version table.
 type appliedVersion struct {
 	version   int64
 	appliedAt time.Time
-	// oldestLibrary is the version itself where the row does not say it.
+	// oldestLibrary is the version itself if the row does not have it.
 	oldestLibrary int64
 }
 
-// readVersions returns the applied versions, newest first: none when there is
-// no version table.
+// readVersions returns the applied versions, newest first, or none if there is no
+// version table.
 func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, error) {
 	var exists bool
 	if err := db.QueryRowContext(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
@@ -148,13 +123,13 @@ func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, 
 	return applied, nil
 }
 
-// versionTable is goose's view of the version table. goose calls Insert and
+// versionTable gives goose access to the version table. goose calls Insert and
 // Delete last in each version's transaction.
 type versionTable struct{ migrations []Migration }
 
 var _ database.StoreExtender = versionTable{}
 
-func (versionTable) Tablename() string { return VersionTable }
+func (versionTable) Tablename() string { return "agentstore_migrations" }
 
 func (versionTable) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
 	_, err := db.ExecContext(ctx, createVersionTableSQL)
@@ -169,7 +144,7 @@ func (versionTable) TableExists(ctx context.Context, db database.DBTxConn) (bool
 
 func (t versionTable) Insert(ctx context.Context, db database.DBTxConn, request database.InsertRequest) error {
 	if request.Version == 0 {
-		return nil // goose marks a new table with a row 0, which says nothing.
+		return nil // goose adds a row 0 to a new table, which has no meaning here.
 	}
 	if err := checkLock(ctx, db); err != nil {
 		return err
@@ -180,7 +155,7 @@ func (t versionTable) Insert(ctx context.Context, db database.DBTxConn, request 
 			return err
 		}
 	}
-	return UnknownVersionError{Version: request.Version}
+	return &UnknownVersionError{Version: request.Version}
 }
 
 func (versionTable) Delete(ctx context.Context, db database.DBTxConn, version int64) error {
@@ -218,11 +193,11 @@ func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([
 	return results, nil
 }
 
-// checkLock refuses to commit a version in a session that does not hold the
-// lock: a transaction pooler gave the lock to another one.
+// checkLock refuses to commit a version in a session that does not hold the lock,
+// because a transaction pooler gave the lock to another session.
 func checkLock(ctx context.Context, db database.DBTxConn) error {
 	var held bool
-	if err := db.QueryRowContext(ctx, holdsLockSQL, LockID).Scan(&held); err != nil {
+	if err := db.QueryRowContext(ctx, holdsLockSQL, lockID).Scan(&held); err != nil {
 		return fmt.Errorf("check migration lock: %w", err)
 	}
 	if !held {

@@ -1,9 +1,8 @@
-// Package ctxio has a caller's reader or writer heed a context.
+// Package ctxio makes readers and writers respect a context.
 //
-// A Read or Write that never returns cannot be ended from outside. It goes on in a
-// goroutine of its own, with a buffer that nobody else uses, and that goroutine
-// ends when the call returns: all that is left of an operation whose context
-// ended is that.
+// A Read or Write that blocks cannot be interrupted. So it runs in a separate goroutine,
+// with a buffer that nobody else uses. When the context ends, the call returns, and
+// leaves only that goroutine, which ends when the Read or Write returns.
 package ctxio
 
 import (
@@ -12,17 +11,17 @@ import (
 	"io"
 )
 
-// bufferSize is what a read is given.
+// bufferSize is the size of the buffer for a Read.
 const bufferSize = 64 << 10
 
-// errEnded: a call ended its goroutine (runtime.Goexit), as t.FailNow does.
+// errEnded: a call ended its goroutine with runtime.Goexit, as t.FailNow does.
 var errEnded = errors.New("the call did not return")
 
-// errCount: a call broke io.Reader's or io.Writer's rules.
+// errCount: a call violated the contract of io.Reader or io.Writer.
 var errCount = errors.New("the call returned an impossible count")
 
-// NewReader returns a reader of r whose Read gives up, with the context's error,
-// when ctx ends. It is for one goroutine. A panic of r's is the reader's.
+// NewReader returns a reader of r whose Read returns the context's error when ctx ends.
+// It is for one goroutine. If r panics, so does the reader, in the caller's goroutine.
 func NewReader(ctx context.Context, r io.Reader) io.Reader {
 	if ctx.Done() == nil { // it never ends
 		return r
@@ -33,9 +32,9 @@ func NewReader(ctx context.Context, r io.Reader) io.Reader {
 type reader struct {
 	ctx    context.Context //nolint:containedctx // the reader is of one operation
 	from   io.Reader
-	buffer []byte // lent to the Read that is under way
-	rest   []byte // of it, what was read and not given on yet
-	err    error  // after rest
+	buffer []byte // passed to from.Read
+	rest   []byte // the part of buffer that was read and not returned yet
+	err    error  // to be returned after rest
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -58,16 +57,16 @@ func (r *reader) fill() {
 	n, err := await(r.ctx, func() (int, error) { return r.from.Read(buffer) })
 	switch {
 	case r.ctx.Err() != nil && err != nil:
-		r.buffer = nil // the Read may go on
+		r.buffer = nil // the Read may still be using it
 	case n < 0 || n > len(buffer):
 		n, err = 0, errCount
 	}
 	r.rest, r.err = buffer[:n], err
 }
 
-// NewWriter returns a writer to w whose Write gives up, with the context's error,
-// when ctx ends. What w got by then is not known. It is for one goroutine. A panic
-// of w's is the writer's.
+// NewWriter returns a writer to w whose Write returns the context's error when ctx ends.
+// How much w has written then is unknown. The writer is for one goroutine. If w panics,
+// so does the writer, in the caller's goroutine.
 func NewWriter(ctx context.Context, w io.Writer) io.Writer {
 	if ctx.Done() == nil {
 		return w
@@ -78,7 +77,7 @@ func NewWriter(ctx context.Context, w io.Writer) io.Writer {
 type writer struct {
 	ctx    context.Context //nolint:containedctx // the writer is of one operation
 	to     io.Writer
-	buffer []byte // lent to the Write that is under way
+	buffer []byte // passed to to.Write
 	err    error
 }
 
@@ -86,7 +85,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	// A copy: the Write may go on when p is used again.
+	// Copy p: the Write may still run when the caller reuses p.
 	w.buffer = append(w.buffer[:0], p...)
 	buffer := w.buffer
 	n, err := await(w.ctx, func() (int, error) { return w.to.Write(buffer) })
@@ -98,14 +97,14 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	if err != nil {
 		w.buffer, w.err = nil, err
-	} else if cap(w.buffer) > 16*bufferSize { // one that a large value has blown up
+	} else if cap(w.buffer) > 16*bufferSize { // grown by a large value
 		w.buffer = nil
 	}
 	return n, err
 }
 
-// await runs call in a goroutine of its own, and returns what it returned, or the
-// context's error if that ends first.
+// await runs call in a separate goroutine and returns its results, or the context's
+// error if ctx ends first.
 func await(ctx context.Context, call func() (int, error)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -115,7 +114,7 @@ func await(ctx context.Context, call func() (int, error)) (int, error) {
 		err      error
 		panicked any
 	}
-	done := make(chan outcome, 1) // nobody may be there to take it
+	done := make(chan outcome, 1) // await may have returned already
 	go func() {
 		got := outcome{err: errEnded}
 		defer func() {

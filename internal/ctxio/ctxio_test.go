@@ -34,7 +34,8 @@ func TestReaderReads(t *testing.T) {
 	}
 }
 
-// stalling neither reads nor writes until it is released; then it uses its buffer.
+// stalling is a reader and writer that blocks until it is released, and then uses its
+// buffer.
 type stalling struct{ released chan struct{} }
 
 func (s stalling) Read(p []byte) (int, error) {
@@ -47,9 +48,8 @@ func (s stalling) Write(p []byte) (int, error) {
 	return len(bytes.Clone(p)), nil
 }
 
-// A call that does not return does not outlive its context for the caller, and
-// touches no buffer of the caller's when it goes on. synctest sees the goroutine
-// end.
+// If a Read or Write blocks, the caller returns when its context ends, and its buffer is
+// not touched later. synctest checks that the goroutine ends.
 func TestStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stalling{make(chan struct{})}
@@ -68,7 +68,7 @@ func TestStalled(t *testing.T) {
 			}
 			defer func() {
 				if string(p) != "mine" {
-					t.Errorf("the caller's buffer holds %q", p)
+					t.Errorf("the caller's buffer contains %q", p)
 				}
 			}()
 		}
@@ -105,7 +105,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error)  { panic(errOwn) }
 func (failing) Write([]byte) (int, error) { return 0, errOwn }
 
-// A panic of the caller's reader is the caller's, in its own goroutine.
+// A panic of the reader is passed on to the caller's goroutine.
 func TestPanics(t *testing.T) {
 	defer func() {
 		if got := recover(); got != errOwn { //nolint:errorlint // the very value
@@ -139,14 +139,14 @@ func TestEndedContextCallsNothing(t *testing.T) {
 	})
 }
 
-// writerFunc is a function as a writer, and as a reader.
+// writerFunc is a function that implements io.Writer and io.Reader.
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func (f writerFunc) Read(p []byte) (int, error)  { return f(p) }
 
-// A Write that goes on when its caller has gone writes what it was given, though
-// the caller's buffer is in use again.
+// A Write that continues after its caller has returned writes the original data, although
+// the caller has reused its buffer.
 func TestStalledWriteHasItsOwnBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -171,7 +171,7 @@ func TestStalledWriteHasItsOwnBytes(t *testing.T) {
 	})
 }
 
-// What breaks the rules of io is an error, and no panic.
+// A violation of the io contracts is an error, not a panic.
 func TestImpossibleCounts(t *testing.T) {
 	for _, n := range []int{-1, 1 << 30} {
 		broken := writerFunc(func([]byte) (int, error) { return n, nil })

@@ -1,4 +1,4 @@
-// Package cursor encodes the place where a page of a list ended.
+// Package cursor encodes the place at which a page of a list ends.
 package cursor
 
 import (
@@ -12,11 +12,16 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// version is the first byte of a cursor; another one means another layout.
-const version = 1
+// A cursor begins with the version of its layout and 8 bytes of the filter's hash. The
+// place follows.
+const (
+	placeVersion = 1 // 8 bytes of the time, 16 of the id
+	nameVersion  = 2 // a name
+	header       = 1 + 8
+)
 
-// size: the version, 8 bytes of the filter's hash, 8 of the time, 16 of the id.
-const size = 1 + 8 + 8 + 16
+// maxName bounds the names that cursors hold, in bytes.
+const maxName = 1024
 
 // Place is the last entry of a page: lists are ordered by time, then id.
 type Place struct {
@@ -29,41 +34,77 @@ var (
 	errFilter    = errors.New("belongs to a list with another filter")
 )
 
-// Encode makes the cursor of a place in the list that filter describes. filter
-// holds the list's name and all of its filter's values.
+// Encode returns the cursor of a place in a list. filter has the list's name, and all
+// values of its filter.
 func Encode(place Place, filter ...string) string {
-	raw := make([]byte, 0, size)
-	raw = append(raw, version)
-	raw = append(raw, hash(filter)...)
-	raw = binary.BigEndian.AppendUint64(raw, uint64(place.CreatedAt.UnixMicro()))
-	raw = append(raw, place.ID[:]...)
-	return base64.RawURLEncoding.EncodeToString(raw)
+	raw := binary.BigEndian.AppendUint64(nil, uint64(place.CreatedAt.UnixMicro()))
+	return encode(placeVersion, string(append(raw, place.ID[:]...)), filter)
 }
 
 // Decode reads a cursor back and checks that it belongs to the same list. Its
 // errors are phrases that complete "the cursor …".
 func Decode(text string, filter ...string) (Place, error) {
-	// The length first: the decoder passes over line breaks.
-	if len(text) != base64.RawURLEncoding.EncodedLen(size) {
+	raw, err := decode(placeVersion, text, filter)
+	if err != nil {
+		return Place{}, err
+	}
+	if len(raw) != 8+len(ulid.ULID{}) {
 		return Place{}, errMalformed
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != size || raw[0] != version {
-		return Place{}, errMalformed
-	}
-	if string(raw[1:9]) != string(hash(filter)) {
-		return Place{}, errFilter
-	}
-	place := Place{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw[9:17]))).UTC()}
+	place := Place{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw))).UTC(), ID: ulid.ULID(raw[8:])}
 	if year := place.CreatedAt.Year(); year < 1 || year > 9999 {
 		return Place{}, errMalformed
 	}
-	copy(place.ID[:], raw[17:])
 	return place, nil
 }
 
-// hash tells filters apart. Each value carries its length, so that no two lists
-// of values run together into one.
+// EncodeName returns the cursor of a place in a list that is ordered by a name, or
+// another unique text of at most 1,024 bytes.
+func EncodeName(name string, filter ...string) string { return encode(nameVersion, name, filter) }
+
+// DecodeName is like Decode, for the cursors of EncodeName.
+func DecodeName(text string, filter ...string) (string, error) {
+	name, err := decode(nameVersion, text, filter)
+	return string(name), err
+}
+
+// EncodeID returns the cursor of a place in a list that is ordered by id.
+func EncodeID(id ulid.ULID, filter ...string) string { return EncodeName(string(id[:]), filter...) }
+
+// DecodeID is like Decode, for the cursors of EncodeID.
+func DecodeID(text string, filter ...string) (ulid.ULID, error) {
+	raw, err := decode(nameVersion, text, filter)
+	if err != nil {
+		return ulid.ULID{}, err
+	}
+	if len(raw) != len(ulid.ULID{}) {
+		return ulid.ULID{}, errMalformed
+	}
+	return ulid.ULID(raw), nil
+}
+
+func encode(version byte, place string, filter []string) string {
+	raw := append(append([]byte{version}, hash(filter)...), place...)
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func decode(version byte, text string, filter []string) ([]byte, error) {
+	// The base64 decoder ignores line breaks.
+	if len(text) > base64.RawURLEncoding.EncodedLen(header+maxName) || strings.ContainsAny(text, "\r\n") {
+		return nil, errMalformed
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) <= header || raw[0] != version {
+		return nil, errMalformed
+	}
+	if string(raw[1:header]) != string(hash(filter)) {
+		return nil, errFilter
+	}
+	return raw[header:], nil
+}
+
+// hash returns a hash of the filter's values. Each value is preceded by its length, so
+// that different lists of values have different inputs.
 func hash(filter []string) []byte {
 	h := sha256.New()
 	for _, value := range filter {
@@ -71,35 +112,4 @@ func hash(filter []string) []byte {
 		h.Write([]byte(value))
 	}
 	return h.Sum(nil)[:8]
-}
-
-// nameVersion is the first byte of a cursor that holds a name.
-const nameVersion = 2
-
-// maxName bounds the names that cursors hold, in bytes.
-const maxName = 1024
-
-// EncodeName makes the cursor of a place in a list that is ordered by a name or
-// another unique text of at most 1,024 bytes.
-func EncodeName(name string, filter ...string) string {
-	raw := make([]byte, 0, 9+len(name))
-	raw = append(raw, nameVersion)
-	raw = append(raw, hash(filter)...)
-	raw = append(raw, name...)
-	return base64.RawURLEncoding.EncodeToString(raw)
-}
-
-// DecodeName reads such a cursor back, as Decode does.
-func DecodeName(text string, filter ...string) (string, error) {
-	if len(text) > base64.RawURLEncoding.EncodedLen(9+maxName) || strings.ContainsAny(text, "\r\n") {
-		return "", errMalformed
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) < 10 || raw[0] != nameVersion {
-		return "", errMalformed
-	}
-	if string(raw[1:9]) != string(hash(filter)) {
-		return "", errFilter
-	}
-	return string(raw[9:]), nil
 }

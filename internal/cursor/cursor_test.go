@@ -80,7 +80,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is exactly what Encode makes: one text for one place.
+// Decode accepts only what Encode returns: there is one text for each place.
 func FuzzDecode(f *testing.F) {
 	f.Add(cursor.Encode(place, "x"), "x")
 	f.Add(cursor.Encode(cursor.Place{}, ""), "")

@@ -62,7 +62,7 @@ func TestNameMalformed(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is exactly what EncodeName makes: one text for one name.
+// DecodeName accepts only what EncodeName returns: there is one text for each name.
 func FuzzDecodeName(f *testing.F) {
 	f.Add(cursor.EncodeName("name", "x"), "x")
 	f.Add(cursor.EncodeName("é", ""), "")

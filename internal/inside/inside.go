@@ -1,6 +1,6 @@
-// Package inside tells that a context is the one that a unit of work gave to its
-// function, so that a store can refuse to be used within its own unit of work,
-// where it would wait for what that unit has.
+// Package inside marks the context that a transaction passes to its function, so that
+// a store can refuse operations outside the transaction that would wait for its locks or
+// its connection.
 package inside
 
 import (
@@ -10,24 +10,23 @@ import (
 
 type key struct{}
 
-// mark is a unit of work that a context is inside of.
+// mark is the transaction to which a context belongs.
 type mark struct {
 	of    any
 	ended atomic.Bool
 	outer *mark
 }
 
-// Enter returns the context for the function of a unit of work, and what ends
-// it. of, which is comparable, is what the unit of work is on: stores that share
-// it share their units of work.
+// Enter returns the context for the function of a transaction, and a function that
+// ends the transaction. of is comparable and identifies what the transaction is on,
+// such as a pool.
 func Enter(ctx context.Context, of any) (inner context.Context, leave func()) {
 	m := &mark{of: of}
 	m.outer, _ = ctx.Value(key{}).(*mark)
 	return context.WithValue(ctx, key{}, m), func() { m.ended.Store(true) }
 }
 
-// Is reports whether ctx was made inside of a unit of work on of that has not
-// ended.
+// Is reports whether ctx belongs to a transaction on of that has not ended.
 func Is(ctx context.Context, of any) bool {
 	m, _ := ctx.Value(key{}).(*mark)
 	for ; m != nil; m = m.outer {

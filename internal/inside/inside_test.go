@@ -17,7 +17,7 @@ func TestInside(t *testing.T) {
 	derived, cancel := context.WithCancel(inB)
 	defer cancel()
 	if !Is(inA, a) || Is(inA, b) || !Is(derived, a) || !Is(derived, b) || Is(ctx, a) {
-		t.Error("units of work one in the other")
+		t.Error("transactions one in the other")
 	}
 	leaveB()
 	if !Is(derived, a) || Is(derived, b) {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
-// Equal reports whether a and b, both checked, are the same JSON value: member
-// order, white space and the escaping of strings do not matter; a number is its
-// literal, so that 1.0 and 1 differ.
+// Equal reports whether a and b, both checked, are the same JSON value. The order
+// of members, white space and escapes do not matter; numbers are compared as
+// literals, so that 1.0 and 1 differ.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -20,9 +21,9 @@ func Equal(a, b []byte) bool {
 	return errA == nil && errB == nil && bytes.Equal(canonicalA, canonicalB)
 }
 
-// AppendCanonical appends the canonical form of raw to dst: no white space,
-// members in ascending byte order of their names, strings with the fewest
-// escapes (see AppendString), numbers as they are written.
+// AppendCanonical appends the canonical form of raw to dst: no white space, members
+// in ascending byte order of their names, strings with the fewest escapes (see
+// AppendString), numbers as they are written.
 func AppendCanonical(dst, raw []byte) ([]byte, error) {
 	if string(raw) == "{}" {
 		return append(dst, raw...), nil
@@ -74,34 +75,23 @@ func appendValue(dst []byte, value any) []byte {
 	}
 }
 
-// AppendString appends s as a JSON string. Escaped are only the quotation mark,
-// the backslash and the control characters: \b \f \n \r \t by their letter, the
-// others as \u00 and two lower-case digits (the rule of RFC 8785, 3.2.2.2).
+// AppendString appends s as a JSON string. It escapes only the quotation mark, the
+// backslash and the control characters: \b \f \n \r \t by their letter, the others
+// as \u00 and two lower-case digits (the rule of RFC 8785, 3.2.2.2).
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
+		if !special[c] {
 			continue
 		}
 		dst = append(dst, s[start:i]...)
 		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
+		if i := strings.IndexByte(escapedBytes, c); i >= 0 {
+			dst = append(dst, '\\', shortEscapes[i])
+		} else {
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 		}
 	}

@@ -93,7 +93,7 @@ func TestCheckObjectRefuses(t *testing.T) {
 	}
 }
 
-// Many members of one object, so that no look-up is quadratic in them.
+// An object has many members, so that a quadratic search would be noticed.
 func TestCheckObjectWithManyMembers(t *testing.T) {
 	var raw strings.Builder
 	raw.WriteString(`{"first":0`)
@@ -104,8 +104,8 @@ func TestCheckObjectWithManyMembers(t *testing.T) {
 		}
 		raw.WriteString(`_":0`)
 	}
-	// The names are digits of base 26, lowest first; those with a highest digit
-	// of zero do not occur, so none is there twice.
+	// The names are numbers in base 26, lowest digit first. None has a highest
+	// digit of zero, so they are distinct.
 	if err := jsonvalue.CheckObject([]byte(raw.String()+"}"), depth); err != nil {
 		t.Error(err)
 	}

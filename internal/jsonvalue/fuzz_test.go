@@ -10,7 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
 )
 
-// What is accepted is JSON; its canonical form is accepted, means the same to
+// An accepted object is JSON. Its canonical form is accepted, means the same to
 // another decoder, and is its own canonical form.
 func FuzzCheckObject(f *testing.F) {
 	for _, seed := range []string{
@@ -60,7 +60,7 @@ func FuzzCheckObject(f *testing.F) {
 	})
 }
 
-// nameTwice finds duplicate names another way: by the tokens of encoding/json.
+// nameTwice finds duplicate names in another way: with the tokens of encoding/json.
 func nameTwice(raw []byte) bool {
 	type level struct {
 		names   map[string]bool // nil for an array

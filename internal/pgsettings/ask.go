@@ -10,17 +10,17 @@ import (
 // oldestServer is the oldest major version of PostgreSQL that is supported.
 const oldestServer = 13
 
-// anyPooler is the mode that prepares nothing, so that any pooler can carry it.
+// anyPooler is the mode without prepared statements, which works with any pooler.
 const anyPooler = pgx.QueryExecModeSimpleProtocol
 
-// The second argument: a setting that this server does not have is no error.
+// The second argument of current_setting: an unknown setting is null, not an error.
 const askSQL = `
 SELECT coalesce(current_setting('server_version', true), ''), current_setting('server_version_num')::int,
        coalesce(current_setting('bytea_output', true), ''), coalesce(current_setting('array_nulls', true), ''),
        coalesce(current_setting('transform_null_equals', true), ''), coalesce(current_setting('session_replication_role', true), '')`
 
-// Ask checks what the server told the driver, and asks for the rest, in one round
-// trip. Its error is an [Error], or the query's.
+// Ask checks the settings that the server has reported, and queries the others in one
+// round trip. It returns an [Error], or the query's error.
 func Ask(ctx context.Context, conn *pgx.Conn) error {
 	if err := Reported(conn); err != nil {
 		return err
@@ -47,18 +47,18 @@ func Ask(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Only a role that may append is refused: one that only reads may well be kept
-// from writing by default too. Who asks for it in the URL means it, and a standby
-// takes no writes whatever the setting.
+// A session is refused only if its role may append: for a read-only role the setting is
+// reasonable. It is also accepted if the URL sets it, which is deliberate, and on a
+// standby, which takes no writes anyway.
 const readOnlySQL = `
 SELECT s.setting = 'on' AND s.source <> 'client' AND NOT pg_is_in_recovery()
        AND has_table_privilege(to_regclass('session_counters'), 'UPDATE')
 FROM pg_settings s WHERE s.name = 'default_transaction_read_only'`
 
 // AskWritable refuses a session that is read-only by default although its role may
-// write. The database is migrated.
+// write. The database must be migrated.
 func AskWritable(ctx context.Context, conn *pgx.Conn) error {
-	if conn.PgConn().ParameterStatus("default_transaction_read_only") == "off" { // servers tell it since version 14
+	if conn.PgConn().ParameterStatus("default_transaction_read_only") == "off" { // reported since version 14
 		return nil
 	}
 	var refused *bool
@@ -71,7 +71,7 @@ func AskWritable(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// ReadOnly is the error of a session that takes no writes unless asked to.
+// ReadOnly returns the error of a session that is read-only by default.
 func ReadOnly() error {
 	return &Error{
 		Name: "default_transaction_read_only", Value: "on",

@@ -2,10 +2,10 @@ package pgsettings
 
 import "strings"
 
-// FirstSchema returns the first name of a search_path as PostgreSQL reads it: in
-// lower case unless it is quoted. "$user" stands for a schema of the role's name,
-// which need not be there, and is passed over unless user is that schema. Empty:
-// there is none.
+// FirstSchema returns the first name of a search_path as PostgreSQL reads it, which is in
+// lower case unless it is quoted. "$user" stands for the schema with the role's name. If
+// that schema exists, user is its name; if user is empty, "$user" is skipped. FirstSchema
+// returns an empty text if there is no name.
 func FirstSchema(searchPath, user string) string {
 	for rest := searchPath; ; {
 		var name string

@@ -1,5 +1,6 @@
-// Package pgsettings is what agentstore needs of the settings of a session with
-// PostgreSQL: what it pins on connections of its own, and what it refuses.
+// Package pgsettings knows which settings of a PostgreSQL session agentstore needs. It
+// pins some of them on agentstore's own connections, and refuses unsupported values of
+// the others.
 package pgsettings
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrSetting is what every [Error] is.
+// ErrSetting matches every [Error].
 var ErrSetting = errors.New("unsupported setting of the database session")
 
 // Error names a setting of the server, database, role or session that agentstore
@@ -30,9 +31,8 @@ func (e *Error) Error() string {
 // Is makes errors.Is(err, ErrSetting) true.
 func (e *Error) Is(target error) bool { return target == ErrSetting }
 
-// pinned are settings that PgBouncer, too, takes in the startup message and keeps
-// for each of its clients. What is asked for there beats what the role, the
-// database and the server's configuration say.
+// pinned are settings for the startup message, which PgBouncer also accepts there and
+// keeps for each client. They override those of the role, the database and the server.
 var pinned = map[string]string{
 	"client_encoding":             "UTF8",
 	"DateStyle":                   "ISO, MDY",
@@ -40,8 +40,8 @@ var pinned = map[string]string{
 	"standard_conforming_strings": "on",
 }
 
-// Pin puts them into the parameters of the startup message, in the place of what
-// is there in any spelling.
+// Pin sets the pinned settings in the parameters of the startup message. It replaces
+// existing ones regardless of upper and lower case.
 func Pin(parameters map[string]string) {
 	for given := range parameters {
 		for name := range pinned {
@@ -53,19 +53,19 @@ func Pin(parameters map[string]string) {
 	maps.Copy(parameters, pinned)
 }
 
-// where a setting matters.
+// where says in which query modes a setting matters.
 type where int
 
 const (
 	always where = iota
-	// inText: where results and arguments travel as text, in the modes exec and
-	// simple_protocol.
+	// inText: in the modes exec and simple_protocol, which send results and arguments
+	// as text.
 	inText
-	// inSimple: where arguments are part of the statement.
+	// inSimple: in the mode simple_protocol, which makes arguments part of the statement.
 	inSimple
 )
 
-// need is a setting that must have a value.
+// need is a requirement on the value of a setting.
 type need struct {
 	name   string
 	where  where
@@ -75,8 +75,8 @@ type need struct {
 
 func is(want string) func(string) bool { return func(value string) bool { return value == want } }
 
-// reported are the needs that the server tells the driver of whenever they change:
-// to look at them costs nothing.
+// reported are the settings that the server reports to the driver whenever they change,
+// so that a check needs no query.
 var reported = []need{
 	{"server_encoding", always, is("UTF8"), "the database must be made with the encoding UTF8: others cannot hold every text"},
 	{"client_encoding", always, is("UTF8"), "it must be UTF8: the server would take texts for others"},
@@ -85,7 +85,7 @@ var reported = []need{
 		"it must be ISO where results travel as text (default_query_exec_mode exec and simple_protocol)"},
 }
 
-// asked are the needs that only a query can find out.
+// asked are the settings that need a query.
 var asked = []need{
 	{"bytea_output", inText, is("hex"), "it must be hex where results travel as text (default_query_exec_mode exec and simple_protocol)"},
 	{"array_nulls", inText, is("on"), "it must be on where arguments travel as text (default_query_exec_mode exec and simple_protocol): a missing value would be stored as the word NULL"},
@@ -94,15 +94,14 @@ var asked = []need{
 }
 
 func (n need) check(value string, at where) error {
-	if n.where > at || value == "" || n.fits(value) { // empty: not known here
+	if n.where > at || value == "" || n.fits(value) { // empty: unknown to this server, or not reported
 		return nil
 	}
 	return &Error{Name: n.name, Value: value, Reason: n.reason}
 }
 
-// Reported checks what the server told the driver of the connection's session. It
-// costs no round trip. A nil connection, and settings that a pooler does not pass
-// on, are taken for good.
+// Reported checks the settings that the server has reported, without a round trip. It
+// accepts a nil connection, and settings that a pooler does not pass on.
 func Reported(conn *pgx.Conn) error {
 	if conn == nil {
 		return nil
@@ -116,8 +115,8 @@ func Reported(conn *pgx.Conn) error {
 	return nil
 }
 
-// modeKey is where a connection keeps its mode: to read a connection's
-// configuration copies it.
+// modeKey is the key under which a connection's mode is cached: conn.Config copies the
+// whole configuration.
 const modeKey = "agentstore.settings_matter"
 
 func modeOf(conn *pgx.Conn) where {

@@ -30,7 +30,7 @@ func TestNeeds(t *testing.T) {
 		{"server_encoding", "UTF8", always, false},
 		{"server_encoding", "LATIN1", always, true},
 		{"server_encoding", "SQL_ASCII", always, true},
-		{"client_encoding", "", always, false}, // a pooler does not tell
+		{"client_encoding", "", always, false}, // a pooler does not report it
 		{"DateStyle", "German, DMY", always, false},
 		{"DateStyle", "German, DMY", inText, true},
 		{"DateStyle", "ISO, DMY", inSimple, false},

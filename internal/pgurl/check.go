@@ -1,6 +1,6 @@
-// Package pgurl checks database URLs without ever quoting them: in a malformed
-// one nobody can tell what is the password, so a parser's own message, which
-// shows parts of its input, must not reach a log.
+// Package pgurl checks database URLs without ever quoting them. In a malformed URL any
+// part may be the password, so a parser's message, which shows parts of its input, must
+// not reach a log.
 package pgurl
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// settingName is what names a server setting. Words of a password with spaces,
-// in a keyword/value string, are taken for settings.
+// settingName matches the name of a server setting. In a keyword/value string, the words
+// of an unquoted password with spaces are parsed as settings.
 var settingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
 // Check reports why databaseURL is neither a PostgreSQL URL nor a keyword/value
@@ -30,7 +30,7 @@ func Check(databaseURL string) error {
 		return errors.New("is malformed: expected postgres://user:password@host:port/database, with special characters percent-encoded")
 	}
 	if isURL && hasStrayCredentials(databaseURL, config) {
-		return errors.New("has an @ or / in the user or password that is not percent-encoded")
+		return errors.New("has an @, / or # in the user or password that is not percent-encoded")
 	}
 	for name := range config.RuntimeParams {
 		if !settingName.MatchString(name) {
@@ -40,9 +40,9 @@ func Check(databaseURL string) error {
 	return nil
 }
 
-// hasStrayCredentials reports a password that was cut at an unescaped @ or /.
-// Its rest then stands in the host or database name, which connection errors
-// print.
+// hasStrayCredentials reports whether the password was cut off at an unescaped @, / or #.
+// The rest of it is then in the host or the database name, which connection errors print,
+// or in a fragment.
 func hasStrayCredentials(databaseURL string, config *pgx.ConnConfig) bool {
 	if strings.Contains(config.Host, "@") {
 		return true
@@ -52,5 +52,11 @@ func hasStrayCredentials(databaseURL string, config *pgx.ConnConfig) bool {
 			return true
 		}
 	}
-	return strings.Contains(config.Database, "@") && !strings.Contains(databaseURL, "%40")
+	// The URL as written: an @ in the name of a database is percent-encoded there.
+	_, rest, _ := strings.Cut(databaseURL, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		path, _, _ := strings.Cut(rest[end:], "?")
+		return strings.Contains(path, "@")
+	}
+	return false
 }

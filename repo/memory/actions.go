@@ -1,196 +1,125 @@
 package memory
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // actions is repo.Actions.
-type actions struct{ at access }
+type actions struct{ *handle }
 
-func copyAction(a repo.Action) repo.Action {
-	a.ActionDefinition = copyDefinition(a.ActionDefinition)
-	return a
-}
-
-func copyDefinition(d repo.ActionDefinition) repo.ActionDefinition {
-	d.InputsSchema = bytes.Clone(d.InputsSchema)
-	d.Tags, d.Invariants = slices.Clone(d.Tags), slices.Clone(d.Invariants)
-	d.Arguments = slices.Clone(d.Arguments)
-	for i := range d.Arguments {
-		argument := &d.Arguments[i]
-		argument.Default = bytes.Clone(argument.Default)
-		argument.Min, argument.Max = copyPointer(argument.Min), copyPointer(argument.Max)
-	}
-	return d
-}
-
-func copyPointer[V any](p *V) *V {
-	if p == nil {
-		return nil
-	}
-	value := *p
-	return &value
-}
-
-func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := new.Normalize()
+func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
+	name, definition, err := rules.NormalizeAction(new)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	v, err := a.at.write(ctx)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	defer a.at.unlock()
-	if stored := v.actions().get(name.String()); stored != nil {
-		if err := new.Conflict(definition, *stored); err != nil {
-			return repo.Action{}, err
+	return run(ctx, a.write, func(t *tables) (repo.Action, error) {
+		if stored := t.actions.get(name.String()); stored != nil {
+			if err := rules.ActionConflict(new, definition, *stored); err != nil {
+				return repo.Action{}, err
+			}
+			return copyAction(stored), nil
 		}
-		return copyAction(*stored), nil
-	}
-	now := v.now()
-	created := copyAction(repo.Action{
-		Name: name, State: repo.ActionAvailable, Version: 1, ActionDefinition: definition,
-		CreatedBy: new.CreatedBy, CreatedAt: now, UpdatedAt: now,
+		now := t.now()
+		created := &repo.Action{
+			Name: name, State: repo.ActionAvailable, Version: 1, ActionDefinition: copyDefinition(definition),
+			CreatedBy: new.CreatedBy, CreatedAt: now, UpdatedAt: now,
+		}
+		t.actions.put(name.String(), created)
+		return copyAction(created), nil
 	})
-	v.actions().put(name.String(), &created)
-	return copyAction(created), nil
 }
 
-func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
+func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := repo.ParseActionName(name)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	v, err := a.at.read(ctx)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	defer a.at.unlock()
-	stored := v.actions().get(parsed.String())
-	if stored == nil {
-		return repo.Action{}, &repo.ActionNotFound{Name: parsed}
-	}
-	return copyAction(*stored), nil
+	return runOn(ctx, a.read, (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyAction(stored), nil })
 }
 
-func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.ActionPage, error) {
-	filter, err := filter.Normalize()
+func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.ActionPage, error) {
+	list, err := rules.ActionList(filter, page)
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	limit, err := repo.CheckLimit(page.Limit)
-	if err != nil {
-		return repo.ActionPage{}, err
-	}
-	after, err := filter.Place(page.After)
-	if err != nil {
-		return repo.ActionPage{}, err
-	}
-	v, err := a.at.read(ctx)
-	if err != nil {
-		return repo.ActionPage{}, err
-	}
-	var found []*repo.Action
-	v.actions().each(func(name string, stored *repo.Action) {
-		if stored.Name.Server == filter.Server && stored.Name.Namespace == filter.Namespace && name > after &&
-			(filter.State == "" || filter.State == stored.State) &&
-			(filter.Tag == "" || slices.Contains(stored.Tags, filter.Tag)) {
-			found = append(found, stored)
-		}
+	found, err := run(ctx, a.read, func(t *tables) ([]*repo.Action, error) {
+		return t.actions.where(func(stored *repo.Action) bool {
+			return stored.Name.Server == list.Filter.Server && stored.Name.Namespace == list.Filter.Namespace &&
+				(list.Filter.State == "" || list.Filter.State == stored.State) &&
+				(list.Filter.Tag == "" || slices.Contains(stored.Tags, list.Filter.Tag)) && stored.Name.String() > list.After
+		}), nil
 	})
-	a.at.unlock()
+	if err != nil {
+		return repo.ActionPage{}, err
+	}
 	slices.SortFunc(found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) })
-	result := repo.ActionPage{Actions: make([]repo.Action, 0, min(len(found), limit))}
-	for _, stored := range found[:min(len(found), limit)] {
-		result.Actions = append(result.Actions, copyAction(*stored))
-	}
-	if len(found) > limit {
-		result.Next = filter.CursorAfter(result.Actions[limit-1].Name.String())
-	}
-	return result, nil
+	actions, next, err := rules.PageOf(list, found, func(a *repo.Action) (repo.Action, error) { return copyAction(a), nil })
+	return repo.ActionPage{Actions: actions, Next: next}, err
 }
 
-func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
+	parsed, definition, err := rules.NormalizeActionUpdate(name, version, definition)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	if err := repo.CheckSequence("version", version); err != nil {
-		return repo.Action{}, err
-	}
-	if definition, err = definition.Normalize(); err != nil {
-		return repo.Action{}, err
-	}
-	return a.change(ctx, parsed, func(changed *repo.Action) (bool, error) {
-		if version != 0 && version != changed.Version {
-			return false, &repo.ActionConflict{Name: parsed, Field: "version", Version: changed.Version}
+	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
+		if version != 0 && version != stored.Version {
+			return repo.Action{}, &repo.ActionConflictError{Name: parsed, Field: "version", Version: stored.Version}
 		}
+		changed := *stored
 		changed.ActionDefinition = copyDefinition(definition)
-		return true, nil
+		return t.putNext(changed, t.now()), nil
 	})
 }
 
-func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error) {
+func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := repo.ParseActionName(name)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	return a.change(ctx, parsed, func(changed *repo.Action) (bool, error) {
-		changes := changed.State != repo.ActionArchived
-		changed.State = repo.ActionArchived
-		return changes, nil
+	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
+		if stored.State == repo.ActionArchived {
+			return copyAction(stored), nil
+		}
+		return t.archive(*stored, t.now()), nil
 	})
 }
 
-// change stores what change makes of a copy of the action, if it says so.
-func (a *actions) change(ctx context.Context, name repo.ActionName, change func(*repo.Action) (bool, error)) (repo.Action, error) {
-	v, err := a.at.write(ctx)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	defer a.at.unlock()
-	stored := v.actions().get(name.String())
-	if stored == nil {
-		return repo.Action{}, &repo.ActionNotFound{Name: name}
-	}
-	changed := *stored
-	changes, err := change(&changed)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	if changes {
-		changed.Version++
-		changed.UpdatedAt = v.now()
-		v.actions().put(name.String(), &changed)
-	}
-	return copyAction(changed), nil
+func (t *tables) archive(action repo.Action, now time.Time) repo.Action {
+	action.State = repo.ActionArchived
+	return t.putNext(action, now)
 }
 
-func (a *actions) Delete(ctx context.Context, name string) error {
+// putNext stores an action's next version.
+func (t *tables) putNext(action repo.Action, now time.Time) repo.Action {
+	action.Version++
+	action.UpdatedAt = now
+	t.actions.put(action.Name.String(), &action)
+	return copyAction(&action)
+}
+
+func (a actions) Delete(ctx context.Context, name string) error {
 	parsed, err := repo.ParseActionName(name)
 	if err != nil {
 		return err
 	}
-	v, err := a.at.write(ctx)
-	if err != nil {
-		return err
-	}
-	defer a.at.unlock()
-	used := false
-	v.plans().each(func(_ repo.ID, r *planRecord) { used = used || r.plan.Action == parsed })
-	if used {
-		return &repo.ActionInUse{Name: parsed}
-	}
-	if v.actions().get(parsed.String()) == nil {
-		return &repo.ActionNotFound{Name: parsed}
-	}
-	v.actions().remove(parsed.String())
-	told(v, repo.EventEntityDeleted, v.now(), "", repo.ID{}, repo.ID{}, `{"entity":"action","name":"`+parsed.String()+`"}`)
-	return nil
+	return exec(ctx, a.write, func(t *tables) error {
+		if len(t.plans.where(func(r *planRow) bool { return r.Action == parsed })) > 0 {
+			return &repo.ActionInUseError{Name: parsed}
+		}
+		if _, err := t.action(parsed); err != nil {
+			return err
+		}
+		t.actions.remove(parsed.String())
+		details := json.RawMessage(`{"entity":"action","name":"` + parsed.String() + `"}`)
+		t.recordEvent(t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Details: details})
+		return nil
+	})
 }

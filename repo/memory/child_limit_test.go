@@ -7,7 +7,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A plan has so many children, and no more.
+// A plan has at most repo.MaxChildPlans children.
 func TestChildLimit(t *testing.T) {
 	t.Parallel()
 	store, ctx := New(), t.Context()

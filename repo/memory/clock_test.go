@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A clock that is set back, or that an import was ahead of, moves no time of a
-// session back.
+// No time of a session goes backwards if the clock is set back, or was behind an
+// imported session's times.
 func TestClockNeverGoesBackwards(t *testing.T) {
 	store := New()
 	id := newSession(t, store)
 	ahead := time.Now().UTC().Add(time.Hour).Truncate(time.Microsecond)
-	store.last = ahead
+	store.tables.last = ahead
 	messages, err := store.Sessions().Append(t.Context(), id, user("a"))
 	if err != nil || !messages[0].CreatedAt.Equal(ahead) {
 		t.Fatalf("created at %v, %v, want %v", messages, err, ahead)
 	}
-	store.last = time.Time{}
-	store.tables.sessions[id].session.UpdatedAt = ahead
+	store.tables.last = time.Time{}
+	store.tables.sessions.get(id).UpdatedAt = ahead
 	if _, err := store.Sessions().Append(t.Context(), id, user("b")); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// In a unit of work the repositories answer as the store does.
+// The repositories of a transaction pass the suite, too.
 func TestConformanceInTx(t *testing.T) {
 	repotest.RunRepositories(t, repotest.InTx(func(*testing.T) repo.Store { return memory.New() }))
 }

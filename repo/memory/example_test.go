@@ -9,7 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// A unit test's store, which nobody else sees.
+// A unit test has a store of its own.
 func ExampleNew() {
 	ctx := context.Background()
 	store := memory.New()

@@ -2,93 +2,96 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
-	cause, err := cause.Normalize(transition)
+func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+	cause, err := rules.NormalizeCause(cause, transition)
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	v, err := p.at.write(ctx)
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	defer p.at.unlock()
-	r := v.plans().get(id)
-	if r == nil {
-		return repo.Plan{}, planNotFound(id)
-	}
-	moved, moves, err := r.plan.Moved(transition, cause)
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	if !moves {
-		return copyPlan(r.plan), nil
-	}
-	if r.plan.NeedsLiveParent(transition) {
-		if parent := &v.plans().get(r.plan.ParentID).plan; !parent.Live() {
-			return repo.Plan{}, parent.RefuseChild(id, transition)
+	return runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+		if rules.IsThere(r.Plan, transition) {
+			return planOf(r), nil
 		}
-	}
-	p.store(v, r, moved, transition, cause)
-	if transition == repo.TransitionCancel {
-		p.cancelBelow(v, id, cause)
-	}
-	return copyPlan(v.plans().get(id).plan), nil
+		r, err := t.checkPlan(r, cause.Fence)
+		if err != nil {
+			return repo.Plan{}, err
+		}
+		moved, _, err := rules.Moved(r.Plan, transition, cause)
+		if err != nil {
+			return repo.Plan{}, err
+		}
+		if rules.NeedsLiveParent(r.Plan, transition) {
+			if err := rules.CheckParent(t.plans.get(r.ParentID).Plan, id, transition); err != nil {
+				return repo.Plan{}, err
+			}
+		}
+		t.movePlan(r, moved, transition, cause)
+		if transition == repo.TransitionCancel {
+			t.cancelBelow(id, cause)
+		}
+		return planOf(t.plans.get(id)), nil
+	})
 }
 
-// store stores a plan that was moved, and its event.
-func (p *plans) store(v view, r *planRecord, moved repo.Plan, transition repo.Transition, cause repo.Cause) {
-	moved.UpdatedAt = v.now()
+// movePlan stores a plan that was moved, and its event.
+func (t *tables) movePlan(r *planRow, moved repo.Plan, transition repo.Transition, cause repo.Cause) {
+	moved.UpdatedAt = t.now()
 	if moved.State == repo.StateCancelled {
 		moved.CancelledAt = moved.UpdatedAt
 	}
-	moved = copyPlan(moved)
-	v.plans().put(moved.ID, r.moved(moved, repo.PlanEvent{
-		PlanID: moved.ID, Version: moved.Version, Transition: transition, From: r.plan.Stage, To: moved.Stage,
+	event := repo.PlanEvent{
+		PlanID: moved.ID, Version: moved.Version, Transition: transition, From: r.Stage, To: moved.Stage,
 		Actor: cause.Actor, Reason: cause.Reason, CreatedAt: moved.UpdatedAt,
-	}))
-	details := transition.Details(r.plan.Stage, moved.Stage, moved.Version)
-	told(v, transition.Event(moved.Stage), moved.UpdatedAt, cause.Actor, repo.ID{}, moved.ID, string(details))
+	}
+	// Clipped, so that the append copies: others read the old ones.
+	t.putPlan(&planRow{Plan: copyPlan(moved), events: append(slices.Clip(r.events), event), fence: r.fence})
+	t.recordEvent(moved.UpdatedAt, repo.AuditEntry{
+		Type: rules.Event(transition, moved.Stage), Actor: cause.Actor, PlanID: moved.ID,
+		Details: rules.Details(transition, r.Stage, moved.Stage, moved.Version),
+	})
 }
 
 // cancelBelow cancels the live descendants of a plan.
-func (p *plans) cancelBelow(v view, id repo.ID, cause repo.Cause) {
+func (t *tables) cancelBelow(id repo.ID, cause repo.Cause) {
 	cause.Version = 0 // it was the cancelled plan's own
-	for _, r := range children(v, id) {
-		if moved, moves, err := r.plan.Moved(repo.TransitionCancel, cause); err == nil && moves {
-			p.store(v, r, moved, repo.TransitionCancel, cause)
+	for _, r := range t.children(id) {
+		if moved, moves, err := rules.Moved(r.Plan, repo.TransitionCancel, cause); err == nil && moves {
+			t.movePlan(r, moved, repo.TransitionCancel, cause)
 		}
-		p.cancelBelow(v, r.plan.ID, cause)
+		t.cancelBelow(r.ID, cause)
 	}
 }
 
-func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
-	if err := progress.Validate(); err != nil {
+func (t *tables) children(parentID repo.ID) []*planRow {
+	return t.plans.where(func(r *planRow) bool { return r.ParentID == parentID })
+}
+
+func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
+	if err := rules.CheckProgress(progress); err != nil {
 		return repo.Plan{}, err
 	}
-	v, err := p.at.write(ctx)
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	defer p.at.unlock()
-	r := v.plans().get(id)
-	if r == nil {
-		return repo.Plan{}, planNotFound(id)
-	}
-	if r.plan.State != repo.StateProcessing {
-		return repo.Plan{}, r.plan.Refuse(repo.TransitionProgress)
-	}
-	changed := r.plan
-	if progress.CompletedStep != nil {
-		changed.LastCompletedStep = copyPointer(progress.CompletedStep)
-	}
-	if progress.CheckpointID != nil {
-		changed.LastCheckpointID = *progress.CheckpointID
-	}
-	changed.UpdatedAt = v.now()
-	v.plans().put(id, &planRecord{plan: changed, events: r.events})
-	return copyPlan(changed), nil
+	return runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+		r, err := t.checkPlan(r, progress.Fence)
+		if err != nil {
+			return repo.Plan{}, err
+		}
+		if r.State != repo.StateProcessing {
+			return repo.Plan{}, rules.Refuse(r.Plan, repo.TransitionProgress)
+		}
+		changed := *r
+		if progress.CompletedStep != nil {
+			changed.LastCompletedStep = copyPointer(progress.CompletedStep)
+		}
+		if progress.CheckpointID != nil {
+			changed.LastCheckpointID = *progress.CheckpointID
+		}
+		changed.UpdatedAt = t.now()
+		t.putPlan(&changed)
+		return planOf(&changed), nil
+	})
 }

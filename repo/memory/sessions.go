@@ -1,162 +1,119 @@
 package memory
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"math"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // sessions is repo.Sessions: sessions here, messages in the files beside.
-type sessions struct{ at access }
+type sessions struct{ *handle }
 
-func notFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }
-
-func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
-	new, err := new.Normalize()
-	if err != nil {
-		return repo.Session{}, err
+// recordSession records an entry of a session's own life, unless that is switched off.
+func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry) {
+	if !s.options.WithoutSessionAudit {
+		t.recordEvent(now, entry)
 	}
-	created, existed, err := s.create(ctx, new)
-	if err != nil || !existed {
-		return created, err
-	}
-	if err := new.Conflict(created); err != nil {
-		return repo.Session{}, err
-	}
-	return created, nil
 }
 
-// create returns the session that is there, or else makes it.
-func (s *sessions) create(ctx context.Context, new repo.NewSession) (_ repo.Session, existed bool, _ error) {
-	v, err := s.at.write(ctx)
+func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+	new, err := rules.NormalizeSession(new)
 	if err != nil {
-		return repo.Session{}, false, err
+		return repo.CreatedSession{}, err
 	}
-	defer s.at.unlock()
-	if r := v.find(new.ID); r != nil {
-		return r.snapshot(v), true, nil
-	}
-	now := v.now()
-	r := &record{session: copySession(repo.Session{
-		ID:                new.ID,
-		Namespace:         new.Namespace,
-		Actor:             new.Actor,
-		AutomationProfile: new.AutomationProfile,
-		Metadata:          new.Metadata,
-		Budget:            new.Budget,
-		CreatedAt:         now,
-		UpdatedAt:         now,
-	})}
-	v.insert(r)
-	told(v, repo.EventSessionCreated, now, new.Actor, new.ID, repo.ID{}, `{}`)
-	return r.snapshot(v), false, nil
+	return run(ctx, s.write, func(t *tables) (repo.CreatedSession, error) {
+		if r := t.sessions.get(new.ID); r != nil {
+			return rules.FoundSession(new, r.snapshot(t))
+		}
+		now := t.now()
+		r := &sessionRow{Session: copySession(rules.StoredSession(new, now, now)), activeAt: now}
+		t.insertSession(r)
+		s.recordSession(t, now, repo.AuditEntry{Type: repo.EventSessionCreated, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`)})
+		return repo.CreatedSession{Session: r.snapshot(t)}, nil
+	})
 }
 
-func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	v, err := s.at.read(ctx)
-	if err != nil {
-		return repo.Session{}, err
-	}
-	defer s.at.unlock()
-	r := v.find(id)
-	if r == nil {
-		return repo.Session{}, notFound(id)
-	}
-	return r.snapshot(v), nil
+func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
+	return runOn(ctx, s.read, (*tables).session, id, func(t *tables, r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
 }
 
-func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	if err := update.Validate(); err != nil {
+func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
+	if err := rules.CheckSessionUpdate(update); err != nil {
 		return repo.Session{}, err
 	}
-	v, err := s.at.write(ctx)
-	if err != nil {
-		return repo.Session{}, err
-	}
-	defer s.at.unlock()
-	r := v.find(id)
-	if r == nil {
-		return repo.Session{}, notFound(id)
-	}
-	if cost := r.session.Usage.Cost; update.Budget != nil && *update.Budget < cost {
-		return repo.Session{}, &repo.BudgetExceeded{SessionID: id, Budget: *update.Budget, Cost: cost}
-	}
-	changed := r.session
-	if update.Actor != nil {
-		changed.Actor = *update.Actor
-	}
-	if update.AutomationProfile != nil {
-		changed.AutomationProfile = *update.AutomationProfile
-	}
-	if update.Metadata != nil {
-		changed.Metadata = update.Metadata
-	}
-	if update.Budget != nil || update.RemoveBudget {
-		changed.Budget = update.Budget
-	}
-	r = v.edit(id)
-	r.session = copySession(changed)
-	r.touch(v.now())
-	return r.snapshot(v), nil
+	return runOn(ctx, s.write, (*tables).editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+		if err := rules.SessionVersion(update, id, r.Version); err != nil {
+			return repo.Session{}, err
+		}
+		metadata := update.Metadata
+		if update.MetadataPatch != nil {
+			var err error
+			if metadata, err = rules.PatchMetadata(r.Metadata, update.MetadataPatch); err != nil {
+				return repo.Session{}, err
+			}
+		}
+		if update.Budget != nil && *update.Budget < r.Usage.Cost {
+			return repo.Session{}, &repo.BudgetExceededError{SessionID: id, Budget: *update.Budget, Cost: r.Usage.Cost}
+		}
+		if update.Actor != nil {
+			r.Actor = *update.Actor
+		}
+		if update.AutomationProfile != nil {
+			r.AutomationProfile = *update.AutomationProfile
+		}
+		if metadata != nil {
+			r.Metadata = bytes.Clone(metadata)
+		}
+		if update.Budget != nil || update.RemoveBudget {
+			r.Budget = copyPointer(update.Budget)
+		}
+		if update.FencedOnly != nil {
+			r.FencedOnly = *update.FencedOnly
+		}
+		r.Version++
+		return r.snapshot(t), nil
+	})
 }
 
-func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
-	add, err := add.Normalize()
+func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
+	add, err := rules.NormalizeUsage(add)
 	if err != nil {
 		return repo.Usage{}, err
 	}
-	v, err := s.at.write(ctx)
-	if err != nil {
-		return repo.Usage{}, err
-	}
-	defer s.at.unlock()
-	r := v.find(id)
-	if r == nil {
-		return repo.Usage{}, notFound(id)
-	}
-	usage, budget := r.session.Usage, r.session.Budget
-	if known := r.usage(add.ID); known != nil {
-		if err := add.Conflict(id, known.amounts); err != nil {
+	return runOn(ctx, s.write, (*tables).editSession, id, func(t *tables, r *sessionRow) (repo.Usage, error) {
+		usage, budget := r.Usage, r.Budget
+		if known := r.usages.get(add.ID); known != nil {
+			if err := rules.UsageConflict(add, id, *known); err != nil {
+				return repo.Usage{}, err
+			}
+			return usage, nil
+		}
+		// The difference cannot overflow: no cost is negative, or above the budget.
+		if budget != nil && add.Cost > *budget-usage.Cost {
+			return repo.Usage{}, &repo.BudgetExceededError{SessionID: id, Budget: *budget, Cost: usage.Cost, Requested: add.Cost}
+		}
+		usage, err := rules.AddUsage(usage, add)
+		if err != nil {
 			return repo.Usage{}, err
 		}
+		r.Usage = usage
+		r.usages.put(add.ID, &repo.Usage{InputTokens: add.InputTokens, OutputTokens: add.OutputTokens, Cost: add.Cost})
 		return usage, nil
-	}
-	// Neither difference can overflow: no amount is negative, and the cost is
-	// never above the budget.
-	if budget != nil && add.Cost > *budget-usage.Cost {
-		return repo.Usage{}, &repo.BudgetExceeded{SessionID: id, Budget: *budget, Cost: usage.Cost, Requested: add.Cost}
-	}
-	if add.InputTokens > math.MaxInt64-usage.InputTokens ||
-		add.OutputTokens > math.MaxInt64-usage.OutputTokens ||
-		add.Cost > math.MaxInt64-usage.Cost {
-		return repo.Usage{}, &repo.InvalidError{Field: "usage", Reason: "would pass 2^63-1 in total"}
-	}
-	usage.InputTokens += add.InputTokens
-	usage.OutputTokens += add.OutputTokens
-	usage.Cost += add.Cost
-	r = v.edit(id)
-	r.session.Usage = usage
-	r.note(add)
-	r.touch(v.now())
-	return usage, nil
+	})
 }
 
-func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
-	v, err := s.at.write(ctx)
-	if err != nil {
-		return repo.DeletedSession{}, err
-	}
-	defer s.at.unlock()
-	r := v.find(id)
-	if r == nil {
-		return repo.DeletedSession{}, notFound(id)
-	}
-	deleted := repo.DeletedSession{Messages: int64(len(r.messages)), Plans: int64(len(linkedPlans(v, id)))}
-	v.remove(id)
-	v.links().remove(id)
-	told(v, repo.EventEntityDeleted, v.now(), "", id, repo.ID{},
-		fmt.Sprintf(`{"entity":"session","messages":%d,"plans":%d}`, deleted.Messages, deleted.Plans))
-	return deleted, nil
+func (s sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
+	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
+		deleted := repo.DeletedSession{Messages: int64(len(r.messages)), Plans: int64(len(r.planIDs))}
+		deleted.StateKeys = t.removeScope(id, repo.Scope{SessionID: id})
+		t.removeSession(r)
+		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages, deleted.Plans, deleted.StateKeys)
+		s.recordSession(t, t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, SessionID: id, Details: details})
+		return deleted, nil
+	})
 }

@@ -8,107 +8,112 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Store implements repo.Store in process. It is safe for concurrent use.
+// Store implements repo.Store in memory. It is safe for concurrent use.
 // New makes one.
-type Store struct {
-	*core
-	at       *direct
-	sessions *sessions
-	actions  *actions
-	plans    *plans
-	audit    *audit
-	trail    *trail
+type Store struct{ *handle }
+
+// Options configure a store. The zero value is the default.
+type Options struct {
+	// WithoutSessionAudit switches off the audit entries that the store records by
+	// itself when a session is created, imported or deleted.
+	WithoutSessionAudit bool
 }
 
-// core is what the stores that share their data share.
+// core is shared by stores that share their data and their transactions.
 type core struct {
-	// mu guards all below. It is held for single operations, which run no
-	// code of the caller's, and never across a wait. So it need not know of
-	// contexts, and costs little.
-	mu     sync.Mutex
-	tables tables
-	// last is the last time that the clock gave.
+	// mu guards the tables and all fields below except turn. It is held only for
+	// single operations, which run no code of the caller's and do not wait. So it
+	// costs little and needs no context.
+	mu sync.Mutex
+	// last is the clock's last reading.
 	last time.Time
-	// open is whether a unit of work is.
-	open bool
-	// stores is how many are not closed; released says that their data is
-	// gone.
-	stores   int
-	released bool
+	// lastErased is the highest version of a scope of state that was deleted. Scopes
+	// that are created later begin above it.
+	lastErased int64
+	// lastToken is the last one that was given to a lease or a stream. A transaction that is rolled
+	// back does not give its tokens back.
+	lastToken int64
+	// sealing: a sealer is at work.
+	sealing bool
+	// stores is the number of open stores.
+	stores int
+	// queued is closed when claims that wait may find something. Nil: none waits.
+	queued chan struct{}
+	// watches are the sessions and streams whose followers wait.
+	watches map[repo.ID]*watch
 
-	// turn is a lock whose waiters heed their contexts, first come, first
-	// served. A unit of work has it from begin to end. Other writers ask for
-	// it only while a unit of work is open.
+	// turn is a lock whose waiters also wait for their contexts, and get it in the
+	// order of their calls. A transaction holds it from begin to end. Other writers
+	// acquire it only while it is held.
 	turn chan struct{}
+	// released reports that the data was dropped. The holder of the turn may read it.
+	released bool
 }
 
 var _ repo.Store = (*Store)(nil)
 
 // New returns an empty store.
-func New() *Store { return (&core{tables: newTables(), turn: make(chan struct{}, 1)}).store() }
-
-// Share returns another store on the same data, which is closed for itself. The
-// data goes with the last of them.
-func (s *Store) Share() *Store { return s.store() }
-
-func (c *core) store() *Store {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stores++
-	at := &direct{core: c}
-	s := &Store{core: c, at: at}
-	s.sessions, s.actions, s.plans, s.audit = &sessions{at}, &actions{at}, &plans{at}, &audit{at}
-	s.trail = &trail{at, s.audit}
-	return s
+func New() *Store {
+	return open(newTables(&core{turn: make(chan struct{}, 1), watches: map[repo.ID]*watch{}}), Options{})
 }
 
-// Sessions implements repo.Repositories.
-func (s *Store) Sessions() repo.Sessions { return s.sessions }
+// Share returns another store on the same data, with options of its own, which is
+// closed separately. The data is dropped when the last of them is closed; a store
+// shared after that is closed.
+func (s *Store) Share(options Options) *Store { return open(s.tables, options) }
 
-// Actions implements repo.Repositories.
-func (s *Store) Actions() repo.Actions { return s.actions }
+func open(t *tables, options Options) *Store {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.released {
+		return &Store{&handle{tables: t, ended: repo.ErrClosed}}
+	}
+	t.stores++
+	return &Store{&handle{tables: t, options: options, closing: make(chan struct{})}}
+}
 
-// Audit implements repo.Repositories.
-func (s *Store) Audit() repo.Audit { return s.audit }
+// AuditStore implements repo.Store.
+func (s *Store) AuditStore() repo.AuditStore { return auditStore{s.handle} }
 
-// Trail implements repo.Store.
-func (s *Store) Trail() repo.AuditStore { return s.trail }
-
-// Plans implements repo.Repositories.
-func (s *Store) Plans() repo.Plans { return s.plans }
-
-// Close waits for the unit of work that is open, and for those who wait behind
-// it, and refuses later operations. It is never called from within a unit of
-// work, which it would wait for. Closing twice is no error.
+// Close waits for the open transaction and for the writers that wait for it, and
+// refuses later operations. It ends those that follow a session. It must not be called inside a transaction, for which it
+// would wait. Closing twice is not an error.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if !s.at.closed {
-		s.at.closed = true
-		s.stores--
+	t := s.tables
+	t.mu.Lock()
+	if s.ended == nil {
+		s.ended = repo.ErrClosed
+		close(s.closing)
+		t.stores--
 	}
-	s.mu.Unlock()
-	s.turn <- struct{}{}
-	s.mu.Lock()
-	if s.stores == 0 {
-		s.released = true
-		s.tables = tables{}
+	t.mu.Unlock()
+	t.turn <- struct{}{}
+	t.mu.Lock()
+	if t.stores == 0 {
+		t.released = true
+		t.data = data{}
 	}
-	s.mu.Unlock()
-	<-s.turn
+	t.mu.Unlock()
+	<-t.turn
 	return nil
 }
 
-// waitTurn takes turn, unless ctx ends first.
-func (c *core) waitTurn(ctx context.Context) error {
+// takeTurn waits for the turn. Errors, without it: the context's, repo.ErrClosed.
+func (c *core) takeTurn(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if c.released {
+		<-c.turn
+		return repo.ErrClosed
+	}
+	return nil
 }
 
-// now is the clock: UTC, microseconds, never backwards. The caller holds mu.
+// now reads the clock, in UTC and microseconds. It never goes backwards. The caller
+// holds mu.
 func (c *core) now() time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if now.Before(c.last) {

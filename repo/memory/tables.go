@@ -6,74 +6,151 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// tables is the committed state.
+// tables is the state that operations read and change: the committed state, or a
+// transaction's overlay of it.
 type tables struct {
-	sessions map[repo.ID]*record
-	// byAge has the records of each namespace, oldest first.
-	byAge   map[string][]*record
-	actions base[string, repo.Action]
-	plans   base[repo.ID, planRecord]
-	links   base[repo.ID, []repo.ID]
-	entries base[entryKey, repo.SealedEntry]
-	log     *sealedLog
+	*core
+	// base is the committed state under an overlay. Nil: this is the committed state.
+	base *tables
+	data
 }
 
-func newTables() tables {
-	return tables{
-		sessions: map[repo.ID]*record{}, byAge: map[string][]*record{},
-		actions: base[string, repo.Action]{}, plans: base[repo.ID, planRecord]{}, links: base[repo.ID, []repo.ID]{},
-		entries: base[entryKey, repo.SealedEntry]{}, log: newSealedLog(),
-	}
+type data struct {
+	sessions table[repo.ID, sessionRow]
+	// byAge has the committed sessions of each namespace, oldest first.
+	byAge   map[string][]*sessionRow
+	actions table[string, repo.Action]
+	plans   table[repo.ID, planRow]
+	// queue has the plans that are queued, and claims those that are processed under a
+	// claim.
+	queue   table[repo.ID, planRow]
+	claims  table[repo.ID, claimRow]
+	scopes  table[repo.ID, scopeRow]
+	leases  table[repo.LeaseKey, repo.Lease]
+	streams table[repo.ID, streamRow]
+	// streamKeys has the newest stream of each key.
+	streamKeys table[string, repo.ID]
+	entries    table[entryKey, repo.SealedEntry]
+	// unsealed are the entries that wait to be sealed, in order; in an overlay, the
+	// transaction's own.
+	unsealed []entryKey
+	// log is not part of a transaction, which only looks up what is sealed.
+	log *sealedLog
 }
 
-// older orders records by CreatedAt, then ID.
-func older(a, b *record) int {
-	if order := a.session.CreatedAt.Compare(b.session.CreatedAt); order != 0 {
-		return order
-	}
-	return a.session.ID.Compare(b.session.ID)
+func newTables(c *core) *tables {
+	return &tables{core: c, data: data{byAge: map[string][]*sessionRow{}, log: newSealedLog()}}
 }
 
-func (t *tables) insert(r *record) {
-	t.sessions[r.session.ID] = r
-	list := t.byAge[r.session.Namespace]
-	// A new session is the newest one, but for imported ones.
-	at := len(list)
-	if at > 0 && older(list[at-1], r) > 0 {
-		at, _ = slices.BinarySearchFunc(list, r, older)
-	}
-	t.byAge[r.session.Namespace] = slices.Insert(list, at, r)
+func (t *tables) overlay() *tables {
+	return &tables{t.core, t, data{
+		sessions: t.sessions.overlay(), actions: t.actions.overlay(), plans: t.plans.overlay(),
+		queue: t.queue.overlay(), claims: t.claims.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
+		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),
+		log: t.log,
+	}}
 }
 
-func (t *tables) remove(id repo.ID) {
-	r := t.sessions[id]
-	delete(t.sessions, id)
-	list := t.byAge[r.session.Namespace]
-	if at, found := slices.BinarySearchFunc(list, r, older); found {
-		list = slices.Delete(list, at, at+1)
+// commit makes an overlay's changes the committed state.
+func (t *tables) commit() {
+	for id, r := range t.sessions.rows {
+		switch {
+		case r != nil && r.committed != nil && lacksCopy(t.base.sessions, id):
+			t.base.sessions.put(id, r)
+			continue
+		case r != nil && r.committed != nil:
+			r.commit()
+			t.base.wake(id)
+			continue
+		}
+		if old := t.base.sessions.get(id); old != nil {
+			t.base.removeSession(old)
+		}
+		if r != nil {
+			t.base.insertSession(r)
+		}
 	}
-	if len(list) == 0 {
-		delete(t.byAge, r.session.Namespace)
+	t.actions.commit()
+	t.plans.commit()
+	t.queue.commit()
+	t.claims.commit()
+	t.base.wakeClaims()
+	t.commitScopes()
+	t.leases.commit()
+	t.commitStreams()
+	t.entries.commit()
+	t.base.unsealed = append(t.base.unsealed, t.unsealed...)
+}
+
+// lacksCopy reports whether rows are a transaction's and do not have a copy of the
+// committed row. The copy that AppendTurns made in the transaction then becomes it, and
+// is committed, or not, with the transaction.
+func lacksCopy[K comparable, Row any](rows table[K, Row], id K) bool {
+	return rows.base != nil && rows.rows[id] == nil
+}
+
+// session returns a session to be read. Error: repo.NotFoundError.
+func (t *tables) session(id repo.ID) (*sessionRow, error) {
+	r := t.sessions.get(id)
+	if r == nil {
+		return nil, &repo.NotFoundError{Kind: "session", ID: id}
+	}
+	return r, nil
+}
+
+// editSession returns a session to be changed. The caller checks everything first, so
+// that it never stops in the middle of a change. Error: repo.NotFoundError.
+func (t *tables) editSession(id repo.ID) (*sessionRow, error) {
+	r, err := t.session(id)
+	t.wake(id)
+	if err == nil && t.base != nil && t.sessions.rows[id] == nil {
+		r = r.overlay()
+		t.sessions.put(id, r)
+	}
+	return r, err
+}
+
+// insertSession adds a session whose id is not taken.
+func (t *tables) insertSession(r *sessionRow) {
+	t.sessions.put(r.ID, r)
+	t.wake(r.ID)
+	if t.base != nil {
 		return
 	}
-	t.byAge[r.session.Namespace] = list
+	list := t.byAge[r.Namespace]
+	at, _ := slices.BinarySearchFunc(list, r, compareAge)
+	t.byAge[r.Namespace] = slices.Insert(list, at, r)
 }
 
-// list returns up to q.limit records, newest first, without those that skip
-// names. A nil skip names none.
-func (t *tables) list(q *query, skip func(repo.ID) bool) []*record {
-	list := t.byAge[q.filter.Namespace]
-	// The record that the page before ended with may be gone; its place is not.
-	end, _ := slices.BinarySearchFunc(list, &q.after, older)
-	var found []*record
-	for i := end - 1; i >= 0 && len(found) < q.limit; i-- {
-		r := list[i]
-		if r.session.CreatedAt.Before(q.filter.CreatedFrom) {
-			break
-		}
-		if q.selects(r) && (skip == nil || !skip(r.session.ID)) {
-			found = append(found, r)
-		}
+func (t *tables) removeSession(r *sessionRow) {
+	t.sessions.remove(r.ID)
+	t.wake(r.ID)
+	if t.base != nil {
+		return
 	}
-	return found
+	list := t.byAge[r.Namespace]
+	if at, found := slices.BinarySearchFunc(list, r, compareAge); found {
+		list = slices.Delete(list, at, at+1)
+	}
+	if t.byAge[r.Namespace] = list; len(list) == 0 {
+		delete(t.byAge, r.Namespace)
+	}
+}
+
+// action returns an action. Error: repo.ActionNotFoundError.
+func (t *tables) action(name repo.ActionName) (*repo.Action, error) {
+	action := t.actions.get(name.String())
+	if action == nil {
+		return nil, &repo.ActionNotFoundError{Name: name}
+	}
+	return action, nil
+}
+
+// plan returns a plan. Error: repo.NotFoundError.
+func (t *tables) plan(id repo.ID) (*planRow, error) {
+	r := t.plans.get(id)
+	if r == nil {
+		return nil, &repo.NotFoundError{Kind: "plan", ID: id}
+	}
+	return r, nil
 }

@@ -6,51 +6,24 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// actions is repo.Actions.
+// actions implements repo.Actions.
 type actions struct{ exec executor }
 
 func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := new.Normalize()
+	name, definition, err := rules.NormalizeAction(new)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	c := argumentColumnsOf(definition.Arguments)
-	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, db.ActionCreateParams{
-		Name:                 name.String(),
-		Server:               name.Server,
-		Namespace:            name.Namespace,
-		Description:          definition.Description,
-		DefinitionOfDone:     definition.DefinitionOfDone,
-		StrategyActor:        toNullable(definition.Actors.Strategy),
-		ExecutionActor:       toNullable(definition.Actors.Execution),
-		ReviewActor:          toNullable(definition.Actors.Review),
-		ApplyActor:           toNullable(definition.Actors.Apply),
-		EstimationActor:      toNullable(definition.Actors.Estimation),
-		InvariantActor:       toNullable(definition.Actors.Invariant),
-		AutomationProfile:    toNullable(definition.AutomationProfile),
-		Reusable:             definition.Reusable,
-		ReadOnly:             definition.ReadOnly,
-		InputsSchema:         string(definition.InputsSchema),
-		Tags:                 definition.Tags,
-		CreatedBy:            toNullable(new.CreatedBy),
-		ArgumentNames:        c.names,
-		ArgumentTypes:        c.types,
-		ArgumentRequireds:    c.requireds,
-		ArgumentDescriptions: c.descriptions,
-		ArgumentDefaults:     c.defaults,
-		ArgumentMins:         c.mins,
-		ArgumentMaxs:         c.maxs,
-		ArgumentPatterns:     c.patterns,
-		Invariants:           definition.Invariants,
-	})
+	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, actionParams(name, definition, new.CreatedBy))
 	if isNoRows(err) {
 		stored, err := a.get(ctx, name)
 		if err != nil {
 			return repo.Action{}, a.exec.unread(err)
 		}
-		return stored, new.Conflict(definition, stored)
+		return stored, rules.ActionConflict(new, definition, stored)
 	}
 	if err != nil {
 		return repo.Action{}, err
@@ -76,57 +49,39 @@ func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
 
 func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, error) {
 	row, err := run(ctx, a.exec.read, queries.ActionGet, name.String())
-	if isNoRows(err) {
-		return repo.Action{}, &repo.ActionNotFound{Name: name}
-	}
 	if err != nil {
-		return repo.Action{}, err
+		return repo.Action{}, orMissing(err, &repo.ActionNotFoundError{Name: name})
 	}
 	return actionOf(row)
 }
 
 func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.ActionPage, error) {
-	filter, err := filter.Normalize()
-	if err != nil {
-		return repo.ActionPage{}, err
-	}
-	limit, err := repo.CheckLimit(page.Limit)
-	if err != nil {
-		return repo.ActionPage{}, err
-	}
-	after, err := filter.Place(page.After)
+	list, err := rules.ActionList(filter, page)
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
 	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
-		Server:    filter.Server,
-		Namespace: filter.Namespace,
-		AfterName: after,
-		State:     string(filter.State),
-		Tag:       filter.Tag,
-		MaxRows:   int32(limit + 1), // one more tells whether there is a next page
+		Server:    list.Filter.Server,
+		Namespace: list.Filter.Namespace,
+		AfterName: list.After,
+		State:     string(list.Filter.State),
+		Tag:       list.Filter.Tag,
+		MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
 	})
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	actions, next, err := pageOf(rows, limit,
-		func(row db.ActionListRow) (repo.Action, error) { return actionOf(db.ActionGetRow(row)) },
-		func(last repo.Action) repo.Cursor { return filter.CursorAfter(last.Name.String()) })
+	actions, next, err := rules.PageOf(list, rows,
+		func(row db.ActionListRow) (repo.Action, error) { return actionOf(db.ActionGetRow(row)) })
 	return repo.ActionPage{Actions: actions, Next: next}, err
 }
 
 func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+	parsed, definition, err := rules.NormalizeActionUpdate(name, version, definition)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	if err := repo.CheckSequence("version", version); err != nil {
-		return repo.Action{}, err
-	}
-	if definition, err = definition.Normalize(); err != nil {
-		return repo.Action{}, err
-	}
-	c := argumentColumnsOf(definition.Arguments)
+	params := db.ActionUpdateParams(actionParams(parsed, definition, "")) // an update does not change created_by
 	var row db.ActionGetRow
 	err = a.exec.atomically(ctx, func(q db.DBTX) error {
 		stored, err := queries.ActionLock(ctx, q, parsed.String())
@@ -134,43 +89,16 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 			return err
 		}
 		if version != 0 && version != stored {
-			return &answer{&repo.ActionConflict{Name: parsed, Field: "version", Version: stored}}
+			return &answer{&repo.ActionConflictError{Name: parsed, Field: "version", Version: stored}}
 		}
-		if err := queries.ActionUpdate(ctx, q, db.ActionUpdateParams{
-			Name:                 parsed.String(),
-			Description:          definition.Description,
-			DefinitionOfDone:     definition.DefinitionOfDone,
-			StrategyActor:        toNullable(definition.Actors.Strategy),
-			ExecutionActor:       toNullable(definition.Actors.Execution),
-			ReviewActor:          toNullable(definition.Actors.Review),
-			ApplyActor:           toNullable(definition.Actors.Apply),
-			EstimationActor:      toNullable(definition.Actors.Estimation),
-			InvariantActor:       toNullable(definition.Actors.Invariant),
-			AutomationProfile:    toNullable(definition.AutomationProfile),
-			Reusable:             definition.Reusable,
-			ReadOnly:             definition.ReadOnly,
-			InputsSchema:         string(definition.InputsSchema),
-			Tags:                 definition.Tags,
-			ArgumentNames:        c.names,
-			ArgumentTypes:        c.types,
-			ArgumentRequireds:    c.requireds,
-			ArgumentDescriptions: c.descriptions,
-			ArgumentDefaults:     c.defaults,
-			ArgumentMins:         c.mins,
-			ArgumentMaxs:         c.maxs,
-			ArgumentPatterns:     c.patterns,
-			Invariants:           definition.Invariants,
-		}); err != nil {
+		if err := queries.ActionUpdate(ctx, q, params); err != nil {
 			return err
 		}
 		row, err = queries.ActionGet(ctx, q, parsed.String())
 		return err
 	})
-	if isNoRows(err) {
-		return repo.Action{}, &repo.ActionNotFound{Name: parsed}
-	}
 	if err != nil {
-		return repo.Action{}, err
+		return repo.Action{}, orMissing(err, &repo.ActionNotFoundError{Name: parsed})
 	}
 	return actionOf(row)
 }
@@ -180,11 +108,7 @@ func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	err = a.exec.writeByID(ctx, func(q db.DBTX) error {
-		_, err := queries.ActionArchive(ctx, q, parsed.String())
-		return err
-	})
-	if err != nil {
+	if _, err := run(ctx, a.exec.writeByID, queries.ActionArchive, parsed.String()); err != nil {
 		return repo.Action{}, err
 	}
 	archived, err := a.get(ctx, parsed)
@@ -199,39 +123,59 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 	row, err := run(ctx, a.exec.write, queries.ActionDelete, parsed.String())
 	switch {
 	case violates(err, planAction):
-		return &repo.ActionInUse{Name: parsed}
+		return &repo.ActionInUseError{Name: parsed}
 	case err != nil:
 		return err
 	case row.InUse:
-		return &repo.ActionInUse{Name: parsed}
+		return &repo.ActionInUseError{Name: parsed}
 	case !row.Deleted:
-		return &repo.ActionNotFound{Name: parsed}
+		return &repo.ActionNotFoundError{Name: parsed}
 	}
 	return nil
 }
 
-// argumentColumns are arguments as the arrays that a statement unnests. The
-// empty text stands for no default, NaN for no bound: neither can be a value.
-type argumentColumns struct {
-	names, types, descriptions, defaults, patterns []string
-	requireds                                      []bool
-	mins, maxs                                     []float64
-}
-
-func argumentColumnsOf(arguments []repo.Argument) argumentColumns {
-	n := len(arguments)
-	c := argumentColumns{
-		names: make([]string, n), types: make([]string, n), descriptions: make([]string, n),
-		defaults: make([]string, n), patterns: make([]string, n), requireds: make([]bool, n),
-		mins: make([]float64, n), maxs: make([]float64, n),
+// actionParams returns the parameters that create or update an action. An empty text
+// stands for no default, and NaN for no bound: neither is a valid value.
+func actionParams(name repo.ActionName, definition repo.ActionDefinition, createdBy string) db.ActionCreateParams {
+	params := db.ActionCreateParams{
+		Name:                 name.String(),
+		Server:               name.Server,
+		Namespace:            name.Namespace,
+		Description:          definition.Description,
+		DefinitionOfDone:     definition.DefinitionOfDone,
+		StrategyActor:        toNullable(definition.Actors.Strategy),
+		ExecutionActor:       toNullable(definition.Actors.Execution),
+		ReviewActor:          toNullable(definition.Actors.Review),
+		ApplyActor:           toNullable(definition.Actors.Apply),
+		EstimationActor:      toNullable(definition.Actors.Estimation),
+		InvariantActor:       toNullable(definition.Actors.Invariant),
+		AutomationProfile:    toNullable(definition.AutomationProfile),
+		Reusable:             definition.Reusable,
+		ReadOnly:             definition.ReadOnly,
+		InputsSchema:         string(definition.InputsSchema),
+		Tags:                 definition.Tags,
+		CreatedBy:            toNullable(createdBy),
+		ArgumentNames:        []string{},
+		ArgumentTypes:        []string{},
+		ArgumentRequireds:    []bool{},
+		ArgumentDescriptions: []string{},
+		ArgumentDefaults:     []string{},
+		ArgumentMins:         []float64{},
+		ArgumentMaxs:         []float64{},
+		ArgumentPatterns:     []string{},
+		Invariants:           definition.Invariants,
 	}
-	for i, argument := range arguments {
-		c.names[i], c.types[i], c.requireds[i] = argument.Name, string(argument.Type), argument.Required
-		c.descriptions[i], c.patterns[i] = argument.Description, argument.Pattern
-		c.defaults[i] = string(argument.Default)
-		c.mins[i], c.maxs[i] = orNaN(argument.Min), orNaN(argument.Max)
+	for _, argument := range definition.Arguments {
+		params.ArgumentNames = append(params.ArgumentNames, argument.Name)
+		params.ArgumentTypes = append(params.ArgumentTypes, string(argument.Type))
+		params.ArgumentRequireds = append(params.ArgumentRequireds, argument.Required)
+		params.ArgumentDescriptions = append(params.ArgumentDescriptions, argument.Description)
+		params.ArgumentDefaults = append(params.ArgumentDefaults, string(argument.Default))
+		params.ArgumentMins = append(params.ArgumentMins, orNaN(argument.Min))
+		params.ArgumentMaxs = append(params.ArgumentMaxs, orNaN(argument.Max))
+		params.ArgumentPatterns = append(params.ArgumentPatterns, argument.Pattern)
 	}
-	return c
+	return params
 }
 
 func orNaN(f *float64) float64 {

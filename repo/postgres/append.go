@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
@@ -15,31 +17,64 @@ func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...re
 }
 
 func (s *sessions) AppendAt(ctx context.Context, sessionID repo.ID, expected int64, messages ...repo.NewMessage) ([]repo.Message, error) {
-	if err := repo.CheckSequence("expected", expected); err != nil {
+	if err := rules.CheckSequence("expected", expected); err != nil {
 		return nil, err
 	}
 	return s.append(ctx, sessionID, &expected, messages)
 }
 
-// appending is one append, its messages checked.
+// appending is one append, whose messages were checked.
 type appending struct {
 	sessionID repo.ID
 	expected  *int64
 	messages  []repo.NewMessage
+	// fence is the token of the session's lease. 0: none.
+	fence int64
 	// repeatable: some of the messages may be stored already.
 	repeatable bool
+	// turn is what is appended, unless that is nothing but messages.
+	turn *rules.Turn
+	// creates: the session may have to be created first.
+	creates bool
 
-	// What becomes of it outside of a transaction. One goroutine at a time has it.
+	// The following fields are used outside transactions, by one goroutine at a time.
 	//
 	// unsure: an attempt may have been committed.
 	unsure bool
-	// single: it is a statement of its own.
+	// single: the append needs a statement of its own.
 	single bool
-	// skipped: its session's row was locked, or there is none.
-	skipped bool
-	// row and err are the answer.
+	// skipped is when a group first found its session's row locked or missing.
+	skipped time.Time
+	// row and err are the result.
 	row db.MessageAppendRow
 	err error
+	// missing are the turn's scopes that have no rows, if err is errNoScope.
+	missing []rules.StateScope
+	// made is what the turn has changed. If stored is not nil, the turn was stored
+	// already, from this sequence on.
+	made   rules.TurnChanges
+	stored *int64
+
+	// parts are turns that are made together, of more than one session if spans is set.
+	// Then sessionID is the first of these, and the other fields of one turn are unused.
+	parts []*appending
+	spans bool
+	// If a group has skipped a row: awaited waits for it (nil: it is not known), keeps says
+	// that the transaction that follows keeps it, and patience is as in answerRow.
+	awaited  func(context.Context, db.DBTX) error
+	keeps    bool
+	patience time.Duration
+}
+
+// news says what there is to follow once the append was committed with this answer.
+func (a *appending) news(row db.MessageAppendRow) (all []news) {
+	for _, part := range a.parts {
+		all = append(all, part.news(part.row)...)
+	}
+	if len(a.messages) == 0 || row.CreatedAt == nil {
+		return all
+	}
+	return []news{{Key: a.sessionID, Next: row.NextSequence + int64(len(a.messages))}}
 }
 
 func (a *appending) params() db.MessageAppendParams {
@@ -47,31 +82,31 @@ func (a *appending) params() db.MessageAppendParams {
 }
 
 func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int64, messages []repo.NewMessage) ([]repo.Message, error) {
-	messages, repeatable, err := repo.NormalizeMessages(messages)
+	messages, repeatable, err := rules.NormalizeMessages(messages)
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.exec.append(ctx, &appending{sessionID: sessionID, expected: expected, messages: messages, repeatable: repeatable})
-	switch {
-	case isNoRows(err):
-		return nil, sessionNotFound(sessionID)
-	case err != nil:
-		return nil, err
-	case row.CreatedAt != nil:
-		return appended(sessionID, messages, row), nil
-	case isKnown(row):
-		stored, err := s.stored(ctx, sessionID, messages)
-		return stored, s.exec.unread(err)
-	default:
-		return nil, &repo.SequenceConflict{SessionID: sessionID, Expected: *expected, Next: row.NextSequence}
-	}
+	result, err := s.appendOne(ctx, &appending{sessionID: sessionID, expected: expected, messages: messages, repeatable: repeatable})
+	return result.Messages, err
 }
 
-// isKnown reports the answer that an id is stored already.
+func (s *sessions) appendOne(ctx context.Context, a *appending) (repo.AppendedTurn, error) {
+	row, err := s.exec.append(ctx, a)
+	switch {
+	case isNoRows(err):
+		return repo.AppendedTurn{}, sessionNotFound(a.sessionID)
+	case err != nil:
+		return repo.AppendedTurn{}, err
+	}
+	a.row = row
+	return s.appendedTurn(ctx, a)
+}
+
+// isKnown reports whether the answer is that an id is stored already.
 func isKnown(row db.MessageAppendRow) bool { return row.Known != nil && *row.Known }
 
-// appendParams is the statement that appends what several appends to one
-// session hold, one after the other.
+// appendParams returns the arguments of the statement that appends the messages of
+// several appends to one session, one after the other.
 func appendParams(sessionID repo.ID, expected *int64, checkIDs bool, appends ...*appending) db.MessageAppendParams {
 	size := 0
 	for _, a := range appends {
@@ -79,10 +114,11 @@ func appendParams(sessionID repo.ID, expected *int64, checkIDs bool, appends ...
 	}
 	c := newColumns(size)
 	for _, a := range appends {
-		c.addAll(a.messages)
+		c.add(a.messages...)
 	}
 	return db.MessageAppendParams{
 		CheckIds:    checkIDs,
+		Fence:       appends[0].fence,
 		SessionID:   toUUID(sessionID),
 		Expected:    expected,
 		Ids:         c.ids,
@@ -90,26 +126,28 @@ func appendParams(sessionID repo.ID, expected *int64, checkIDs bool, appends ...
 		Contents:    c.contents,
 		Metadatas:   c.metadatas,
 		Payloads:    c.payloads,
+		Kinds:       c.kinds,
+		CallIds:     c.callIDs,
 		OccurredAts: c.occurredAts,
 	}
 }
 
-// sendAppends sends statements in one transaction and one round trip, and waits
-// until they are committed, or, in a caller's transaction, carried out. A
-// statement that found no session has a nil row.
-func sendAppends(ctx context.Context, q db.DBTX, params []db.MessageAppendParams) ([]*db.MessageAppendRow, error) {
-	rows := make([]*db.MessageAppendRow, len(params))
+// sendAppends sends statements in one transaction and one round trip, and waits until
+// they are committed or, in a caller's transaction, executed. A statement that found no
+// session has a nil row.
+func sendAppends(ctx context.Context, q db.DBTX, params []db.MessageAppendParams) ([]*answerRow, error) {
+	rows := make([]*answerRow, len(params))
 	results := queries.MessageAppend(ctx, q, params)
 	var failure error
 	results.QueryRow(func(i int, row db.MessageAppendRow, err error) {
 		switch {
 		case err == nil:
-			rows[i] = &row
+			rows[i] = &answerRow{MessageAppendRow: row}
 		case !isNoRows(err) && failure == nil:
 			failure = err
 		}
 	})
-	// The rows come before the commit. An error of the commit shows only here.
+	// The rows arrive before the commit. An error of the commit appears only here.
 	if err := results.Close(); failure == nil {
 		failure = err
 	}
@@ -124,43 +162,35 @@ func sendAppend(ctx context.Context, q db.DBTX, params db.MessageAppendParams) (
 	if rows[0] == nil {
 		return db.MessageAppendRow{}, pgx.ErrNoRows
 	}
-	return *rows[0], nil
+	return rows[0].MessageAppendRow, nil
 }
 
 func appended(sessionID repo.ID, messages []repo.NewMessage, row db.MessageAppendRow) []repo.Message {
 	createdAt := row.CreatedAt.UTC()
 	result := make([]repo.Message, len(messages))
 	for i, message := range messages {
-		result[i] = message.Stored(sessionID, row.NextSequence+int64(i), createdAt)
+		result[i] = rules.StoredMessage(message, sessionID, row.NextSequence+int64(i), createdAt)
 	}
 	return result
 }
 
-// stored answers an append that found an id of its messages stored: with the
-// stored messages if they are all there and the same.
+// stored returns the result of an append that found an id of its messages stored: the
+// stored messages if all are stored and equal, or a conflict.
 func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []repo.NewMessage) ([]repo.Message, error) {
 	ids := make([]pgtype.UUID, len(messages))
 	for i, message := range messages {
 		ids[i] = toUUID(message.ID)
 	}
-	var rows []db.Message
-	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
-		rows, err = queries.MessageListByIDs(ctx, q, ids, toUUID(sessionID))
-		return err
-	})
+	rows, err := run2(ctx, s.exec.read, queries.MessageListByIDs, ids, toUUID(sessionID))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(rows) == 0: // messages go only with their session
 		return nil, sessionNotFound(sessionID)
-	case len(rows) < len(messages):
-		return nil, &repo.MessageConflict{SessionID: sessionID, ID: rows[0].ID.Bytes, Field: "batch"}
 	}
 	result := each(rows, messageOf)
-	for i, message := range messages {
-		if err := message.Conflict(result[i]); err != nil {
-			return nil, err
-		}
+	if err := rules.AppendConflict(sessionID, messages, result); err != nil {
+		return nil, err
 	}
 	return result, nil
 }

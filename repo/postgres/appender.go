@@ -10,16 +10,17 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// The bounds of appends that are committed together, and of those that wait.
-// What waits is far beyond what a busy service has waiting.
+// The bounds of appends that are committed together, and of those that wait. The
+// latter are far above what a busy service needs.
 var appendLimits = scheduler.Limits{
-	// Bytes cost the same in a group as alone, so that a group of large messages
-	// is small, and leaves some to the next connection.
-	GroupRows: 2000, GroupBytes: 512 << 10,
-	// Those who wait behind a session with thousands of appends are in the next
-	// group all the same.
+	// Bytes cost the same in a group as alone. So a group of large messages is
+	// small, and leaves messages for the next connection.
+	GroupRows: 2000, GroupBytes: 256 << 10,
+	// So appends to other sessions are in the next group even if one session has
+	// thousands of appends.
 	ShareRows: 500,
 	Items:     1 << 16, Rows: 1 << 20, Bytes: 256 << 20,
 	Callers: 1 << 16,
@@ -30,23 +31,38 @@ type (
 	task  = scheduler.Task[repo.ID, *appending]
 )
 
-// appender commits appends in groups: the scheduler says which and when, and
-// here is how. A group is one statement over many sessions, which waits for no
-// counter row. A session whose row somebody has locked waits apart, in a
-// statement of its own.
+// appender commits appends in groups, which the scheduler forms. A group is one
+// statement for many sessions, which never waits for a counter row. A session whose row
+// is locked waits separately, in a statement of its own.
 type appender struct {
-	link      link
+	conns conns
+	// tell says what is new, after each commit.
+	tell      func(...news)
 	scheduler *scheduler.Scheduler[repo.ID, *appending]
-	// grouping is the number of connections that groups have, or wait for.
+	// patient: no append waits for a row where the server's lock timeout would end
+	// that, so that groups have to observe it.
+	patient bool
+	// making is a lock: one caller at a time creates scopes.
+	making chan struct{}
+	// apart bounds the callers whose turns wait for rows in a transaction of their own.
+	apart chan struct{}
+	// setsLevel: transactions have another level by default, so that statements which
+	// check that would do nothing. It affects the speed alone, and is never reset.
+	setsLevel atomic.Bool
+	// grouping is the number of connections that groups hold or wait for.
 	grouping atomic.Int32
 	// evicted is when a waiter last gave its connection up.
 	mu      sync.Mutex
 	evicted time.Time
 }
 
-func newAppender(link link) *appender {
-	p := &appender{link: link}
-	connections := int(link.pool.Config().MaxConns)
+func newAppender(conns conns, tell func(...news)) *appender {
+	config := conns.pool.Config()
+	connections := int(config.MaxConns)
+	p := &appender{
+		conns: conns, tell: tell, patient: waitBound(connections) == 0, making: make(chan struct{}, 1),
+		apart: make(chan struct{}, max(1, waitBound(connections))),
+	}
 	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *appending]{
 		Limits: appendLimits,
 		Groups: groupBound(connections),
@@ -57,13 +73,14 @@ func newAppender(link link) *appender {
 			p.commitGroup(b)
 		},
 		Wait:    p.commitWaiting,
+		Shares:  (*appending).shares,
 		MayWait: p.mayWait,
 	})
 	return p
 }
 
-// waitBound is how many connections may wait for counter rows: a quarter, and
-// none of a pool so small that a waiter and one open transaction have it whole.
+// waitBound is how many connections may wait for counter rows: a quarter, and none if
+// a waiter and one open transaction would use the whole pool.
 func waitBound(connections int) int {
 	if connections < 3 {
 		return 0
@@ -77,24 +94,25 @@ func groupBound(connections int) int {
 	return min(max(1, connections-waitBound(connections)), maxGroups)
 }
 
-// maxGroups is where more groups at once were no faster (docs/performance.md).
+// maxGroups is the number above which more concurrent groups were not faster
+// (docs/performance.md).
 const maxGroups = 4
 
-// mayWait reports whether the pool has a connection left for the others when one
-// more waits for a counter row: open transactions have connections too.
+// mayWait reports whether the pool has a connection left for other uses, including
+// open transactions, if one more waits for a counter row.
 func (p *appender) mayWait() bool {
-	stat := p.link.pool.Stat()
+	stat := p.conns.pool.Stat()
 	return stat.AcquiredConns()-p.grouping.Load() < stat.MaxConns()-1
 }
 
-// crowdedAfter is how long a pool whose connections are all taken may give none to
-// anybody before a waiter gives its own up.
+// crowdedAfter is how long a fully used pool may hand out no connection before a waiter
+// gives its own up.
 const crowdedAfter = 50 * time.Millisecond
 
-// evictWhenCrowded sees to it that a waiter does not keep the pool's last
-// connection: transactions that began after it may have taken all others, and
-// reads, groups and further transactions need one. One waiter at a time then gives
-// its own up, and is tried with the groups. It returns what ends that.
+// evictWhenCrowded keeps a waiter from holding the pool's last connection: transactions
+// that began after it may have taken all others, and reads, groups and further
+// transactions need one. One waiter at a time then gives its connection up and is
+// retried with the groups. The returned function ends this.
 func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 	var timer *time.Timer
 	var mu sync.Mutex
@@ -107,7 +125,7 @@ func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 		if stopped {
 			return
 		}
-		stat := p.link.pool.Stat()
+		stat := p.conns.pool.Stat()
 		last := given
 		given = stat.AcquireCount()
 		if stat.AcquiredConns() >= stat.MaxConns() && given == last && p.mayEvict() {
@@ -124,7 +142,7 @@ func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 	}
 }
 
-// mayEvict leaves the connection of the waiter before time to be of use.
+// mayEvict allows time for the previous waiter's connection to be used.
 func (p *appender) mayEvict() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,9 +153,9 @@ func (p *appender) mayEvict() bool {
 	return true
 }
 
-// submit has an append committed and waits for its answer. If ctx ends before it
-// is sent, it is withdrawn: surely not written. If ctx ends after, the outcome is
-// unknown.
+// submit has an append committed and waits for its answer. If ctx ends before the
+// append is sent, it is withdrawn and was not written. If ctx ends later, the outcome
+// is unknown.
 func (p *appender) submit(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
 	err := p.scheduler.Submit(ctx, a.sessionID, a, a.size())
 	switch {
@@ -154,14 +172,24 @@ func (p *appender) submit(ctx context.Context, a *appending) (db.MessageAppendRo
 	}
 }
 
-// close waits for what is under way. Nothing may be submitted any more.
+// close waits for the appends under way. No more may be submitted.
 func (p *appender) close() { p.scheduler.Close() }
 
 func (a *appending) size() (size scheduler.Size) {
-	size.Rows = len(a.messages)
+	for _, part := range a.parts {
+		of := part.size()
+		size.Rows, size.Bytes = size.Rows+of.Rows, size.Bytes+of.Bytes
+	}
+	size.Rows += len(a.messages)
 	for i := range a.messages {
-		m := &a.messages[i]
-		size.Bytes += len(m.Content) + len(m.Metadata) + len(m.Payload)
+		size.Bytes += rules.MessageBytes(&a.messages[i])
+	}
+	if a.turn != nil {
+		size.Rows += len(a.turn.State.Changes) + 1
+		for i := range a.turn.State.Changes {
+			c := &a.turn.State.Changes[i]
+			size.Bytes += len(c.Key) + len(c.Value)
+		}
 	}
 	return size
 }

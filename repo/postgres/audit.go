@@ -1,24 +1,22 @@
 package postgres
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
-	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// audit is repo.Audit.
+// audit implements repo.Audit.
 type audit struct{ exec executor }
 
 func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
-	normal, err := repo.NormalizeAudit(entries)
+	normal, err := rules.NormalizeEntries(entries)
 	if err != nil {
 		return err
 	}
@@ -32,44 +30,32 @@ func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	row, err := run(ctx, a.exec.read, queries.AuditGet, toUUID(id))
-	if isNoRows(err) {
-		return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
-	}
 	if err != nil {
-		return repo.AuditEntry{}, err
+		return repo.AuditEntry{}, orMissing(err, &repo.NotFoundError{Kind: "audit entry", ID: id})
 	}
 	return auditEntryOf(row), nil
 }
 
 func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, page repo.Page) (repo.AuditPage, error) {
-	filter, err := filter.Normalize()
+	list, err := rules.AuditList(filter, order, page)
 	if err != nil {
 		return repo.AuditPage{}, err
 	}
-	limit, err := repo.CheckLimit(page.Limit)
+	rows, err := a.list(ctx, list.Filter, order, list.After, list.Limit+1) // one extra row tells whether there is a next page
 	if err != nil {
 		return repo.AuditPage{}, err
 	}
-	at, id, err := filter.Place(order, page.After)
-	if err != nil {
-		return repo.AuditPage{}, err
-	}
-	rows, err := a.list(ctx, filter, order, at, id, limit+1) // one more tells whether there is a next page
-	if err != nil {
-		return repo.AuditPage{}, err
-	}
-	entries, next, err := pageOf(rows, limit,
-		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil },
-		func(last repo.AuditEntry) repo.Cursor { return filter.CursorAfter(order, last) })
+	entries, next, err := rules.PageOf(list, rows,
+		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
 	return repo.AuditPage{Entries: entries, Next: next}, err
 }
 
 func (a *audit) list(
-	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, at time.Time, id repo.ID, limit int,
+	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, after rules.Place, limit int,
 ) ([]db.AuditEntry, error) {
-	from, before := filter.Bounds()
 	params := db.AuditListAscendingParams{
-		OccurredFrom: from, OccurredBefore: before, AfterOccurredAt: at, AfterID: toUUID(id), MaxRows: int32(limit),
+		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit),
+		AfterOccurredAt: after.CreatedAt, AfterID: toUUID(after.ID),
 		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
 		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
 	}
@@ -80,50 +66,44 @@ func (a *audit) list(
 }
 
 func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (repo.AuditCount, error) {
-	filter, err := filter.Normalize()
+	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil {
 		return repo.AuditCount{}, err
 	}
-	if limit, err = repo.CheckCount(limit); err != nil {
+	if limit, err = rules.CheckCount(limit); err != nil {
 		return repo.AuditCount{}, err
 	}
-	from, before := filter.Bounds()
 	count, err := run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
-		OccurredFrom: from, OccurredBefore: before, MaxRows: int32(limit) + 1,
+		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit) + 1,
 		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
 		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
 	})
 	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
 }
 
-// exportBuffer is how much of an export is written at once.
-const exportBuffer = 64 << 10
-
-// Export reads page by page, and holds no connection while it writes.
+// Export reads one page at a time, and holds no connection while it writes.
 func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
-	filter, err := filter.Normalize()
+	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(ctxio.NewWriter(ctx, w), exportBuffer)
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	at, id := time.Time{}, repo.ID{}
+	export := rules.NewAuditExport(ctx, w)
+	var after rules.Place
 	for {
-		rows, err := a.list(ctx, filter, repo.OldestFirst, at, id, repo.MaxPageSize)
+		rows, err := a.list(ctx, filter, repo.OldestFirst, after, repo.MaxPageSize)
 		if err != nil {
 			return err
 		}
 		for _, row := range rows {
-			if err := encoder.Encode(repo.ExportedEntry(auditEntryOf(row))); err != nil {
+			if err := export.Write(auditEntryOf(row)); err != nil {
 				return err
 			}
 		}
 		if len(rows) < repo.MaxPageSize {
-			return out.Flush()
+			return export.Close()
 		}
 		last := rows[len(rows)-1]
-		at, id = last.OccurredAt, last.ID.Bytes
+		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
 	}
 }
 

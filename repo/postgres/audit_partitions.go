@@ -15,17 +15,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// monthsAhead is how many partitions after the current month's are made when one
-// is looked for.
+// monthsAhead is the number of partitions that are created ahead, after the current
+// month's.
 const monthsAhead = 3
 
-// knownMonths is where a connection remembers which months have partitions. It
-// is the connection's own, because a transaction of the caller's may be all there
-// is, and because it ends with what it is about. True: it is there. False: this
-// connection made it in a transaction, which may have been rolled back.
-const knownMonths = "agentstore.audit_months"
-
-// monthsOf returns the first moments of the entries' months, each once.
+// monthsOf returns the beginnings of the entries' months, without duplicates.
 func monthsOf(entries []repo.AuditEntry) []time.Time {
 	var months []time.Time
 	for _, e := range entries {
@@ -37,21 +31,21 @@ func monthsOf(entries []repo.AuditEntry) []time.Time {
 	return months
 }
 
-// recordAudit makes sure of the partitions, in a statement of its own for a month
-// that the connection has not seen yet, and records the entries. A partition that
-// was there and is gone is made again.
+// recordAudit makes sure that the months have partitions, and records the entries. It
+// asks the server once for each month that is new to the connection. If a known
+// partition has been dropped since, it is created again.
 func recordAudit(ctx context.Context, q db.DBTX, params db.AuditRecordParams, months []time.Time) (written int64, err error) {
-	known := connectionMonths(q)
+	known := monthsKnownTo(connOf(q)).known
 	if err := makePartitions(ctx, q, months, known); err != nil {
 		return 0, err
 	}
 	written, err = queries.AuditRecord(ctx, q, params)
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || !isNoPartition(pgErr) {
+	if !isNoPartition(err) {
 		return written, err
 	}
 	clear(known)
 	if _, transaction := q.(pgx.Tx); transaction {
-		return 0, err // which has spoiled the transaction: it is run again
+		return 0, err // the error has aborted the transaction, which is run again
 	}
 	if err := makePartitions(ctx, q, months, known); err != nil {
 		return 0, err
@@ -59,7 +53,7 @@ func recordAudit(ctx context.Context, q db.DBTX, params db.AuditRecordParams, mo
 	return queries.AuditRecord(ctx, q, params)
 }
 
-// makePartitions makes those of the months that are not known to be there.
+// makePartitions creates the partitions that are not known to exist.
 func makePartitions(ctx context.Context, q db.DBTX, months []time.Time, known map[time.Time]bool) error {
 	_, transaction := q.(pgx.Tx)
 	for _, month := range months {
@@ -67,7 +61,7 @@ func makePartitions(ctx context.Context, q db.DBTX, months []time.Time, known ma
 			continue
 		}
 		ahead := int32(0)
-		// A caller's transaction makes none ahead: others who need them would
+		// A caller's transaction creates none ahead: others that need them would
 		// wait for its end.
 		if now := time.Now(); !transaction && !month.After(now) && now.Sub(month) < 32*24*time.Hour {
 			ahead = monthsAhead
@@ -80,30 +74,30 @@ func makePartitions(ctx context.Context, q db.DBTX, months []time.Time, known ma
 		switch {
 		case !transaction:
 			known[month] = true
-		case made > 0: // and taken back, perhaps: the server is asked each time
+		case made > 0: // the transaction may be rolled back: ask the server each time
 			known[month] = false
-		case !doubtful: // it was there before this transaction
+		case !doubtful: // it existed before this transaction
 			known[month] = true
 		}
 	}
 	return nil
 }
 
-// isNoPartition reports whether a row of the trail had no partition to go to.
+// isNoPartition reports whether an audit entry's month has no partition.
 func isNoPartition(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && lacksPartition(pgErr)
 }
 
-// lacksPartition: PostgreSQL counts that among violations of a check, and names
-// no check.
+// lacksPartition reports whether the server found no partition. PostgreSQL's code for
+// it is that of a check violation, without a constraint's name.
 func lacksPartition(pgErr *pgconn.PgError) bool {
 	return pgErr.Code == checkViolation && pgErr.ConstraintName == "" && strings.HasPrefix(pgErr.TableName, "audit_entries")
 }
 
-// mend makes the partitions of the months from now on, if it was their lack that
-// an operation failed of: it is about to be run again. What the store records of
-// its own operations has no other time than now.
+// mend creates the partitions of the current month and those after it if an operation
+// failed because one was missing; the operation is then run again. The entries that
+// the store records about its own operations always have the current time.
 func (p *pooled) mend(ctx context.Context, err error) {
 	if !isNoPartition(err) {
 		return
@@ -112,10 +106,10 @@ func (p *pooled) mend(ctx context.Context, err error) {
 	p.cover(ctx)
 }
 
-// coverage is until when the months are known to have partitions, by this process's
-// monotonic clock: a clock that is set tells nothing of the server's. The server was
-// asked for the months of its clock and of a day later; within that day it is asked
-// again. It is safe for concurrent use.
+// coverage is the time until which the months are known to have partitions. It is by
+// this process's monotonic clock, since its wall clock may differ from the server's.
+// The server makes sure of its current month, and of the month of a day later; the
+// coverage ends a day before the later one does. It is safe for concurrent use.
 type coverage struct{ until atomic.Pointer[time.Time] }
 
 func (c *coverage) lasts() bool {
@@ -130,19 +124,19 @@ func (c *coverage) set(seconds int64) {
 
 func (c *coverage) forget() { c.until.Store(nil) }
 
-// coverRetry is how long it is done without where the months cannot be made: by a
-// role that only reads, say.
+// coverRetry is the number of seconds to the next attempt after partitions could not
+// be created, for example by a read-only role.
 const coverRetry = 60
 
-// cover makes sure of the partitions that what is recorded from now on needs, before
-// a transaction begins: what it makes is there for everybody at once. Its failure is
-// no failure of what comes after, which may record nothing.
+// cover makes sure of the partitions that entries need from now on. It runs before
+// the operation's transaction, so that what it creates is visible to everybody at
+// once. It reports no error, because the operation may record nothing.
 func (p *pooled) cover(ctx context.Context) {
 	if p.months.lasts() {
 		return
 	}
 	var row db.AuditCoverRow
-	err := p.link.run(ctx, committing, func(q db.DBTX) (err error) {
+	err := p.conns.run(ctx, committing, func(q db.DBTX) (err error) {
 		row, err = queries.AuditCover(ctx, q, monthsAhead)
 		return err
 	})
@@ -154,35 +148,48 @@ func (p *pooled) cover(ctx context.Context) {
 	}
 }
 
-// connectionCoverage is a connection's own: a caller's transaction may be all that
-// there is. One goroutine uses a connection at a time.
-type connectionCoverage struct {
+// connectionMonths is what is known on a connection about the months that have
+// partitions. It is stored in the connection, because a caller's transaction may come
+// without a store, and so that it ends with the connection. One goroutine uses a
+// connection at a time.
+type connectionMonths struct {
 	coverage
-	// unsure is the transaction that made a month, and may be rolled back.
+	// unsure is the transaction that created a partition, and may be rolled back.
 	unsure pgx.Tx
+	// known has the months of recorded entries. True: the partition exists. False:
+	// a transaction on this connection created it, and may have been rolled back.
+	known map[time.Time]bool
 }
 
-const coverageKey = "agentstore.audit_coverage"
+const monthsKey = "agentstore.audit_months"
 
-func coverageOf(conn *pgx.Conn) *connectionCoverage {
+func monthsKnownTo(conn *pgx.Conn) *connectionMonths {
 	data := conn.PgConn().CustomData()
-	c, ok := data[coverageKey].(*connectionCoverage)
+	c, ok := data[monthsKey].(*connectionMonths)
 	if !ok {
-		c = &connectionCoverage{}
-		data[coverageKey] = c
+		c = &connectionMonths{known: map[time.Time]bool{}}
+		data[monthsKey] = c
 	}
 	return c
 }
 
-// cover makes sure of the partitions within a transaction of somebody else's. Where
-// they are there, which is as good as always, that locks nothing. Otherwise who
-// needs a new month, this one or another, waits for this transaction's end, 5 seconds at most.
+// connOf returns the connection that q sends on: the pool's or a transaction's.
+func connOf(q db.DBTX) *pgx.Conn {
+	if a, ok := q.(alone); ok {
+		return a.conn
+	}
+	return q.(pgx.Tx).Conn()
+}
+
+// cover makes sure of the partitions within a caller's transaction. They nearly always
+// exist, and then it takes no lock. Otherwise everybody who needs a new partition, of
+// any month, waits for the end of this transaction, at most 5 seconds.
 func (b bound) cover(ctx context.Context) error {
 	conn := b.tx.Conn()
-	if conn == nil { // a transaction of a test's
+	if conn == nil { // a test's transaction
 		return nil
 	}
-	c := coverageOf(conn)
+	c := monthsKnownTo(conn)
 	if c.lasts() {
 		return nil
 	}
@@ -199,30 +206,12 @@ func (b bound) cover(ctx context.Context) error {
 	return nil
 }
 
-// uncover forgets what was known, if the lack of a partition shows it wrong.
+// uncover forgets the known months if the error says that a partition is missing.
 func (b bound) uncover(err error) error {
 	if isNoPartition(err) && b.tx.Conn() != nil {
-		coverageOf(b.tx.Conn()).forget()
-		clear(connectionMonths(b.tx))
+		c := monthsKnownTo(b.tx.Conn())
+		c.forget()
+		clear(c.known)
 	}
 	return err
-}
-
-func connectionMonths(q db.DBTX) map[time.Time]bool {
-	var conn *pgx.Conn
-	switch q := q.(type) {
-	case alone:
-		conn = q.conn
-	case pgx.Tx:
-		conn = q.Conn()
-	default:
-		return map[time.Time]bool{}
-	}
-	data := conn.PgConn().CustomData()
-	known, ok := data[knownMonths].(map[time.Time]bool)
-	if !ok {
-		known = map[time.Time]bool{}
-		data[knownMonths] = known
-	}
-	return known
 }

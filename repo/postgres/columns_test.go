@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A newer library adds columns while this one runs. A prepared statement whose
-// result they would change fails from then on, and an INSERT that does not name its
-// columns would put values into others.
+// A newer library may add columns while this one runs. A prepared statement whose
+// result they change would fail from then on, and an INSERT without a list of columns
+// would put values into the wrong ones.
 func TestStatementsNameTheirColumns(t *testing.T) {
 	files, err := filepath.Glob("../../db/*.go")
 	if err != nil || len(files) == 0 {

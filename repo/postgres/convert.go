@@ -8,13 +8,16 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// Rows become domain values here and nowhere else.
+// This file and convert_plan.go convert between rows and the types of package repo.
 
 func toUUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
-// toNullable stores an empty name as null.
+func toUUIDs(ids []repo.ID) []pgtype.UUID { return each(ids, toUUID) }
+
+// toNullable returns nil, which is stored as null, for an empty name.
 func toNullable(name string) *string {
 	if name == "" {
 		return nil
@@ -22,8 +25,8 @@ func toNullable(name string) *string {
 	return &name
 }
 
-// toText passes JSON as text, null for none: in the exec modes that do not ask
-// the server for types, pgx takes its bytes for a bytea.
+// toText returns JSON as text, and nil for none. In the exec modes that do not ask the
+// server for types, pgx would send bytes as a bytea.
 func toText(document json.RawMessage) *string {
 	if document == nil {
 		return nil
@@ -39,8 +42,8 @@ func fromNullable(name *string) string {
 	return *name
 }
 
-// optional dereferences an argument that may be left out; the query is told
-// separately whether it was.
+// optional returns the value of an argument that may be nil. A separate parameter tells
+// the query whether it is.
 func optional(name *string) *string {
 	if name == nil {
 		return nil
@@ -49,23 +52,28 @@ func optional(name *string) *string {
 }
 
 func sessionOf(row db.SessionGetRow) repo.Session {
+	s := row.Session
 	return repo.Session{
-		ID:                row.ID.Bytes,
-		Namespace:         row.Namespace,
-		Actor:             fromNullable(row.Actor),
-		AutomationProfile: fromNullable(row.AutomationProfile),
-		Metadata:          row.Metadata,
-		Usage: repo.Usage{
-			InputTokens:  row.InputTokens,
-			OutputTokens: row.OutputTokens,
-			Cost:         repo.Cost(row.CostNanos),
-		},
-		Budget:       (*repo.Cost)(row.BudgetNanos),
-		MessageCount: row.NextSequence,
-		Plans:        linkedPlansOf(row.PlanIds, row.PlanStages),
-		CreatedAt:    row.CreatedAt.UTC(),
-		UpdatedAt:    row.UpdatedAt.UTC(),
+		ID:                s.ID.Bytes,
+		Namespace:         s.Namespace,
+		Key:               fromNullable(s.Key),
+		Owner:             fromNullable(s.Owner),
+		Actor:             fromNullable(s.Actor),
+		AutomationProfile: fromNullable(s.AutomationProfile),
+		Metadata:          s.Metadata,
+		Usage:             usageOf(s.InputTokens, s.OutputTokens, s.CostNanos),
+		Budget:            (*repo.Cost)(s.BudgetNanos),
+		FencedOnly:        row.FencedOnly,
+		MessageCount:      row.NextSequence,
+		Version:           s.Version,
+		Plans:             linkedPlansOf(row.Plans),
+		CreatedAt:         s.CreatedAt.UTC(),
+		UpdatedAt:         row.ChangedAt.UTC(),
 	}
+}
+
+func usageOf(inputTokens, outputTokens, costNanos int64) repo.Usage {
+	return repo.Usage{InputTokens: inputTokens, OutputTokens: outputTokens, Cost: repo.Cost(costNanos)}
 }
 
 func messageOf(row db.Message) repo.Message {
@@ -77,6 +85,8 @@ func messageOf(row db.Message) repo.Message {
 		Content:   row.Content,
 		Metadata:  row.Metadata,
 		Payload:   row.Payload,
+		Kind:      fromNullable(row.Kind),
+		CallID:    fromNullable(row.CallID),
 		CreatedAt: row.CreatedAt.UTC(),
 	}
 	if row.OccurredAt != nil {
@@ -85,7 +95,26 @@ func messageOf(row db.Message) repo.Message {
 	return message
 }
 
-// columns is a batch of messages as the arrays that a statement unnests.
+func stateValueOf(key string, value []byte, version int64, updatedAt time.Time) repo.StateValue {
+	return repo.StateValue{Key: key, Value: value, Version: version, UpdatedAt: updatedAt.UTC()}
+}
+
+// scopeColumns returns the ids and the names of scopes as the arrays that a statement
+// unnests.
+func scopeColumns[Scope any](scopes []Scope, of func(Scope) (repo.ID, string)) (ids []pgtype.UUID, names []string) {
+	ids, names = make([]pgtype.UUID, len(scopes)), make([]string, len(scopes))
+	for i, scope := range scopes {
+		id, name := of(scope)
+		ids[i], names[i] = toUUID(id), name
+	}
+	return ids, names
+}
+
+func ofScopeArgument(scope repo.Scope) (repo.ID, string) { return scope.ID(), scope.Name }
+
+func ofStateScope(scope rules.StateScope) (repo.ID, string) { return scope.ID, scope.Scope.Name }
+
+// columns holds messages as the arrays that a statement unnests.
 type columns struct {
 	ids         []pgtype.UUID
 	roles       []string
@@ -93,6 +122,8 @@ type columns struct {
 	metadatas   []string
 	payloads    [][]byte
 	occurredAts []time.Time
+	// kinds and callIDs are shorter where the last messages have none.
+	kinds, callIDs []string
 }
 
 func newColumns(size int) columns {
@@ -106,18 +137,25 @@ func newColumns(size int) columns {
 	}
 }
 
-func (c *columns) add(id repo.ID, role repo.Role, content string, metadata json.RawMessage, payload []byte, occurredAt time.Time) {
-	c.ids = append(c.ids, toUUID(id))
-	c.roles = append(c.roles, string(role))
-	c.contents = append(c.contents, content)
-	c.metadatas = append(c.metadatas, string(metadata))
-	c.payloads = append(c.payloads, payload)
-	c.occurredAts = append(c.occurredAts, occurredAt)
-}
-
-func (c *columns) addAll(messages []repo.NewMessage) {
+func (c *columns) add(messages ...repo.NewMessage) {
 	for i := range messages {
 		m := &messages[i]
-		c.add(m.ID, m.Role, m.Content, m.Metadata, m.Payload, m.OccurredAt)
+		c.ids = append(c.ids, toUUID(m.ID))
+		c.roles = append(c.roles, string(m.Role))
+		c.contents = append(c.contents, m.Content)
+		c.metadatas = append(c.metadatas, string(m.Metadata))
+		c.payloads = append(c.payloads, m.Payload)
+		c.occurredAts = append(c.occurredAts, m.OccurredAt)
+		c.kinds = appendAt(c.kinds, len(c.ids)-1, m.Kind)
+		c.callIDs = appendAt(c.callIDs, len(c.ids)-1, m.CallID)
 	}
+}
+
+// appendAt puts a value at a place behind those that a column has, with empty ones in
+// between. An empty value is left out.
+func appendAt(column []string, place int, value string) []string {
+	if value == "" {
+		return column
+	}
+	return append(append(column, make([]string, place-len(column))...), value)
 }

@@ -22,7 +22,7 @@ func fromOptionalUUID(id pgtype.UUID) repo.ID {
 	return id.Bytes
 }
 
-// storedName parses a name that a constraint has checked.
+// storedName parses a stored name, which a constraint has checked.
 func storedName(name string) (repo.ActionName, error) {
 	parsed, err := repo.ParseActionName(name)
 	if err != nil {
@@ -148,16 +148,19 @@ func eventOf(row db.PlanHistory) repo.PlanEvent {
 	}
 }
 
-// linkedPlansOf reads the plans of a session: their ids, and their stages as
-// "phase/state". Nil: none.
-func linkedPlansOf(ids []pgtype.UUID, stages []string) []repo.LinkedPlan {
-	if len(ids) == 0 {
+// linkedPlansOf returns a session's plans from texts "id/phase/state". It returns nil if
+// there are none.
+func linkedPlansOf(texts []string) []repo.LinkedPlan {
+	if len(texts) == 0 {
 		return nil
 	}
-	plans := make([]repo.LinkedPlan, len(ids))
-	for i, id := range ids {
-		phase, state, _ := strings.Cut(stages[i], "/")
-		plans[i] = repo.LinkedPlan{ID: id.Bytes, Stage: repo.Stage{Phase: repo.Phase(phase), State: repo.PlanState(state)}}
+	plans := make([]repo.LinkedPlan, len(texts))
+	for i, text := range texts {
+		id, stage, _ := strings.Cut(text, "/")
+		phase, state, _ := strings.Cut(stage, "/")
+		var uuid pgtype.UUID
+		_ = uuid.Scan(id) // the database wrote it
+		plans[i] = repo.LinkedPlan{ID: uuid.Bytes, Stage: repo.Stage{Phase: repo.Phase(phase), State: repo.PlanState(state)}}
 	}
 	return plans
 }

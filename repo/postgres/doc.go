@@ -1,20 +1,25 @@
 // Package postgres implements package repo on PostgreSQL 13 and later.
 //
-// It is for services that have a connection pool of their own, or a transaction
-// of their own in which sessions are to be written ([Bind]). Services that have
-// neither open a store with the agentstore package, which shares one pool per
-// database.
+// It is for services that have a connection pool of their own, or that write
+// sessions in a transaction of their own ([Bind]). Other services open a store
+// with package agentstore, which shares one pool per database.
 //
 // Package repo documents each operation. Every operation is one transaction, and
-// most are one statement and one round trip. The statements are in queries/, from
-// which package db is generated.
+// most are one statement and one round trip. Package db is generated from the
+// statements in queries/.
+//
+// # Rows of your own
+//
+// In [Store.InTx], [Tx] returns the transaction for the caller's own statements, which
+// are then committed together with what the repositories write. In a transaction that
+// the caller begins and ends, [Bind] returns repositories.
 //
 // # Retries
 //
-// An operation on the pool is run again, a few times with a random and growing
-// pause, when the database aborted it because of a conflict with another one, or
-// when nothing of it was sent. Reads are also run again after a broken connection, and so
-// are writes that an id makes repeatable, such as Create, Append and AddUsage. An
-// operation in a transaction is never run again by itself: InTx runs the whole
+// An operation on the pool is retried a few times, with random, growing pauses, if
+// the database aborted it because of a conflict with another transaction, or if
+// nothing of it was sent. After a broken connection, reads are retried too, and so
+// are writes that an id makes idempotent, such as Create, Append and AddUsage. An
+// operation in a transaction is never retried alone: InTx runs the whole
 // transaction again.
 package postgres

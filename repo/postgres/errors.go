@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	crashShutdown        = "57P02"
 	readOnlyTransaction  = "25006"
 	queryCanceled        = "57014"
+	duplicatePrepared    = "42P05"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's
@@ -42,28 +44,28 @@ type storeError struct {
 func (e *storeError) Error() string   { return e.sentinel.Error() + ": " + e.cause.Error() }
 func (e *storeError) Unwrap() []error { return []error{e.sentinel, e.cause} }
 
-// phase says how far a statement had come when its error arose.
+// phase says how far a statement had got when its error occurred.
 type phase int
 
 const (
-	// unsent: no connection was had yet.
+	// unsent: there was no connection yet.
 	unsent phase = iota
 	// reading: the statement only reads, or its transaction cannot have been
 	// committed.
 	reading
-	// committing: the statement, or the commit, may have been carried out.
+	// committing: the statement or the commit may have been executed.
 	committing
 )
 
-// answer is what an operation itself has to say in the midst of its statements:
-// it ends them, and is no error of the database.
+// answer is an operation's own error in the midst of its statements. It ends them, and
+// is not an error of the database.
 type answer struct{ err error }
 
 func (a *answer) Error() string { return a.err.Error() }
 func (a *answer) Unwrap() error { return a.err }
 
-// meaning is what the error of an operation's statements means: an answer, which
-// comes back as it is, or an error of the database.
+// meaning interprets the error of an operation's statements: an answer is returned
+// unchanged, an error of the database is translated.
 func meaning(ctx context.Context, err error, at phase) error {
 	if a, ok := errors.AsType[*answer](err); ok {
 		return a.err
@@ -73,13 +75,13 @@ func meaning(ctx context.Context, err error, at phase) error {
 
 // Translate wraps an error of one of the caller's own statements, sent through
 // Store.Pool or the transaction of Bind, with the sentinel that the store's errors
-// have. It takes the statement for one that only reads: a lost connection is
-// repo.ErrUnavailable, although a statement that writes may have been carried out.
-// An error that has a sentinel is returned as it is, and nil as nil.
+// have. It assumes that the statement only reads: a lost connection is
+// repo.ErrUnavailable, although a statement that writes may have been executed. An
+// error that has a sentinel is returned unchanged, and nil as nil.
 func Translate(ctx context.Context, err error) error { return translate(ctx, err, reading) }
 
-// translate gives an error its sentinel. It is the one place where PostgreSQL's
-// errors become ours. Errors that are ours are returned as they are.
+// translate adds the sentinel to an error. It is the one place that converts
+// PostgreSQL's errors. An error that has a sentinel is returned unchanged.
 func translate(ctx context.Context, err error, at phase) error {
 	if err == nil || isOurs(err) {
 		return err
@@ -113,7 +115,7 @@ func translate(ctx context.Context, err error, at phase) error {
 func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	pgErr = withoutValues(pgErr)
 	if at == committing && endsConnection(pgErr) {
-		// The server ended the connection; the commit may have come first.
+		// The server ended the connection, perhaps after the commit.
 		return &storeError{repo.ErrUnknownOutcome, pgErr}
 	}
 	switch pgErr.Code {
@@ -134,8 +136,8 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 			return &storeError{repo.ErrConflict, pgErr}
 		}
 		if lacksPartition(pgErr) {
-			// Nothing is wrong with the values: the transaction may be run
-			// again, when the partition is made.
+			// The values are valid: the transaction may be run again, once the
+			// partition exists.
 			return &storeError{repo.ErrContention, pgErr}
 		}
 		return &storeError{repo.ErrInvalid, pgErr}
@@ -143,14 +145,11 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	return &storeError{repo.ErrUnavailable, pgErr}
 }
 
-// endsConnection reports an error with which the server ended the connection.
-// Its severity is spoken in the server's language (lc_messages); beside it stands
-// the same in English, which a pooler may leave out.
+// endsConnection reports an error with which the server ended the connection. Its
+// severity is in the server's language (lc_messages); a second field has it in
+// English, but a pooler may omit that.
 func endsConnection(pgErr *pgconn.PgError) bool {
-	severity := pgErr.SeverityUnlocalized
-	if severity == "" {
-		severity = pgErr.Severity
-	}
+	severity := cmp.Or(pgErr.SeverityUnlocalized, pgErr.Severity)
 	switch {
 	case severity == "FATAL", severity == "PANIC":
 		return true
@@ -160,11 +159,11 @@ func endsConnection(pgErr *pgconn.PgError) bool {
 	return pgErr.Code == adminShutdown || pgErr.Code == crashShutdown // which nothing survives
 }
 
-// class is that of an error's SQLSTATE.
+// class returns the class of an error's SQLSTATE.
 func class(pgErr *pgconn.PgError) string { return pgErr.Code[:min(2, len(pgErr.Code))] }
 
-// withoutValues keeps of a PostgreSQL error what names things, and drops the
-// fields in which the server quotes values of rows.
+// withoutValues copies a PostgreSQL error without the fields in which the server
+// quotes values of rows.
 func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
 	return &pgconn.PgError{
 		Severity:            pgErr.Severity,
@@ -193,15 +192,24 @@ func isOurs(err error) bool {
 
 // violates reports whether err is the violation of a constraint.
 func violates(err error, constraint string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.ConstraintName == constraint
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.ConstraintName == constraint
 }
 
 func hasCode(err error, code string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == code
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == code
 }
 
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// orMissing is the error of a statement whose lack of rows means that something is
+// missing.
+func orMissing(err, missing error) error {
+	if isNoRows(err) {
+		return missing
+	}
+	return err
+}
 
 func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }

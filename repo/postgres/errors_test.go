@@ -13,13 +13,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// unsentError says of itself that nothing was sent.
+// unsentError is an error that reports that nothing was sent.
 type unsentError struct{ error }
 
 func (unsentError) SafeToRetry() bool { return true }
 func (e unsentError) Unwrap() error   { return e.error }
 
-// Each error gets the sentinel of how far its statement had come, and none else.
+// Each error matches exactly the sentinel for how far its statement had got.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection reset by peer")
@@ -89,13 +89,13 @@ func TestTranslate(t *testing.T) {
 	if err := translate(live, nil, committing); err != nil {
 		t.Errorf("nil gave %v", err)
 	}
-	// What the server quotes of rows is dropped.
+	// Values that the server quotes are dropped.
 	told := translate(live, &pgconn.PgError{Code: "23505", Message: "m", Detail: "d", Hint: "h", Where: "w", InternalQuery: "q", ConstraintName: "c"}, reading)
 	var kept *pgconn.PgError
 	if !errors.As(told, &kept) || kept.Message != "m" || kept.ConstraintName != "c" || kept.Detail+kept.Hint+kept.Where+kept.InternalQuery != "" {
 		t.Errorf("%+v", kept)
 	}
-	// An answer of the operation's own passes as it is.
+	// An error of the operation's own is returned unchanged.
 	mine := errors.New("mine")
 	if err := meaning(live, fmt.Errorf("x: %w", &answer{mine}), committing); err != mine { //nolint:errorlint // the very one
 		t.Errorf("an answer gave %v", err)
@@ -105,7 +105,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// What is tried again is what may succeed then.
+// Errors are retried if, and only if, a retry may succeed.
 func TestIsPassing(t *testing.T) {
 	t.Parallel()
 	passing := map[error]bool{repo.ErrContention: true, repo.ErrUnavailable: true}
@@ -119,9 +119,8 @@ func TestIsPassing(t *testing.T) {
 	}
 }
 
-// Behind an attempt whose answer was lost, no failure says that nothing was
-// written.
-func TestAfterDoubt(t *testing.T) {
+// After an attempt whose answer was lost, no error says that nothing was written.
+func TestErrorsAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	own := errors.New("own")
 	for _, test := range []struct {
@@ -133,7 +132,7 @@ func TestAfterDoubt(t *testing.T) {
 		{&storeError{repo.ErrContention, own}, true},
 		{fmt.Errorf("x: %w", context.Canceled), true},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), true},
-		{pgx.ErrNoRows, false}, // an answer, which the operation gives its meaning
+		{pgx.ErrNoRows, false}, // an answer that the operation interprets
 		{nil, false},
 	} {
 		if got := afterDoubt(false, test.err); got != test.err { //nolint:errorlint // the very one

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// A session in the caller's own transaction: it is there if, and only if, the
+// A session in the caller's own transaction: it exists if, and only if, the
 // transaction is committed.
 func ExampleBind() {
 	ctx := context.Background()
@@ -38,7 +38,7 @@ func ExampleBind() {
 			if _, err := sessions.Append(ctx, id, repo.NewMessage{Role: repo.RoleUser, Content: "a bicycle, please"}); err != nil {
 				return err
 			}
-			return outcome // here the caller's own statements would go through tx
+			return outcome // the caller's own statements use tx
 		})
 		session, missing := postgres.New(pool, postgres.Options{}).Sessions().Get(ctx, id)
 		fmt.Println(err, errors.Is(missing, repo.ErrNotFound), session.MessageCount)
@@ -46,4 +46,43 @@ func ExampleBind() {
 	// Prints:
 	// out of stock true 0
 	// <nil> false 1
+}
+
+// Rows of the caller's own in the transaction of InTx, which runs again after a
+// conflict with others.
+func ExampleTx() {
+	ctx := context.Background()
+	if err := schema.Up(ctx, os.Getenv("DATABASE_URL")); err != nil {
+		log.Fatal(err)
+	}
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, "CREATE TABLE invoices (session_id uuid, amount int)"); err != nil {
+		log.Fatal(err)
+	}
+	store := postgres.New(pool, postgres.Options{})
+	defer func() { _ = store.Close() }()
+
+	err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		session, err := tx.Sessions().Create(ctx, repo.NewSession{})
+		if err != nil {
+			return err
+		}
+		own, ok := postgres.Tx(tx) // false for a store in memory
+		if !ok {
+			return errors.New("no PostgreSQL")
+		}
+		_, err = own.Exec(ctx, "INSERT INTO invoices VALUES ($1, $2)", [16]byte(session.ID), 42)
+		return postgres.Translate(ctx, err)
+	})
+	var invoices int
+	if err := pool.QueryRow(ctx, "SELECT count(*) FROM invoices JOIN sessions ON id = session_id").Scan(&invoices); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(err, invoices)
+	// Prints:
+	// <nil> 1
 }

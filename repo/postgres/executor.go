@@ -16,54 +16,91 @@ import (
 type executor interface {
 	// read runs statements that change nothing.
 	read(ctx context.Context, statements func(db.DBTX) error) error
+	// readAt is like read, for one statement that returns errOtherLevel if it is told to
+	// require read committed, and the transaction has another level.
+	readAt(ctx context.Context, statement func(q db.DBTX, at level) error) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
-	// writeByID is write for a statement that an id makes repeatable.
+	// writeByID is like write, for a statement that an id makes idempotent.
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
 	// append runs an append's statement.
 	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
-	// unread translates the error of reading what an operation had found stored,
+	// appendParts appends parts to a stream. If they may be stored already, it returns
+	// errRepeated.
+	appendParts(ctx context.Context, a *partsAppending) error
+	// claim claims plans.
+	claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error)
+	// unread translates the error of reading data that the operation found stored,
 	// perhaps by an earlier attempt of its own.
 	unread(err error) error
-	// sees makes sure that what the operation found is so now: it runs statements
-	// which fail where the transaction sees an older state of the database.
+	// sees makes sure that what the operation found is current: it runs statements
+	// that fail if the transaction sees an older state of the database.
 	sees(ctx context.Context, statements func(db.DBTX) error) error
 	// atomically runs several statements that change all or nothing. It may run
 	// them more than once.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
+	// changed says which sessions or streams an operation has changed, other than by append, for
+	// those who follow them.
+	changed(news ...news)
+	// queued says of which namespaces an operation has queued plans, for those who wait
+	// for them.
+	queued(namespaces ...string)
 }
 
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
-	link     link
+	conns    conns
 	appender *appender
+	parts    *partsAppender
+	claimer  *claimer
+	live     *live
 	gate     *gate
 	// months are those that have partitions of the audit trail.
 	months coverage
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.retried(ctx, func() error { return p.link.run(ctx, reading, statements) })
+	return p.retried(ctx, func() error { return p.conns.run(ctx, reading, statements) })
+}
+
+// errOtherLevel: a statement that requires read committed did nothing.
+var errOtherLevel = errors.New("the transaction is not read committed")
+
+// readAt leaves out the statement that sets the level, unless the default turned out to
+// be another one.
+func (p *pooled) readAt(ctx context.Context, statement func(db.DBTX, level) error) error {
+	return p.read(ctx, func(q db.DBTX) error {
+		if !p.appender.setsLevel.Load() {
+			err := statement(q.(alone).conn, atReadCommitted)
+			if !errors.Is(err, errOtherLevel) {
+				return err
+			}
+			p.appender.setsLevel.Store(true)
+		}
+		return statement(q, atAnyLevel)
+	})
 }
 
 func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error {
-	return p.retried(ctx, func() error { return p.link.run(ctx, committing, statement) })
+	return p.retried(ctx, func() error { return p.conns.run(ctx, committing, statement) })
 }
 
-// errNotMoved: the statement found nothing in the state that it needs.
+// errNotMoved: the statement found no row in the required state.
 var errNotMoved = errors.New("not in the required state")
 
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool
 	return p.retried(ctx, func() error {
-		err := p.link.run(ctx, committing, statement)
+		err := p.conns.run(ctx, committing, statement)
 		switch {
 		case errors.Is(err, repo.ErrUnknownOutcome):
 			unsure = true
 		case unsure && (errors.Is(err, repo.ErrNotFound) || errors.Is(err, errNotMoved)):
-			// It may be there when the earlier attempt arrives.
+			// It may exist once the earlier attempt arrives.
 			return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+		case unsure && errors.Is(err, errExists):
+			return &storeError{repo.ErrUnknownOutcome, errEarlierAttempt}
 		}
 		return afterDoubt(unsure, err)
 	})
@@ -74,32 +111,59 @@ func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow,
 		return db.MessageAppendRow{}, err
 	}
 	defer p.gate.leave()
-	return p.appender.submit(ctx, a)
+	for skips := 1; ; {
+		row, err := p.appender.submit(ctx, a)
+		switch {
+		case errors.Is(err, errNoScope): // a group leaves that to its callers
+			err = p.makeScopes(ctx, a)
+		case errors.Is(err, errSkipped):
+			if err = p.goOn(ctx, a, skips); err == nil {
+				p.changed(a.news(row)...)
+				return row, nil
+			}
+			skips++
+			if errors.Is(err, errSkipped) {
+				err = nil
+			}
+		case isAhead(err):
+			err = p.catchUp(ctx, err)
+		default:
+			return row, err
+		}
+		if err != nil {
+			return db.MessageAppendRow{}, settled(afterDoubt(a.unsure, err))
+		}
+	}
 }
 
-// unread: that nothing was written is more than such an operation can say.
+// unread returns ErrUnknownOutcome where the operation cannot know that nothing was
+// written.
 func (p *pooled) unread(err error) error { return settled(afterDoubt(true, err)) }
 
 // sees: each statement sees what was committed before it.
 func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
 
-// atomically runs the statements again where they gave way to another transaction
-// in a deadlock, for one.
+// atomically runs the statements again if the database aborted them because of another
+// transaction, for example in a deadlock.
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
 	return p.untilItStays(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) }, func(int) {})
 }
 
-// enter begins an operation, unless it comes from inside of a unit of work on the
-// same pool, which may have the connection or the row that it would wait for.
+func (p *pooled) changed(news ...news) { p.live.changed(news...) }
+
+func (p *pooled) queued(namespaces ...string) { p.live.queued(namespaces...) }
+
+// enter begins an operation. It refuses one inside a transaction on the same pool,
+// which may hold the connection or the row for which the operation would wait.
 func (p *pooled) enter(ctx context.Context) error {
-	if inside.Is(ctx, p.link.pool) {
+	if inside.Is(ctx, p.conns.pool) {
 		return &repo.InsideTxError{}
 	}
 	return p.gate.enter()
 }
 
-// retried runs an operation until it succeeds, fails for good, or was tried
-// often enough.
+// retried runs an operation until it succeeds, fails permanently, or has used up its
+// attempts.
 func (p *pooled) retried(ctx context.Context, operation func() error) error {
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -114,12 +178,22 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 	}
 }
 
-// bound runs operations in a transaction that somebody else ends. Whatever
-// fails in it, the commit is not the operation's: its outcome is never in doubt.
-type bound struct{ tx pgx.Tx }
+// bound runs operations in a transaction that its owner ends. Since operations do not
+// commit, the outcome of a failed one is never in doubt.
+type bound struct {
+	tx pgx.Tx
+	// news and queues have what is to be told after the commit. Nil: nobody here learns of
+	// that.
+	news   *[]news
+	queues *[]string
+}
 
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
 	return meaning(ctx, statements(b.tx), reading)
+}
+
+func (b bound) readAt(ctx context.Context, statement func(db.DBTX, level) error) error {
+	return b.read(ctx, func(q db.DBTX) error { return statement(q, atAnyLevel) })
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
@@ -133,21 +207,53 @@ func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) err
 	return b.write(ctx, statement)
 }
 
-// append first takes the lock with a statement of its own when messages may be
-// stored already. The append looks for them with the eyes of its beginning, and
-// a wait for the lock would let it miss what was committed meanwhile. It would
-// then fail on the unique key, which spoils the transaction.
+// append first takes the lock with a separate statement if messages may be stored
+// already. Otherwise the append would look for them with a snapshot from before its
+// wait for the lock, miss those committed meanwhile, and fail on the unique key, which
+// aborts the transaction.
 func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRow, err error) {
+	if a.turn != nil {
+		err := b.read(ctx, func(q db.DBTX) error { return appendAll(ctx, q, []*appending{a}, atLength) })
+		if err == nil {
+			b.changed(a.news(a.row)...)
+		}
+		return a.row, err
+	}
 	err = b.read(ctx, func(q db.DBTX) (err error) { // which records nothing
 		if a.repeatable {
 			if _, err := queries.SessionLock(ctx, q, toUUID(a.sessionID)); err != nil {
 				return err
 			}
 		}
-		row, err = sendAppend(ctx, q, a.params())
-		return err
+		for {
+			if row, err = sendAppend(ctx, q, a.params()); err != nil || !isRefused(row) {
+				return err
+			}
+			err := a.fenced(row)
+			if isAhead(err) {
+				err = catchUp(ctx, q, err)
+			}
+			if err != nil {
+				return &answer{err}
+			}
+		}
 	})
+	if err == nil {
+		b.changed(a.news(row)...)
+	}
 	return row, err
+}
+
+func (b bound) changed(news ...news) {
+	if b.news != nil {
+		*b.news = append(*b.news, news...)
+	}
+}
+
+func (b bound) queued(namespaces ...string) {
+	if b.queues != nil {
+		*b.queues = append(*b.queues, namespaces...)
+	}
 }
 
 func (b bound) unread(err error) error { return err }
@@ -156,8 +262,8 @@ func (b bound) sees(ctx context.Context, statements func(db.DBTX) error) error {
 	return b.read(ctx, statements)
 }
 
-// atomically uses a savepoint: a caller who goes on after an error commits
-// nothing of what failed.
+// atomically uses a savepoint: a caller that continues after an error commits nothing
+// of the failed operation.
 func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) error {
 	if err := b.cover(ctx); err != nil {
 		return err

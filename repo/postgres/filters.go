@@ -13,35 +13,35 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// filtering stands between a generated query and the connection, and sends the
-// query for the filters that are set. A filter that need not be set is written
+// filtering sits between a generated query and the connection, and rewrites the query
+// for the filters that are set. An optional filter is written
 //
 //	AND ($3::text IS NULL OR e.actor = $3::text)
 //
-// alone on its line, which in a generic plan, made for any arguments, uses no index. So
-// the filters that are null are left out, and the first that is not becomes a plain
-// condition: "AND e.actor = $3::text". The others stay as they are, so that the plan
-// keeps to the index of the first. (A plan for the arguments of each call would find
-// the indexes, too; but with the audit trail of two years it takes ten times as long to
-// make as a page to read.)
+// on a line of its own. A generic plan, which is made for any arguments, uses no index
+// for it. So filtering leaves out the filters that are null, and makes the first of the
+// others a plain condition: "AND e.actor = $3::text". The rest stay as they are, so that
+// the plan uses the index of the first. (A custom plan, made for the arguments of each
+// call, would use the indexes too. But with an audit trail of two years, planning takes
+// ten times as long as reading a page.)
 //
-// Each combination of filters is a statement of its own.
+// Each combination of filters is a separate statement.
 type filtering struct{ db.DBTX }
 
-// filtered is the way for queries with filters that need not be set.
+// filtered returns a way for queries with optional filters.
 func filtered(by way) way {
 	return func(ctx context.Context, statements func(db.DBTX) error) error {
 		return by(ctx, func(q db.DBTX) error { return statements(filtering{q}) })
 	}
 }
 
-// Query is DBTX's.
+// Query implements db.DBTX.
 func (f filtering) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	sql, args = setFilters(sql, args)
 	return f.DBTX.Query(ctx, sql, args...)
 }
 
-// QueryRow is DBTX's.
+// QueryRow implements db.DBTX.
 func (f filtering) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	sql, args = setFilters(sql, args)
 	return f.DBTX.QueryRow(ctx, sql, args...)
@@ -52,19 +52,19 @@ var (
 	parameter      = regexp.MustCompile(`\$(\d+)`)
 )
 
-// filteredQuery is a query with a combination of its filters.
+// filteredQuery is a query with only the filters that are set.
 type filteredQuery struct {
 	sql        string
-	parameters []int // their places among the arguments of the whole query
+	parameters []int // indexes into the arguments of the whole query
 }
 
-// combinations are the filtered queries that were sent: there are no more of them than
+// combinations caches the filtered queries. Their number is bounded by the
 // combinations of filters.
 var combinations sync.Map // of combination to *filteredQuery
 
 type combination struct {
 	sql   string
-	nulls uint64 // a bit for each argument
+	nulls uint64 // a bit for each argument that is null
 }
 
 func setFilters(sql string, args []any) (string, []any) {
@@ -79,11 +79,7 @@ func setFilters(sql string, args []any) (string, []any) {
 		found, _ = combinations.LoadOrStore(key, key.query())
 	}
 	query := found.(*filteredQuery)
-	used := make([]any, len(query.parameters))
-	for i, place := range query.parameters {
-		used[i] = args[place]
-	}
-	return query.sql, used
+	return query.sql, query.with(args)
 }
 
 func (c combination) query() *filteredQuery {
@@ -100,26 +96,40 @@ func (c combination) query() *filteredQuery {
 			return line
 		}
 	})
-	// The server wants to know the type of each parameter: none may be left over.
-	query.sql = parameter.ReplaceAllStringFunc(sql, func(old string) string {
-		place := placeOf(old[1:])
-		number := slices.Index(query.parameters, place)
-		if number < 0 {
-			number = len(query.parameters)
-			query.parameters = append(query.parameters, place)
-		}
-		return "$" + strconv.Itoa(number+1)
-	})
+	query.renumber(sql)
 	return query
 }
 
-// placeOf is the place of a parameter's argument.
+// renumber sets the query to what is left of a text. The server must be able to infer the
+// type of each parameter, so none may be unused.
+func (q *filteredQuery) renumber(sql string) {
+	q.sql = parameter.ReplaceAllStringFunc(sql, func(old string) string {
+		place := placeOf(old[1:])
+		number := slices.Index(q.parameters, place)
+		if number < 0 {
+			number = len(q.parameters)
+			q.parameters = append(q.parameters, place)
+		}
+		return "$" + strconv.Itoa(number+1)
+	})
+}
+
+// with returns the arguments that are left.
+func (q *filteredQuery) with(args []any) []any {
+	used := make([]any, len(q.parameters))
+	for i, place := range q.parameters {
+		used[i] = args[place]
+	}
+	return used
+}
+
+// placeOf returns the index of a parameter's argument.
 func placeOf(number string) int {
-	n, _ := strconv.Atoi(number) // sqlc numbers them
+	n, _ := strconv.Atoi(number) // sqlc wrote the number
 	return n - 1
 }
 
-// isNull reports whether a filter's argument is null. Other types no filter has.
+// isNull reports whether a filter's argument is null. Filters have no other types.
 func isNull(arg any) bool {
 	switch arg := arg.(type) {
 	case pgtype.UUID:

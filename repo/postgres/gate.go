@@ -6,13 +6,16 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// gate lets operations in until it is closed, and lets the closer wait for
-// those that are in.
+// gate admits operations until it is closed; closing it waits for those under way.
 type gate struct {
 	mu     sync.RWMutex
 	closed bool
 	inside sync.WaitGroup
+	// closing is closed with the gate. It ends operations that would not end by themselves.
+	closing chan struct{}
 }
+
+func newGate() *gate { return &gate{closing: make(chan struct{})} }
 
 func (g *gate) enter() error {
 	g.mu.RLock()
@@ -26,10 +29,13 @@ func (g *gate) enter() error {
 
 func (g *gate) leave() { g.inside.Done() }
 
-// close shuts the gate and waits until nobody is inside.
+// close closes the gate and waits until no operation is under way.
 func (g *gate) close() {
 	g.mu.Lock()
-	g.closed = true
+	if !g.closed {
+		g.closed = true
+		close(g.closing)
+	}
 	g.mu.Unlock()
 	g.inside.Wait()
 }

@@ -4,32 +4,50 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// group is a batch of appends while it is committed.
+// group is a batch of appends that is being committed.
 type group struct {
 	*batch
-	// ctx is the batch's, or ends before it: the waiter is to give up its
+	// ctx is the batch's, or ends earlier if the waiter must give up its
 	// connection.
-	ctx  context.Context
-	link link
-	// waits: it is of one session, and waits for the counter row.
+	ctx   context.Context
+	conns conns
+	// waits: the batch is of one session, and waits for its counter row.
 	waits bool
-	// held are the sessions whose row a statement skipped: what else the group
-	// has for them stays behind that.
+	// patient and setsLevel are the appender's.
+	patient   bool
+	setsLevel *atomic.Bool
+	// awaits: the group waits briefly for scopes that others lock, too.
+	awaits bool
+	// held are the sessions whose row a statement skipped. Their further appends in
+	// the group have to wait, too.
 	held map[repo.ID]bool
+	// tell says what is new, and news is what was not told yet.
+	tell func(...news)
+	news []news
 }
 
-// commitGroup commits a group, which waits for no counter row. It has one
-// statement for a session at a time: a session's other appends go back.
+// commitGroup commits a group, which never waits for a counter row. It has one
+// statement for each session: the session's other appends return to the scheduler.
 func (p *appender) commitGroup(b *batch) {
-	g := &group{batch: b, ctx: b.Context(), link: p.link}
+	g := &group{batch: b, ctx: b.Context(), conns: p.conns, tell: p.tell, patient: p.patient, setsLevel: &p.setsLevel}
+	if hasTurn(b.Tasks) {
+		// Its transaction takes several appends to a session, whatever they expect. A
+		// group that waits has only turns that change shared scopes, so that it delays
+		// no other append. A pool that has no connection to spare has no such group.
+		g.awaits = !p.patient && slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() && t.Item.skipped.IsZero() })
+		g.runTurns(b.Tasks)
+		return
+	}
 	all := statements(b.Tasks)
 	first := all[:0]
 	for _, s := range all {
@@ -46,24 +64,35 @@ func (p *appender) commitGroup(b *batch) {
 
 // commitWaiting commits one session's appends, and waits for its counter row.
 func (p *appender) commitWaiting(b *batch) {
-	g := &group{batch: b, link: p.link, waits: true}
+	g := &group{batch: b, conns: p.conns, tell: p.tell, waits: true}
 	var cancel context.CancelFunc
 	g.ctx, cancel = context.WithCancel(b.Turn())
 	defer cancel()
 	defer p.evictWhenCrowded(cancel)()
+	switch {
+	case slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() }):
+		g.awaitTurns(g.skipSpanning(b.Tasks))
+		return
+	case hasTurn(b.Tasks):
+		g.runTurns(b.Tasks)
+		return
+	}
 	g.run(statements(b.Tasks))
 }
 
-// statement is the appends to one session that one statement makes.
+// statement has the appends to one session that one statement makes.
 type statement struct {
-	tasks    []*task
+	tasks []*task
+	// fence is the token that all have. 0: none.
+	fence    int64
 	checkIDs bool
 }
 
 func (s *statement) sessionID() repo.ID { return s.tasks[0].Key }
 func (s *statement) expected() *int64   { return s.tasks[0].Item.expected }
 
-// unsure reports whether an attempt at some of it may have been committed.
+// unsure reports whether an earlier attempt at one of the appends may have been
+// committed.
 func (s *statement) unsure() bool {
 	return slices.ContainsFunc(s.tasks, func(t *task) bool { return t.Item.unsure })
 }
@@ -84,8 +113,8 @@ func (s *statement) size() (size int) {
 	return size
 }
 
-// statements joins what one statement can do: neighbours that expect no sequence
-// and give no id twice.
+// statements joins consecutive appends that one statement can make: those that expect
+// no sequence, have the same token and give no id twice.
 func statements(tasks []*task) []*statement {
 	var all []*statement
 	var last *statement
@@ -93,8 +122,8 @@ func statements(tasks []*task) []*statement {
 	for _, t := range tasks {
 		a := t.Item
 		if last == nil || last.sessionID() != t.Key || last.expected() != nil || last.tasks[0].Item.single ||
-			a.expected != nil || a.single || a.repeatable && givesAgain(given, a) {
-			last = &statement{}
+			a.expected != nil || a.single || a.fence != last.fence || a.repeatable && givesAgain(given, a) {
+			last = &statement{fence: a.fence}
 			all = append(all, last)
 			clear(given)
 		}
@@ -118,7 +147,23 @@ func givesAgain(given map[repo.ID]struct{}, a *appending) bool {
 
 func (g *group) done(t *task, row db.MessageAppendRow, err error) {
 	t.Item.row, t.Item.err = row, err
+	if err == nil {
+		g.news = append(g.news, t.Item.news(row)...)
+	}
 	g.Done(t)
+}
+
+// announce tells those who follow sessions what was committed, all of it at once.
+func (g *group) announce() {
+	g.tell(g.news...)
+	g.news = g.news[:0]
+}
+
+// failed answers all appends of a statement with an error.
+func (g *group) failed(s *statement, err error) {
+	for _, t := range s.tasks {
+		g.done(t, db.MessageAppendRow{}, err)
+	}
 }
 
 // run sends statements as one transaction until each append has its answer, or
@@ -128,12 +173,12 @@ func (g *group) run(statements []*statement) {
 		rows, err := g.send(statements)
 		switch {
 		case err == nil:
-			// What is left are appends that their neighbours' stored ids kept
-			// from being written. Alone, each gets its answer.
+			// The remaining appends were not written because of stored ids of
+			// others in the statement. Alone, each gets its answer.
 			statements = g.answer(statements, rows)
 			attempt = 0
 		case isRejection(err) && (len(statements) > 1 || len(statements[0].tasks) > 1):
-			// One append spoiled the transaction of all: each by itself.
+			// One append aborted the transaction of all: send each separately.
 			for _, single := range split(statements...) {
 				if !g.held[single.sessionID()] {
 					g.run([]*statement{single})
@@ -141,10 +186,10 @@ func (g *group) run(statements []*statement) {
 			}
 			return
 		case violates(err, uniqueMessageID) && attempt < maxAttempts:
-			// The message was committed between the statement's beginning and
-			// the lock. One that begins now sees it.
+			// The message was committed after the statement began and before it
+			// got the lock. A new statement sees it.
 			statements[0].checkIDs = true
-		case isPassing(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
+		case isPassing(err) && !isRejection(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
 			for _, s := range statements {
 				s.checkIDs = s.checkIDs || s.unsure()
 			}
@@ -152,30 +197,30 @@ func (g *group) run(statements []*statement) {
 			return // evicted: the session is held
 		default:
 			for _, s := range statements {
-				for _, t := range s.tasks {
-					g.done(t, db.MessageAppendRow{}, settled(afterDoubt(t.Item.unsure, err)))
-				}
+				g.failAll(s.tasks, err)
 			}
 			return
 		}
 	}
 }
 
-// answerRow is what the database says of a statement; nil: there is no such
-// session.
+// answerRow is the database's answer to a statement. Nil: there is no such session.
 type answerRow struct {
 	db.MessageAppendRow
 	held bool
+	// patience is how long a held row is worth trying for: as long as the attempts
+	// that larger pools make of such a wait. Zero: as long as the context.
+	patience time.Duration
 }
 
 // send sends the statements as one transaction. All appends outside of a
 // caller's transaction are sent here.
 func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
-	err = g.link.run(g.ctx, committing, func(q db.DBTX) (err error) {
+	err = g.conns.run(g.ctx, committing, func(q db.DBTX) (err error) {
 		if g.waits {
 			rows, err = g.sendWaiting(q, statements)
 		} else {
-			rows, err = sendJoined(g.ctx, q, statements)
+			rows, err = g.sendGroup(q.(alone), statements)
 		}
 		return err
 	})
@@ -189,34 +234,22 @@ func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
 }
 
 // sendWaiting sends the statements of one session, which wait for its counter row.
-func (g *group) sendWaiting(q db.DBTX, statements []*statement) ([]*answerRow, error) {
+func (g *group) sendWaiting(q db.DBTX, statements []*statement) (_ []*answerRow, err error) {
 	ctx, stop := g.giveUp(q.(alone).conn)
-	var err error
 	defer func() { stop(err) }()
 	params := make([]db.MessageAppendParams, len(statements))
 	for i, s := range statements {
 		params[i] = s.params()
 	}
-	var found []*db.MessageAppendRow
-	found, err = sendAppends(ctx, q, params)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]*answerRow, len(found))
-	for i, row := range found {
-		if row != nil {
-			rows[i] = &answerRow{MessageAppendRow: *row}
-		}
-	}
-	return rows, nil
+	return sendAppends(ctx, q, params)
 }
 
-// answerTime bounds how long an evicted waiter's statement has for its answer.
+// answerTime bounds the wait for the answer to an evicted waiter's statement.
 const answerTime = 5 * time.Second
 
-// giveUp has the server cancel what the waiter sends on the connection when it is
-// evicted: the server's answer says that nothing was written, and the connection
-// stays. It returns the statement's context, and what is called with its error.
+// giveUp has the server cancel a waiter's statement when the waiter is evicted: the
+// server's answer says that nothing was written, and the connection stays open. It
+// returns the statement's context, and a function to be called with its error.
 func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 	ctx, cancel := context.WithCancel(g.Context())
 	ended := make(chan struct{})
@@ -238,7 +271,7 @@ func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 		}
 		<-ended
 		if !hasCode(err, queryCanceled) {
-			// The request may still be on its way, to whatever is sent next.
+			// The request may still be on its way, and cancel the next statement.
 			_ = conn.Close(ctx)
 		}
 	}
@@ -246,27 +279,22 @@ func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 
 // answer gives each append its row, and returns the statements to be run again.
 func (g *group) answer(statements []*statement, rows []*answerRow) (again []*statement) {
+	defer g.announce()
 	for i, s := range statements {
 		row := rows[i]
 		switch {
 		case row != nil && row.held:
-			if g.held == nil {
-				g.held = map[repo.ID]bool{}
-			}
-			g.held[s.sessionID()] = true
 			for _, t := range s.tasks {
-				t.Item.skipped = true
+				g.hold(t, row.patience)
 			}
 		case s.unsure() && s.mayFitLater(row):
-			for _, t := range s.tasks {
-				g.done(t, db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
-			}
+			g.failed(s, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
 		case row == nil:
-			for _, t := range s.tasks {
-				g.done(t, db.MessageAppendRow{}, pgx.ErrNoRows)
-			}
+			g.failed(s, pgx.ErrNoRows)
 		case row.CreatedAt == nil && isKnown(row.MessageAppendRow) && len(s.tasks) > 1:
 			again = append(again, g.alone(s)...)
+		case isRefused(row.MessageAppendRow):
+			g.failed(s, s.tasks[0].Item.fenced(row.MessageAppendRow))
 		default:
 			own := row.MessageAppendRow
 			for _, t := range s.tasks {
@@ -278,8 +306,22 @@ func (g *group) answer(statements []*statement, rows []*answerRow) (again []*sta
 	return again
 }
 
-// alone has each append of a statement be one by itself: here, where a session
-// may have several statements, else in later groups.
+// hold leaves an append whose session's row was skipped to the scheduler, unless it was
+// tried for longer than patience.
+func (g *group) hold(t *task, patience time.Duration) {
+	if g.held == nil {
+		g.held = map[repo.ID]bool{}
+	}
+	g.held[t.Key] = true
+	if t.Item.skipped.IsZero() {
+		t.Item.skipped = time.Now()
+	} else if g.patient && patience > 0 && time.Since(t.Item.skipped) >= patience {
+		g.done(t, db.MessageAppendRow{}, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
+	}
+}
+
+// alone makes a statement of each append: in this batch if a session may have several
+// statements in it, otherwise in later groups.
 func (g *group) alone(s *statement) []*statement {
 	if g.waits {
 		return split(s)
@@ -291,17 +333,22 @@ func (g *group) alone(s *statement) []*statement {
 	return nil
 }
 
-// errLateAttempt: nothing was written, but by an attempt whose answer was lost
-// it may be.
+var errLockTimeout = errors.New("the session was locked for longer than the lock timeout")
+
+// errLateAttempt: this attempt wrote nothing, but one whose answer was lost may write
+// later.
 var errLateAttempt = errors.New("an earlier attempt may still be committed")
 
 // mayFitLater reports an answer that a later state may reverse: that there is no
-// session, or not yet as many messages as were expected. An attempt whose
-// connection broke may be on its way to the server, and find that state. (One
-// that is not reversed: sequences only grow, and what is stored stays.)
+// session, that it has fewer messages than expected, or that a write needs a token. An attempt whose connection
+// broke may still be on its way to the server, and find that state. (Other answers are
+// final, because sequences only grow and messages are kept.)
 func (s *statement) mayFitLater(row *answerRow) bool {
 	if row == nil {
 		return true
+	}
+	if isRefused(row.MessageAppendRow) {
+		return s.fence == 0 // the session may take such writes later
 	}
 	expected := s.expected()
 	return row.CreatedAt == nil && !isKnown(row.MessageAppendRow) && expected != nil && *expected > row.NextSequence
@@ -312,14 +359,19 @@ func split(statements ...*statement) []*statement {
 	var singles []*statement
 	for _, s := range statements {
 		for _, t := range s.tasks {
-			singles = append(singles, &statement{tasks: []*task{t}, checkIDs: t.Item.repeatable || t.Item.unsure})
+			singles = append(singles, &statement{tasks: []*task{t}, fence: t.Item.fence, checkIDs: t.Item.repeatable || t.Item.unsure})
 		}
 	}
 	return singles
 }
 
-// isRejection reports an error that some append of a group caused and that says
-// nothing about the others.
+// circumstances are SQLSTATE classes, and one SQLSTATE, of errors that are caused by the
+// connection, the transaction, the server or the moment, not by the appends.
+var circumstances = []string{"08", "0A", "25", "26", "40", "53", "55", "57", "58", "XX", duplicatePrepared}
+
+// isRejection reports an error that one append of a group, or a trigger of the owner's
+// on it, has caused and would cause again. It says nothing about the other appends.
 func isRejection(err error) bool {
-	return errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrConflict)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !endsConnection(pgErr) && !slices.Contains(circumstances, class(pgErr)) && !slices.Contains(circumstances, pgErr.Code)
 }

@@ -9,18 +9,22 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// readCommitted is how the store's own transactions begin. What it promises is
-// shown at that level. Which one the server, the database, the role, the URL or
-// the caller's session has by default, and when that changes, it need not know.
+// readCommitted begins the store's own transactions. The store's guarantees are tested
+// at that level, whatever the default of the server, the database, the role, the URL or
+// the caller's session is.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// beReadCommitted says so in a transaction that the server begins by itself,
-// with the first statement of a batch. It is not SET TRANSACTION, of which the
-// server would warn there, and not BEGIN, which would leave an open transaction
-// behind an error. What it sets is the transaction's own variable, which the next
-// transaction finds at its default again: the session stays as it was, and a
-// pooler may give it to somebody else. (No query of sqlc's: it knows no SET.)
+// beReadCommitted sets that level in a transaction that the server begins implicitly,
+// with the first statement of a batch. It is not SET TRANSACTION, about which the
+// server would warn there, and not BEGIN, which would leave a transaction open after an
+// error. The variable belongs to the transaction, and the next one starts with the
+// default again: the session is unchanged, and a pooler may hand it on. (It is not a
+// query of sqlc, which does not support SET.)
 const beReadCommitted = "SET transaction_isolation TO 'read committed'"
+
+// The statements of most appends (MessageAppendOne, MessageAppendPlain) check their level
+// themselves and are sent without it, which saves a twentieth of a lone append. At another
+// level they do nothing; the append is then sent again, as if its row had been locked.
 
 // alone sends each statement, and each batch, as a transaction of its own, at
 // read committed, in one round trip.
@@ -28,13 +32,13 @@ type alone struct{ conn *pgx.Conn }
 
 var _ db.DBTX = alone{}
 
-// SendBatch is pgx.Conn's.
+// SendBatch is like pgx.Conn's.
 func (a alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	isolated := &pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, len(batch.QueuedQueries)+1)}
 	isolated.Queue(beReadCommitted)
 	isolated.QueuedQueries = append(isolated.QueuedQueries, batch.QueuedQueries...)
 	results := a.conn.SendBatch(ctx, isolated)
-	// A failure here is that of the results after it, too.
+	// The results after it fail with the same error.
 	_, _ = results.Exec()
 	return results
 }
@@ -45,7 +49,7 @@ func (a alone) send(ctx context.Context, sql string, args []any) pgx.BatchResult
 	return a.SendBatch(ctx, batch)
 }
 
-// Exec is pgx.Conn's.
+// Exec is like pgx.Conn's.
 func (a alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	results := a.send(ctx, sql, args)
 	tag, err := results.Exec()
@@ -56,7 +60,7 @@ func (a alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return tag, err
 }
 
-// Query is pgx.Conn's.
+// Query is like pgx.Conn's.
 func (a alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	results := a.send(ctx, sql, args)
 	rows, err := results.Query()
@@ -67,7 +71,7 @@ func (a alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 	return &lastRows{Rows: rows, results: results}, nil
 }
 
-// QueryRow is pgx.Conn's.
+// QueryRow is like pgx.Conn's.
 func (a alone) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	results := a.send(ctx, sql, args)
 	return lastRow{results.QueryRow(), results}

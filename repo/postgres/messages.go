@@ -7,14 +7,11 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
-	var row db.Message
-	err := s.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.MessageGet(ctx, q, toUUID(sessionID), toUUID(id))
-		return err
-	})
+	row, err := run2(ctx, s.exec.read, queries.MessageGet, toUUID(sessionID), toUUID(id))
 	if isNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
 			return repo.Message{}, err
@@ -28,22 +25,19 @@ func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Mes
 }
 
 func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
-	if err := repo.CheckSequence("from", from); err != nil {
-		return nil, err
-	}
-	limit, err := repo.CheckLimit(limit)
+	limit, err := rules.CheckPage("from", from, limit)
 	if err != nil {
 		return nil, err
 	}
 	return s.from(ctx, sessionID, from, limit, newPage(limit))
 }
 
-// newPage is room for the messages of a page. Most pages are small, and most
-// that are not are not full.
+// newPage returns an empty page, with memory for at most firstChunk messages: most
+// larger pages are not full.
 func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
 
-// from reads up to limit messages, ascending, into the memory of page. Only an
-// empty result costs a look at whether the session exists.
+// from reads up to limit messages, ascending, into the memory of page. Only if there
+// are none does it check that the session exists.
 func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
 	return s.list(ctx, sessionID, page, func(q db.DBTX) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
@@ -53,7 +47,7 @@ func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limi
 	})
 }
 
-// list reads messages with a query that gives whole rows.
+// list reads messages with a query that selects whole rows.
 func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, query func(db.DBTX) error) ([]repo.Message, error) {
 	err := s.exec.read(ctx, func(q db.DBTX) error {
 		scanner := &messageScanner{DBTX: q, messages: page}
@@ -71,10 +65,7 @@ func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Mess
 }
 
 func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
-	if err := repo.CheckSequence("before", before); err != nil {
-		return nil, err
-	}
-	limit, err := repo.CheckLimit(limit)
+	limit, err := rules.CheckPage("before", before, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +77,25 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	})
 }
 
-// noSequence is above every sequence.
+// noSequence is greater than every sequence.
 const noSequence = 1<<63 - 1
 
 func (s *sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit int) ([]repo.Message, error) {
 	messages, err := s.MessagesBefore(ctx, sessionID, noSequence, limit)
 	slices.Reverse(messages)
 	return messages, err
+}
+
+func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error) {
+	if err := rules.CheckCallID(callID); err != nil {
+		return nil, err
+	}
+	return s.list(ctx, sessionID, nil, func(q db.DBTX) error {
+		_, err := queries.MessageListByCall(ctx, q, db.MessageListByCallParams{
+			SessionID: toUUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
+		})
+		return err
+	})
 }
 
 func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
@@ -103,8 +106,8 @@ func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
 	return err
 }
 
-// A stream's chunk is sized by what the last one weighed, so that long messages
-// do not fill the memory and short ones do not cost a round trip each.
+// The size of a stream's chunk depends on the bytes of the one before, so that long
+// messages do not fill the memory, and short ones need few round trips.
 const (
 	firstChunk    = 100
 	maxChunk      = 5000
@@ -113,7 +116,7 @@ const (
 
 func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		if err := repo.CheckSequence("from", from); err != nil {
+		if err := rules.CheckSequence("from", from); err != nil {
 			yield(repo.Message{}, err)
 			return
 		}
@@ -121,7 +124,7 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 		chunk := newPage(limit)
 		for {
 			var err error
-			// The loop's body got copies: the memory is used again.
+			// The chunk's memory is reused: yield got copies.
 			chunk, err = s.from(ctx, sessionID, next, limit, chunk)
 			if err != nil {
 				yield(repo.Message{}, err)
@@ -132,7 +135,7 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 				if !yield(message, nil) {
 					return
 				}
-				bytes += len(message.Content) + len(message.Metadata) + len(message.Payload)
+				bytes += len(message.Content) + len(message.Metadata) + len(message.Payload) + len(message.Kind) + len(message.CallID)
 			}
 			if len(chunk) < limit {
 				return
@@ -143,8 +146,8 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 	}
 }
 
-// nextChunk is the number of messages that would weigh maxChunkBytes, if they
-// weigh what the last ones did; at most twice as many as before.
+// nextChunk returns the number of messages that would have maxChunkBytes if they are as
+// large as the last ones, but at most twice the last number.
 func nextChunk(last, bytes int) int {
 	fitting := maxChunkBytes / max(1, bytes/last)
 	return min(max(1, fitting), 2*last, maxChunk)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A check that has a name, or is another table's, is no missing month.
+// The violation of a named constraint, or of another table's, is not a missing month.
 func TestIsNoPartition(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

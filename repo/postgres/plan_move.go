@@ -1,17 +1,19 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// Transition reads the plan, lets the lifecycle decide, and moves it if it still
-// is where it was read.
+// Transition reads the plan, applies the rules of the lifecycle, and moves the plan if
+// it has not changed since it was read.
 func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
-	cause, err := cause.Normalize(transition)
+	cause, err := rules.NormalizeCause(cause, transition)
 	if err != nil {
 		return repo.Plan{}, err
 	}
@@ -22,28 +24,29 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	moved, moves, err := stored.Moved(transition, cause)
+	moved, moves, err := rules.Moved(stored, transition, cause)
 	if err != nil {
-		return repo.Plan{}, err
+		return repo.Plan{}, cmp.Or(p.admit(ctx, id, cause.Fence), err)
 	}
 	if !moves {
 		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, toUUID(id)) })
 	}
-	var row db.PlanTransitionRow
 	params := transitionParams(stored, moved, transition, cause)
-	if stored.NeedsLiveParent(transition) {
-		row, err = p.moveBelowLive(ctx, stored, transition, params)
-	} else {
-		row, err = run(ctx, p.exec.write, queries.PlanTransition, params)
+	row, err := p.move(ctx, stored, transition, params)
+	if isNoRows(err) && cause.Fence > 0 && p.admit(ctx, id, cause.Fence) == nil {
+		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the token
 	}
 	if isNoRows(err) {
-		return p.overtaken(ctx, id, transition)
+		return p.overtaken(ctx, id, transition, cause.Fence)
 	}
 	if err != nil {
 		return repo.Plan{}, err
 	}
 	moved.UpdatedAt = row.UpdatedAt.UTC()
 	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
+	if moved.State == repo.StateQueued {
+		p.exec.queued(moved.Namespace)
+	}
 	return moved, nil
 }
 
@@ -61,14 +64,26 @@ func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause
 		ReversionCount: int32(moved.ReversionCount),
 		Actor:          toNullable(cause.Actor),
 		Reason:         toNullable(cause.Reason),
-		EventType:      string(transition.Event(moved.Stage)),
-		Details:        string(transition.Details(stored.Stage, moved.Stage, moved.Version)),
+		EventType:      string(rules.Event(transition, moved.Stage)),
+		Details:        string(rules.Details(transition, stored.Stage, moved.Stage, moved.Version)),
+		Fence:          cause.Fence,
 	}
 }
 
-// moveBelowLive moves a plan whose parent must be live. It locks the tree first:
-// cancelling the parent takes the same lock, so that it either comes before, and
-// is seen here, or after, and takes the plan along.
+// move sends a transition. It returns pgx.ErrNoRows if the plan has changed since it was
+// read, or if the token is not the latest that it knows of.
+func (p *plans) move(
+	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
+) (db.PlanTransitionRow, error) {
+	if rules.NeedsLiveParent(stored, transition) {
+		return p.moveBelowLive(ctx, stored, transition, params)
+	}
+	return run(ctx, p.exec.write, queries.PlanTransition, params)
+}
+
+// moveBelowLive moves a plan whose parent must be live. It locks the tree first. A
+// cancellation of the parent takes the same lock: it comes either before, and is seen
+// here, or after, and cancels this plan too.
 func (p *plans) moveBelowLive(
 	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
 ) (row db.PlanTransitionRow, err error) {
@@ -80,8 +95,8 @@ func (p *plans) moveBelowLive(
 		if err != nil {
 			return err
 		}
-		if !parent.Live() {
-			return &answer{parent.RefuseChild(stored.ID, transition)}
+		if err := rules.CheckParent(parent, stored.ID, transition); err != nil {
+			return &answer{err}
 		}
 		row, err = queries.PlanTransition(ctx, q, params)
 		return err
@@ -89,19 +104,20 @@ func (p *plans) moveBelowLive(
 	return row, err
 }
 
-// overtaken answers a caller whose plan another one moved meanwhile.
-func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition) (repo.Plan, error) {
+// overtaken returns the answer for a plan that somebody else moved meanwhile, or whose
+// lease somebody else has.
+func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition, fence int64) (repo.Plan, error) {
 	current, err := p.Get(ctx, id)
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	if to, allowed := transition.To(current.Stage); allowed && to == current.Stage {
+	if rules.IsThere(current, transition) {
 		return current, nil
 	}
-	return repo.Plan{}, current.Refuse(transition)
+	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(current, transition))
 }
 
-// cancel locks the plan's tree first, so that it does not grow meanwhile.
+// cancel locks the plan's tree first, so that no plan is added to it meanwhile.
 func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.Plan, error) {
 	var after repo.Plan
 	err := p.exec.atomically(ctx, func(q db.DBTX) error {
@@ -109,11 +125,14 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 		if err != nil {
 			return err
 		}
+		if err := admitPlan(ctx, q, id, cause.Fence); err != nil {
+			return err
+		}
 		stored, err := getPlan(ctx, q, id)
 		if err != nil {
 			return err
 		}
-		if _, _, err := stored.Moved(repo.TransitionCancel, cause); err != nil {
+		if _, _, err := rules.Moved(stored, repo.TransitionCancel, cause); err != nil {
 			return &answer{err}
 		}
 		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
@@ -132,15 +151,12 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if len(cancelled) == 0 { // a worker moved it meanwhile
-			return &answer{after.Refuse(repo.TransitionCancel)}
+			return &answer{rules.Refuse(after, repo.TransitionCancel)}
 		}
 		return nil
 	})
-	if isNoRows(err) {
-		return repo.Plan{}, planNotFound(id)
-	}
 	if err != nil {
-		return repo.Plan{}, err
+		return repo.Plan{}, orMissing(err, planNotFound(id))
 	}
 	return after, nil
 }
@@ -154,24 +170,15 @@ func getPlan(ctx context.Context, q db.DBTX, id repo.ID) (repo.Plan, error) {
 }
 
 func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
-	if err := progress.Validate(); err != nil {
+	if err := rules.CheckProgress(progress); err != nil {
 		return repo.Plan{}, err
 	}
-	var row db.PlanProgressRow
-	err := p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
-			ID:            toUUID(id),
-			CompletedStep: progress.CompletedStep,
-			SetCheckpoint: progress.CheckpointID != nil,
-			CheckpointID:  optional(progress.CheckpointID),
-		})
-		if isNoRows(err) {
-			return &answer{errNotMoved}
-		}
-		return err
-	})
+	row, err := p.progress(ctx, id, progress)
+	if errors.Is(err, errNotMoved) && progress.Fence > 0 && p.admit(ctx, id, progress.Fence) == nil {
+		row, err = p.progress(ctx, id, progress) // the plan may not have known of the token
+	}
 	if errors.Is(err, errNotMoved) {
-		return p.notProcessing(ctx, id)
+		return p.notProcessing(ctx, id, progress.Fence)
 	}
 	if err != nil {
 		return repo.Plan{}, err
@@ -179,16 +186,37 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	return planOf(progressed(row))
 }
 
-// notProcessing answers a caller whose plan had no progress to note.
-func (p *plans) notProcessing(ctx context.Context, id repo.ID) (repo.Plan, error) {
+// progress returns errNotMoved if the plan is not processing, or if the token is not the
+// latest that it knows of.
+func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress) (row db.PlanProgressRow, err error) {
+	err = p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
+		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
+			ID:            toUUID(id),
+			CompletedStep: progress.CompletedStep,
+			SetCheckpoint: progress.CheckpointID != nil,
+			CheckpointID:  optional(progress.CheckpointID),
+			Fence:         progress.Fence,
+		})
+		if isNoRows(err) {
+			return &answer{errNotMoved}
+		}
+		return err
+	})
+	return row, err
+}
+
+// notProcessing returns the error for progress of a plan that is not processing, or whose
+// lease somebody else has.
+func (p *plans) notProcessing(ctx context.Context, id repo.ID, fence int64) (repo.Plan, error) {
 	stored, err := p.Get(ctx, id)
 	if err != nil {
 		return repo.Plan{}, p.exec.unread(err)
 	}
-	return repo.Plan{}, stored.Refuse(repo.TransitionProgress)
+	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(stored, repo.TransitionProgress))
 }
 
-// progressed is the plan as it was found, with what a plan changes as it is now.
+// progressed returns the plan with the changeable columns as the statement left them.
+// The view's row has them as they were before.
 func progressed(row db.PlanProgressRow) db.PlanDetail {
 	plan := row.PlanDetail
 	plan.Phase, plan.State, plan.Version = row.Phase, row.State, row.Version

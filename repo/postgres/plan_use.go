@@ -6,21 +6,19 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// maxUses is how often a use is tried: each time the action was changed after it
-// was read.
+// maxUses bounds the attempts of a use. An attempt is repeated if the action changed
+// after it was read.
 const maxUses = 10
 
-// Use reads the action, checks everything against it and writes the plan in one
-// statement, if the action is still at the version that was read.
+// Use reads the action, and checks the use against it. It then writes the plan in one
+// statement, which requires the action to have the version that was read.
 func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
-	name, err := repo.ParseActionName(action)
-	if err != nil {
-		return repo.Plan{}, err
-	}
 	given := !use.ID.IsZero()
-	if use, err = use.Normalize(); err != nil {
+	name, use, err := rules.NormalizeUse(action, use)
+	if err != nil {
 		return repo.Plan{}, err
 	}
 	for range maxUses {
@@ -28,7 +26,7 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 		if again := errors.Is(err, errUseAgain) || given && stopsUse(err); !again {
 			return plan, err
 		}
-		// The id may be taken, which answers the call; if not, the cause stands.
+		// If a plan with this id exists, it is the answer; if not, err is.
 		stored, missing := p.Get(ctx, use.ID)
 		switch {
 		case missing == nil:
@@ -42,31 +40,31 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action kept changing")}
 }
 
-// errUseAgain: the statement made no plan, for what changed since the action
-// was read.
+// errUseAgain: the statement created no plan, because something changed after the
+// action was read.
 var errUseAgain = errors.New("the action was changed meanwhile")
 
-// stopsUse: an answer that the repetition of a successful use could get as well,
-// because the action or the parent has moved on.
+// stopsUse reports whether a repetition of a successful use could fail with err too,
+// because the action or the parent has changed since.
 func stopsUse(err error) bool {
 	return errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrInvalid) ||
 		errors.Is(err, repo.ErrLimit)
 }
 
 func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
-	if err := use.Conflict(name, stored); err != nil {
+	if err := rules.UseConflict(use, name, stored); err != nil {
 		return repo.Plan{}, err
 	}
 	if use.SessionID.IsZero() {
 		return stored, nil
 	}
-	// It may have been unlinked since.
+	// The plan may have been unlinked since.
 	return stored, p.exec.unread(p.Link(ctx, use.SessionID, stored.ID))
 }
 
 func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
 	if !use.SessionID.IsZero() {
-		if err := (&sessions{p.exec}).mustExist(ctx, use.SessionID); err != nil {
+		if err := (&sessions{exec: p.exec}).mustExist(ctx, use.SessionID); err != nil {
 			return repo.Plan{}, err
 		}
 	}
@@ -74,10 +72,7 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	if action.State != repo.ActionAvailable {
-		return repo.Plan{}, &repo.ActionUnavailable{Name: name, State: action.State}
-	}
-	plan, err := use.Plan(action)
+	plan, err := rules.NewPlan(use, action)
 	if err != nil {
 		return repo.Plan{}, err
 	}
@@ -105,10 +100,11 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	p.exec.queued(plan.Namespace)
 	return plan, nil
 }
 
-// underParent puts the plan into its parent's tree, which it locks.
+// underParent locks the parent's tree, and puts the plan into it.
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
 		if isNoRows(err) {
@@ -116,30 +112,16 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 		}
 		return err
 	}
-	row, err := queries.PlanGet(ctx, q, toUUID(plan.ParentID))
+	parent, err := getPlan(ctx, q, plan.ParentID)
 	if err != nil {
 		return err
-	}
-	parent, err := planOf(row)
-	if err != nil {
-		return err
-	}
-	if !parent.Live() {
-		return &answer{parent.Refuse(repo.TransitionUse)}
-	}
-	if parent.Depth == repo.MaxPlanDepth {
-		return &answer{&repo.LimitExceeded{Kind: "depth", ID: parent.ID, Limit: repo.MaxPlanDepth}}
 	}
 	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), repo.MaxChildPlans)
 	if err != nil {
 		return err
 	}
-	if children >= repo.MaxChildPlans {
-		return &answer{&repo.LimitExceeded{Kind: "children", ID: parent.ID, Limit: repo.MaxChildPlans}}
-	}
-	plan.RootID, plan.Depth = parent.RootID, parent.Depth+1
-	if plan.Namespace == "" {
-		plan.Namespace = parent.Namespace
+	if err := rules.PutBelow(plan, parent, children); err != nil {
+		return &answer{err}
 	}
 	return nil
 }
@@ -171,7 +153,7 @@ func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.Plan
 		Invariants:              []string{},
 		InvariantSources:        []string{},
 		Actor:                   toNullable(use.Actor),
-		Details:                 `{"action":"` + plan.Action.String() + `"}`, // a name needs no escapes
+		Details:                 string(rules.UseDetails(plan.Action)),
 	}
 	for _, link := range plan.Projects {
 		params.Projects = append(params.Projects, link.Project)

@@ -5,46 +5,34 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// plans is repo.Plans: reading here, making and moving in the files beside.
+// plans implements repo.Plans. Use is in plan_use.go; the transitions and progress are
+// in plan_move.go.
 type plans struct{ exec executor }
 
 func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }
 
 func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
-	row, err := run(ctx, p.exec.read, queries.PlanGet, toUUID(id))
-	if isNoRows(err) {
-		return repo.Plan{}, planNotFound(id)
-	}
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	return planOf(row)
+	plan, err := ask(ctx, p.exec.read, func(q db.DBTX) (repo.Plan, error) { return getPlan(ctx, q, id) })
+	return plan, orMissing(err, planNotFound(id))
 }
 
 func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.PlanPage, error) {
-	filter, err := filter.Normalize()
+	list, err := rules.PlanList(filter, page)
 	if err != nil {
 		return repo.PlanPage{}, err
 	}
-	limit, err := repo.CheckLimit(page.Limit)
+	rows, err := p.list(ctx, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
 	if err != nil {
 		return repo.PlanPage{}, err
 	}
-	after, err := filter.Place(page.After)
-	if err != nil {
-		return repo.PlanPage{}, err
-	}
-	rows, err := p.list(ctx, filter, after, int32(limit+1)) // one more tells whether there is a next page
-	if err != nil {
-		return repo.PlanPage{}, err
-	}
-	plans, next, err := pageOf(rows, limit, planOf, func(last repo.Plan) repo.Cursor { return filter.CursorAfter(last.ID) })
+	plans, next, err := rules.PageOf(list, rows, planOf)
 	return repo.PlanPage{Plans: plans, Next: next}, err
 }
 
-// list takes the query whose index selects most.
+// list chooses the query with the most selective index.
 func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.PlanDetail, error) {
 	switch {
 	case !filter.SessionID.IsZero():
@@ -64,7 +52,7 @@ func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID,
 		})
 	}
 	var phases, states []string
-	for _, stage := range filter.Stages() {
+	for _, stage := range rules.StagesOf(filter) {
 		phases, states = append(phases, string(stage.Phase)), append(states, string(stage.State))
 	}
 	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
@@ -73,10 +61,7 @@ func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID,
 }
 
 func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {
-	if err := repo.CheckSequence("from", from); err != nil {
-		return nil, err
-	}
-	limit, err := repo.CheckLimit(limit)
+	limit, err := rules.CheckPage("from", from, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +92,7 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 		found, err := queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
-	if violates(err, linkSession) { // it was deleted meanwhile
+	if violates(err, linkSession) { // the session was deleted meanwhile
 		return sessionNotFound(sessionID)
 	}
 	return err

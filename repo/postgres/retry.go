@@ -17,9 +17,9 @@ const (
 	firstPause = 10 * time.Millisecond
 )
 
-// pause waits before the next attempt, between half and all of its time, so that
-// callers who collided once do not collide again in step. False: the context
-// ended, or there were attempts enough.
+// pause waits before the next attempt, for a random time, so that callers that have
+// collided do not collide again. It returns false if the context has ended or the
+// attempts are used up.
 func pause(ctx context.Context, attempt int) bool {
 	if attempt >= maxAttempts {
 		return false
@@ -35,23 +35,23 @@ func pause(ctx context.Context, attempt int) bool {
 	}
 }
 
-// isPassing reports whether the same operation may succeed when it is run again
-// and is harmless then.
+// isPassing reports whether running the same operation again may succeed and is
+// harmless.
 func isPassing(err error) bool {
 	var doubt *doubtError
 	return errors.Is(err, repo.ErrContention) || errors.Is(err, repo.ErrUnavailable) || errors.As(err, &doubt)
 }
 
-// doubtError marks the error of a repeatable write of which some attempt may
-// have been committed: running it again finds out.
+// doubtError marks the error of an idempotent write, an attempt of which may have been
+// committed: running it again finds out.
 type doubtError struct{ err error }
 
 func (e *doubtError) Error() string { return e.err.Error() }
 func (e *doubtError) Unwrap() error { return e.err }
 
-// afterDoubt gives an attempt's error its meaning when this attempt or an
-// earlier one may have been committed. A failure that says that this attempt
-// wrote nothing says nothing of the earlier one.
+// afterDoubt converts an attempt's error if this attempt or an earlier one may have
+// been committed: an error that says that this attempt wrote nothing says nothing about
+// the earlier one.
 func afterDoubt(unsure bool, err error) error {
 	var stored *storeError
 	switch {
@@ -70,7 +70,7 @@ func afterDoubt(unsure bool, err error) error {
 	}
 }
 
-// settled takes off the mark of an operation that is not run again.
+// settled removes the mark from the error of an operation that is not run again.
 func settled(err error) error {
 	if doubt, ok := errors.AsType[*doubtError](err); ok {
 		return doubt.err

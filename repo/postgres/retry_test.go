@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Pauses are as long as they are said to be, end with the context, and there are
-// so many and no more.
+// Pauses have the documented lengths and number, and end with the context.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for attempt := 1; attempt < maxAttempts; attempt++ {

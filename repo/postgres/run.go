@@ -4,41 +4,35 @@ import (
 	"context"
 
 	"github.com/seed-df90f812/agentstore/db"
-	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // way is one of an executor's ways to run statements: read, write or writeByID.
 type way func(ctx context.Context, statements func(db.DBTX) error) error
 
-// run runs one query in a way and returns what it answers.
+// run runs one query with one argument and returns its answer.
 func run[Argument, Answer any](
 	ctx context.Context, way way, query func(context.Context, db.DBTX, Argument) (Answer, error), argument Argument,
-) (answer Answer, err error) {
+) (Answer, error) {
+	return ask(ctx, way, func(q db.DBTX) (Answer, error) { return query(ctx, q, argument) })
+}
+
+// run2 is like run, for queries with two arguments.
+func run2[First, Second, Answer any](
+	ctx context.Context, way way, query func(context.Context, db.DBTX, First, Second) (Answer, error), first First, second Second,
+) (Answer, error) {
+	return ask(ctx, way, func(q db.DBTX) (Answer, error) { return query(ctx, q, first, second) })
+}
+
+// ask is like run, for any function that queries.
+func ask[Answer any](ctx context.Context, way way, query func(db.DBTX) (Answer, error)) (answer Answer, err error) {
 	err = way(ctx, func(q db.DBTX) (err error) {
-		answer, err = query(ctx, q, argument)
+		answer, err = query(q)
 		return err
 	})
 	return answer, err
 }
 
-// pageOf makes a page of rows, of which one more than limit was asked for: if it is
-// there, there is a next page, which begins at the cursor after the last value.
-func pageOf[Row, Value any](
-	rows []Row, limit int, valueOf func(Row) (Value, error), cursorAfter func(Value) repo.Cursor,
-) (values []Value, next repo.Cursor, err error) {
-	values = make([]Value, min(len(rows), limit))
-	for i := range values {
-		if values[i], err = valueOf(rows[i]); err != nil {
-			return nil, "", err
-		}
-	}
-	if len(rows) > limit {
-		next = cursorAfter(values[limit-1])
-	}
-	return values, next, nil
-}
-
-// each makes a value of each row.
+// each converts each row to a value.
 func each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
 	values := make([]Value, len(rows))
 	for i, row := range rows {

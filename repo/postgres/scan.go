@@ -11,11 +11,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// messageScanner stands between a generated query of whole messages and the
-// connection, and reads the rows itself, into messages. The generated function
-// reads each row into a struct of its own, in a slice that grows, of which every
-// message is then copied: that is twice the memory, and half of a stream's speed
-// (docs/performance.md). It finds the rows read to their end, or to their error.
+// messageScanner sits between a generated query of whole messages and the connection,
+// and scans the rows itself, into messages. The generated function would scan them into
+// a growing slice of structs, from which each message is then copied: that takes twice
+// the memory, and halves the speed of a stream (docs/performance.md). It gets rows that
+// are already read to their end, or to an error.
 type messageScanner struct {
 	db.DBTX
 	messages []repo.Message
@@ -29,19 +29,21 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 	var (
 		row        db.Message
 		role       roleName
+		kind       repeatedText
+		callID     optionalText
 		occurredAt optionalTime
 	)
-	// One set of destinations for all rows: only what a message keeps is
-	// allocated for each. The order is that of the table's columns.
+	// All rows share one set of destinations, so that a row allocates only what its
+	// message keeps. The order is that of the table's columns.
 	destinations := []any{
 		&row.SessionID, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata,
-		&row.Payload, &occurredAt, &row.CreatedAt,
+		&row.Payload, &occurredAt, &row.CreatedAt, &kind, &callID,
 	}
-	s.messages = s.messages[:0] // of an attempt that failed
+	s.messages = s.messages[:0] // drop those of a failed attempt
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
 		if rows.Scan(destinations...) != nil {
-			break // rows has closed itself and keeps the error, as Err
+			break // Scan has closed rows, and rows.Err returns the error
 		}
 		s.messages = append(s.messages, repo.Message{
 			SessionID:  row.SessionID.Bytes,
@@ -51,18 +53,20 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 			Content:    row.Content,
 			Metadata:   row.Metadata,
 			Payload:    row.Payload,
+			Kind:       kind.text,
+			CallID:     callID.text,
 			OccurredAt: occurredAt.Time,
 			CreatedAt:  row.CreatedAt.UTC(),
 		})
 	}
-	return rows, nil //nolint:nilerr // whoever gets rows asks it for Err
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
 }
 
-// roleName reads a role without a string of its own for every message.
+// roleName scans a role without allocating a string for each message.
 type roleName struct{ repo.Role }
 
 func (r *roleName) ScanBytes(name []byte) error {
-	for _, known := range [...]repo.Role{repo.RoleUser, repo.RoleAssistant, repo.RoleSystem, repo.RoleTool} {
+	for _, known := range [...]repo.Role{repo.RoleUser, repo.RoleAssistant, repo.RoleTool, repo.RoleSystem, repo.RoleDeveloper} {
 		if string(name) == string(known) {
 			r.Role = known
 			return nil
@@ -72,7 +76,26 @@ func (r *roleName) ScanBytes(name []byte) error {
 	return nil
 }
 
-// optionalTime reads null as the zero time.
+// optionalText scans null as an empty text.
+type optionalText struct{ text string }
+
+func (t *optionalText) ScanBytes(text []byte) error {
+	t.text = string(text)
+	return nil
+}
+
+// repeatedText scans null as an empty text, and allocates a text only if it is not the
+// one before.
+type repeatedText struct{ text string }
+
+func (t *repeatedText) ScanBytes(text []byte) error {
+	if string(text) != t.text {
+		t.text = string(text)
+	}
+	return nil
+}
+
+// optionalTime scans null as the zero time.
 type optionalTime struct{ time.Time }
 
 func (t *optionalTime) ScanTimestamptz(value pgtype.Timestamptz) error {

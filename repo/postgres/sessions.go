@@ -2,75 +2,111 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 var queries = db.New()
 
-// sessions is repo.Sessions: sessions here, messages in the files beside.
-type sessions struct{ exec executor }
+// sessions implements repo.Sessions. Messages are in messages.go and append.go, usage
+// is in usage.go.
+type sessions struct {
+	exec executor
+	// audited: what happens to sessions themselves is recorded in the audit trail.
+	audited bool
+}
 
-func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
-	new, err := new.Normalize()
+func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+	// Nobody else knows an id that is made here: a session that has it was created by
+	// an earlier attempt of this call.
+	own := new.ID.IsZero() && new.Key == ""
+	new, err := rules.NormalizeSession(new)
 	if err != nil {
-		return repo.Session{}, err
+		return repo.CreatedSession{}, err
 	}
-	created, err := run(ctx, s.exec.writeByID, queries.SessionCreate, db.SessionCreateParams{
+	if own {
+		new.Existing = repo.ExistingAny
+	}
+	for attempt := 1; ; attempt++ {
+		created, err := s.create(ctx, new)
+		if isNoRows(err) {
+			created, err = s.existing(ctx, new)
+			created.Existed = created.Existed && !own
+		}
+		// Not found: it was deleted between the two statements.
+		if !errors.Is(err, repo.ErrNotFound) || !pause(ctx, attempt) {
+			return created, err
+		}
+	}
+}
+
+var (
+	// errExists: a session that must be new exists.
+	errExists = errors.New("exists already")
+	// errEarlierAttempt: it exists, and an attempt whose answer was lost may have
+	// created it.
+	errEarlierAttempt = errors.New("it exists, and an earlier attempt may have created it")
+)
+
+// create returns pgx.ErrNoRows if the session exists and may be accepted.
+func (s *sessions) create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (db.SessionCreateRow, error) {
+		row, err := queries.SessionCreate(ctx, q, s.createParams(new))
+		if isNoRows(err) && new.Existing == repo.ExistingNone {
+			err = &answer{errExists}
+		}
+		return row, err
+	})
+	if errors.Is(err, errExists) {
+		return repo.CreatedSession{}, rules.SessionExists(new)
+	}
+	if err != nil {
+		return repo.CreatedSession{}, err
+	}
+	return repo.CreatedSession{Session: rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC())}, nil
+}
+
+func (s *sessions) createParams(new repo.NewSession) db.SessionCreateParams {
+	return db.SessionCreateParams{
 		ID:                toUUID(new.ID),
 		Namespace:         new.Namespace,
+		Key:               toNullable(new.Key),
+		Owner:             toNullable(new.Owner),
 		Actor:             toNullable(new.Actor),
 		AutomationProfile: toNullable(new.AutomationProfile),
 		Metadata:          string(new.Metadata),
 		BudgetNanos:       (*int64)(new.Budget),
-	})
-	if isNoRows(err) {
-		return s.existing(ctx, new)
+		FencedOnly:        new.FencedOnly,
+		Audited:           s.audited,
 	}
-	if err != nil {
-		return repo.Session{}, err
-	}
-	return repo.Session{
-		ID:                new.ID,
-		Namespace:         new.Namespace,
-		Actor:             new.Actor,
-		AutomationProfile: new.AutomationProfile,
-		Metadata:          new.Metadata,
-		Budget:            new.Budget,
-		CreatedAt:         created.CreatedAt.UTC(),
-		UpdatedAt:         created.UpdatedAt.UTC(),
-	}, nil
 }
 
-// existing answers a creation whose id is taken.
-func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.Session, error) {
+// existing returns the answer for a creation whose id exists.
+func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
 	stored, err := s.Get(ctx, new.ID)
 	if err != nil {
-		return repo.Session{}, s.exec.unread(err)
+		return repo.CreatedSession{}, s.exec.unread(err)
 	}
-	if err := new.Conflict(stored); err != nil {
-		return repo.Session{}, err
-	}
-	return stored, nil
+	return rules.FoundSession(new, stored)
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	row, err := run(ctx, s.exec.read, queries.SessionGet, toUUID(id))
-	if isNoRows(err) {
-		return repo.Session{}, sessionNotFound(id)
-	}
 	if err != nil {
-		return repo.Session{}, err
+		return repo.Session{}, orMissing(err, sessionNotFound(id))
 	}
 	return sessionOf(row), nil
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	if err := update.Validate(); err != nil {
+	if err := rules.CheckSessionUpdate(update); err != nil {
 		return repo.Session{}, err
 	}
-	row, err := run(ctx, s.exec.write, queries.SessionUpdate, db.SessionUpdateParams{
+	row, err := s.update(ctx, update, db.SessionUpdateParams{
 		ID:                   toUUID(id),
 		SetActor:             update.Actor != nil,
 		Actor:                optional(update.Actor),
@@ -79,22 +115,61 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		Metadata:             toText(update.Metadata),
 		SetBudget:            update.Budget != nil || update.RemoveBudget,
 		BudgetNanos:          (*int64)(update.Budget),
+		IfVersion:            update.IfVersion,
+		FencedOnly:           update.FencedOnly,
 	})
-	if isNoRows(err) {
-		return repo.Session{}, sessionNotFound(id)
-	}
 	if err != nil {
-		return repo.Session{}, err
+		return repo.Session{}, orMissing(err, sessionNotFound(id))
+	}
+	if !row.Current {
+		return repo.Session{}, rules.SessionVersion(update, id, row.Version)
 	}
 	if !row.Fits {
-		return repo.Session{}, &repo.BudgetExceeded{SessionID: id, Budget: *update.Budget, Cost: repo.Cost(row.CostNanos)}
+		return repo.Session{}, &repo.BudgetExceededError{SessionID: id, Budget: *update.Budget, Cost: repo.Cost(row.CostNanos)}
 	}
 	return sessionOf(db.SessionGetRow{
-		ID: row.ID, Namespace: row.Namespace, Actor: row.Actor, AutomationProfile: row.AutomationProfile, Metadata: row.Metadata,
-		InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostNanos: row.CostNanos, BudgetNanos: row.BudgetNanos,
-		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, NextSequence: row.NextSequence,
-		PlanIds: row.PlanIds, PlanStages: row.PlanStages,
+		Session: db.Session{
+			ID: row.ID, Namespace: row.Namespace, Key: row.Key, Owner: row.Owner, Version: row.Version, Actor: row.Actor,
+			AutomationProfile: row.AutomationProfile, Metadata: row.Metadata, InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,
+			CostNanos: row.CostNanos, BudgetNanos: row.BudgetNanos, CreatedAt: row.CreatedAt,
+		},
+		ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 	}), nil
+}
+
+// update sends an update. A patch of the metadata is applied to what is read under the
+// session's lock. The counter row, which says whether writes need a token, is locked before
+// the session, as turns do.
+func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params db.SessionUpdateParams) (row db.SessionUpdateRow, err error) {
+	if update.MetadataPatch == nil && update.FencedOnly == nil {
+		return run(ctx, s.exec.write, queries.SessionUpdate, params)
+	}
+	err = s.exec.atomically(ctx, func(q db.DBTX) error {
+		if update.FencedOnly != nil {
+			if _, err := queries.SessionLock(ctx, q, params.ID); err != nil {
+				return err
+			}
+		}
+		if update.MetadataPatch == nil {
+			row, err = queries.SessionUpdate(ctx, q, params)
+			return err
+		}
+		stored, err := queries.SessionMetadataLock(ctx, q, params.ID)
+		if err != nil {
+			return err
+		}
+		if err := rules.SessionVersion(update, params.ID.Bytes, stored.Version); err != nil {
+			return &answer{err}
+		}
+		metadata, err := rules.PatchMetadata(stored.Metadata, update.MetadataPatch)
+		if err != nil {
+			return &answer{err}
+		}
+		params.Metadata = toText(metadata)
+		row, err = queries.SessionUpdate(ctx, q, params)
+		return err
+	})
+	return row, err
 }
 
 func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
@@ -104,14 +179,16 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 			return err
 		}
 		var err error
-		row, err = queries.SessionDelete(ctx, q, toUUID(id))
+		row, err = after(ctx, q,
+			func(q db.DBTX) error { return queries.StateOfSessionLock(ctx, q, toUUID(id)) },
+			func(q db.DBTX) (db.SessionDeleteRow, error) {
+				return queries.SessionDelete(ctx, q, toUUID(id), s.audited)
+			})
 		return err
 	})
-	if isNoRows(err) {
-		return repo.DeletedSession{}, sessionNotFound(id)
-	}
 	if err != nil {
-		return repo.DeletedSession{}, err
+		return repo.DeletedSession{}, orMissing(err, sessionNotFound(id))
 	}
-	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans}, nil
+	s.exec.changed(news{Key: id, Next: follow.Look})
+	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans, StateKeys: row.StateKeys}, nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,10 +11,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// fits refuses a connection whose session would take texts for others, or answer
-// in a form that is not understood. The server told the driver what there is to
-// know: it costs no round trip, and is looked at anew for every use, because
-// whoever had the connection before may have set it.
+// fits refuses a connection whose settings would change the meaning of texts, or the
+// form of answers. The driver knows these settings from the server, so that the check
+// costs no round trip. It is repeated for every use, because an earlier user of the
+// connection may have changed them.
 func fits(conn *pgx.Conn) error {
 	if err := pgsettings.Reported(conn); err != nil {
 		return &storeError{repo.ErrSchema, err}
@@ -21,48 +22,49 @@ func fits(conn *pgx.Conn) error {
 	return nil
 }
 
-// checkedTx is a transaction of somebody else's, who may have set anything before
-// each of its statements.
+// checkedTx is a caller's transaction. Before each of its statements the settings are
+// checked, and that the transaction is open, because the caller may change either at
+// any time.
 type checkedTx struct{ pgx.Tx }
 
+func (t checkedTx) check() error {
+	if hasEnded(t.Conn()) { // a statement would be a transaction of its own
+		return fmt.Errorf("%w: %w", repo.ErrClosed, errEnded)
+	}
+	return fits(t.Conn())
+}
+
 func (t checkedTx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
-	if err := fits(t.Conn()); err != nil {
+	if err := t.check(); err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	return t.Tx.Exec(ctx, sql, arguments...)
 }
 
 func (t checkedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if err := fits(t.Conn()); err != nil {
+	if err := t.check(); err != nil {
 		return nil, err
 	}
 	return t.Tx.Query(ctx, sql, args...)
 }
 
 func (t checkedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if err := fits(t.Conn()); err != nil {
+	if err := t.check(); err != nil {
 		return failedRow{err}
 	}
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 
 func (t checkedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	if err := fits(t.Conn()); err != nil {
+	if err := t.check(); err != nil {
 		return failedBatch{err}
 	}
 	return t.Tx.SendBatch(ctx, batch)
 }
 
-func (t checkedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
-	if err := fits(t.Conn()); err != nil {
-		return 0, err
-	}
-	return t.Tx.CopyFrom(ctx, table, columns, rows)
-}
-
-// Begin's savepoint is as little its own.
+// Begin returns a savepoint, whose statements are checked, too.
 func (t checkedTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	if err := fits(t.Conn()); err != nil {
+	if err := t.check(); err != nil {
 		return nil, err
 	}
 	savepoint, err := t.Tx.Begin(ctx)
@@ -72,7 +74,7 @@ func (t checkedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return checkedTx{savepoint}, nil
 }
 
-// failedRow and failedBatch are the answers to what was not sent.
+// failedRow and failedBatch are the results of statements that were not sent.
 type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -15,46 +16,54 @@ type Options struct {
 	// Logger logs what the store does by itself, such as retries, and never a
 	// message's content or a password. Nil: nothing is logged.
 	Logger *slog.Logger
+	// WithoutSessionAudit switches off the audit entries that the store records by
+	// itself when a session is created, imported or deleted.
+	WithoutSessionAudit bool
 }
 
-func (o Options) logger() *slog.Logger {
-	if o.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return o.Logger
-}
+func (o Options) logger() *slog.Logger { return cmp.Or(o.Logger, slog.New(slog.DiscardHandler)) }
 
 // Store implements repo.Store on a pool. It is safe for concurrent use.
 type Store struct {
-	exec  *pooled
-	log   *slog.Logger
-	owner bool // of the appender
+	exec    *pooled
+	options Options
+	log     *slog.Logger
+	owner   bool // of the appenders and of live
 }
 
 var _ repo.Store = (*Store)(nil)
 
-// New returns a store on a pool, whose database is migrated (package schema).
-// The pool stays the caller's: closing the store leaves it open.
+// New returns a store on a pool, whose database must be migrated (package schema). The
+// caller owns the pool: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := link{pool}
+	way := conns{pool}
+	live := newLive(way)
 	return &Store{
-		exec:  &pooled{link: way, appender: newAppender(way), gate: &gate{}},
-		log:   options.logger(),
-		owner: true,
+		exec: &pooled{
+			conns: way, appender: newAppender(way, live.changed), parts: newPartsAppender(way, live.changed), claimer: newClaimer(way),
+			live: live, gate: newGate(),
+		},
+		options: options,
+		log:     options.logger(),
+		owner:   true,
 	}
 }
 
-// Share returns another store on the same pool, which is closed by itself. Close
-// the one that New returned last.
+// Share returns another store on the same pool, which is closed separately. Close the
+// store that New returned last.
 func (s *Store) Share(options Options) *Store {
 	return &Store{
-		exec: &pooled{link: s.exec.link, appender: s.exec.appender, gate: &gate{}},
-		log:  options.logger(),
+		exec: &pooled{
+			conns: s.exec.conns, appender: s.exec.appender, parts: s.exec.parts, claimer: s.exec.claimer,
+			live: s.exec.live, gate: newGate(),
+		},
+		options: options,
+		log:     options.logger(),
 	}
 }
 
 // Sessions implements repo.Repositories.
-func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec} }
+func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec, !s.options.WithoutSessionAudit} }
 
 // Actions implements repo.Repositories.
 func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
@@ -62,52 +71,106 @@ func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
 // Plans implements repo.Repositories.
 func (s *Store) Plans() repo.Plans { return &plans{s.exec} }
 
+// State implements repo.Repositories.
+func (s *Store) State() repo.State { return &state{s.exec} }
+
+// Leases implements repo.Repositories.
+func (s *Store) Leases() repo.Leases { return &leases{s.exec} }
+
+// Streams implements repo.Repositories.
+func (s *Store) Streams() repo.Streams { return &streams{s.exec} }
+
 // Audit implements repo.Repositories.
 func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
 
-// Trail implements repo.Store.
-func (s *Store) Trail() repo.AuditStore { return &trail{s.exec} }
+// AuditStore implements repo.Store.
+func (s *Store) AuditStore() repo.AuditStore { return &auditStore{s.exec} }
 
-// Close waits for the operations under way and refuses later ones.
+// Close waits for the operations under way and refuses later ones. It ends those that
+// follow a session.
 func (s *Store) Close() error {
 	s.exec.gate.close()
 	if s.owner {
 		s.exec.appender.close()
+		s.exec.parts.close()
+		s.exec.claimer.close()
+		s.exec.live.close()
 	}
 	return nil
 }
 
-// Bind returns the repositories of the caller's transaction: what is done
-// through them is committed or rolled back with it, by the caller. They are for
-// the goroutine that uses tx, and for as long as tx is open.
+// Bind returns repositories on the caller's transaction, which the caller commits or
+// rolls back. Use them only in the goroutine that uses tx, and while tx is open.
 //
 // The transaction's isolation level should be read committed, PostgreSQL's
-// default. Under a higher one the transaction sees the database as it was at its
-// first statement, and so do its reads and the conflicts that it reports. An operation
-// whose write or success would depend on something that others have changed since
-// fails with repo.ErrContention, and the whole transaction must be run again.
+// default. At a higher level, reads and reported conflicts reflect the database as it
+// was at the transaction's first statement. An operation whose write or success depends
+// on something that others have changed since fails with repo.ErrContention, and the
+// whole transaction must be run again.
 //
 // The session's settings matter, too. server_encoding and client_encoding must be
-// UTF8 and standard_conforming_strings on; where results travel as text
+// UTF8 and standard_conforming_strings on; where results are sent as text
 // (default_query_exec_mode exec or simple_protocol), DateStyle must be ISO. The
 // driver knows these, and they are checked before each statement without a round
 // trip: if one is wrong the operation fails with repo.ErrSchema and a
-// schema.SettingError, and nothing was sent. The caller is responsible for those
+// *schema.SettingError, and nothing was sent. The caller is responsible for those
 // that the driver does not know and agentstore.OpenPool would check: in those
 // two modes bytea_output must be hex and array_nulls on, in simple_protocol
 // transform_null_equals off, and session_replication_role may not be replica. The
-// caller also checks the schema's version (schema.Check).
-func Bind(tx pgx.Tx) repo.Repositories { return repositories{bound{checkedTx{tx}}} }
+// caller also checks the schema's version (schema.Check). Translate gives errors of
+// the caller's own statements the sentinels of the store's.
+func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }
 
-type repositories struct{ exec bound }
+// BindWith is Bind with options. Logger has no effect, because nothing is retried.
+func BindWith(tx pgx.Tx, options Options) repo.Repositories {
+	return repositories{bound{tx: checkedTx{tx}}, tx, options}
+}
 
-func (r repositories) Sessions() repo.Sessions { return &sessions{r.exec} }
-func (r repositories) Actions() repo.Actions   { return &actions{r.exec} }
-func (r repositories) Plans() repo.Plans       { return &plans{r.exec} }
-func (r repositories) Audit() repo.Audit       { return &audit{r.exec} }
+// Tx returns the transaction of repositories that InTx or Bind returned, for the
+// caller's own statements in it: they are committed together with what the
+// repositories do. It returns false for others: those of a store itself, which are in
+// no transaction, and those of a store in memory.
+//
+// The transaction that InTx passes is ended by InTx alone: its Commit and Rollback only
+// return an error, which matches repo.ErrInvalid. Begin makes a savepoint as usual. Use
+// the transaction like its repositories: only in the function that InTx calls, in the
+// same goroutine, and not after an error of the database, which must be returned (see
+// Translate). A statement of the caller's that ends the transaction, such as COMMIT, is
+// noticed afterwards: the repositories then refuse to work (repo.ErrClosed), and InTx
+// returns repo.ErrUnknownOutcome.
+func Tx(r repo.Repositories) (pgx.Tx, bool) {
+	own, ok := r.(repositories)
+	return own.tx, ok
+}
+
+// lentTx is the transaction of InTx, as its function gets it.
+type lentTx struct{ pgx.Tx }
+
+func (lentTx) Commit(context.Context) error   { return errLent() }
+func (lentTx) Rollback(context.Context) error { return errLent() }
+
+func errLent() error {
+	return &repo.InvalidError{Field: "transaction", Reason: "is committed or rolled back by InTx, when its function returns"}
+}
+
+type repositories struct {
+	exec    bound
+	tx      pgx.Tx // as the caller gets it
+	options Options
+}
+
+func (r repositories) Sessions() repo.Sessions {
+	return &sessions{r.exec, !r.options.WithoutSessionAudit}
+}
+func (r repositories) Actions() repo.Actions { return &actions{r.exec} }
+func (r repositories) Plans() repo.Plans     { return &plans{r.exec} }
+func (r repositories) State() repo.State     { return &state{r.exec} }
+func (r repositories) Leases() repo.Leases   { return &leases{r.exec} }
+func (r repositories) Streams() repo.Streams { return &streams{r.exec} }
+func (r repositories) Audit() repo.Audit     { return &audit{r.exec} }
 
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable,
-// repo.ErrPermission, repo.ErrSchema where there is no such database.
+// repo.ErrPermission, repo.ErrSchema if the database does not exist.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.exec.retried(ctx, func() error { return translate(ctx, s.exec.link.pool.Ping(ctx), reading) })
+	return s.exec.retried(ctx, func() error { return translate(ctx, s.exec.conns.pool.Ping(ctx), reading) })
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// rollbackTimeout bounds a rollback, which goes on after the caller's context
-// has ended: a connection whose transaction is left open is lost to the pool.
+// rollbackTimeout bounds a rollback, which continues after the caller's context has
+// ended: a connection whose transaction is left open is lost to the pool.
 const rollbackTimeout = 5 * time.Second
 
-// rollback ends a transaction that was not committed; one that was is left alone.
-// Its error is of no use: the connection of a failed rollback is closed, and the
-// server rolls back by itself.
+// rollback ends a transaction; it has no effect on a committed one. Its error is
+// ignored: the connection of a failed rollback is closed, and the server then rolls
+// back by itself.
 func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
@@ -27,17 +27,25 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 
 // InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
-	return s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
-		inner, leave := inside.Enter(ctx, s.exec.link.pool)
+	var changes []news
+	var queues []string
+	err := s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
+		inner, leave := inside.Enter(ctx, s.exec.conns.pool)
 		defer leave()
-		return fn(inner, Bind(tx))
+		changes, queues = nil, nil
+		return fn(inner, repositories{bound{tx: checkedTx{tx}, news: &changes, queues: &queues}, lentTx{tx}, s.options})
 	}, func(attempt int) {
 		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
 	})
+	if err == nil || errors.Is(err, repo.ErrUnknownOutcome) {
+		s.exec.changed(changes...)
+		s.exec.queued(queues...)
+	}
+	return err
 }
 
-// untilItStays runs fn in a transaction, and again in another one when the server
-// gave it up for another's sake. again is told before, of which attempt it is.
+// untilItStays runs fn in a transaction, and again in another one if the server
+// aborted it because of a conflict. again is called before each further attempt.
 func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again func(attempt int)) error {
 	for attempt := 1; ; attempt++ {
 		err := p.transaction(ctx, fn)
@@ -49,7 +57,7 @@ func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again 
 	}
 }
 
-// transaction runs fn in one transaction. fn's error comes back as it is.
+// transaction runs fn in one transaction. It returns fn's error unchanged.
 func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -61,7 +69,7 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	if p.months.lasts() {
-		coverageOf(tx.Conn()).until.Store(p.months.until.Load())
+		monthsKnownTo(tx.Conn()).until.Store(p.months.until.Load())
 	}
 	// Deferred, so that it also runs when fn panics.
 	defer rollback(ctx, tx)
@@ -72,23 +80,32 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		if isNoPartition(err) {
 			p.months.forget()
 		}
-		p.link.leaveReadOnly(err)
+		p.conns.leaveReadOnly(err)
 		return err
 	}
-	// A context that has ended is not worth a doubtful commit.
+	// If the context has ended, do not risk a commit whose outcome is unknown.
 	if ctx.Err() != nil {
 		return translate(ctx, ctx.Err(), reading)
 	}
 	if tx.Conn().IsClosed() { // surely not committed
 		return translate(ctx, pgconn.ErrConnClosed, reading)
 	}
+	if hasEnded(tx.Conn()) {
+		return &storeError{repo.ErrUnknownOutcome, errEnded}
+	}
 	return translate(ctx, tx.Commit(ctx), committing)
 }
 
-// begin begins a transaction. Nothing is lost by trying that again.
+// errEnded: one of the caller's own statements was COMMIT, ROLLBACK or the like.
+var errEnded = errors.New("a statement of the caller's has ended the transaction")
+
+// hasEnded reports whether a connection that was in a transaction no longer is.
+func hasEnded(conn *pgx.Conn) bool { return conn.PgConn().TxStatus() == 'I' }
+
+// begin begins a transaction. It is safe to retry.
 func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
 	for attempt := 1; ; attempt++ {
-		tx, err := p.link.pool.BeginTx(ctx, readCommitted)
+		tx, err := p.conns.pool.BeginTx(ctx, readCommitted)
 		if err == nil {
 			return tx, nil
 		}

@@ -6,20 +6,21 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// AddUsage is one statement, which checks, adds and notes the usage's id. An
-// attempt whose answer was lost is made again: the id makes that safe. Only where
-// the statement adds nothing, and the id may have been stored while it waited for
-// the session, another one looks.
+// AddUsage checks the budget, adds the usage and stores its id in one statement. It
+// retries if an answer was lost, which the id makes safe. If the statement added
+// nothing, and the id may have been stored while it waited for the session's row, a
+// second statement looks for the id.
 func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
 	given := !add.ID.IsZero()
-	add, err := add.Normalize()
+	add, err := rules.NormalizeUsage(add)
 	if err != nil {
 		return repo.Usage{}, err
 	}
 	var row db.SessionAddUsageRow
-	lost := false // the answer of an attempt, which may have added
+	lost := false // the answer of an attempt, which may have added the usage
 	err = s.exec.writeByID(ctx, func(q db.DBTX) (err error) {
 		row, err = queries.SessionAddUsage(ctx, q, db.SessionAddUsageParams{
 			ID:           toUUID(id),
@@ -37,22 +38,17 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	case isNoRows(err):
 		return repo.Usage{}, refusedUsage(lost, sessionNotFound(id))
 	case hasCode(err, outOfRange):
-		return repo.Usage{}, &repo.InvalidError{Field: "usage", Reason: "would pass 2^63-1 in total"}
+		return repo.Usage{}, rules.TooMuchUsage()
 	case err != nil:
 		return repo.Usage{}, err
 	}
-	totals := repo.Usage{InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, Cost: repo.Cost(row.CostNanos)}
+	totals := usageOf(row.InputTokens, row.OutputTokens, row.CostNanos)
 	switch {
 	case row.Added:
-		totals.InputTokens += add.InputTokens
-		totals.OutputTokens += add.OutputTokens
-		totals.Cost += add.Cost
-		return totals, nil
+		return rules.AddUsage(totals, add)
 	case row.KnownCostNanos != nil:
-		known := repo.Usage{
-			InputTokens: *row.KnownInputTokens, OutputTokens: *row.KnownOutputTokens, Cost: repo.Cost(*row.KnownCostNanos),
-		}
-		if err := add.Conflict(id, known); err != nil {
+		known := usageOf(*row.KnownInputTokens, *row.KnownOutputTokens, *row.KnownCostNanos)
+		if err := rules.UsageConflict(add, id, known); err != nil {
 			return repo.Usage{}, err
 		}
 		return totals, nil
@@ -64,7 +60,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	if row.BudgetNanos == nil { // the id was stored meanwhile, and the session deleted
 		return repo.Usage{}, refusedUsage(lost, sessionNotFound(id))
 	}
-	return repo.Usage{}, refusedUsage(lost, &repo.BudgetExceeded{
+	return repo.Usage{}, refusedUsage(lost, &repo.BudgetExceededError{
 		SessionID: id,
 		Budget:    repo.Cost(*row.BudgetNanos),
 		Cost:      totals.Cost,
@@ -72,8 +68,8 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	})
 }
 
-// refusedUsage is the answer when nothing was added: the reason, unless an earlier
-// attempt may still arrive, and find a session that takes it.
+// refusedUsage returns the error when nothing was added. The outcome is unknown if an
+// earlier attempt may still arrive, and succeed.
 func refusedUsage(lost bool, reason error) error {
 	if lost {
 		return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
@@ -81,24 +77,18 @@ func refusedUsage(lost bool, reason error) error {
 	return reason
 }
 
-// knownUsage looks for the usage under its id, and compares.
+// knownUsage looks for a stored usage with add's id, and compares it with add.
 func (s *sessions) knownUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (totals repo.Usage, found bool, err error) {
-	var row db.SessionUsageGetRow
-	err = s.exec.read(ctx, func(q db.DBTX) (err error) {
-		row, err = queries.SessionUsageGet(ctx, q, toUUID(id), toUUID(add.ID))
-		return err
-	})
+	row, err := run2(ctx, s.exec.read, queries.SessionUsageGet, toUUID(id), toUUID(add.ID))
 	if isNoRows(err) {
 		return repo.Usage{}, false, nil
 	}
 	if err != nil {
 		return repo.Usage{}, false, s.exec.unread(err)
 	}
-	conflict := add.Conflict(id, repo.Usage{
-		InputTokens: row.KnownInputTokens, OutputTokens: row.KnownOutputTokens, Cost: repo.Cost(row.KnownCostNanos),
-	})
-	if conflict != nil {
+	known := usageOf(row.KnownInputTokens, row.KnownOutputTokens, row.KnownCostNanos)
+	if conflict := rules.UsageConflict(add, id, known); conflict != nil {
 		return repo.Usage{}, true, conflict
 	}
-	return repo.Usage{InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, Cost: repo.Cost(row.CostNanos)}, true, nil
+	return usageOf(row.InputTokens, row.OutputTokens, row.CostNanos), true, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func actionTests() []test {
@@ -123,7 +124,7 @@ func testActionMissing(t *testing.T, r repo.Repositories) {
 	wantActionNotFound(t, err, name)
 }
 
-// A bare name and its full form are one.
+// A short name and its full form name the same action.
 func testActionNames(t *testing.T, r repo.Repositories) {
 	bare := "a" + repo.NewID().String()
 	_, err := r.Actions().Create(t.Context(), repo.NewAction{Name: bare})
@@ -205,7 +206,7 @@ func testActionInvalid(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// What is given, and what comes back, is the caller's.
+// The store shares no memory with its caller.
 func testActionCopies(t *testing.T, r repo.Repositories) {
 	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()}
 	created, err := r.Actions().Create(t.Context(), given)
@@ -221,7 +222,7 @@ func testActionCopies(t *testing.T, r repo.Repositories) {
 	wantSame(t, "definition", must(t, stored, err).ActionDefinition, fullDefinition())
 }
 
-// An update replaces all of the definition, and nothing else.
+// An update replaces the whole definition, and nothing else.
 func testActionUpdate(t *testing.T, r repo.Repositories) {
 	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition(), CreatedBy: "someone"}
 	before, err := r.Actions().Create(t.Context(), given)
@@ -238,7 +239,7 @@ func testActionUpdate(t *testing.T, r repo.Repositories) {
 		tick()
 		got, err := r.Actions().Update(t.Context(), given.Name, 0, definition)
 		must(t, got, err)
-		normal, err := definition.Normalize()
+		normal, err := rules.NormalizeDefinition(definition)
 		must(t, normal, err)
 		want := before
 		want.ActionDefinition, want.Version, want.UpdatedAt = normal, int64(i)+2, got.UpdatedAt
@@ -276,7 +277,7 @@ func testActionArchive(t *testing.T, r repo.Repositories) {
 	again, err := r.Actions().Archive(t.Context(), name)
 	wantSame(t, "action", must(t, again, err), archived)
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{})
-	if got, ok := wantError[*repo.ActionUnavailable](t, err, repo.ErrConflict); ok && got.State != repo.ActionArchived {
+	if got, ok := wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict); ok && got.State != repo.ActionArchived {
 		t.Errorf("got %v", got)
 	}
 }
@@ -291,9 +292,9 @@ func testActionDelete(t *testing.T, r repo.Repositories) {
 
 	used := plain(t, r)
 	plan := usePlan(t, r, used, repo.UseAction{})
-	_, _ = wantError[*repo.ActionInUse](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
+	_, _ = wantError[*repo.ActionInUseError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
 	move(t, r, plan.ID, repo.TransitionCancel)
-	_, _ = wantError[*repo.ActionInUse](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
+	_, _ = wantError[*repo.ActionInUseError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
 	if _, err := r.Actions().Get(t.Context(), used); err != nil {
 		t.Error(err)
 	}

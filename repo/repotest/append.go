@@ -33,11 +33,11 @@ func fullMessage() repo.NewMessage {
 	return repo.NewMessage{
 		ID: repo.NewID(), Role: repo.RoleAssistant, Content: secret,
 		Metadata: json.RawMessage(`{"a":1,"b":["é",2.50]}`), Payload: []byte{0, 1, 255},
-		OccurredAt: time.Date(2026, 2, 3, 4, 5, 6, 789012000, time.UTC),
+		Kind: secret + " kind", CallID: secret + " call", OccurredAt: time.Date(2026, 2, 3, 4, 5, 6, 789012000, time.UTC),
 	}
 }
 
-// wantStored checks what an append returned against what it was given.
+// wantStored compares what an append returned with what it was given.
 func wantStored(t *testing.T, session repo.ID, first int64, given []repo.NewMessage, stored []repo.Message) {
 	t.Helper()
 	if len(stored) != len(given) {
@@ -48,6 +48,7 @@ func wantStored(t *testing.T, session repo.ID, first int64, given []repo.NewMess
 		want := repo.Message{
 			SessionID: session, ID: given[i].ID, Sequence: first + int64(i), Role: given[i].Role,
 			Content: given[i].Content, Metadata: given[i].Metadata, Payload: given[i].Payload,
+			Kind: given[i].Kind, CallID: given[i].CallID,
 			OccurredAt: given[i].OccurredAt.Truncate(time.Microsecond), CreatedAt: got.CreatedAt,
 		}
 		if want.ID.IsZero() {
@@ -82,7 +83,7 @@ func testAppendLargestBatch(t *testing.T, s repo.Sessions) {
 	wantCount(t, s, id, repo.MaxBatchMessages)
 }
 
-// Messages without ids are new each time, and get different ids.
+// Messages without ids are always new, and get different ids.
 func testAppendWithoutIDs(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, users(3)...)
@@ -96,7 +97,7 @@ func testAppendWithoutIDs(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// What the caller gave is not changed, and what comes back is the caller's.
+// The arguments are not changed, and the results share no memory with the store.
 func testAppendArguments(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	given := []repo.NewMessage{user("x"), fullMessage()}
@@ -115,7 +116,7 @@ func testAppendArguments(t *testing.T, s repo.Sessions) {
 	changed[1].Payload[1], changed[1].Metadata[2] = 'y', 'y'
 	wantMessages(t, readAll(t, s, id), want)
 
-	// However they are read.
+	// In every way of reading.
 	for _, read := range []func() ([]repo.Message, error){
 		func() ([]repo.Message, error) { return s.MessagesFrom(t.Context(), id, 0, 10) },
 		func() ([]repo.Message, error) { return s.LastMessages(t.Context(), id, 10) },
@@ -168,8 +169,8 @@ func testAppendRepeat(t *testing.T, s repo.Sessions) {
 	wantCount(t, s, id, 6)
 }
 
-// The same values in another spelling are a repetition, and the first spelling
-// stays.
+// The same values in another spelling are a repetition, and the first spelling is
+// kept.
 func testAppendRepeatWrittenOtherwise(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	given := fullMessage()
@@ -188,8 +189,8 @@ func testAppendRepeatWrittenOtherwise(t *testing.T, s repo.Sessions) {
 	wantMessages(t, appendTo(t, s, id, plain), first)
 }
 
-// A repetition need not be of the batch that stored the messages, nor in its
-// order: what counts is that all of them are stored.
+// A repetition may be another batch than the one that stored the messages, and in
+// another order: only all of its messages must be stored.
 func testAppendRepeatInOtherBatches(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	given := withIDs(users(4))
@@ -240,6 +241,12 @@ func testAppendConflicts(t *testing.T, s repo.Sessions) {
 		{"no payload", "payload", given, func(m *repo.NewMessage) { m.Payload = nil }},
 		{"none, empty payload", "payload", bare, func(m *repo.NewMessage) { m.Payload = []byte{} }},
 		{"empty, no payload", "payload", empty, func(m *repo.NewMessage) { m.Payload = nil }},
+		{"kind", "kind", given, func(m *repo.NewMessage) { m.Kind += " " }},
+		{"no kind", "kind", given, func(m *repo.NewMessage) { m.Kind = "" }},
+		{"none, a kind", "kind", bare, func(m *repo.NewMessage) { m.Kind = secret }},
+		{"call", "call_id", given, func(m *repo.NewMessage) { m.CallID += " " }},
+		{"no call", "call_id", given, func(m *repo.NewMessage) { m.CallID = "" }},
+		{"none, a call", "call_id", bare, func(m *repo.NewMessage) { m.CallID = secret }},
 		{"a microsecond later", "occurred_at", given, func(m *repo.NewMessage) { m.OccurredAt = m.OccurredAt.Add(time.Microsecond) }},
 		{"no time", "occurred_at", given, func(m *repo.NewMessage) { m.OccurredAt = time.Time{} }},
 		{"none, a time", "occurred_at", bare, func(m *repo.NewMessage) { m.OccurredAt = time.Unix(0, 0) }},
@@ -253,7 +260,7 @@ func testAppendConflicts(t *testing.T, s repo.Sessions) {
 			wantMessageConflict(t, err, id, other.ID, test.field)
 		})
 	}
-	// The one that differs is named, not the first.
+	// The error names the message that differs, not the first.
 	other := bare
 	other.Content = secret
 	_, err := s.Append(t.Context(), id, given, other, empty)
@@ -262,7 +269,7 @@ func testAppendConflicts(t *testing.T, s repo.Sessions) {
 	wantMessages(t, wantCount(t, s, id, 3), first)
 }
 
-// An id is a message's within its session.
+// The id of a message is unique only within its session.
 func testAppendSameIDInTwoSessions(t *testing.T, s repo.Sessions) {
 	first, second := create(t, s), create(t, s)
 	message := fullMessage()
@@ -295,22 +302,23 @@ func testAppendAt(t *testing.T, s repo.Sessions) {
 func testAppendAtConflict(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	_, err := s.AppendAt(t.Context(), id, 1, user(secret))
-	wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: id, Expected: 1, Next: 0})
+	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 0})
 	appendTo(t, s, id, users(3)...)
 	before := get(t, s, id)
 	for _, expected := range []int64{0, 2, 4, 1<<63 - 1} {
 		for _, message := range []repo.NewMessage{user(secret), fullMessage()} {
 			_, err := s.AppendAt(t.Context(), id, expected, message)
-			wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: id, Expected: expected, Next: 3})
+			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: expected, Next: 3})
 			_, err = s.AppendAt(t.Context(), id, expected, message, user(secret))
-			wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: id, Expected: expected, Next: 3})
+			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: expected, Next: 3})
 		}
 	}
 	wantSession(t, get(t, s, id), before)
 	wantCount(t, s, id, 3)
 }
 
-// A repetition by id is no conflict, although its sequence is no longer next.
+// A repetition by id does not conflict, although its sequence is no longer the
+// next.
 func testAppendAtRepeat(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	given := []repo.NewMessage{fullMessage(), fullMessage()}

@@ -10,20 +10,20 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// secret stands for what may not reach an error: names, contents, metadata.
+// secret is in values that must not appear in errors: names, contents, metadata.
 const secret = "hunter2-4f9c"
 
-// wantDiscreet checks that an error holds nothing of what was stored.
+// wantDiscreet checks that an error contains nothing of what was stored.
 func wantDiscreet(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(err.Error(), secret) {
-		t.Errorf("the error holds a value: %v", err)
+		t.Errorf("the error contains a value: %v", err)
 	}
 }
 
-// wantError checks that err is of type E and is the sentinel, and no other one:
-// a caller who asks for one after the other must not take it for two things. Only
-// a refused import is also its cause.
+// wantError checks that err is of type E and matches the sentinel and no other one,
+// so that a caller who checks for several gets one answer. Only a refused import
+// also matches its cause.
 func wantError[E error](t *testing.T, err, sentinel error) (E, bool) {
 	t.Helper()
 	wantDiscreet(t, err)
@@ -36,7 +36,7 @@ func wantError[E error](t *testing.T, err, sentinel error) (E, bool) {
 	return typed, ok
 }
 
-// wantSentinel checks that err is the sentinel, and no other one.
+// wantSentinel checks that err matches the sentinel and no other one.
 func wantSentinel(t *testing.T, err, sentinel error) {
 	t.Helper()
 	if !errors.Is(err, sentinel) {
@@ -57,7 +57,7 @@ func wantImportError(t *testing.T, err error) {
 	_, _ = wantError[*repo.ImportError](t, err, repo.ErrImport)
 }
 
-// wantEqual checks a typed error's values.
+// wantEqual checks the values of a typed error.
 func wantEqual[E any](t *testing.T, got *E, want E) {
 	t.Helper()
 	if !reflect.DeepEqual(*got, want) {
@@ -79,30 +79,30 @@ func wantInvalid(t *testing.T, err error, field string) {
 	}
 }
 
-func wantSessionConflict(t *testing.T, err error, want repo.SessionConflict) {
+func wantSessionConflict(t *testing.T, err error, want repo.SessionConflictError) {
 	t.Helper()
-	if got, ok := wantError[*repo.SessionConflict](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.SessionConflictError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
 
 func wantMessageConflict(t *testing.T, err error, session, id repo.ID, field string) {
 	t.Helper()
-	if got, ok := wantError[*repo.MessageConflict](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.MessageConflict{SessionID: session, ID: id, Field: field})
+	if got, ok := wantError[*repo.MessageConflictError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.MessageConflictError{SessionID: session, ID: id, Field: field})
 	}
 }
 
-func wantSequenceConflict(t *testing.T, err error, want repo.SequenceConflict) {
+func wantSequenceConflict(t *testing.T, err error, want repo.SequenceConflictError) {
 	t.Helper()
-	if got, ok := wantError[*repo.SequenceConflict](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
 
-func wantBudgetExceeded(t *testing.T, err error, want repo.BudgetExceeded) {
+func wantBudgetExceeded(t *testing.T, err error, want repo.BudgetExceededError) {
 	t.Helper()
-	if got, ok := wantError[*repo.BudgetExceeded](t, err, repo.ErrBudgetExceeded); ok {
+	if got, ok := wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded); ok {
 		wantEqual(t, got, want)
 	}
 }
@@ -163,7 +163,7 @@ func wantCount(t *testing.T, s repo.Sessions, id repo.ID, count int) []repo.Mess
 	return messages
 }
 
-// brief is a document as a test's output can bear it.
+// brief shortens a document for a test's output.
 func brief(document []byte) string {
 	const most = 200
 	if len(document) <= most {
@@ -172,7 +172,7 @@ func brief(document []byte) string {
 	return string(bytes.ToValidUTF8(document[:most], nil)) + "…"
 }
 
-// wantSame compares two values whole.
+// wantSame compares two whole values.
 func wantSame[V any](t *testing.T, what string, got, want V) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// onAudit is a test that needs no more than the entries.
+// onAudit is a test that needs only repo.Audit.
 func onAudit(name string, run func(t *testing.T, a repo.Audit)) test {
 	return test{name, func(t *testing.T, store repo.Store) { run(t, store.Audit()) }}
 }
@@ -37,7 +38,7 @@ func auditTests() []test {
 	}
 }
 
-// auditEntry sets every field. Its time is a second of its own, in the past.
+// auditEntry sets every field. Each entry has a different second in the past.
 func auditEntry() repo.AuditEntry {
 	return repo.AuditEntry{
 		ID: repo.NewID(), OccurredAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond),
@@ -54,7 +55,7 @@ func record(t *testing.T, a repo.Audit, entries ...repo.AuditEntry) {
 	}
 }
 
-// wantEntry checks all but the database's time.
+// wantEntry compares everything but the time that the database sets.
 func wantEntry(t *testing.T, got, want repo.AuditEntry) {
 	t.Helper()
 	if got.RecordedAt.IsZero() {
@@ -66,7 +67,7 @@ func wantEntry(t *testing.T, got, want repo.AuditEntry) {
 	}
 }
 
-// wantEntries checks which entries there are, by their ids, in order.
+// wantEntries compares entries and their order by their ids.
 func wantEntries(t *testing.T, what string, got, want []repo.AuditEntry) {
 	t.Helper()
 	ids := func(entries []repo.AuditEntry) []repo.ID {
@@ -119,7 +120,8 @@ func testAuditZeroValue(t *testing.T, a repo.Audit) {
 		ID: got[0].ID, OccurredAt: got[0].OccurredAt, Type: repo.EventConfigChanged, Project: project, Details: json.RawMessage(`{}`),
 	})
 
-	// An id without a time has the time within the id: it can be recorded again.
+	// An entry with an id and no time gets the time within the id, so that it can be
+	// recorded again.
 	e := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventConfigChanged, Project: randomName()}
 	record(t, a, e)
 	record(t, a, e)
@@ -148,7 +150,7 @@ func testAuditEveryField(t *testing.T, a repo.Audit) {
 	}
 }
 
-// Details come back byte for byte: what was hashed is what is read.
+// Details are returned byte for byte: what was hashed is what is read.
 func testAuditDetails(t *testing.T, a repo.Audit) {
 	for _, object := range objects() {
 		e := auditEntry()
@@ -162,7 +164,7 @@ func testAuditDetails(t *testing.T, a repo.Audit) {
 	}
 }
 
-// Each month is kept by itself, and made when it is needed.
+// The partition of each month is created when it is needed.
 func testAuditMonths(t *testing.T, a repo.Audit) {
 	plan := repo.NewID()
 	var entries []repo.AuditEntry
@@ -218,7 +220,7 @@ func testAuditInvalid(t *testing.T, a repo.Audit) {
 	}
 }
 
-// What is recorded stays as it is, and is recorded once.
+// An entry does not change, and is recorded only once.
 func testAuditAgain(t *testing.T, a repo.Audit) {
 	first, second := auditEntry(), auditEntry()
 	second.PlanID = first.PlanID
@@ -246,7 +248,7 @@ func testAuditMissing(t *testing.T, a repo.Audit) {
 	}
 }
 
-// Every combination of fields selects what Selects says.
+// Every combination of fields selects the same entries as rules.Selects.
 func testAuditFilters(t *testing.T, a repo.Audit) {
 	one, two := auditEntry(), auditEntry()
 	two.Type = repo.EventAuthFailure
@@ -281,12 +283,12 @@ func testAuditFilters(t *testing.T, a repo.Audit) {
 		set(3, func() { filter.PlanID = two.PlanID })
 		set(4, func() { filter.SessionID = one.SessionID })
 		set(5, func() { filter.Project = two.Project })
-		if bits == 1 { // others record that type too
+		if bits == 1 { // other tests record this type too
 			filter.OccurredFrom, filter.OccurredBefore = one.OccurredAt, one.OccurredAt.Add(time.Second)
 		}
 		var want []repo.AuditEntry
 		for _, e := range entries {
-			if filter.Selects(e) {
+			if rules.Selects(filter, e) {
 				want = append(want, e)
 			}
 		}
@@ -308,7 +310,7 @@ func testAuditFilters(t *testing.T, a repo.Audit) {
 	}
 }
 
-// The time range begins with its first moment and ends before its last.
+// The time range includes its first moment and excludes its last.
 func testAuditTimes(t *testing.T, a repo.Audit) {
 	e := auditEntry()
 	var entries []repo.AuditEntry
@@ -326,8 +328,8 @@ func testAuditTimes(t *testing.T, a repo.Audit) {
 	}
 }
 
-// A list is complete and in order, whatever the size of its pages, also where
-// entries have the same time.
+// A list is complete and in order, whatever the size of its pages, also if entries
+// have the same time.
 func testAuditPages(t *testing.T, a repo.Audit) {
 	e := auditEntry()
 	var entries []repo.AuditEntry
@@ -427,11 +429,11 @@ func testAuditExport(t *testing.T, a repo.Audit) {
 	lines := bufio.NewScanner(&document)
 	n := 0
 	for ; lines.Scan(); n++ {
-		var line repo.ExportedAuditEntry
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+		var entry repo.AuditEntry
+		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
 			t.Fatal(err)
 		}
-		wantEntry(t, repo.ImportedEntry(line), entries[n])
+		wantEntry(t, entry, entries[n])
 		if t.Failed() {
 			return
 		}

@@ -2,8 +2,11 @@ package repotest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"iter"
 	"testing"
 	"time"
 
@@ -15,11 +18,13 @@ func bufferTests() []test {
 		onPlans("Sessions", testBuffers[repo.Sessions](sessionBuffers)),
 		onPlans("Actions", testBuffers[repo.Actions](actionBuffers)),
 		onPlans("Plans", testBuffers[repo.Plans](planBuffers)),
+		onPlans("State", testBuffers[repo.State](stateBuffers)),
+		onPlans("Leases", testBuffers[repo.Leases](leaseBuffers)),
 		onPlans("Audit", testBuffers[repo.Audit](auditBuffers)),
 	}
 }
 
-// bufferedReader is a document that can be overwritten once it was read.
+// bufferedReader is a document that can be overwritten after it was read.
 type bufferedReader struct {
 	Document []byte
 	at       int
@@ -34,7 +39,27 @@ func (r *bufferedReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stocked is a session with everything in it, two messages of fullMessage's kind.
+// firstTwo has sessions that are followed up to the second message. Where that is not
+// possible, in a transaction, they are streamed.
+type firstTwo struct{ repo.Sessions }
+
+// Follow is MessageReader.Follow.
+func (s firstTwo) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		for message, err := range s.Sessions.Follow(ctx, id, from) {
+			if errors.Is(err, repo.ErrInvalid) {
+				s.Stream(ctx, id, from)(yield)
+				return
+			}
+			if !yield(message, err) || message.Sequence == from+1 {
+				return
+			}
+		}
+	}
+}
+
+// stocked creates a session with a value in every field, and two messages like
+// fullMessage.
 func stocked(t *testing.T, r repo.Repositories) (repo.ID, []repo.Message) {
 	t.Helper()
 	given := fullSession()
@@ -47,10 +72,27 @@ func whole(t *testing.T, r repo.Repositories, id repo.ID) func() any {
 	return func() any { return []any{get(t, r.Sessions(), id), readAll(t, r.Sessions(), id)} }
 }
 
+// wholeTurn reads a session with all that a turn may have added to it.
+func wholeTurn(t *testing.T, r repo.Repositories, id repo.ID, scope repo.Scope) func() any {
+	return func() any {
+		states, err := r.State().Read(t.Context(), scope, repo.Scope{SessionID: id})
+		return []any{whole(t, r, id)(), must(t, states, err)}
+	}
+}
+
 var sessionBuffers = bufferCases{
 	"Get": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id}}
+	},
+	"Read": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		common := shared()
+		change(t, r, set(common, "a", `"x"`))
+		change(t, r, set(repo.Scope{SessionID: id}, "a", `"x"`))
+		return buffered{on: r.Sessions(), args: []any{repo.ReadSessions{
+			IDs: []repo.ID{id, repo.NewID(), id}, Last: 2, State: true, Scopes: []string{common.Name},
+		}}}
 	},
 	"List": func(t *testing.T, r repo.Repositories) buffered {
 		created := createAs(t, r.Sessions(), fullSession())
@@ -64,8 +106,18 @@ var sessionBuffers = bufferCases{
 		id, _ := stocked(t, r)
 		update := repo.SessionUpdate{
 			Actor: ptr("new/actor"), AutomationProfile: ptr("new"), Metadata: json.RawMessage(`{"new":1}`), Budget: ptr(repo.Cost(9)),
+			FencedOnly: ptr(true),
 		}
 		return buffered{on: r.Sessions(), args: []any{id, update}, read: whole(t, r, id)}
+	},
+	"Update/patch": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		update := repo.SessionUpdate{MetadataPatch: json.RawMessage(`{"new":{"a":1}}`), IfVersion: ptr(int64(1))}
+		return buffered{on: r.Sessions(), args: []any{id, update}, read: whole(t, r, id)}
+	},
+	"List/by activity": func(t *testing.T, r repo.Repositories) buffered {
+		created := createAs(t, r.Sessions(), fullSession())
+		return buffered{on: r.Sessions(), args: []any{byActivity(created.Namespace), repo.Page{}}}
 	},
 	"AddUsage": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
@@ -92,9 +144,17 @@ var sessionBuffers = bufferCases{
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, 0}}
 	},
+	"MessagesOfCall": func(t *testing.T, r repo.Repositories) buffered {
+		id, messages := stocked(t, r)
+		return buffered{on: r.Sessions(), args: []any{id, messages[0].CallID}}
+	},
 	"Stream": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, int64(0)}}
+	},
+	"Follow": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		return buffered{on: firstTwo{r.Sessions()}, args: []any{id, int64(0)}}
 	},
 	"Append": func(t *testing.T, r repo.Repositories) buffered {
 		id := create(t, r.Sessions())
@@ -103,6 +163,20 @@ var sessionBuffers = bufferCases{
 	"AppendAt": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, int64(2), []repo.NewMessage{fullMessage()}}, read: whole(t, r, id)}
+	},
+	"AppendTurn": func(t *testing.T, r repo.Repositories) buffered {
+		id, scope := create(t, r.Sessions()), shared()
+		turn := fullTurn(scope)
+		turn.Expected, turn.IfScopes, turn.Create = ptr(int64(0)), []repo.ScopeVersion{{Scope: scope}}, &repo.NewSession{Metadata: json.RawMessage(`{"new":1}`)}
+		turn.State[0].IfVersion = ptr(int64(0))
+		return buffered{on: r.Sessions(), args: []any{id, turn}, read: wholeTurn(t, r, id, scope)}
+	},
+	"AppendTurns": func(t *testing.T, r repo.Repositories) buffered {
+		id, scope := repo.NewID(), shared()
+		turn := fullTurn(scope)
+		turn.Create = &repo.NewSession{Metadata: json.RawMessage(`{"new":1}`)}
+		turns := []repo.SessionTurn{{SessionID: id, Turn: turn}, {SessionID: create(t, r.Sessions()), Turn: fullTurn(scope)}}
+		return buffered{on: r.Sessions(), args: []any{turns}, read: wholeTurn(t, r, id, scope)}
 	},
 	"Export": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
@@ -120,7 +194,7 @@ var sessionBuffers = bufferCases{
 	},
 }
 
-// action reads an action.
+// readAction reads an action.
 func readAction(t *testing.T, r repo.Repositories, name string) func() any {
 	return func() any {
 		stored, err := r.Actions().Get(t.Context(), name)
@@ -154,7 +228,7 @@ var actionBuffers = bufferCases{
 	},
 }
 
-// readPlan reads a plan with its history, and what its action became.
+// readPlan reads a plan with its history, and the action that it used.
 func readPlan(t *testing.T, r repo.Repositories, id repo.ID) func() any {
 	return func() any {
 		plan := getPlan(t, r, id)
@@ -188,6 +262,14 @@ var planBuffers = bufferCases{
 		cause := causeOf(repo.TransitionFail)
 		return buffered{on: r.Plans(), args: []any{id, repo.TransitionFail, cause}, read: readPlan(t, r, id)}
 	},
+	"Claim": func(t *testing.T, r repo.Repositories) buffered {
+		plan := fullPlan(t, r)
+		claim := repo.Claim{
+			Owner: randomName(), Namespaces: []string{plan.Namespace}, Actions: []string{plan.Action.String()},
+			Phases: []repo.Phase{repo.PhaseStrategize},
+		}
+		return buffered{on: r.Plans(), args: []any{claim}, read: readPlan(t, r, plan.ID)}
+	},
 	"Progress": func(t *testing.T, r repo.Repositories) buffered {
 		id := fullPlan(t, r).ID
 		move(t, r, id, repo.TransitionStart)
@@ -210,6 +292,119 @@ var planBuffers = bufferCases{
 	},
 }
 
+// fullState makes a change of each kind, and returns its scope.
+func fullState(t *testing.T, r repo.Repositories) repo.Scope {
+	t.Helper()
+	scope := own(t, r)
+	change(t, r, fullChanges(scope)...)
+	return scope
+}
+
+func fullChanges(scope repo.Scope) []repo.StateChange {
+	return []repo.StateChange{
+		{Scope: scope, Key: "set", Op: repo.StateSet, Value: json.RawMessage(`{"a":1}`), IfVersion: ptr(int64(0))},
+		unset(scope, "removed"),
+		increment(scope, "incremented", 5),
+	}
+}
+
+func readScope(t *testing.T, r repo.Repositories, scope repo.Scope) func() any {
+	return func() any {
+		states, err := r.State().Read(t.Context(), scope)
+		return must(t, states, err)
+	}
+}
+
+var stateBuffers = bufferCases{
+	"Get": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.State(), args: []any{fullState(t, r), "set"}}
+	},
+	"Read": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.State(), args: []any{[]repo.Scope{fullState(t, r)}}}
+	},
+	"List": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.State(), args: []any{fullState(t, r), "", repo.Page{}}}
+	},
+	"Change": func(t *testing.T, r repo.Repositories) buffered {
+		scope := own(t, r)
+		return buffered{
+			on: r.State(), args: []any{fullChanges(scope), []repo.ScopeVersion{{Scope: scope}}}, read: readScope(t, r, scope),
+		}
+	},
+	"Erase": func(t *testing.T, r repo.Repositories) buffered {
+		erased, kept := shared(), fullState(t, r)
+		change(t, r, fullChanges(erased)...)
+		return buffered{on: r.State(), args: []any{erased.Name}, read: readScope(t, r, kept)}
+	},
+}
+
+var leaseBuffers = bufferCases{
+	"Acquire": func(t *testing.T, r repo.Repositories) buffered {
+		lease := newLease()
+		return buffered{on: r.Leases(), args: []any{lease}, read: readLeases(t, r, repo.LeaseFilter{Owner: lease.Owner})}
+	},
+	"Renew": func(t *testing.T, r repo.Repositories) buffered {
+		lease := acquire(t, r, newLease())
+		return buffered{on: r.Leases(), args: []any{lease, time.Hour}, read: readLeases(t, r, repo.LeaseFilter{Owner: lease.Owner})}
+	},
+	"Release": func(t *testing.T, r repo.Repositories) buffered {
+		released, kept := acquire(t, r, newLease()), acquire(t, r, newLease())
+		return buffered{on: r.Leases(), args: []any{released}, read: readLeases(t, r, repo.LeaseFilter{Owner: kept.Owner})}
+	},
+	"ReleaseAll": func(t *testing.T, r repo.Repositories) buffered {
+		released, kept := acquire(t, r, newLease()), acquire(t, r, newLease())
+		return buffered{on: r.Leases(), args: []any{released.Owner}, read: readLeases(t, r, repo.LeaseFilter{Owner: kept.Owner})}
+	},
+	"List": func(t *testing.T, r repo.Repositories) buffered {
+		lease := acquire(t, r, newLease())
+		return buffered{on: r.Leases(), args: []any{repo.LeaseFilter{Owner: lease.Owner, Status: repo.LeaseHeld}, repo.Page{}}}
+	},
+}
+
+// streamBuffers are not among those of a transaction, in which nothing can be followed.
+var streamBuffers = bufferCases{
+	"Open": func(t *testing.T, r repo.Repositories) buffered {
+		stream := newStream()
+		return buffered{on: r.Streams(), args: []any{stream}, read: func() any { return getStream(t, r, stream.Key) }}
+	},
+	"Get": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Streams(), args: []any{openStream(t, r, newStream()).Key}}
+	},
+	"Append": func(t *testing.T, r repo.Repositories) buffered {
+		stream := openStream(t, r, newStream())
+		return buffered{on: r.Streams(), args: []any{stream, someParts(3)}, read: readStream(t, r, stream.Key, 3)}
+	},
+	"Finish": func(t *testing.T, r repo.Repositories) buffered {
+		stream := openStream(t, r, newStream())
+		return buffered{on: r.Streams(), args: []any{stream}, read: readStream(t, r, stream.Key, 1)}
+	},
+	"Fail": func(t *testing.T, r repo.Repositories) buffered {
+		stream := openStream(t, r, newStream())
+		return buffered{on: r.Streams(), args: []any{stream, "why"}, read: func() any { return getStream(t, r, stream.Key) }}
+	},
+	"RemoveExpired": func(_ *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Streams(), args: []any{1}, moving: true}
+	},
+	"Follow": func(t *testing.T, r repo.Repositories) buffered {
+		stream := openStream(t, r, newStream())
+		addParts(t, r, &stream, someParts(3)...)
+		endStream(t, r, stream, repo.StreamFinished)
+		return buffered{on: r.Streams(), args: []any{stream.Key, repo.StreamPosition{}}}
+	},
+}
+
+// readStream reads a stream with its first parts.
+func readStream(t *testing.T, r repo.Repositories, key string, count int) func() any {
+	return func() any {
+		parts, err := readParts(r.Streams().Follow(t.Context(), key, repo.StreamPosition{}), count)
+		return []any{getStream(t, r, key), must(t, parts, err)}
+	}
+}
+
+func readLeases(t *testing.T, r repo.Repositories, filter repo.LeaseFilter) func() any {
+	return func() any { return listLeases(t, r, filter, 0) }
+}
+
 func readEntries(t *testing.T, r repo.Repositories, entries ...repo.AuditEntry) func() any {
 	return func() any {
 		var stored []repo.AuditEntry
@@ -221,7 +416,7 @@ func readEntries(t *testing.T, r repo.Repositories, entries ...repo.AuditEntry) 
 	}
 }
 
-// recorded are two entries of one plan.
+// recorded records two entries of one plan.
 func recorded(t *testing.T, r repo.Repositories) []repo.AuditEntry {
 	t.Helper()
 	entries := []repo.AuditEntry{auditEntry(), auditEntry()}

@@ -2,8 +2,8 @@ package repotest
 
 import "reflect"
 
-// clone copies a value with all that it refers to, so that it stays what it was
-// when a store's own memory is behind it.
+// clone deeply copies a value, so that it does not change if it shares memory with
+// a store.
 func clone[V any](value V) V {
 	copied := reflect.New(reflect.TypeFor[V]()).Elem()
 	cloneInto(copied, reflect.ValueOf(&value).Elem())
@@ -27,6 +27,10 @@ func cloneInto(to, from reflect.Value) {
 	case reflect.Slice:
 		if !from.IsNil() {
 			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+			if from.Type().Elem().Kind() == reflect.Uint8 {
+				reflect.Copy(to, from)
+				return
+			}
 			for i := range from.Len() {
 				cloneInto(to.Index(i), from.Index(i))
 			}

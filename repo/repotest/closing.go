@@ -58,7 +58,7 @@ func testClosedAtOnce(t *testing.T, store repo.Store) {
 	})
 }
 
-// Operations under way end as they would have, later ones give ErrClosed.
+// Operations in progress end as usual; later ones return ErrClosed.
 func testClosedWhileInUse(t *testing.T, store repo.Store) {
 	const workers = 8
 	s := store.Sessions()

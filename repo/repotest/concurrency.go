@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,6 +18,10 @@ func concurrencyTests() []test {
 		{"AppendAt", testConcurrentAppendAt},
 		{"CreateOneID", testConcurrentCreate},
 		{"CreateConflicting", testConcurrentCreateConflicting},
+		{"CreateNew", testConcurrentCreateNew},
+		{"CreateWhateverIsThere", testConcurrentCreateAny},
+		{"AppendOrCreate", testConcurrentAppendOrCreate},
+		{"AppendOrCreateAndDelete", testConcurrentAppendOrCreateAndDelete},
 		{"AppendOneID", testConcurrentAppendOneID},
 		{"AppendOverlapping", testConcurrentOverlappingBatches},
 		{"AppendAndDelete", testAppendAndDelete},
@@ -27,6 +32,9 @@ func concurrencyTests() []test {
 		{"UsageID", testConcurrentUsageID},
 		{"UsageRollback", testUsageTxRollback},
 		{"List", testConcurrentList},
+		{"Read", testReadIsOneMoment},
+		{"ListByActivity", testConcurrentActivity},
+		{"Patch", testConcurrentPatch},
 		{"ImportOneDocument", testConcurrentImport},
 		{"ExportWhileAppending", testExportWhileAppending},
 	}
@@ -48,7 +56,7 @@ func together(count int, run func(worker int)) {
 	running.Wait()
 }
 
-// counter counts in several goroutines.
+// counter counts for several goroutines.
 type counter struct {
 	mu    sync.Mutex
 	count int
@@ -66,7 +74,7 @@ func (c *counter) get() int {
 	return c.count
 }
 
-// acknowledged are the batches that appends returned.
+// acknowledged collects the batches that appends returned.
 type acknowledged struct {
 	mu      sync.Mutex
 	batches [][]repo.Message
@@ -78,8 +86,8 @@ func (a *acknowledged) add(batch []repo.Message) {
 	a.batches = append(a.batches, batch)
 }
 
-// check checks that the session holds exactly the acknowledged messages, each
-// where its append said, and that every batch is contiguous.
+// check checks that the session contains exactly the acknowledged messages, each at
+// the sequence that its append returned, and that every batch is contiguous.
 func (a *acknowledged) check(t *testing.T, s repo.Sessions, id repo.ID) {
 	t.Helper()
 	a.mu.Lock()
@@ -97,7 +105,8 @@ func (a *acknowledged) check(t *testing.T, s repo.Sessions, id repo.ID) {
 	wantMessages(t, wantCount(t, s, id, len(want)), want)
 }
 
-// batchOf is a worker's round'th batch. Some have ids, some do not.
+// batchOf returns the batch of a worker's round. Some batches have ids, some do
+// not.
 func batchOf(worker, round int) []repo.NewMessage {
 	batch := make([]repo.NewMessage, 1+(worker+round)%3)
 	for i := range batch {
@@ -150,8 +159,8 @@ func testAppendToMany(t *testing.T, store repo.Store) {
 	}
 }
 
-// Of those who append at one sequence, one wins. The others learn a next one
-// that is above the one they expected.
+// One of several appends at the same sequence wins. The others learn a next
+// sequence above the one that they expected.
 func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 	const sequences, contenders = 15, 8
 	s := store.Sessions()
@@ -171,13 +180,13 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 				done.add(stored)
 				return
 			}
-			wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: id, Expected: sequence, Next: sequence + 1})
+			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: sequence, Next: sequence + 1})
 		})
 		if winners.get() != 1 {
 			t.Fatalf("%d appends at %d succeeded, want 1", winners.get(), sequence)
 		}
 	}
-	// Without a pause between the sequences: each tries on with what it learnt.
+	// Without a pause: each retries at once with the sequence that it learnt.
 	together(contenders, func(int) {
 		for expected := int64(sequences); expected < 2*sequences; {
 			stored, err := s.AppendAt(t.Context(), id, expected, user("x"))
@@ -186,7 +195,7 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 				expected++
 				continue
 			}
-			conflict, ok := wantError[*repo.SequenceConflict](t, err, repo.ErrConflict)
+			conflict, ok := wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict)
 			if !ok {
 				return
 			}
@@ -200,7 +209,7 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 	done.check(t, s, id)
 }
 
-// Creating one session many times at once creates it once.
+// Creating one session many times concurrently creates it once.
 func testConcurrentCreate(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 5 {
@@ -216,13 +225,13 @@ func testConcurrentCreate(t *testing.T, store repo.Store) {
 				t.Errorf("Get: %v", err)
 				return
 			}
-			wantSession(t, created, stored)
+			wantSession(t, created.Session, stored)
 		})
 		wantList(t, walk(t, s, repo.SessionFilter{Namespace: given.Namespace}, 10), []repo.Session{get(t, s, given.ID)})
 	}
 }
 
-// One of two different sessions with one id is created, the other conflicts.
+// Of two different sessions with one id, one is created and the other conflicts.
 func testConcurrentCreateConflicting(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 5 {
@@ -235,12 +244,115 @@ func testConcurrentCreateConflicting(t *testing.T, store repo.Store) {
 				winners.add(actor)
 				return
 			}
-			wantSessionConflict(t, err, repo.SessionConflict{ID: id, Field: "actor"})
+			wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "actor"})
 		})
 		if stored := get(t, s, id).Actor; len(winners.actors) != 1 || winners.actors[0] != stored {
 			t.Errorf("the creations of %v succeeded, stored is %q", winners.actors, stored)
 		}
 	}
+}
+
+// Of many creations of a session that must be new, one succeeds.
+func testConcurrentCreateNew(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 5 {
+		given := fullSession()
+		given.Existing = repo.ExistingNone
+		var winners counter
+		together(workers, func(int) {
+			created, err := s.Create(t.Context(), given)
+			if err != nil {
+				wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID})
+				return
+			}
+			winners.add()
+			if created.Existed {
+				t.Error("a session that must be new existed")
+			}
+		})
+		if winners.get() != 1 {
+			t.Errorf("%d creations succeeded, want 1", winners.get())
+		}
+	}
+}
+
+// Of many creations of different sessions with one key, one creates its session, and
+// all return that session.
+func testConcurrentCreateAny(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for range 5 {
+		key := newKey()
+		var creators counter
+		var actors acknowledgedActors
+		together(workers, func(worker int) {
+			created, err := s.Create(t.Context(), repo.NewSession{
+				Namespace: key.Namespace, Key: key.Key, Actor: fmt.Sprint(worker), Existing: repo.ExistingAny,
+			})
+			if err != nil {
+				t.Errorf("Create: %v", err)
+				return
+			}
+			if !created.Existed {
+				creators.add()
+			}
+			actors.add(created.Actor)
+		})
+		slices.Sort(actors.actors)
+		if creators.get() != 1 || len(slices.Compact(actors.actors)) != 1 {
+			t.Errorf("%d creations created, and they got the sessions of %v", creators.get(), actors.actors)
+		}
+	}
+}
+
+// However many append to a session that does not exist, it is created once, and has
+// the messages of all.
+func testConcurrentAppendOrCreate(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	for round := range 5 {
+		named, key := keyed(s)
+		var done acknowledged
+		together(64, func(worker int) {
+			given := batchOf(worker, round)
+			stored, err := named.AppendOrCreate(t.Context(), repo.NewSession{Actor: fmt.Sprint(worker)}, given...)
+			if err != nil {
+				t.Errorf("AppendOrCreate: %v", err)
+				return
+			}
+			wantStored(t, key.ID(), stored[0].Sequence, given, stored)
+			done.add(stored)
+		})
+		done.check(t, s, key.ID())
+	}
+}
+
+func keyed(s repo.Sessions) (repo.KeyedSession, repo.SessionKey) {
+	key := newKey()
+	return repo.ByKey(s, key), key
+}
+
+// Concurrent deletions make no AppendOrCreate fail.
+func testConcurrentAppendOrCreateAndDelete(t *testing.T, store repo.Store) {
+	s := store.Sessions()
+	named, key := keyed(s)
+	together(9, func(worker int) {
+		for round := range 10 {
+			if worker == 8 {
+				if _, err := named.Delete(t.Context()); err != nil && !errors.Is(err, repo.ErrNotFound) {
+					t.Errorf("Delete: %v", err)
+				}
+				continue
+			}
+			given := batchOf(worker, round)
+			stored, err := named.AppendOrCreate(t.Context(), repo.NewSession{}, given...)
+			if err != nil {
+				t.Errorf("AppendOrCreate: %v", err)
+				return
+			}
+			wantStored(t, key.ID(), stored[0].Sequence, given, stored)
+		}
+	})
+	stored, err := named.AppendOrCreate(t.Context(), repo.NewSession{}, user("the last one"))
+	wantCount(t, s, key.ID(), int(must(t, stored, err)[0].Sequence)+1)
 }
 
 type acknowledgedActors struct {
@@ -254,7 +366,8 @@ func (a *acknowledgedActors) add(actor string) {
 	a.actors = append(a.actors, actor)
 }
 
-// One message appended many times at once is stored once, and all learn where.
+// One message appended many times concurrently is stored once, and all callers
+// learn its sequence.
 func testConcurrentAppendOneID(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -278,8 +391,8 @@ func testConcurrentAppendOneID(t *testing.T, store repo.Store) {
 	wantCount(t, s, id, 10)
 }
 
-// Batches that share a message: one is stored, the others conflict or, being
-// the same, repeat it.
+// Of batches that share a message, one is stored; the others conflict, or repeat it
+// if they are equal.
 func testConcurrentOverlappingBatches(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -304,8 +417,8 @@ func testConcurrentOverlappingBatches(t *testing.T, store repo.Store) {
 	done.check(t, s, id)
 }
 
-// An append that races a deletion is stored and deleted, or finds no session.
-// The deletion counts all that were acknowledged.
+// An append that races with a deletion is stored and deleted, or finds no session.
+// The deletion counts all acknowledged messages.
 func testAppendAndDelete(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 10 {
@@ -326,7 +439,7 @@ func testAppendAndDelete(t *testing.T, store repo.Store) {
 				}
 				return
 			}
-			for round := 0; !t.Failed(); round++ { // where Delete failed, the session is never gone
+			for round := 0; !t.Failed(); round++ { // if Delete has failed, the session never disappears
 				message := user("x")
 				if (worker+round)%2 == 0 {
 					message.ID = repo.NewID()
@@ -347,7 +460,7 @@ func testAppendAndDelete(t *testing.T, store repo.Store) {
 	}
 }
 
-// Concurrent callers never pass a budget together, and reach it if their costs
+// Concurrent callers together never exceed a budget, and reach it if their costs
 // add up to it.
 func testConcurrentBudget(t *testing.T, store repo.Store) {
 	s := store.Sessions()
@@ -364,7 +477,7 @@ func testConcurrentBudget(t *testing.T, store repo.Store) {
 				}
 				continue
 			}
-			wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: budget, Cost: budget, Requested: 1})
+			wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: budget, Cost: budget, Requested: 1})
 		}
 	})
 	if got := get(t, s, id).Usage; added.get() != budget || got != (repo.Usage{InputTokens: 2 * budget, Cost: budget}) {
@@ -372,7 +485,7 @@ func testConcurrentBudget(t *testing.T, store repo.Store) {
 	}
 }
 
-// Neither does a budget that is lowered meanwhile end below the cost.
+// A budget that is lowered meanwhile does not end below the cost either.
 func testConcurrentBudgetAndUpdate(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 10 {
@@ -385,7 +498,7 @@ func testConcurrentBudgetAndUpdate(t *testing.T, store repo.Store) {
 				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(10 * worker))})
 			}
 			if err != nil {
-				_, _ = wantError[*repo.BudgetExceeded](t, err, repo.ErrBudgetExceeded)
+				_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
 			}
 		})
 		if got := get(t, s, id); got.Usage.Cost > *got.Budget {
@@ -423,8 +536,8 @@ func testConcurrentUsage(t *testing.T, store repo.Store) {
 	wantCount(t, s, id, workers/4*rounds)
 }
 
-// A list that is read to its end holds every session that existed throughout
-// exactly once, whatever is created or deleted meanwhile.
+// A list contains every session that existed throughout exactly once, whatever is
+// created or deleted while it is read.
 func testConcurrentList(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	namespace := randomName()
@@ -458,8 +571,8 @@ func testConcurrentList(t *testing.T, store repo.Store) {
 	checkWalk(t, s, namespace, steady)
 }
 
-// checkWalk reads a list page by page. It runs in a goroutine of its own, where
-// a test may not end.
+// checkWalk reads a list page by page. It runs in a goroutine of its own, which
+// must not call t.FailNow.
 func checkWalk(t *testing.T, s repo.Sessions, namespace string, steady []repo.Session) {
 	t.Helper()
 	seen := map[repo.ID]bool{}
@@ -487,7 +600,7 @@ func checkWalk(t *testing.T, s repo.Sessions, namespace string, steady []repo.Se
 	wantList(t, got, steady)
 }
 
-// One document imported many times at once is imported once.
+// One document imported many times concurrently is imported once.
 func testConcurrentImport(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -502,7 +615,7 @@ func testConcurrentImport(t *testing.T, store repo.Store) {
 			return
 		}
 		wantImportError(t, err)
-		wantSessionConflict(t, err, repo.SessionConflict{ID: id})
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
 	})
 	if imported.get() != 1 {
 		t.Errorf("%d imports succeeded, want 1", imported.get())
@@ -510,8 +623,8 @@ func testConcurrentImport(t *testing.T, store repo.Store) {
 	wantCount(t, s, id, 50)
 }
 
-// An export has the messages that were there when it began, whatever is
-// appended or deleted meanwhile, or says that the session is gone.
+// An export contains the messages that were there when it began, whatever is
+// appended or deleted meanwhile, or reports that the session is gone.
 func testExportWhileAppending(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)

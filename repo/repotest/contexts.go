@@ -29,7 +29,7 @@ func contextTests() []test {
 	}
 }
 
-// operations are all that Sessions can do, each valid.
+// operations are valid calls of all methods of Sessions.
 type operations struct {
 	id, fresh, doomed, imported repo.ID
 	document                    []byte
@@ -47,6 +47,7 @@ func newOperations(t *testing.T, s repo.Sessions) *operations {
 func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func() error {
 	return map[string]func() error{
 		"Get":            func() error { _, err := s.Get(ctx, o.id); return err },
+		"Read":           func() error { _, err := s.Read(ctx, repo.ReadSessions{IDs: []repo.ID{o.id}, Last: 1}); return err },
 		"List":           func() error { _, err := s.List(ctx, repo.SessionFilter{}, repo.Page{}); return err },
 		"Create":         func() error { _, err := s.Create(ctx, repo.NewSession{ID: o.fresh}); return err },
 		"Update":         func() error { _, err := s.Update(ctx, o.id, repo.SessionUpdate{Actor: ptr("x")}); return err },
@@ -56,7 +57,9 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 		"MessagesFrom":   func() error { _, err := s.MessagesFrom(ctx, o.id, 0, 1); return err },
 		"MessagesBefore": func() error { _, err := s.MessagesBefore(ctx, o.id, 1, 1); return err },
 		"LastMessages":   func() error { _, err := s.LastMessages(ctx, o.id, 1); return err },
+		"MessagesOfCall": func() error { _, err := s.MessagesOfCall(ctx, o.id, "x"); return err },
 		"Stream":         func() error { _, err := collect(s.Stream(ctx, o.id, 0)); return err },
+		"Follow":         func() error { _, err := collect(s.Follow(ctx, o.id, 0)); return err },
 		"Append":         func() error { _, err := s.Append(ctx, o.id, user(secret)); return err },
 		"Append by id":   func() error { _, err := s.Append(ctx, o.id, fullMessage()); return err },
 		"AppendAt":       func() error { _, err := s.AppendAt(ctx, o.id, 1, user(secret)); return err },
@@ -65,7 +68,7 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 	}
 }
 
-// A context that has ended already stops every operation before it begins.
+// A context that has already ended stops every operation before it begins.
 //
 //nolint:revive // the context is what is tested
 func testContextEnded(t *testing.T, s repo.Sessions, ctx context.Context, want error) {
@@ -90,9 +93,9 @@ func testContextEnded(t *testing.T, s repo.Sessions, ctx context.Context, want e
 	}
 }
 
-// A context that ends while an append is under way gives its error, and then
-// nothing was written, or ErrUnknownOutcome, or success. Repeating the append
-// by its id is safe in each case.
+// If a context ends during an append, the append returns the context's error and
+// has written nothing, or it returns ErrUnknownOutcome, or it succeeds. Repeating
+// it with the same id is safe in each case.
 func testContextEndsMeanwhile(t *testing.T, store repo.Store) {
 	const rounds = 60
 	s := store.Sessions()

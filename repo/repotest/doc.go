@@ -1,5 +1,5 @@
 // Package repotest is the conformance suite of package repo. It is for authors of
-// implementations of [repo.Store], and of wrappers around one. The stores of
+// implementations of [repo.Store] and of wrappers around one. The stores of
 // agentstore pass it.
 //
 // Use it in a test:
@@ -13,6 +13,6 @@
 //	}
 //
 // Every subtest opens a store and runs in parallel. Stores may share a database:
-// no subtest relies on being alone in it. [RunRepositories] is for repositories
-// that are bound to a transaction.
+// no subtest relies on exclusive use. [RunRepositories] tests repositories that
+// are bound to a transaction.
 package repotest

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// everything is operations of every repository of a store, each valid.
+// everything returns valid operations of every repository of a store.
 func everything(ctx context.Context, o *operations, store repo.Store) map[string]func() error {
 	all := o.all(ctx, store.Sessions())
 	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
@@ -19,14 +19,17 @@ func everything(ctx context.Context, o *operations, store repo.Store) map[string
 			_, err := store.Actions().Create(ctx, repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()})
 			return err
 		},
-		"Actions.Get":  func() error { _, err := store.Actions().Get(ctx, "local/x"); return err },
-		"Plans.Use":    func() error { _, err := store.Plans().Use(ctx, "local/x", repo.UseAction{}); return err },
-		"Plans.Get":    func() error { _, err := store.Plans().Get(ctx, repo.NewID()); return err },
-		"Audit.Record": func() error { return store.Audit().Record(ctx, entry) },
-		"Audit.Count":  func() error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err },
-		"Trail.Holds":  func() error { _, err := store.Trail().Holds(ctx); return err },
-		"Trail.Seal": func() error {
-			_, err := store.Trail().Seal(ctx, 1, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+		"Actions.Get":      func() error { _, err := store.Actions().Get(ctx, "local/x"); return err },
+		"Plans.Use":        func() error { _, err := store.Plans().Use(ctx, "local/x", repo.UseAction{}); return err },
+		"Plans.Get":        func() error { _, err := store.Plans().Get(ctx, repo.NewID()); return err },
+		"Leases.Acquire":   func() error { _, err := store.Leases().Acquire(ctx, newLease()); return err },
+		"Leases.List":      func() error { _, err := store.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{}); return err },
+		"Hold":             func() error { _, err := repo.Hold(ctx, store, newLease()); return err },
+		"Audit.Record":     func() error { return store.Audit().Record(ctx, entry) },
+		"Audit.Count":      func() error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err },
+		"AuditStore.Holds": func() error { _, err := store.AuditStore().Holds(ctx); return err },
+		"AuditStore.Seal": func() error {
+			_, err := store.AuditStore().Seal(ctx, 1, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
 				return repo.AuditSeal{}, errors.New("not reached")
 			})
 			return err
@@ -35,17 +38,18 @@ func everything(ctx context.Context, o *operations, store repo.Store) map[string
 			return store.InTx(ctx, func(context.Context, repo.Repositories) error { return errors.New("not reached") })
 		},
 	})
+	maps.Copy(all, streamOperations(ctx, store, repo.Stream{Key: randomName(), ID: repo.NewID(), Fence: 1}))
 	return all
 }
 
-// The store refuses at once what is done with the context of its own unit of
-// work, which goes on and is committed.
+// The store at once refuses operations with the context of its own transaction,
+// which continues and is committed.
 func testTxInside(t *testing.T, store repo.Store) {
 	o := newOperations(t, store.Sessions())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		if _, err := tx.Sessions().Append(ctx, o.id, user("in the unit of work")); err != nil {
+		if _, err := tx.Sessions().Append(ctx, o.id, user("in the transaction")); err != nil {
 			return err
 		}
 		derived, cancel := context.WithCancel(context.WithValue(ctx, contextKey{}, "derived"))
@@ -71,8 +75,7 @@ func testTxInside(t *testing.T, store repo.Store) {
 	wantCount(t, store.Sessions(), o.id, 3)
 }
 
-// The context of a unit of work that has ended is like any other, whatever way
-// it ended.
+// The context of a transaction that has ended, in whatever way, is like any other.
 func testTxInsideEnded(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -88,19 +91,19 @@ func testTxInsideEnded(t *testing.T, store repo.Store) {
 	}
 	for _, ctx := range kept {
 		if _, err := s.Append(ctx, id, user("afterwards")); err != nil {
-			t.Errorf("with the context of a unit of work that has ended: %v", err)
+			t.Errorf("with the context of a transaction that has ended: %v", err)
 		}
 		if err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			_, err := tx.Sessions().Append(ctx, id, user("in the next one"))
 			return err
 		}); err != nil {
-			t.Errorf("InTx with the context of a unit of work that has ended: %v", err)
+			t.Errorf("InTx with the context of a transaction that has ended: %v", err)
 		}
 	}
 	wantCount(t, s, id, 4)
 }
 
-// A goroutine that fn started goes on with its context after InTx has returned.
+// A goroutine that fn started can use its context after InTx has returned.
 func testTxInsideOutlived(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -117,6 +120,6 @@ func testTxInsideOutlived(t *testing.T, store repo.Store) {
 	}
 	close(ended)
 	if err := <-result; err != nil {
-		t.Errorf("a goroutine that outlived its unit of work: %v", err)
+		t.Errorf("a goroutine that outlived its transaction: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func listTests() []test {
 	}
 }
 
-// seedList creates sessions in a namespace, their times apart, and returns them
+// seedList creates sessions in a namespace, with different times, and returns them
 // newest first.
 func seedList(t *testing.T, s repo.Sessions, namespace string, actors ...string) []repo.Session {
 	t.Helper()
@@ -91,7 +91,7 @@ func testListOrder(t *testing.T, s repo.Sessions) {
 	wantList(t, walk(t, s, repo.SessionFilter{Namespace: namespace}, 1000), want)
 }
 
-// A list holds the sessions as Get returns them.
+// A list contains the sessions as Get returns them.
 func testListValues(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	createAs(t, s, given)
@@ -154,7 +154,7 @@ func testListDefaultNamespace(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// Whatever the size of its pages, a list holds every session once.
+// A list contains every session once, whatever the size of its pages.
 func testListPages(t *testing.T, s repo.Sessions) {
 	namespace := randomName()
 	actors := []string{"a", "b", "a", "a", "b", "a", "a"}
@@ -209,7 +209,7 @@ func testListCursors(t *testing.T, s repo.Sessions) {
 		_, err := s.List(t.Context(), other, repo.Page{After: first.Next})
 		wantInvalid(t, err, "page.after")
 	}
-	// The cursor's own session may be gone: the place stays.
+	// A cursor remains valid if its session is deleted.
 	if _, err := s.Delete(t.Context(), first.Sessions[0].ID); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package repotest
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -17,6 +18,8 @@ func messageTests() []test {
 		on("Limits", testMessageLimits),
 		on("DefaultLimit", testMessageDefaultLimit),
 		on("Walk", testMessageWalk),
+		on("OfCall", testMessagesOfCall),
+		on("OfLongCall", testMessagesOfLongCall),
 		on("EmptySession", testMessagesOfEmptySession),
 		on("MissingSession", testMessagesOfMissingSession),
 	}
@@ -45,7 +48,7 @@ func testMessageByID(t *testing.T, s repo.Sessions) {
 func testMessagesFrom(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	all := appendTo(t, s, id, users(10)...)
-	appendTo(t, s, create(t, s), users(3)...) // another session's stay out
+	appendTo(t, s, create(t, s), users(3)...) // those of another session are not read
 	for _, from := range []int64{0, 1, 4, 9, 10, 11, math.MaxInt64} {
 		for _, limit := range []int{1, 5, 10, 11, repo.MaxPageSize} {
 			got, err := s.MessagesFrom(t.Context(), id, from, limit)
@@ -90,7 +93,7 @@ func testLastMessages(t *testing.T, s repo.Sessions) {
 func testMessageLimits(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, user("x"))
-	for _, session := range []repo.ID{id, repo.NewID()} { // the rule comes first
+	for _, session := range []repo.ID{id, repo.NewID()} { // arguments are checked first
 		for _, limit := range []int{-1, math.MinInt, repo.MaxPageSize + 1, math.MaxInt} {
 			_, err := s.MessagesFrom(t.Context(), session, 0, limit)
 			wantInvalid(t, err, "limit")
@@ -116,7 +119,7 @@ func testMessageDefaultLimit(t *testing.T, s repo.Sessions) {
 	wantMessages(t, got, all[5:])
 }
 
-// Page by page, as the comments say, each way holds every message once.
+// Every way of reading page by page, as documented, returns every message once.
 func testMessageWalk(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	all := appendTo(t, s, id, users(23)...)
@@ -144,6 +147,78 @@ func testMessageWalk(t *testing.T, s repo.Sessions) {
 	}
 }
 
+// ofCall makes messages of one call.
+func ofCall(callID string, contents ...string) (messages []repo.NewMessage) {
+	for _, content := range contents {
+		messages = append(messages, repo.NewMessage{Role: repo.RoleTool, Content: content, CallID: callID})
+	}
+	return messages
+}
+
+func messagesOfCall(t *testing.T, s repo.Sessions, id repo.ID, callID string) []repo.Message {
+	t.Helper()
+	messages, err := s.MessagesOfCall(t.Context(), id, callID)
+	return must(t, messages, err)
+}
+
+// wantCalls checks that the messages of each call are found, if these are all messages
+// of the session.
+func wantCalls(t *testing.T, s repo.Sessions, id repo.ID, messages []repo.Message) {
+	t.Helper()
+	calls := map[string][]repo.Message{}
+	for _, message := range messages {
+		if message.CallID != "" {
+			calls[message.CallID] = append(calls[message.CallID], message)
+		}
+	}
+	for callID, want := range calls {
+		wantMessages(t, messagesOfCall(t, s, id, callID), want)
+	}
+}
+
+func testMessagesOfCall(t *testing.T, s repo.Sessions) {
+	id, other := create(t, s), create(t, s)
+	batch := slices.Concat(users(1), ofCall("a", "call"), ofCall("b", "call"), users(2))
+	first := appendTo(t, s, id, batch...)
+	appendTo(t, s, other, ofCall("a", "of another session")...)
+	second := appendTo(t, s, id, ofCall("a", "progress", "result")...)
+	wantMessages(t, messagesOfCall(t, s, id, "a"), slices.Concat(first[1:2], second))
+	wantMessages(t, messagesOfCall(t, s, id, "b"), first[2:3])
+	for _, unknown := range []string{"c", "A", "a ", " a", "ab", "%", strings.Repeat("x", repo.MaxUserIDBytes)} {
+		wantMessages(t, messagesOfCall(t, s, id, unknown), nil)
+	}
+	for _, session := range []repo.ID{id, repo.NewID()} { // the argument is checked first
+		for _, bad := range append(invalidTexts(), "", strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+			_, err := s.MessagesOfCall(t.Context(), session, bad)
+			wantInvalid(t, err, "call_id")
+		}
+	}
+
+	// A repetition is not found twice, and what was refused not at all.
+	named := fullMessage()
+	stored := appendTo(t, s, id, named)
+	appendTo(t, s, id, named)
+	_, err := s.AppendAt(t.Context(), id, 0, ofCall(named.CallID, "too late")...)
+	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 0, Next: 8})
+	inTime, err := s.AppendAt(t.Context(), id, 8, ofCall(named.CallID, "in time")...)
+	wantMessages(t, messagesOfCall(t, s, id, named.CallID), append(stored, must(t, inTime, err)...))
+
+	// The calls are deleted with their session.
+	remove(t, s, id)
+	_, err = s.MessagesOfCall(t.Context(), id, "a")
+	wantNotFound(t, err, "session", id)
+	createAs(t, s, repo.NewSession{ID: id})
+	wantMessages(t, messagesOfCall(t, s, id, "a"), nil)
+	wantMessages(t, messagesOfCall(t, s, other, "a"), readAll(t, s, other))
+}
+
+// Of a call with more messages than a page the first are returned.
+func testMessagesOfLongCall(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, ofCall("long", slices.Repeat([]string{"part"}, repo.MaxPageSize+5)...)...)
+	wantMessages(t, messagesOfCall(t, s, id, "long"), all[:repo.MaxPageSize])
+}
+
 func testMessagesOfEmptySession(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	for name, read := range reads(t, s, id) {
@@ -161,7 +236,7 @@ func testMessagesOfMissingSession(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// reads are the ways to read a session's messages.
+// reads are all ways of reading a session's messages.
 func reads(t *testing.T, s repo.Sessions, id repo.ID) map[string]func() ([]repo.Message, error) {
 	ctx := t.Context()
 	return map[string]func() ([]repo.Message, error){
@@ -170,6 +245,7 @@ func reads(t *testing.T, s repo.Sessions, id repo.ID) map[string]func() ([]repo.
 		"MessagesBefore":       func() ([]repo.Message, error) { return s.MessagesBefore(ctx, id, 5, 10) },
 		"MessagesBefore first": func() ([]repo.Message, error) { return s.MessagesBefore(ctx, id, 0, 10) },
 		"LastMessages":         func() ([]repo.Message, error) { return s.LastMessages(ctx, id, 10) },
+		"MessagesOfCall":       func() ([]repo.Message, error) { return s.MessagesOfCall(ctx, id, "x") },
 		"Stream":               func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 0)) },
 		"Stream 5":             func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 5)) },
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func lifecycleTests() []test {
@@ -21,33 +22,33 @@ func lifecycleTests() []test {
 		onPlans("RevertBelowApplied", testRevertBelowApplied),
 		onPlans("RevertBelowLive", testRevertBelowLive),
 		onPlans("Progress", testLifecycleProgress),
-		onPlans("Trail", testLifecycleTrail),
+		onPlans("Audit", testLifecycleAudit),
 	}
 }
 
-// Every transition from every stage: it moves the plan, leaves it as it is, or is
-// refused, as the lifecycle says; and the answer is what is stored.
+// Every transition from every stage moves the plan, leaves it unchanged, or is
+// refused, as the lifecycle says; and the result is what is stored.
 func testLifecycleCells(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
-	if len(routes()) != len(repo.Stages())-1 {
+	if len(routes()) != len(rules.Stages())-1 {
 		t.Fatalf("%d stages are reached", len(routes()))
 	}
 	for from, route := range routes() {
-		for _, transition := range repo.Transitions() {
+		for _, transition := range rules.Transitions() {
 			id := usePlan(t, r, name, repo.UseAction{}).ID
 			move(t, r, id, route...)
 			before := getPlan(t, r, id)
 			if before.Stage != from {
 				t.Fatalf("the plan is at %v, want %v", before.Stage, from)
 			}
-			to, allowed := transition.To(from)
+			to, allowed := rules.To(transition, from)
 			tick()
 			got, err := r.Plans().Transition(t.Context(), id, transition, causeOf(transition))
 			after := getPlan(t, r, id)
 			events := int64(len(history(t, r, id)))
 			switch {
 			case !allowed:
-				wantTransitionConflict(t, err, repo.TransitionConflict{PlanID: id, Transition: transition, Stage: from, Version: before.Version})
+				wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: id, Transition: transition, Stage: from, Version: before.Version})
 				wantPlan(t, after, before)
 			case to == from:
 				must(t, got, err)
@@ -67,14 +68,14 @@ func testLifecycleCells(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A caller who says which version he knows is refused at another one.
+// A caller that expects another version is refused.
 func testLifecycleVersions(t *testing.T, r repo.Repositories) {
 	plan := usePlan(t, r, plain(t, r), repo.UseAction{})
 	for _, version := range []int64{2, 7} {
 		_, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Version: version})
-		wantTransitionConflict(t, err, repo.TransitionConflict{PlanID: plan.ID, Transition: repo.TransitionStart, Stage: plan.Stage, Version: 1})
+		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionStart, Stage: plan.Stage, Version: 1})
 		_, err = r.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{Version: version, Reason: "x"})
-		wantTransitionConflict(t, err, repo.TransitionConflict{PlanID: plan.ID, Transition: repo.TransitionCancel, Stage: plan.Stage, Version: 1})
+		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionCancel, Stage: plan.Stage, Version: 1})
 	}
 	wantPlan(t, getPlan(t, r, plan.ID), plan)
 	started, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Version: 1})
@@ -105,7 +106,7 @@ func testLifecycleReversions(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A failure stays with the plan until it goes on.
+// A plan keeps its failure until it continues.
 func testLifecycleFailure(t *testing.T, r repo.Repositories) {
 	id := usePlan(t, r, plain(t, r), repo.UseAction{}).ID
 	failed := move(t, r, id, repo.TransitionStart, repo.TransitionFail)
@@ -151,7 +152,7 @@ func testLifecycleHistory(t *testing.T, r repo.Repositories) {
 			Actor: "tester", Reason: "reason of " + string(steps[i]), CreatedAt: event.CreatedAt,
 		}
 		wantSame(t, "event", event, want)
-		if to, _ := steps[i].To(event.From); to != event.To || event.CreatedAt.Before(events[i].CreatedAt) {
+		if to, _ := rules.To(steps[i], event.From); to != event.To || event.CreatedAt.Before(events[i].CreatedAt) {
 			t.Errorf("event %d is %+v", i, event)
 		}
 	}
@@ -194,14 +195,14 @@ func testLifecycleInvalid(t *testing.T, r repo.Repositories) {
 	}
 	wantPlan(t, getPlan(t, r, plan.ID), plan)
 	missing := repo.NewID()
-	for _, transition := range repo.Transitions() {
+	for _, transition := range rules.Transitions() {
 		_, err := r.Plans().Transition(t.Context(), missing, transition, causeOf(transition))
 		wantNotFound(t, err, "plan", missing)
 	}
 }
 
-// Cancelling takes the live descendants along, each with an event of its own, and
-// leaves the others, and the rest of the tree, as they are.
+// Cancelling a plan cancels its live descendants, each with its own event, and
+// leaves the others and the rest of the tree unchanged.
 func testLifecycleCancelTree(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	root := usePlan(t, r, name, repo.UseAction{})
@@ -216,7 +217,7 @@ func testLifecycleCancelTree(t *testing.T, r repo.Repositories) {
 	queued := spawn(target)
 	errored := spawn(target, repo.TransitionStart, repo.TransitionFail)
 	applied := spawn(target)
-	below := spawn(applied) // its parent is live still
+	below := spawn(applied) // its parent is still live
 	deep := spawn(queued, repo.TransitionStart)
 	move(t, r, applied, all[repo.Stage{Phase: repo.PhaseApply, State: repo.StateApplied}]...)
 	gone := spawn(target)
@@ -247,7 +248,7 @@ func testLifecycleProgress(t *testing.T, r repo.Repositories) {
 	id := usePlan(t, r, plain(t, r), repo.UseAction{}).ID
 	step := func(step int64) repo.Progress { return repo.Progress{CompletedStep: &step} }
 	_, err := r.Plans().Progress(t.Context(), id, step(1))
-	wantTransitionConflict(t, err, repo.TransitionConflict{
+	wantTransitionConflict(t, err, repo.TransitionConflictError{
 		PlanID: id, Transition: repo.TransitionProgress, Stage: repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, Version: 1,
 	})
 	started := move(t, r, id, repo.TransitionStart)
@@ -276,13 +277,13 @@ func testLifecycleProgress(t *testing.T, r repo.Repositories) {
 	wantNotFound(t, err, "plan", missing)
 }
 
-// Every transition leaves an entry in the audit trail, with it.
-func testLifecycleTrail(t *testing.T, r repo.Repositories) {
+// Every transition records an entry in the audit trail in its transaction.
+func testLifecycleAudit(t *testing.T, r repo.Repositories) {
 	id := usePlan(t, r, plain(t, r), repo.UseAction{Actor: "user"}).ID
 	child := usePlan(t, r, plain(t, r), repo.UseAction{ParentID: id}).ID
 	steps := routes()[repo.Stage{Phase: repo.PhaseApply, State: repo.StateErrored}]
 	move(t, r, id, steps...)
-	move(t, r, id, repo.TransitionApply) // there already: no entry
+	move(t, r, id, repo.TransitionApply) // already there: no entry
 	move(t, r, id, repo.TransitionCancel)
 	for _, plan := range []repo.ID{id, child} {
 		page, err := r.Audit().List(t.Context(), repo.AuditFilter{PlanID: plan}, repo.OldestFirst, repo.Page{})
@@ -292,10 +293,10 @@ func testLifecycleTrail(t *testing.T, r repo.Repositories) {
 			t.Fatalf("%d entries, %d events", len(page.Entries), len(events))
 		}
 		for i, entry := range page.Entries {
-			if entry.Type != events[i].Transition.Event(events[i].To) || entry.Actor != events[i].Actor {
+			if entry.Type != rules.Event(events[i].Transition, events[i].To) || entry.Actor != events[i].Actor {
 				t.Errorf("entry %d is %+v, the event %+v", i, entry, events[i])
 			}
-			if i > 0 && string(entry.Details) != string(events[i].Transition.Details(events[i].From, events[i].To, events[i].Version)) {
+			if i > 0 && string(entry.Details) != string(rules.Details(events[i].Transition, events[i].From, events[i].To, events[i].Version)) {
 				t.Errorf("entry %d says %s", i, entry.Details)
 			}
 		}

@@ -16,7 +16,7 @@ func planListTests() []test {
 		onPlans("Cursors", testPlanCursors),
 		onPlans("Links", testPlanLinks),
 		onPlans("SessionDelete", testPlanSessionDelete),
-		onPlans("Port", testPlanPort),
+		onPlans("Export", testPlanExport),
 	}
 }
 
@@ -43,7 +43,7 @@ func walkPlans(t *testing.T, r repo.Repositories, filter repo.PlanFilter, limit 
 	}
 }
 
-// Each filter, alone and with others, in pages of every size.
+// Each filter selects, alone and with others, in pages of every size.
 func testPlanFilters(t *testing.T, r repo.Repositories) {
 	name, namespace, project := createAction(t, r, fullDefinition()), randomName(), randomName()
 	session, other := create(t, r.Sessions()), create(t, r.Sessions())
@@ -86,7 +86,7 @@ func testPlanFilters(t *testing.T, r repo.Repositories) {
 	for _, narrow := range []repo.PlanFilter{{}, {ParentID: parent}, {SessionID: session}, {Project: project}, {Project: randomName()}} {
 		for _, n := range []string{namespace, namespace + "2", ""} {
 			if n == "" && narrow == (repo.PlanFilter{}) {
-				continue // the default namespace, which others use
+				continue // the default namespace, which other tests use
 			}
 			for _, stage := range []repo.Stage{
 				{}, {Phase: repo.PhaseStrategize}, {State: repo.StateProcessing}, {State: repo.StateQueued},
@@ -144,7 +144,7 @@ func testPlanCursors(t *testing.T, r repo.Repositories) {
 	wantInvalid(t, err, "limit")
 }
 
-// A session's plans are as they are now, by id.
+// A session's plans are listed in their present state, by id.
 func testPlanLinks(t *testing.T, r repo.Repositories) {
 	s, name := r.Sessions(), plain(t, r)
 	session := createAs(t, s, repo.NewSession{Namespace: randomName(), Actor: "a"})
@@ -173,7 +173,7 @@ func testPlanLinks(t *testing.T, r repo.Repositories) {
 	wantNotFound(t, r.Plans().Unlink(t.Context(), session.ID, missing), "plan", missing)
 }
 
-// Deleting a session leaves its plans, and says how many lost it.
+// Deleting a session keeps its plans, and returns how many were linked to it.
 func testPlanSessionDelete(t *testing.T, r repo.Repositories) {
 	name, session := plain(t, r), create(t, r.Sessions())
 	other := create(t, r.Sessions())
@@ -201,12 +201,12 @@ func testPlanSessionDelete(t *testing.T, r repo.Repositories) {
 	wantSame(t, "links", get(t, r.Sessions(), session).Plans, nil)
 }
 
-// A document carries the links, not the plans; an import needs them there.
-func testPlanPort(t *testing.T, r repo.Repositories) {
+// A document contains links, not plans; an import requires that the plans exist.
+func testPlanExport(t *testing.T, r repo.Repositories) {
 	s, name := r.Sessions(), plain(t, r)
 	id := used(t, s)
 	first, second := usePlan(t, r, name, repo.UseAction{SessionID: id}), usePlan(t, r, name, repo.UseAction{SessionID: id})
-	wantPorted(t, s, id)
+	wantRoundTrip(t, s, id)
 	wantSame(t, "links", get(t, s, id).Plans, []repo.LinkedPlan{{ID: first.ID, Stage: first.Stage}, {ID: second.ID, Stage: second.Stage}})
 
 	document := string(export(t, s, id))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func planRaceTests() []test {
@@ -22,8 +23,8 @@ func planRaceTests() []test {
 	}
 }
 
-// Of concurrent callers of one transition one moves the plan. The others get a
-// conflict, or, where the lifecycle has it so, the plan as it is.
+// Of concurrent callers of one transition, one moves the plan. The others get a
+// conflict or, if the lifecycle allows it, the unchanged plan.
 func testRaceTransitions(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	all := routes()
@@ -44,9 +45,9 @@ func testRaceTransitions(t *testing.T, store repo.Store) {
 		id := usePlan(t, store, name, repo.UseAction{}).ID
 		move(t, store, id, route...)
 		before := getPlan(t, store, id)
-		to, _ := transition.To(before.Stage)
+		to, _ := rules.To(transition, before.Stage)
 		stays := false
-		if then, allowed := transition.To(to); allowed && then == to {
+		if then, allowed := rules.To(transition, to); allowed && then == to {
 			stays = true
 		}
 		var moved, stayed counter
@@ -60,7 +61,7 @@ func testRaceTransitions(t *testing.T, store repo.Store) {
 			case err == nil:
 				t.Errorf("%s gave version %d after %d", transition, got.Version, before.Version)
 			case errors.Is(err, repo.ErrConflict) && !stays:
-				wantTransitionConflict(t, err, repo.TransitionConflict{PlanID: id, Transition: transition, Stage: to, Version: before.Version + 1})
+				wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: id, Transition: transition, Stage: to, Version: before.Version + 1})
 				stayed.add()
 			default:
 				t.Errorf("%s: %v", transition, err)
@@ -100,7 +101,7 @@ func testRaceCreateAction(t *testing.T, store repo.Store) {
 	}
 }
 
-// One use, repeated at once, makes one plan.
+// One use, repeated concurrently, makes one plan.
 func testRaceUse(t *testing.T, store repo.Store) {
 	name, namespace := plain(t, store), randomName()
 	use := repo.UseAction{ID: repo.NewID(), Namespace: namespace}
@@ -124,14 +125,14 @@ func testRaceNotReusable(t *testing.T, store repo.Store) {
 			made.add()
 			return
 		}
-		_, _ = wantError[*repo.ActionUnavailable](t, err, repo.ErrConflict)
+		_, _ = wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict)
 	})
 	if all := walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 10); made.get() != 1 || len(all) != 1 {
 		t.Errorf("%d uses succeeded, %d plans", made.get(), len(all))
 	}
 }
 
-// No update is lost to another one that gave the version it knows.
+// Of updates that expect the same version, one succeeds, so that none is lost.
 func testRaceUpdateAction(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	var won counter
@@ -158,8 +159,8 @@ func testRaceUpdateAction(t *testing.T, store repo.Store) {
 	}
 }
 
-// A child that is spawned while its ancestors are cancelled is cancelled with
-// them, or refused: none is left alive.
+// A child that is spawned while its ancestors are cancelled is cancelled with them,
+// or refused: none stays live.
 func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	for range 5 {
@@ -177,7 +178,7 @@ func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
 			for range 5 {
 				plan, err := store.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent})
 				if err != nil {
-					_, _ = wantError[*repo.TransitionConflict](t, err, repo.ErrConflict)
+					_, _ = wantError[*repo.TransitionConflictError](t, err, repo.ErrConflict)
 					return
 				}
 				if _, err := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{}); err != nil && !errors.Is(err, repo.ErrConflict) {
@@ -199,7 +200,7 @@ func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
 	}
 }
 
-// A link that races its session's deletion is counted by it, or refused.
+// A link that races with the deletion of its session is counted by it, or refused.
 func testRaceLinkAndDelete(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	for range 5 {

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// toExecute leads from strategize/queued to execute/queued, from where a
-// cancelled plan can be reverted.
+// toExecute leads from strategize/queued to execute/queued, where a cancelled plan
+// can be reverted.
 var toExecute = []repo.Transition{repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute}
 
-// family is a plan, its child and the child's child, all at execute/queued.
+// family creates a plan, its child and its grandchild, all at execute/queued.
 func family(t *testing.T, r repo.Repositories, action string) (root, child, grandchild repo.ID) {
 	t.Helper()
 	root = usePlan(t, r, action, repo.UseAction{}).ID
@@ -23,13 +23,13 @@ func family(t *testing.T, r repo.Repositories, action string) (root, child, gran
 	return root, child, grandchild
 }
 
-// wantRefusedBelow checks that the child cannot be reverted, because of where its
-// parent is, and stays as it is.
+// wantRefusedBelow checks that the child cannot be reverted, because of the stage
+// of its parent, and stays unchanged.
 func wantRefusedBelow(t *testing.T, r repo.Repositories, parentID, childID repo.ID) {
 	t.Helper()
 	parent, before, events := getPlan(t, r, parentID), getPlan(t, r, childID), len(history(t, r, childID))
 	_, err := r.Plans().Transition(t.Context(), childID, repo.TransitionRevert, repo.Cause{})
-	wantTransitionConflict(t, err, repo.TransitionConflict{
+	wantTransitionConflict(t, err, repo.TransitionConflictError{
 		PlanID: parentID, Child: childID, Transition: repo.TransitionRevert, Stage: parent.Stage, Version: parent.Version,
 	})
 	wantPlan(t, getPlan(t, r, childID), before)
@@ -38,8 +38,8 @@ func wantRefusedBelow(t *testing.T, r repo.Repositories, parentID, childID repo.
 	}
 }
 
-// A cancelled child becomes live again only below a live parent: a tree is
-// brought back from its root down.
+// A cancelled child becomes live again only if its parent is live: a tree is
+// reverted from its root down.
 func testRevertBelowCancelled(t *testing.T, r repo.Repositories) {
 	root, child, grandchild := family(t, r, plain(t, r))
 	move(t, r, root, repo.TransitionCancel)
@@ -52,7 +52,7 @@ func testRevertBelowCancelled(t *testing.T, r repo.Repositories) {
 	move(t, r, grandchild, repo.TransitionRevert)
 }
 
-// A parent that is applied is not live either.
+// An applied parent is not live either.
 func testRevertBelowApplied(t *testing.T, r repo.Repositories) {
 	root, child, grandchild := family(t, r, plain(t, r))
 	move(t, r, child, repo.TransitionCancel) // and the grandchild with it
@@ -61,8 +61,8 @@ func testRevertBelowApplied(t *testing.T, r repo.Repositories) {
 	wantRefusedBelow(t, r, child, grandchild)
 }
 
-// A child that was cancelled by itself is reverted below its live parent; one
-// that is live, whatever its parent is.
+// A child that was cancelled alone can be reverted if its parent is live; one that
+// is live can be reverted whatever its parent is.
 func testRevertBelowLive(t *testing.T, r repo.Repositories) {
 	root, child, grandchild := family(t, r, plain(t, r))
 	move(t, r, grandchild, repo.TransitionCancel, repo.TransitionRevert)
@@ -72,7 +72,7 @@ func testRevertBelowLive(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Cancelling a tree while its cancelled plans are reverted leaves none alive.
+// If a tree is cancelled while its cancelled plans are reverted, none stays live.
 func testRaceRevertAndCancel(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	revert := func(id repo.ID) {

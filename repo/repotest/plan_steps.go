@@ -7,12 +7,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// onPlans is a test that needs no more than the repositories.
+// onPlans is a test that needs only the repositories.
 func onPlans(name string, run func(t *testing.T, r repo.Repositories)) test {
 	return test{name, func(t *testing.T, store repo.Store) { run(t, store) }}
 }
 
-// actionName is a name that no other test has, in a namespace of its own.
+// actionName returns a unique name in a unique namespace.
 func actionName() string { return "ns" + repo.NewID().String() + "/review" }
 
 func createAction(t *testing.T, r repo.Repositories, definition repo.ActionDefinition) string {
@@ -47,7 +47,7 @@ func history(t *testing.T, r repo.Repositories, id repo.ID) []repo.PlanEvent {
 	return must(t, events, err)
 }
 
-// causeOf is a cause that the transition accepts.
+// causeOf returns a cause that the transition accepts.
 func causeOf(transition repo.Transition) repo.Cause {
 	cause := repo.Cause{Actor: "tester", Reason: "reason of " + string(transition)}
 	if transition == repo.TransitionFail {
@@ -69,8 +69,8 @@ func move(t *testing.T, r repo.Repositories, id repo.ID, transitions ...repo.Tra
 	return plan
 }
 
-// routes lead from strategize/queued to each stage that can be reached. (No
-// transition leads to apply/complete: completing there is applying.)
+// routes lead from strategize/queued to each reachable stage. (No transition leads
+// to apply/complete: completing apply leads to applied.)
 func routes() map[repo.Stage][]repo.Transition {
 	const (
 		start, complete, fail = repo.TransitionStart, repo.TransitionComplete, repo.TransitionFail
@@ -111,37 +111,37 @@ func wantPlan(t *testing.T, got, want repo.Plan) {
 	wantSame(t, "plan", got, want)
 }
 
-func wantTransitionConflict(t *testing.T, err error, want repo.TransitionConflict) {
+func wantTransitionConflict(t *testing.T, err error, want repo.TransitionConflictError) {
 	t.Helper()
-	if got, ok := wantError[*repo.TransitionConflict](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.TransitionConflictError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
 
 func wantActionNotFound(t *testing.T, err error, name string) {
 	t.Helper()
-	if got, ok := wantError[*repo.ActionNotFound](t, err, repo.ErrNotFound); ok && got.Name.String() != name {
+	if got, ok := wantError[*repo.ActionNotFoundError](t, err, repo.ErrNotFound); ok && got.Name.String() != name {
 		t.Errorf("got the error %v, want one about %s", got, name)
 	}
 }
 
 func wantActionConflict(t *testing.T, err error, field string) {
 	t.Helper()
-	if got, ok := wantError[*repo.ActionConflict](t, err, repo.ErrConflict); ok && got.Field != field {
+	if got, ok := wantError[*repo.ActionConflictError](t, err, repo.ErrConflict); ok && got.Field != field {
 		t.Errorf("got the error %v, want one about %s", got, field)
 	}
 }
 
-func wantPlanConflict(t *testing.T, err error, want repo.PlanConflict) {
+func wantPlanConflict(t *testing.T, err error, want repo.PlanConflictError) {
 	t.Helper()
-	if got, ok := wantError[*repo.PlanConflict](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.PlanConflictError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
 
 func wantLimit(t *testing.T, err error, kind string) {
 	t.Helper()
-	if got, ok := wantError[*repo.LimitExceeded](t, err, repo.ErrLimit); ok && got.Kind != kind {
+	if got, ok := wantError[*repo.LimitExceededError](t, err, repo.ErrLimit); ok && got.Kind != kind {
 		t.Errorf("got the error %v, want one about %s", got, kind)
 	}
 }

@@ -47,7 +47,7 @@ func fullUse() repo.UseAction {
 	}
 }
 
-// A use that makes no plan, because its id is another's, does not use the action up.
+// A use that makes no plan, because its id is taken, does not consume the action.
 func testUseTakenID(t *testing.T, r repo.Repositories) {
 	taken := usePlan(t, r, plain(t, r), repo.UseAction{})
 	once := createAction(t, r, repo.ActionDefinition{})
@@ -105,7 +105,7 @@ func testUseEveryField(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// What the use leaves out, the action says.
+// The action provides what the use omits.
 func testUseDefaults(t *testing.T, r repo.Repositories) {
 	plan := usePlan(t, r, createAction(t, r, fullDefinition()), repo.UseAction{Arguments: []repo.ArgumentValue{value("branch", `"b"`)}})
 	if plan.Description != fullDefinition().Description || plan.AutomationProfile != "nightly" || plan.AutomationProfileSource != repo.SourceAction {
@@ -192,7 +192,7 @@ func testUseInvalid(t *testing.T, r repo.Repositories) {
 	wantNotFound(t, err, "session", missing)
 }
 
-// Repeating a use returns its plan, wherever it and its action have come to.
+// Repeating a use returns its plan, whatever has become of it and of its action.
 func testUseAgain(t *testing.T, r repo.Repositories) {
 	definition := fullDefinition()
 	name := createAction(t, r, definition)
@@ -220,7 +220,7 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 	first := usePlan(t, r, name, use)
 	parent := usePlan(t, r, plain(t, r), repo.UseAction{})
 	_, err := r.Plans().Use(t.Context(), other, use)
-	wantPlanConflict(t, err, repo.PlanConflict{ID: use.ID, Field: "action"})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: "action"})
 	for field, change := range map[string]func(*repo.UseAction){
 		"name":                      func(u *repo.UseAction) { u.Name = secret },
 		"namespace":                 func(u *repo.UseAction) { u.Namespace = secret },
@@ -241,7 +241,7 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 		if field == "parent_id" { // the name, which a child cannot have, differs first
 			field = "name"
 		}
-		wantPlanConflict(t, err, repo.PlanConflict{ID: use.ID, Field: field})
+		wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: field})
 	}
 	wantPlan(t, getPlan(t, r, use.ID), first)
 }
@@ -256,7 +256,7 @@ func testUseNotReusable(t *testing.T, r repo.Repositories) {
 	}
 	wantPlan(t, usePlan(t, r, name, use), first)
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{})
-	_, _ = wantError[*repo.ActionUnavailable](t, err, repo.ErrConflict)
+	_, _ = wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict)
 }
 
 func testUseReadOnly(t *testing.T, r repo.Repositories) {
@@ -293,7 +293,7 @@ func testUseChild(t *testing.T, r repo.Repositories) {
 		t.Errorf("the child is %+v, the grandchild %+v", child, grandchild)
 	}
 	wantPlan(t, usePlan(t, r, name, repo.UseAction{ID: grandchild.ID, ParentID: child.ID, Namespace: "own"}), grandchild)
-	// Unchanged by its children:
+	// Its children have not changed it.
 	wantPlan(t, getPlan(t, r, root.ID), root)
 }
 
@@ -308,7 +308,7 @@ func testUseParentNotLive(t *testing.T, r repo.Repositories) {
 			must(t, stage, err)
 			continue
 		}
-		wantTransitionConflict(t, err, repo.TransitionConflict{
+		wantTransitionConflict(t, err, repo.TransitionConflictError{
 			PlanID: parent.ID, Transition: repo.TransitionUse, Stage: stage, Version: parent.Version,
 		})
 	}
@@ -365,7 +365,7 @@ func testUseCopies(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A unit of work that fails leaves neither action nor plan behind.
+// A transaction that fails stores neither the action nor the plan.
 func testPlanTxRollback(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	plan := usePlan(t, store, name, repo.UseAction{})
@@ -387,7 +387,7 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 		if got, err := tx.Plans().Get(ctx, child); err != nil || got.State != repo.StateCancelled {
 			t.Errorf("within: %+v, %v", got.Stage, err)
 		}
-		wantPlan(t, getPlan(t, store, plan.ID), before) // outside nothing is seen
+		wantPlan(t, getPlan(t, store, plan.ID), before) // not visible outside
 		return errBroken
 	})
 	if !errors.Is(err, errBroken) {

@@ -8,17 +8,27 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Run runs the whole suite. open is called once in each subtest; what it opens,
-// it closes with t.Cleanup.
+// Run runs the suite. It calls open once in each subtest; open must close what it opens
+// with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) repo.Store) {
 	t.Helper()
-	for _, group := range slices.Concat(repositoryGroups(), storeGroups(), keeperGroups()) {
+	for _, group := range slices.Concat(repositoryGroups(), storeGroups(), auditStoreGroups()) {
 		group.run(t, open)
 	}
 }
 
-// RunApplication runs the suite but for the keeping of the audit trail (sealing,
-// pruning, holds), which takes rights that a service need not have.
+// RunAmounts runs the part of the suite that Run leaves out, because it reaches the limits
+// of amounts: with the race detector it takes minutes.
+func RunAmounts(t *testing.T, open func(t *testing.T) repo.Store) {
+	t.Helper()
+	for _, group := range amountGroups() {
+		group.run(t, open)
+	}
+}
+
+// RunApplication runs the suite without the maintenance of the audit trail
+// (sealing, pruning, holds), which requires privileges that a service need not
+// have.
 func RunApplication(t *testing.T, open func(t *testing.T) repo.Store) {
 	t.Helper()
 	for _, group := range slices.Concat(repositoryGroups(), storeGroups()) {
@@ -26,11 +36,11 @@ func RunApplication(t *testing.T, open func(t *testing.T) repo.Store) {
 	}
 }
 
-// RunRepositories runs the part of the suite that needs neither a second
-// goroutine nor a Store. It is for repositories that are bound to one
-// transaction: the errors that the contract names are answers, after which the
-// transaction goes on, so the same subtests hold there. bind is called once in
-// each subtest; what it begins, it ends with t.Cleanup.
+// RunRepositories runs the part of the suite that needs neither a second goroutine
+// nor a Store. It is for repositories that are bound to one transaction: the
+// transaction remains usable after the errors of the contract, so the same subtests
+// apply. It calls bind once in each subtest; bind must end what it begins with
+// t.Cleanup.
 func RunRepositories(t *testing.T, bind func(t *testing.T) repo.Repositories) {
 	t.Helper()
 	for _, group := range repositoryGroups() {
@@ -38,13 +48,13 @@ func RunRepositories(t *testing.T, bind func(t *testing.T) repo.Repositories) {
 	}
 }
 
-// unstored are repositories in the place of a store. The subtests that run on
-// them call nothing of a store's.
+// unstored wraps repositories as a store, for subtests that call none of the
+// store's own methods.
 type unstored struct{ repo.Repositories }
 
 func (unstored) Close() error { panic("repotest: these repositories are no store") }
 
-func (unstored) Trail() repo.AuditStore { panic("repotest: these repositories are no store") }
+func (unstored) AuditStore() repo.AuditStore { panic("repotest: these repositories are no store") }
 
 func (unstored) InTx(context.Context, func(context.Context, repo.Repositories) error) error {
 	panic("repotest: these repositories are no store")
@@ -72,7 +82,7 @@ func (g group) run(t *testing.T, open func(t *testing.T) repo.Store) {
 	})
 }
 
-// on is a test that needs no more than the sessions.
+// on is a test that needs only the sessions.
 func on(name string, run func(t *testing.T, s repo.Sessions)) test {
 	return test{name, func(t *testing.T, store repo.Store) { run(t, store.Sessions()) }}
 }
@@ -80,18 +90,27 @@ func on(name string, run func(t *testing.T, s repo.Sessions)) test {
 func repositoryGroups() []group {
 	return []group{
 		{"Sessions", sessionTests()},
+		{"Keys", keyTests()},
 		{"Update", updateTests()},
 		{"Usage", usageTests()},
 		{"List", listTests()},
+		{"Activity", activityTests()},
 		{"Append", appendTests()},
+		{"Turns", turnTests()},
 		{"Messages", messageTests()},
 		{"Stream", streamTests()},
+		{"Read", readTests()},
 		{"Values", valueTests()},
-		{"Port", portTests()},
+		{"Export", exportTests()},
 		{"Actions", actionTests()},
 		{"Use", useTests()},
 		{"Lifecycle", lifecycleTests()},
 		{"Plans", planListTests()},
+		{"Claims", claimTests()},
+		{"State", stateTests()},
+		{"Leases", leaseTests()},
+		{"Streams", streamsTests()},
+		{"Fences", fenceTests()},
 		{"Audit", auditTests()},
 		{"Buffers", bufferTests()},
 	}
@@ -102,15 +121,35 @@ func storeGroups() []group {
 		{"Transactions", transactionTests()},
 		{"Contexts", contextTests()},
 		{"Concurrency", concurrencyTests()},
+		{"TurnRaces", turnRaceTests()},
+		{"Follow", followTests()},
 		{"Closing", closingTests()},
 		{"PlanRaces", planRaceTests()},
-		{"Trail", trailTests()},
+		{"ClaimRaces", claimRaceTests()},
+		{"StateRaces", stateRaceTests()},
+		{"LeaseRaces", leaseRaceTests()},
+		{"StreamsFollow", streamsFollowTests()},
+		{"StreamsRaces", streamsRaceTests()},
+		{"FenceRaces", fenceRaceTests()},
+		{"AuditSink", auditSinkTests()},
 		{"LeftBuffers", []test{{"Append", testLeftAppends}}},
 	}
 }
 
-func keeperGroups() []group {
+// amountGroups need neither a store nor a second goroutine, but they take long, and bounds
+// depend neither on a transaction nor on a role.
+func amountGroups() []group {
+	return []group{{"Amounts", []test{
+		on("ReadCut", testReadCut),
+		onPlans("StateReadLimits", testStateReadLimits),
+		onPlans("StateLimits", testStateLimits),
+		onPlans("StateExportLong", testStateExportLong),
+		on("Export", testExportAmount),
+	}}}
+}
+
+func auditStoreGroups() []group {
 	return []group{
-		{"Keeping", slices.Concat(keepingTests(), trailBufferTests())},
+		{"AuditStore", slices.Concat(auditStoreTests(), auditBufferTests())},
 	}
 }

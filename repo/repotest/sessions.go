@@ -26,9 +26,13 @@ func sessionTests() []test {
 
 // fullSession sets every field.
 func fullSession() repo.NewSession {
+	key := newKey()
 	return repo.NewSession{
-		ID:                repo.NewID(),
-		Namespace:         randomName(),
+		ID:                key.ID(),
+		Namespace:         key.Namespace,
+		Key:               key.Key,
+		Owner:             "user/1@example.com",
+		Existing:          repo.ExistingSame,
 		Actor:             "openai/gpt",
 		AutomationProfile: "nightly",
 		Metadata:          json.RawMessage(`{"a":1,"b":{"c":[true,null,"é"],"d":2.50}}`),
@@ -36,7 +40,7 @@ func fullSession() repo.NewSession {
 	}
 }
 
-// What is given, and what comes back, is the caller's.
+// The store shares no memory with its caller.
 func testSessionCopies(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	created := createAs(t, s, given)
@@ -69,7 +73,7 @@ func testCreateZeroValue(t *testing.T, s repo.Sessions) {
 		t.Errorf("created at %v, updated at %v", created.CreatedAt, created.UpdatedAt)
 	}
 	want := repo.Session{
-		ID: created.ID, Namespace: repo.DefaultNamespace, Metadata: json.RawMessage(`{}`),
+		ID: created.ID, Namespace: repo.DefaultNamespace, Metadata: json.RawMessage(`{}`), Version: 1,
 		CreatedAt: created.CreatedAt, UpdatedAt: created.UpdatedAt,
 	}
 	wantSession(t, created, want)
@@ -80,8 +84,8 @@ func testCreateEveryField(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	created := createAs(t, s, given)
 	want := repo.Session{
-		ID: given.ID, Namespace: given.Namespace, Actor: given.Actor, AutomationProfile: given.AutomationProfile,
-		Metadata: given.Metadata, Budget: given.Budget, CreatedAt: created.CreatedAt, UpdatedAt: created.UpdatedAt,
+		ID: given.ID, Namespace: given.Namespace, Key: given.Key, Owner: given.Owner, Actor: given.Actor, AutomationProfile: given.AutomationProfile,
+		Metadata: given.Metadata, Budget: given.Budget, Version: 1, CreatedAt: created.CreatedAt, UpdatedAt: created.UpdatedAt,
 	}
 	wantSession(t, created, want)
 	wantSession(t, get(t, s, given.ID), want)
@@ -98,13 +102,13 @@ func testCreateAgain(t *testing.T, s repo.Sessions) {
 	first := createAs(t, s, given)
 	wantSession(t, createAs(t, s, given), first)
 
-	// The same JSON value, written otherwise. The first stays as it was written.
+	// The same JSON value in another spelling. The first spelling is kept.
 	otherwise := given
 	otherwise.Metadata = json.RawMessage("{ \"b\":{\"d\":2.50, \"c\":[true,null,\"\\u00e9\"]},\n\"a\":1 }")
 	wantSession(t, createAs(t, s, otherwise), first)
 	wantSession(t, get(t, s, given.ID), first)
 
-	// What is left out is the same as its default.
+	// An omitted value equals its default.
 	id := repo.NewID()
 	first = createAs(t, s, repo.NewSession{ID: id})
 	wantSession(t, createAs(t, s, repo.NewSession{
@@ -130,6 +134,7 @@ func testCreateAgainAfterUse(t *testing.T, s repo.Sessions) {
 
 func testCreateConflicts(t *testing.T, s repo.Sessions) {
 	given := fullSession()
+	given.ID, given.Key = repo.NewID(), "" // a key would fix the namespace
 	created := createAs(t, s, given)
 	for _, test := range []struct {
 		name, field string
@@ -137,6 +142,8 @@ func testCreateConflicts(t *testing.T, s repo.Sessions) {
 	}{
 		{"another namespace", "namespace", func(n *repo.NewSession) { n.Namespace = secret }},
 		{"the default namespace", "namespace", func(n *repo.NewSession) { n.Namespace = "" }},
+		{"another owner", "owner", func(n *repo.NewSession) { n.Owner = secret }},
+		{"no owner", "owner", func(n *repo.NewSession) { n.Owner = "" }},
 		{"another actor", "actor", func(n *repo.NewSession) { n.Actor = secret }},
 		{"an actor in other case", "actor", func(n *repo.NewSession) { n.Actor = "OpenAI/gpt" }},
 		{"no actor", "actor", func(n *repo.NewSession) { n.Actor = "" }},
@@ -154,10 +161,17 @@ func testCreateConflicts(t *testing.T, s repo.Sessions) {
 			other := given
 			test.change(&other)
 			_, err := s.Create(t.Context(), other)
-			wantSessionConflict(t, err, repo.SessionConflict{ID: given.ID, Field: test.field})
+			wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID, Field: test.field})
 		})
 	}
 	wantSession(t, get(t, s, given.ID), created)
+
+	withKey := fullSession()
+	createAs(t, s, withKey)
+	without := withKey
+	without.Key = ""
+	_, err := s.Create(t.Context(), without)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: withKey.ID, Field: "key"})
 }
 
 func testCreateConflictAfterUpdate(t *testing.T, s repo.Sessions) {
@@ -168,7 +182,7 @@ func testCreateConflictAfterUpdate(t *testing.T, s repo.Sessions) {
 		t.Fatal(err)
 	}
 	_, err = s.Create(t.Context(), given)
-	wantSessionConflict(t, err, repo.SessionConflict{ID: given.ID, Field: "actor"})
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID, Field: "actor"})
 }
 
 func testGetMissing(t *testing.T, s repo.Sessions) {
@@ -212,7 +226,8 @@ func testDeleteMissing(t *testing.T, s repo.Sessions) {
 	wantNotFound(t, err, "session", id)
 }
 
-// An id is free again, and nothing of its former session comes back.
+// The id of a deleted session can be used again, and nothing of that session
+// returns.
 func testCreateAfterDelete(t *testing.T, s repo.Sessions) {
 	given := fullSession()
 	createAs(t, s, given)

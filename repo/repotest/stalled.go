@@ -12,10 +12,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// stall is a reader and a writer that does not return until it is released, after
-// its first call.
+// stall is a reader and a writer whose calls after the first block until it is
+// released.
 type stall struct {
-	document io.Reader // what the first Read gives
+	document io.Reader // read by the first Read
 	calls    atomic.Int64
 	released chan struct{}
 }
@@ -35,9 +35,9 @@ func (s *stall) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An import from a reader that stalls, and an export to such a writer, end with
-// their contexts, and write nothing. The caller's Read or Write that is under way
-// goes on; it is the last.
+// An import from a reader that stalls, and an export to a writer that stalls, end
+// with their contexts and write nothing. The pending Read or Write of the caller
+// continues and is the last one.
 func testStalled(t *testing.T, store repo.Store) {
 	s, audit := store.Sessions(), store.Audit()
 	id := create(t, s)

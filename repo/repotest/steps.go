@@ -8,12 +8,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The steps that the tests are made of. They end the test when they fail.
+// The steps of the tests. A step that fails ends the test.
 
 func createAs(t *testing.T, s repo.Sessions, session repo.NewSession) repo.Session {
 	t.Helper()
 	created, err := s.Create(t.Context(), session)
-	return must(t, created, err)
+	return must(t, created, err).Session
 }
 
 func create(t *testing.T, s repo.Sessions) repo.ID {
@@ -66,10 +66,10 @@ func withIDs(messages []repo.NewMessage) []repo.NewMessage {
 	return messages
 }
 
-// randomName is a name that no other test has.
+// randomName returns a unique name.
 func randomName() string { return "test-" + repo.NewID().String() }
 
-// tick lets the clock move on by a microsecond at least.
+// tick waits until the clock has advanced by at least a microsecond.
 func tick() { time.Sleep(10 * time.Microsecond) }
 
 func ptr[V any](value V) *V { return &value }

@@ -24,7 +24,7 @@ func streamTests() []test {
 	}
 }
 
-// collect reads a stream up to its end or its error.
+// collect reads a stream to its end or its error.
 func collect(stream iter.Seq2[repo.Message, error]) ([]repo.Message, error) {
 	var messages []repo.Message
 	for message, err := range stream {
@@ -45,8 +45,8 @@ func testStreamFiveThousand(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// Messages of very different lengths, which a store may read in chunks of very
-// different sizes.
+// Messages have very different lengths, so that a store may read them in chunks of
+// very different sizes.
 func testStreamLongMessages(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	var given []repo.NewMessage
@@ -75,12 +75,12 @@ func testStreamBreak(t *testing.T, s repo.Sessions) {
 			}
 		}
 	}
-	// Nothing is left open: the session can still be used.
+	// The stream has left nothing open: the session can still be used.
 	appendTo(t, s, id, user("x"))
 	wantCount(t, s, id, 301)
 }
 
-// Ranging over a stream again reads again.
+// Ranging over a stream a second time reads again.
 func testStreamAgain(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	all := appendTo(t, s, id, users(3)...)
@@ -92,9 +92,9 @@ func testStreamAgain(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// A stream goes up to the last message there is when it gets there. What is
-// appended behind the last one it has read, it may or may not see; what was there
-// before it began, it must.
+// A stream ends at the last message that exists when it gets there. It contains all
+// messages from before it began, and may or may not contain those appended while it
+// runs.
 func testStreamWhileAppending(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, users(1000)...)
@@ -114,7 +114,7 @@ func testStreamWhileAppending(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// The body may use the store, and stream again.
+// The loop's body may use the store, including further streams.
 func testStreamNestedOperations(t *testing.T, s repo.Sessions) {
 	id, copied := create(t, s), create(t, s)
 	all := appendTo(t, s, id, users(5)...)
@@ -156,9 +156,9 @@ func testStreamNegative(t *testing.T, s repo.Sessions) {
 	wantNotFound(t, wantOneError(t, s.Stream(t.Context(), missing, 0)), "session", missing)
 }
 
-// A context that ends ends the stream with its error. It stops after what was
-// read already, at the latest. This needs a store: in a transaction the
-// database's connection may not outlive the context.
+// If the context ends, the stream ends with its error, at the latest after the
+// messages that were already read. This needs a store: in a transaction, the end of
+// the context may close the database's connection.
 func testStreamContext(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)

@@ -17,6 +17,7 @@ func transactionTests() []test {
 		{"Error", testTxError},
 		{"Panic", testTxPanic},
 		{"OwnWrites", testTxOwnWrites},
+		{"Lists", testTxLists},
 		{"GoesOnAfterAnswers", testTxGoesOnAfterAnswers},
 		{"NeverHalf", testTxNeverHalf},
 		{"Context", testTxContext},
@@ -29,7 +30,7 @@ func transactionTests() []test {
 	}
 }
 
-// writes is one of each write, in a transaction.
+// writes has one result of each write in a transaction.
 type writes struct {
 	existing, doomed, fresh, imported repo.ID
 	document                          []byte
@@ -68,7 +69,7 @@ func (w *writes) run(ctx context.Context, s repo.Sessions) error {
 	return err
 }
 
-// check checks that all of the writes are there.
+// check checks that all of the writes are stored.
 func (w *writes) check(t *testing.T, s repo.Sessions) {
 	t.Helper()
 	wantCount(t, s, w.fresh, 2)
@@ -81,7 +82,7 @@ func (w *writes) check(t *testing.T, s repo.Sessions) {
 	wantNotFound(t, err, "session", w.doomed)
 }
 
-// checkNone checks that none of them is.
+// checkNone checks that none of them is stored.
 func (w *writes) checkNone(t *testing.T, s repo.Sessions) {
 	t.Helper()
 	for _, id := range []repo.ID{w.fresh, w.imported} {
@@ -104,7 +105,7 @@ func testTxCommit(t *testing.T, store repo.Store) {
 		t.Fatalf("InTx: %v", err)
 	}
 	w.check(t, s)
-	// A transaction without a write is one too.
+	// A transaction without a write is valid too.
 	if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error { return nil }); err != nil {
 		t.Errorf("an empty transaction gave %v", err)
 	}
@@ -130,7 +131,7 @@ func testTxError(t *testing.T, store repo.Store) {
 		}
 		w.checkNone(t, s)
 	}
-	// So does an error that tx gave.
+	// So does an error that tx returned.
 	missing := repo.NewID()
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		if err := w.run(ctx, tx.Sessions()); err != nil {
@@ -162,9 +163,34 @@ func testTxPanic(t *testing.T, store repo.Store) {
 		t.Errorf("InTx returned %v, want a panic", err)
 	}()
 	w.checkNone(t, s)
-	// Nothing is left locked.
+	// No lock is left.
 	appendTo(t, s, w.existing, user("x"))
 	remove(t, s, w.doomed)
+}
+
+// A session that the transaction has changed is listed once, as it is now.
+func testTxLists(t *testing.T, store repo.Store) {
+	created, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: randomName()})
+	must(t, created, err)
+	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		changed, err := tx.Sessions().Update(ctx, created.ID, repo.SessionUpdate{Actor: new("changed")})
+		if err != nil {
+			return err
+		}
+		for _, order := range []repo.SessionOrder{repo.ByCreation, repo.ByActivity} {
+			listed, err := tx.Sessions().List(ctx, repo.SessionFilter{Namespace: created.Namespace, Order: order}, repo.Page{})
+			if err != nil {
+				return err
+			}
+			if len(listed.Sessions) != 1 || listed.Sessions[0].Actor != changed.Actor {
+				t.Errorf("%v: %d sessions are listed, want the changed one: %+v", order, len(listed.Sessions), listed.Sessions)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("InTx: %v", err)
+	}
 }
 
 func testTxOwnWrites(t *testing.T, store repo.Store) {
@@ -182,7 +208,7 @@ func testTxOwnWrites(t *testing.T, store repo.Store) {
 	w.checkNone(t, store.Sessions())
 }
 
-// The errors of the contract are answers: the transaction goes on after them.
+// The transaction remains usable after the errors of the contract.
 func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	w := newWrites(t, s)
@@ -198,15 +224,15 @@ func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 		other := taken
 		other.Actor = "other"
 		_, err = in.Create(ctx, other)
-		wantSessionConflict(t, err, repo.SessionConflict{ID: taken.ID, Field: "actor"})
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: taken.ID, Field: "actor"})
 		_, err = in.Append(ctx, taken.ID, user(""))
 		wantInvalid(t, err, "messages[0].content")
 		_, err = in.Append(ctx, taken.ID, message, user("x"))
 		wantMessageConflict(t, err, taken.ID, message.ID, "batch")
 		_, err = in.AppendAt(ctx, taken.ID, 7, user("x"))
-		wantSequenceConflict(t, err, repo.SequenceConflict{SessionID: taken.ID, Expected: 7, Next: 1})
+		wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: taken.ID, Expected: 7, Next: 1})
 		_, err = in.AddUsage(ctx, taken.ID, repo.NewUsage{Cost: *taken.Budget + 1})
-		wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: taken.ID, Budget: *taken.Budget, Requested: *taken.Budget + 1})
+		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: taken.ID, Budget: *taken.Budget, Requested: *taken.Budget + 1})
 		_, err = in.Import(ctx, bytes.NewReader(document))
 		wantImportError(t, err)
 		_, err = in.Import(ctx, bytes.NewReader(w.document[:len(w.document)-9]))
@@ -221,7 +247,7 @@ func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 }
 
 // Each transaction adds three messages and three tokens, in six operations. A
-// reader never sees another number of one than of the other.
+// reader always sees the same number of both.
 func testTxNeverHalf(t *testing.T, store repo.Store) {
 	const rounds, each = 20, 3
 	s := store.Sessions()
@@ -267,7 +293,7 @@ func testTxNeverHalf(t *testing.T, store repo.Store) {
 
 type contextKey struct{}
 
-// fn's context is the caller's, or one made from it.
+// fn's context is the caller's, or is derived from it.
 func testTxContext(t *testing.T, store repo.Store) {
 	ctx := context.WithValue(t.Context(), contextKey{}, "value")
 	err := store.InTx(ctx, func(ctx context.Context, _ repo.Repositories) error {
@@ -292,8 +318,8 @@ func testTxContextEnded(t *testing.T, store repo.Store) {
 	w.checkNone(t, store.Sessions())
 }
 
-// A context that ends before the commit leaves nothing behind, although fn
-// returns nil.
+// If the context ends before the commit, nothing is stored, although fn returns
+// nil.
 func testTxContextEndsInside(t *testing.T, store repo.Store) {
 	w := newWrites(t, store.Sessions())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -308,8 +334,8 @@ func testTxContextEndsInside(t *testing.T, store repo.Store) {
 	w.checkNone(t, store.Sessions())
 }
 
-// Transactions that take two sessions in opposite order may have to be run
-// again: all of them come through, once each.
+// Transactions that lock two sessions in opposite order may have to be retried:
+// each of them succeeds, and takes effect once.
 func testTxConcurrent(t *testing.T, store repo.Store) {
 	const workers, rounds = 4, 5
 	s := store.Sessions()

@@ -38,12 +38,12 @@ func testUsageAdds(t *testing.T, s repo.Sessions) {
 		}
 	}
 	got := get(t, s, id)
-	if got.Usage != total || !got.UpdatedAt.After(before.UpdatedAt) {
-		t.Errorf("the usage is %+v, want %+v; updated at %v, before at %v", got.Usage, total, got.UpdatedAt, before.UpdatedAt)
-	}
+	before.Usage = total
+	wantSession(t, got, before) // with its UpdatedAt and Version
 }
 
-// Past the budget nothing is added, no token either; up to it, all is.
+// If the budget would be exceeded, nothing is added, not even tokens. It can be
+// used up exactly.
 func testUsageBudget(t *testing.T, s repo.Sessions) {
 	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(10))}).ID
 	for _, step := range []struct {
@@ -53,7 +53,7 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 	}{{4, true, 4}, {7, false, 4}, {6, true, 10}, {0, true, 10}, {1, false, 10}, {math.MaxInt64, false, 10}} {
 		got, err := s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1, Cost: step.cost})
 		if !step.fits {
-			wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: 10, Cost: step.sum, Requested: step.cost})
+			wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: step.sum, Requested: step.cost})
 		} else if err != nil || got.Cost != step.sum {
 			t.Errorf("adding %d gave %+v, %v", step.cost, got, err)
 		}
@@ -63,7 +63,7 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 	}
 	none := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
 	_, err := s.AddUsage(t.Context(), none, repo.NewUsage{Cost: 1})
-	wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: none, Requested: 1})
+	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: none, Requested: 1})
 }
 
 func testUsageNoBudget(t *testing.T, s repo.Sessions) {
@@ -74,8 +74,8 @@ func testUsageNoBudget(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// Totals that would not fit into 63 bits are refused, and nothing is added. This
-// is no test for a transaction: there the database's error spoils it.
+// Totals that do not fit into 63 bits are refused, and nothing is added. This is
+// not tested in a transaction, where the database's error aborts it.
 func testUsageOverflow(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for _, add := range []repo.NewUsage{{InputTokens: math.MaxInt64}, {OutputTokens: math.MaxInt64}, {Cost: math.MaxInt64}} {

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-func wantUsageConflict(t *testing.T, err error, want repo.UsageConflict) {
+func wantUsageConflict(t *testing.T, err error, want repo.UsageConflictError) {
 	t.Helper()
-	if got, ok := wantError[*repo.UsageConflict](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.UsageConflictError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
@@ -22,7 +22,7 @@ func addUsage(t *testing.T, s repo.Sessions, id repo.ID, add repo.NewUsage) repo
 	return must(t, got, err)
 }
 
-// A usage with an id counts once. Adding it again gives the totals as they are.
+// A usage with an id counts once. Adding it again returns the present totals.
 func testUsageRepeated(t *testing.T, s repo.Sessions) {
 	id, other := create(t, s), create(t, s)
 	once := repo.NewUsage{ID: repo.NewID(), InputTokens: 1, OutputTokens: 20, Cost: 300}
@@ -43,11 +43,11 @@ func testUsageRepeated(t *testing.T, s repo.Sessions) {
 	if got := addUsage(t, s, id, once); got != want {
 		t.Errorf("the totals are %+v, want %+v", got, want)
 	}
-	// In another session the same id is another usage.
+	// The same id in another session is another usage.
 	if got := addUsage(t, s, other, once); got.Cost != 300 || get(t, s, id).Usage != want {
 		t.Errorf("in another session the totals are %+v", got)
 	}
-	// Nothing is an amount, too.
+	// A usage of zero has an id, too.
 	nothing := repo.NewUsage{ID: repo.NewID()}
 	addUsage(t, s, id, nothing)
 	if got := addUsage(t, s, id, nothing); got != want {
@@ -67,14 +67,14 @@ func testUsageConflict(t *testing.T, s repo.Sessions) {
 		differs := once
 		change(&differs)
 		_, err := s.AddUsage(t.Context(), id, differs)
-		wantUsageConflict(t, err, repo.UsageConflict{SessionID: id, ID: once.ID, Field: field})
+		wantUsageConflict(t, err, repo.UsageConflictError{SessionID: id, ID: once.ID, Field: field})
 	}
 	if got := get(t, s, id).Usage; got != (repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}) {
 		t.Errorf("the usage is %+v", got)
 	}
 }
 
-// What was added stays added, whatever the budget is when it is repeated; what was
+// What was added remains added, whatever the budget is at the repetition; what was
 // refused does not take the id.
 func testUsageRepeatedAtBudget(t *testing.T, s repo.Sessions) {
 	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(10))}).ID
@@ -83,7 +83,7 @@ func testUsageRepeatedAtBudget(t *testing.T, s repo.Sessions) {
 	addUsage(t, s, id, once)
 	for range 2 {
 		_, err := s.AddUsage(t.Context(), id, refused)
-		wantBudgetExceeded(t, err, repo.BudgetExceeded{SessionID: id, Budget: 10, Cost: 7, Requested: 4})
+		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 7, Requested: 4})
 	}
 	if got := addUsage(t, s, id, once); got.Cost != 7 { // 7 and 7 would pass it
 		t.Errorf("repeated, the cost is %d", got.Cost)
@@ -99,7 +99,7 @@ func testUsageRepeatedAtBudget(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// The ids go with the session, and do not travel with its document.
+// The ids are deleted with the session, and its document does not contain them.
 func testUsageIDsGoWithSession(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	once := repo.NewUsage{ID: repo.NewID(), Cost: 7}
@@ -119,7 +119,7 @@ func testUsageIDsGoWithSession(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// A usage of a unit of work that is rolled back was never added.
+// A transaction that is rolled back has added no usage.
 func testUsageTxRollback(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -128,11 +128,11 @@ func testUsageTxRollback(t *testing.T, store repo.Store) {
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		for range 2 {
 			if got, err := tx.Sessions().AddUsage(ctx, id, once); err != nil || got.Cost != 8 {
-				t.Errorf("in the unit of work the cost is %d, %v", got.Cost, err)
+				t.Errorf("in the transaction the cost is %d, %v", got.Cost, err)
 			}
 		}
 		if got, err := tx.Sessions().AddUsage(ctx, id, kept); err != nil || got.Cost != 8 {
-			t.Errorf("in the unit of work the cost is %d, %v", got.Cost, err)
+			t.Errorf("in the transaction the cost is %d, %v", got.Cost, err)
 		}
 		return errBroken
 	})
@@ -146,8 +146,8 @@ func testUsageTxRollback(t *testing.T, store repo.Store) {
 	}
 }
 
-// Of callers who add one usage at once all get an answer, and it counts once:
-// alone, beside others, and where it fits into the budget only once.
+// Callers that add one usage concurrently all get an answer, and it counts once:
+// alone, beside others, and if the budget has room for it only once.
 func testConcurrentUsageID(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for round := range 10 {
@@ -160,7 +160,7 @@ func testConcurrentUsageID(t *testing.T, store repo.Store) {
 				if _, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 1}); err == nil {
 					others.add()
 				} else {
-					_, _ = wantError[*repo.BudgetExceeded](t, err, repo.ErrBudgetExceeded)
+					_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
 				}
 				return
 			}

@@ -16,6 +16,8 @@ func valueTests() []test {
 		on("Payloads", testValuePayloads),
 		on("Times", testValueTimes),
 		on("Roles", testValueRoles),
+		on("Kinds", testValueKinds),
+		on("EmptyContents", testValueEmptyContents),
 		on("Long", testValueLong),
 		on("InvalidSessions", testInvalidSessions),
 		on("InvalidMessages", testInvalidMessages),
@@ -23,7 +25,7 @@ func valueTests() []test {
 	}
 }
 
-// texts are valid, and of the kinds that stores are known to spoil.
+// texts are valid texts of the kinds that stores are known to corrupt.
 func texts() []string {
 	return []string{
 		" ", "\n", "\t x \r\n", "é", "e\u0301", "😀👩‍👩‍👧", "\ufeff", "\u202e", "\ufffd", "\U0010ffff", "\x01\x1f\x7f",
@@ -32,7 +34,7 @@ func texts() []string {
 	}
 }
 
-// objects are valid JSON objects that come back byte for byte.
+// objects are valid JSON objects that are returned byte for byte.
 func objects() []string {
 	deep := repo.MaxJSONDepth - 1
 	return []string{
@@ -96,7 +98,7 @@ func testValuePayloads(t *testing.T, s repo.Sessions) {
 	wantMessages(t, readAll(t, s, id), stored)
 }
 
-// A time comes back as the same moment, in UTC, cut off to the microsecond.
+// A time is returned as the same moment in UTC, truncated to the microsecond.
 func testValueTimes(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	for _, given := range []time.Time{
@@ -115,12 +117,51 @@ func testValueTimes(t *testing.T, s repo.Sessions) {
 
 func testValueRoles(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
-	for _, role := range []repo.Role{repo.RoleUser, repo.RoleAssistant, repo.RoleSystem, repo.RoleTool} {
-		if got := appendTo(t, s, id, repo.NewMessage{Role: role, Content: "x"}); got[0].Role != role {
+	var stored []repo.Message
+	for _, role := range []repo.Role{repo.RoleUser, repo.RoleAssistant, repo.RoleSystem, repo.RoleDeveloper, repo.RoleTool} {
+		got := appendTo(t, s, id, repo.NewMessage{Role: role, Content: "x"})
+		if got[0].Role != role {
 			t.Errorf("the role %s came back as %s", role, got[0].Role)
 		}
+		stored = append(stored, got...)
 	}
-	wantCount(t, s, id, 4)
+	wantMessages(t, wantCount(t, s, id, len(stored)), stored)
+}
+
+// Kinds and call ids are kept in batches in which some messages have them and others
+// do not.
+func testValueKinds(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	var all []repo.Message
+	for _, text := range append(texts(), strings.Repeat("é", repo.MaxNameBytes/2)) {
+		kind, call, both := user("kind"), user("call"), user("both")
+		kind.Kind, call.CallID, both.Kind, both.CallID = text, text, text, strings.Repeat("x", repo.MaxUserIDBytes-len(text))+text
+		for _, batch := range [][]repo.NewMessage{{kind}, {user("x"), kind, user("y")}, {call}, {both, user("x"), call, kind, user("y")}} {
+			stored := appendTo(t, s, id, batch...)
+			wantStored(t, id, int64(len(all)), batch, stored)
+			all = append(all, stored...)
+		}
+	}
+	wantMessages(t, readAll(t, s, id), all)
+	wantCalls(t, s, id, all)
+}
+
+// A content is empty where a payload or metadata says the rest.
+func testValueEmptyContents(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	batch := []repo.NewMessage{
+		{Role: repo.RoleAssistant, Payload: []byte{0}},
+		{Role: repo.RoleAssistant, Payload: []byte{0}, Metadata: json.RawMessage(`{ }`)},
+		{Role: repo.RoleAssistant, Metadata: json.RawMessage(`{"":null}`)},
+		{Role: repo.RoleAssistant, Metadata: json.RawMessage(" {\n\"a\":{}}"), Payload: []byte{}},
+	}
+	stored := appendTo(t, s, id, batch...)
+	wantStored(t, id, 0, batch, stored)
+	for _, message := range batch {
+		stored = append(stored, appendTo(t, s, id, message)...)
+	}
+	wantMessages(t, wantCount(t, s, id, len(stored)), stored)
+	wantRoundTrip(t, s, id)
 }
 
 func testValueLong(t *testing.T, s repo.Sessions) {
@@ -134,7 +175,7 @@ func testValueLong(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// invalidTexts are refused wherever a text goes.
+// invalidTexts are refused in every field of text.
 func invalidTexts() []string {
 	return []string{secret + "\x00", "\x00", secret + "\xff", "\xc3", "\xed\xa0\x80"}
 }
@@ -158,6 +199,9 @@ func testInvalidSessions(t *testing.T, s repo.Sessions) {
 	refuse := func(field string, session repo.NewSession) {
 		t.Helper()
 		session.ID = repo.NewID()
+		if session.Key != "" {
+			session.ID = repo.SessionKey{Key: session.Key}.ID()
+		}
 		_, err := s.Create(t.Context(), session)
 		wantInvalid(t, err, field)
 		_, err = s.Get(t.Context(), session.ID)
@@ -172,9 +216,18 @@ func testInvalidSessions(t *testing.T, s repo.Sessions) {
 		_, err = s.List(t.Context(), repo.SessionFilter{Actor: text}, repo.Page{})
 		wantInvalid(t, err, "actor")
 	}
+	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxKeyBytes+1)) {
+		refuse("key", repo.NewSession{Key: text})
+	}
+	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+		refuse("owner", repo.NewSession{Owner: text})
+		_, err := s.List(t.Context(), repo.SessionFilter{Owner: text}, repo.Page{})
+		wantInvalid(t, err, "owner")
+	}
 	for _, object := range invalidObjects() {
 		refuse("metadata", repo.NewSession{Metadata: object})
 	}
+	refuse("existing", repo.NewSession{Existing: secret})
 	refuse("budget", repo.NewSession{Budget: ptr(repo.Cost(-1))})
 	for _, limit := range []int{-1, repo.MaxPageSize + 1} {
 		_, err := s.List(t.Context(), repo.SessionFilter{}, repo.Page{Limit: limit})
@@ -187,7 +240,7 @@ func testInvalidSessions(t *testing.T, s repo.Sessions) {
 	wantInvalid(t, err, "created_before")
 }
 
-// One bad message refuses its batch, and is named.
+// One invalid message refuses its batch, and the error names it.
 func testInvalidMessages(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	refuse := func(field string, message repo.NewMessage) {
@@ -206,7 +259,15 @@ func testInvalidMessages(t *testing.T, s repo.Sessions) {
 	for _, object := range invalidObjects() {
 		refuse("metadata", repo.NewMessage{Content: "x", Metadata: object})
 	}
-	for _, role := range []repo.Role{"User", "developer", "user ", secret} {
+	for _, empty := range []string{`{}`, `{ }`, " {\n}\t"} {
+		refuse("content", repo.NewMessage{Metadata: json.RawMessage(empty), Payload: []byte{}, Kind: secret, CallID: secret})
+	}
+	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+		refuse("kind", repo.NewMessage{Content: "x", Kind: text})
+		refuse("call_id", repo.NewMessage{Content: "x", CallID: text})
+	}
+	refuse("kind", repo.NewMessage{Content: "x", Kind: tooLong()})
+	for _, role := range []repo.Role{"User", "Developer", "user ", secret} {
 		refuse("role", repo.NewMessage{Role: role, Content: "x"})
 	}
 	_, err := s.Append(t.Context(), id, repo.NewMessage{Content: "x"})

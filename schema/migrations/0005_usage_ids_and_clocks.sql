@@ -2,6 +2,15 @@
 
 -- +goose Up
 
+-- A server's clock may step back: at a failover to one that is behind, or when
+-- it is set. That is no reason to refuse a write. Statements keep updated_at from
+-- going backwards by themselves. (Dropping a constraint changes the catalog
+-- alone: the locks are short. It is first, because the table below locks sessions,
+-- too, but less: a lock that is strengthened can be in a deadlock with a writer.)
+ALTER TABLE sessions DROP CONSTRAINT sessions_times_check;
+ALTER TABLE actions DROP CONSTRAINT actions_times_check;
+ALTER TABLE plans DROP CONSTRAINT plans_times_check;
+
 -- What was added to a session's usage, each under its id, so that adding it
 -- again adds nothing. Rows are written once and go with their session.
 CREATE TABLE session_usages (
@@ -17,14 +26,6 @@ CREATE TABLE session_usages (
     CONSTRAINT session_usages_output_tokens_check CHECK (output_tokens >= 0),
     CONSTRAINT session_usages_cost_nanos_check CHECK (cost_nanos >= 0)
 );
-
--- A server's clock may step back: at a failover to one that is behind, or when
--- it is set. That is no reason to refuse a write. Statements keep updated_at from
--- going backwards by themselves. (Dropping a constraint changes the catalog
--- alone: the locks are short.)
-ALTER TABLE sessions DROP CONSTRAINT sessions_times_check;
-ALTER TABLE actions DROP CONSTRAINT actions_times_check;
-ALTER TABLE plans DROP CONSTRAINT plans_times_check;
 
 -- +goose Down
 

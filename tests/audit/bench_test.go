@@ -38,10 +38,10 @@ func benchRecord(b *testing.B, sink repo.AuditSink, batch []repo.AuditEntry) {
 
 func benchSeal(b *testing.B, store repo.Store, limit int) int {
 	b.Helper()
-	sealed, err := store.Trail().Seal(b.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditStore().Seal(b.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 		leaves := make([][32]byte, len(u.Entries))
 		return repo.AuditSeal{
-			Leaves: leaves, FirstHash: 2 * u.Size, Hashes: append(leaves, leaves...), // a tree has two for each leaf
+			Leaves: leaves, FirstHash: 2 * u.Size, Hashes: append(leaves, leaves...), // a tree has two hashes for each leaf
 			Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
 		}, nil
 	})
@@ -55,7 +55,7 @@ func benchSeal(b *testing.B, store repo.Store, limit int) int {
 func BenchmarkRecord(b *testing.B) {
 	for _, size := range []int{1, 100, 500, 2000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			sink, err := benchStore(b).Trail().Sink(b.Context())
+			sink, err := benchStore(b).AuditStore().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func BenchmarkSeal(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			store := benchStore(b)
-			sink, err := store.Trail().Sink(b.Context())
+			sink, err := store.AuditStore().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -89,12 +89,12 @@ func BenchmarkSeal(b *testing.B) {
 	}
 }
 
-// Half of the entries are on hold, and in the way.
+// Half of the entries are on hold, and have to be skipped.
 func BenchmarkPrune(b *testing.B) {
 	for _, held := range []bool{false, true} {
 		b.Run(fmt.Sprintf("held=%t", held), func(b *testing.B) {
 			store := benchStore(b)
-			sink, err := store.Trail().Sink(b.Context())
+			sink, err := store.AuditStore().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -113,11 +113,11 @@ func BenchmarkPrune(b *testing.B) {
 			}
 			for benchSeal(b, store, 10_000) > 0 {
 			}
-			if err := store.Trail().Hold(b.Context(), repo.AuditHold{PlanID: plan, Reason: "x"}); err != nil {
+			if err := store.AuditStore().Hold(b.Context(), repo.AuditHold{PlanID: plan, Reason: "x"}); err != nil {
 				b.Fatal(err)
 			}
 			b.ResetTimer()
-			if pruned, err := store.Trail().Prune(b.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries < int64(b.N) {
+			if pruned, err := store.AuditStore().Prune(b.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries < int64(b.N) {
 				b.Fatal(pruned, err)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -18,12 +19,12 @@ func auditCommand(t *testing.T, databaseURL string, args ...string) (code int, s
 	return command.Run(t.Context(), t, databaseURL, append([]string{"audit"}, args...)...)
 }
 
-// From a key to a proof that is checked offline, and to the entry that was
-// changed.
+// All audit commands: from a key to a proof that is checked offline, and to a changed
+// entry that verify finds.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := open(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	ids := make([]repo.ID, 20)
 	for i := range ids {
 		ids[i] = repo.NewID()
@@ -73,9 +74,7 @@ func TestCommands(t *testing.T) {
 		"UPDATE audit_entries SET actor = 'mallory' WHERE id = '" + uuid(ids[3]) + "'",
 		"DELETE FROM audit_entries WHERE id = '" + uuid(ids[5]) + "'",
 	} {
-		if _, err := store.Pool().Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, store.Pool(), sql)
 	}
 	want(7, "content changed  leaf 3  entry "+ids[3].String(), "verify", "--key", public, "--checkpoint", held)
 	want(7, "entry missing  leaf 5  entry "+ids[5].String(), "verify")

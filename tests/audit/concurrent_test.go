@@ -15,14 +15,14 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Recorders, readers, a pruner and two sealers at once, for thousands of entries:
-// each entry is there once, or is gone with a leaf that says by which prune.
+// Recorders, readers, a pruner and two sealers work at once, on thousands of entries.
+// Each entry is there once, or is pruned and has a leaf that names the prune.
 func TestEverybodyAtOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := open(t, databaseURL, agentstore.Options{MaxConns: 16})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 16})
 	const recorders, batches, size = 6, 40, 25
-	old, young := repo.EventToolInvoked, repo.EventUserApproval // the old are pruned
+	old, young := repo.EventToolInvoked, repo.EventUserApproval // only old entries are pruned
 	lastYear := time.Now().AddDate(-1, 0, 0)
 	var mu sync.Mutex
 	accepted := map[repo.ID]repo.AuditEntry{}
@@ -31,7 +31,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	var background, recording sync.WaitGroup
 	for i := range recorders {
 		recording.Go(func() {
-			sink, err := store.Trail().Sink(t.Context())
+			sink, err := store.AuditStore().Sink(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
@@ -52,7 +52,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					err = store.Audit().Record(t.Context(), batch...)
 				case 1:
 					err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error { return tx.Audit().Record(ctx, batch...) })
-				case 2: // and again, as after a lost answer
+				case 2: // again, as after a lost answer
 					if _, err = sink.Record(t.Context(), batch); err == nil {
 						var again repo.AuditRecorded
 						if again, err = sink.Record(t.Context(), batch); err == nil && again.Written != 0 {
@@ -75,7 +75,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	for range 2 {
 		background.Go(func() {
 			for !done.Load() {
-				_, err := store.Trail().Seal(t.Context(), 500, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+				_, err := store.AuditStore().Seal(t.Context(), 500, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 					leaves := make([][32]byte, len(u.Entries))
 					return repo.AuditSeal{Leaves: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
 				})
@@ -90,7 +90,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	var pruned int64
 	background.Go(func() {
 		for !done.Load() {
-			got, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -2, 0), Types: []repo.EventType{old}})
+			got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -2, 0), Types: []repo.EventType{old}})
 			if err != nil {
 				t.Errorf("pruner: %v", err)
 				return
@@ -143,7 +143,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	leaves := map[repo.ID]int{}
 	var gone int64
 	for from := int64(0); ; {
-		page, err := store.Trail().Leaves(t.Context(), from, repo.MaxPageSize)
+		page, err := store.AuditStore().Leaves(t.Context(), from, repo.MaxPageSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,12 +154,12 @@ func TestEverybodyAtOnce(t *testing.T) {
 		for _, leaf := range page {
 			leaves[leaf.EntryID]++
 			if there[leaf.EntryID] == (leaf.Entry == nil) || (leaf.Entry == nil) == leaf.PrunedBy.IsZero() {
-				t.Errorf("the leaf %d does not fit the trail", leaf.Sequence)
+				t.Errorf("leaf %d does not match the trail", leaf.Sequence)
 			}
 			if leaf.Entry == nil {
 				gone++
 				if !there[leaf.PrunedBy] {
-					t.Errorf("no entry tells of the prune that removed the entry of leaf %d", leaf.Sequence)
+					t.Errorf("no entry records the prune that removed the entry of leaf %d", leaf.Sequence)
 				}
 			}
 		}
@@ -170,9 +170,9 @@ func TestEverybodyAtOnce(t *testing.T) {
 		}
 	}
 	if gone != pruned || gone == 0 {
-		t.Errorf("%d entries are gone, the prunes say %d", gone, pruned)
+		t.Errorf("%d entries are gone, but the prunes recorded %d", gone, pruned)
 	}
-	strays, err := store.Trail().Strays(t.Context(), 10)
+	strays, err := store.AuditStore().Strays(t.Context(), 10)
 	if err != nil || len(strays) != 0 {
 		t.Errorf("strays: %d, %v", len(strays), err)
 	}
@@ -212,13 +212,13 @@ func listed(t *testing.T, store repo.Store, filter repo.AuditFilter, order repo.
 	return all
 }
 
-// An entry whose transaction commits late is sealed all the same. One who goes on
-// from the last time or id that he saw, as one is tempted to, misses it.
-func TestLateCommit(t *testing.T) {
+// An entry whose transaction commits late is still sealed. A reader that continues
+// from the last time or id it has seen misses it.
+func TestEntryCommittedLateIsSealed(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := open(t, databaseURL)
-	conn := connect(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	conn := pgtest.Connect(t, databaseURL)
 	naive := func(after time.Time) (seen []repo.ID, last time.Time) {
 		rows, err := conn.Query(t.Context(), "SELECT id, recorded_at FROM audit_entries WHERE recorded_at > $1 ORDER BY recorded_at", after)
 		if err != nil {
@@ -243,7 +243,7 @@ func TestLateCommit(t *testing.T) {
 		if err := tx.Audit().Record(ctx, late); err != nil {
 			return err
 		}
-		if err := store.Audit().Record(t.Context(), early); err != nil { // somebody else
+		if err := store.Audit().Record(t.Context(), early); err != nil { // by another client
 			return err
 		}
 		seen, cursor = naive(cursor)
@@ -255,7 +255,7 @@ func TestLateCommit(t *testing.T) {
 	}
 	more, _ := naive(cursor)
 	if seen = append(seen, more...); len(seen) != 1 {
-		t.Errorf("the naive way saw %d: this test sees nothing", len(seen))
+		t.Errorf("the naive reader saw %d, so this test checks nothing", len(seen))
 	}
 	if sealed += seal(t, store, 100); sealed != 2 {
 		t.Errorf("%d entries were sealed", sealed)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// lastQuery keeps the last statement that was sent, with its arguments.
+// lastQuery keeps the last statement that was sent, and its arguments.
 type lastQuery struct {
 	sql       string
 	arguments []any
@@ -29,7 +29,7 @@ func (l *lastQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.T
 
 func (l *lastQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// literal writes an argument into SQL.
+// literal returns an argument as SQL.
 func literal(t *testing.T, argument any) string {
 	t.Helper()
 	switch a := argument.(type) {
@@ -52,7 +52,7 @@ func literal(t *testing.T, argument any) string {
 	}
 }
 
-// buffers is how many of the server's pages a statement touches, under a generic
+// buffers returns how many of the server's pages a statement reads, with a generic
 // plan.
 func buffers(t *testing.T, conn *pgx.Conn, sql string, arguments []any) int {
 	t.Helper()
@@ -75,11 +75,8 @@ func buffers(t *testing.T, conn *pgx.Conn, sql string, arguments []any) int {
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	for range 2 { // the first time the server reads its catalog
-		var answer []byte
-		if err := conn.QueryRow(t.Context(), explain, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
-			t.Fatal(err)
-		}
+	for range 2 { // the first run also reads the catalog
+		answer := pgtest.Value[[]byte](t, conn, explain, pgx.QueryExecModeSimpleProtocol)
 		if err := json.Unmarshal(answer, &plans); err != nil {
 			t.Fatal(err)
 		}
@@ -87,27 +84,27 @@ func buffers(t *testing.T, conn *pgx.Conn, sql string, arguments []any) int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// fill adds entries over the last year, evenly, so that the trail has count.
+// fill adds entries, spread evenly over the last year, until the trail has count.
 func fill(t *testing.T, conn *pgx.Conn, count int) {
 	t.Helper()
-	exec(t, conn, "SELECT audit_make_partitions(now() - interval '13 months', 14)")
-	exec(t, conn, `INSERT INTO audit_entries (occurred_at, id, type, actor, user_name, plan_id, session_id, project)
+	pgtest.Exec(t, conn, "SELECT audit_make_partitions(now() - interval '13 months', 14)")
+	pgtest.Exec(t, conn, `INSERT INTO audit_entries (occurred_at, id, type, actor, user_name, plan_id, session_id, project)
 		SELECT now() - random() * interval '1 year', gen_random_uuid(), CASE WHEN n % 2 = 0 THEN 'tool_invoked' ELSE 'user_approval' END,
 			'actor/' || n % 4, 'user/' || n % 5, CAST(lpad(to_hex(n % 6), 32, '0') AS uuid), CAST(lpad(to_hex(n % 7), 32, '0') AS uuid), 'project/' || n % 3
 		FROM generate_series(1, $1 - (SELECT count(*) FROM audit_entries)) n`, count)
-	exec(t, conn, "VACUUM (ANALYZE) audit_entries")
+	pgtest.Exec(t, conn, "VACUUM (ANALYZE) audit_entries")
 }
 
-// A page of a list and a bounded count cost the same in a small trail and in a
-// large one, whatever they filter by. Optional filters by "IS NULL OR" do not.
+// A page of a list, and a bounded count, cost the same in a small and in a large
+// trail, whatever the filter. Optional filters written as "IS NULL OR" would not.
 func TestCostIsFlat(t *testing.T) {
 	t.Parallel()
 	small, large := 10_000, 200_000
 	databaseURL := pgtest.NewDatabase(t)
-	conn := connect(t, databaseURL)
-	exec(t, conn, "SET plan_cache_mode = force_generic_plan")
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 	tracer := &lastQuery{}
-	store := open(t, databaseURL, agentstore.Options{MaxConns: 1, Tracer: tracer})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 1, Tracer: tracer})
 	id := repo.ID{15: 3}
 	filters := map[string]repo.AuditFilter{
 		"none": {}, "type": {Type: repo.EventUserApproval}, "actor": {Actor: "actor/1"}, "user": {User: "user/1"},
@@ -150,7 +147,7 @@ func TestCostIsFlat(t *testing.T) {
 	after := measure()
 	for what, cost := range after {
 		t.Logf("%-7s by %-17s %5d pages of %d entries, %5d of %d", what.operation, what.filter, before[what], small, cost, large)
-		// What an index's greater height and a year's partitions cost.
+		// Allow for a higher index, and for the partitions of a year.
 		grown := cost > before[what]*6/5+40
 		if grown != (what.operation == "naive") {
 			t.Errorf("%s by %s: %d pages of %d entries, %d of %d", what.operation, what.filter, before[what], small, cost, large)

@@ -2,31 +2,25 @@ package audit
 
 import (
 	"crypto/rand"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Who may create functions and operators in the schema does not have the trail's
-// functions run them as the owner.
+// A role that may create functions and operators in the schema cannot make the
+// trail's functions run them as the owner.
 func TestNoFunctionOfOthersRunsAsOwner(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	owner := connect(t, databaseURL)
+	owner := pgtest.Connect(t, databaseURL)
 	role := "creator_" + strings.ToLower(rand.Text())
-	exec(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD '"+role+"'; GRANT CREATE ON SCHEMA public TO "+role+"; GRANT SELECT, INSERT ON audit_entries TO "+role+
+	pgtest.Exec(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD '"+role+"'; GRANT CREATE ON SCHEMA public TO "+role+"; GRANT SELECT, INSERT ON audit_entries TO "+role+
 		"; GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO "+role)
-	defer exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role)
-	parsed, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal("the URL does not parse")
-	}
-	parsed.User = url.UserPassword(role, role)
-	conn := connect(t, parsed.String())
+	defer pgtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role)
+	conn := pgtest.Connect(t, pgtest.WithUser(databaseURL, role, role))
 	defer func() { _ = conn.Close(t.Context()) }()
-	exec(t, conn, `
+	pgtest.Exec(t, conn, `
 		CREATE TABLE public.seen (what text, who text);
 		GRANT ALL ON public.seen TO PUBLIC;
 		CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS
@@ -44,13 +38,13 @@ func TestNoFunctionOfOthersRunsAsOwner(t *testing.T) {
 		CREATE FUNCTION public.multiplied(integer, interval) RETURNS interval LANGUAGE plpgsql AS
 			$$ BEGIN INSERT INTO public.seen VALUES ('*', current_user); RETURN $1::double precision OPERATOR(pg_catalog.*) $2; END $$;
 		CREATE OPERATOR public.* (LEFTARG = integer, RIGHTARG = interval, FUNCTION = public.multiplied)`)
-	exec(t, conn, "SELECT audit_make_partitions('2030-01-15Z', 1)")
-	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
+	pgtest.Exec(t, conn, "SELECT audit_make_partitions('2030-01-15Z', 1)")
+	pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
 	for _, table := range []string{"audit_entries"} {
 		wantCode(t, owner, refused, "DELETE FROM "+table)
 	}
-	exec(t, owner, "SELECT audit_drop_partition('2020-01-01Z')")
-	if who := scan[string](t, owner, "SELECT coalesce(string_agg(DISTINCT what || ' as ' || who, ', '), '') FROM public.seen"); who != "" {
-		t.Errorf("functions of a role's own were run by the trail's: %s", who)
+	pgtest.Exec(t, owner, "SELECT audit_drop_partition('2020-01-01Z')")
+	if who := pgtest.Value[string](t, owner, "SELECT coalesce(string_agg(DISTINCT what || ' as ' || who, ', '), '') FROM public.seen"); who != "" {
+		t.Errorf("the trail's functions ran functions of another role: %s", who)
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// The doctor finds each thing that is broken, and what it says to do mends it.
+// The doctor finds each kind of damage, and the action that it suggests repairs it.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := open(t, databaseURL)
-	conn := connect(t, databaseURL)
-	doctor := func() []postgres.AuditFinding {
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	conn := pgtest.Connect(t, databaseURL)
+	doctor := func() []repo.AuditFinding {
 		findings, err := store.AuditDoctor(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -27,14 +27,14 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if findings := doctor(); len(findings) != 0 {
-		t.Fatalf("nothing is wrong, but: %+v", findings)
+		t.Fatalf("on an undamaged trail: %+v", findings)
 	}
 	month := "audit_entries_" + time.Now().UTC().Format("200601")
 	first := time.Date(time.Now().UTC().Year(), time.Now().UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	next := "audit_entries_" + first.AddDate(0, 1, 0).Format("200601")
 	role := "Some " + strings.ToLower(repo.NewID().String())
-	exec(t, conn, `CREATE ROLE "`+role+`"`)
-	defer exec(t, conn, `DROP OWNED BY "`+role+`"; DROP ROLE "`+role+`"`)
+	pgtest.Exec(t, conn, `CREATE ROLE "`+role+`"`)
+	defer pgtest.Exec(t, conn, `DROP OWNED BY "`+role+`"; DROP ROLE "`+role+`"`)
 	for _, test := range []struct{ check, names, damage string }{
 		{"partitions", first.AddDate(0, 1, 0).Format("2006-01"), "DROP TABLE " + next},
 		{"triggers", "audit_entries_queue of audit_entries", "ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_queue"},
@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 		{"triggers", "audit_entries_refuse_truncate of " + month, "DROP TRIGGER audit_entries_refuse_truncate ON " + month},
 		{"triggers", "audit_leaves_refuse of audit_leaves", "DROP TRIGGER audit_leaves_refuse ON audit_leaves"},
 		{"triggers", "audit_hashes_refuse_truncate of audit_hashes", "DROP TRIGGER audit_hashes_refuse_truncate ON audit_hashes"},
-		{"triggers", "another function, harmless", `CREATE FUNCTION harmless() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
+		{"triggers", "the wrong function, harmless", `CREATE FUNCTION harmless() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
 			DROP TRIGGER audit_checkpoints_refuse ON audit_checkpoints;
 			CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE ON audit_checkpoints FOR EACH ROW EXECUTE FUNCTION harmless();
 			ALTER TABLE audit_checkpoints ENABLE ALWAYS TRIGGER audit_checkpoints_refuse`},
@@ -51,36 +51,37 @@ func TestDoctor(t *testing.T) {
 		{"grants", role, `GRANT INSERT ON ` + month + ` TO "` + role + `"`},
 		{"grants", "everybody", "GRANT TRUNCATE ON audit_leaves TO PUBLIC"},
 		{"functions", "audit_prune_batch", "GRANT EXECUTE ON FUNCTION audit_prune_batch TO PUBLIC"},
+		{"functions", "audit_prune_entries", "GRANT EXECUTE ON FUNCTION audit_prune_entries TO PUBLIC"},
 	} {
-		exec(t, conn, test.damage)
+		pgtest.Exec(t, conn, test.damage)
 		findings := doctor()
 		if len(findings) != 1 || findings[0].Check != test.check || !strings.Contains(findings[0].Problem, test.names) {
 			t.Errorf("%s: found %+v", test.damage, findings)
 		}
 		for _, finding := range findings {
-			exec(t, conn, finding.Action)
+			pgtest.Exec(t, conn, finding.Action)
 		}
 		if findings := doctor(); len(findings) != 0 {
-			t.Errorf("%s: after what was to be done: %+v", test.damage, findings)
+			t.Errorf("%s: after the suggested action: %+v", test.damage, findings)
 		}
 	}
-	// Default privileges, with which many a database is set up, do not come to a month.
-	exec(t, conn, `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO "`+role+`", PUBLIC`)
-	exec(t, conn, "SELECT audit_make_partitions('2031-01-01Z', 0)")
-	exec(t, conn, "SELECT 'audit_entries_203101'::regclass")
+	// Default privileges, which many databases have, do not apply to new months.
+	pgtest.Exec(t, conn, `ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO "`+role+`", PUBLIC`)
+	pgtest.Exec(t, conn, "SELECT audit_make_partitions('2031-01-01Z', 0)")
+	pgtest.Exec(t, conn, "SELECT 'audit_entries_203101'::regclass")
 	if findings := doctor(); len(findings) != 0 {
 		t.Errorf("after default privileges: %+v", findings)
 	}
-	exec(t, conn, "CREATE TABLE witness ()")
-	if scan[bool](t, conn, "SELECT relacl IS NULL FROM pg_class WHERE relname = 'witness'") {
-		t.Error("there are no default privileges: this test sees nothing")
+	pgtest.Exec(t, conn, "CREATE TABLE witness ()")
+	if pgtest.Value[bool](t, conn, "SELECT relacl IS NULL FROM pg_class WHERE relname = 'witness'") {
+		t.Error("there are no default privileges, so this test checks nothing")
 	}
-	// What the actions made does what it should.
+	// The repaired triggers work.
 	if sealed := seal(t, store, 10); sealed != 1 {
 		t.Errorf("sealed %d", sealed)
 	}
-	if waiting, err := store.Trail().Waiting(t.Context(), 0); err != nil || waiting != (repo.AuditWaiting{}) {
-		t.Errorf("nothing waits, but: %+v, %v", waiting, err)
+	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting != (repo.AuditWaiting{}) {
+		t.Errorf("waiting: %+v, %v, want none", waiting, err)
 	}
 	for _, sql := range changes(serverVersion(t, conn), month) {
 		wantCode(t, conn, refused, sql)
@@ -88,17 +89,17 @@ func TestDoctor(t *testing.T) {
 	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, conn, "UPDATE audit_unsealed SET recorded_at = now() - interval '2 hours'")
+	pgtest.Exec(t, conn, "UPDATE audit_unsealed SET recorded_at = now() - interval '2 hours'")
 	if findings := doctor(); len(findings) != 1 || findings[0].Check != "sealing" {
-		t.Errorf("an entry that nobody seals: %+v", findings)
+		t.Errorf("an entry that is not sealed: %+v", findings)
 	}
 	seal(t, store, 10)
-	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = "+ownSchema(t, conn))
+	pgtest.Exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = "+ownSchema(t, conn))
 	if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, "audit_queue") {
 		t.Errorf("a search path that can be hijacked: %+v", findings)
 	}
-	exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = pg_catalog, pg_temp")
-	sink, err := store.Trail().Sink(t.Context())
+	pgtest.Exec(t, conn, "ALTER FUNCTION audit_queue() SET search_path = pg_catalog, pg_temp")
+	sink, err := store.AuditStore().Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestDoctor(t *testing.T) {
 	if findings := doctor(); len(findings) != 1 || findings[0].Check != "quarantine" {
 		t.Errorf("an entry in quarantine: %+v", findings)
 	}
-	exec(t, conn, "CREATE TABLE rest PARTITION OF audit_entries DEFAULT")
+	pgtest.Exec(t, conn, "CREATE TABLE rest PARTITION OF audit_entries DEFAULT")
 	if findings := doctor(); len(findings) < 2 || !strings.Contains(findings[0].Problem, "rest is a default partition") {
 		t.Errorf("a default partition: %+v", findings)
 	}

@@ -6,19 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A trail without an entry, and one that is sealed whole.
+// All operations work on an empty trail, and on one that is completely sealed.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]repo.Store{"postgres": open(t, pgtest.NewDatabase(t)), "memory": memory.New()} {
+	for name, store := range map[string]repo.Store{"postgres": pgtest.NewStore(t, agentstore.Options{}), "memory": memory.New()} {
 		t.Run(name, func(t *testing.T) {
 			nothing := func() {
 				t.Helper()
-				trail := store.Trail()
+				trail := store.AuditStore()
 				sealed, err := trail.Seal(t.Context(), 10, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
 					return repo.AuditSeal{}, errors.New("called")
 				})
@@ -35,19 +36,19 @@ func TestEmpty(t *testing.T) {
 				}
 			}
 			nothing()
-			if _, err := store.Trail().Checkpoint(t.Context()); !errors.Is(err, repo.ErrNotFound) {
+			if _, err := store.AuditStore().Checkpoint(t.Context()); !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("Checkpoint: %v", err)
 			}
-			if leaves, err := store.Trail().Leaves(t.Context(), 0, 10); err != nil || len(leaves) != 0 {
+			if leaves, err := store.AuditStore().Leaves(t.Context(), 0, 10); err != nil || len(leaves) != 0 {
 				t.Errorf("Leaves: %v, %v", leaves, err)
 			}
-			if hashes, err := store.Trail().Hashes(t.Context(), nil); err != nil || len(hashes) != 0 {
+			if hashes, err := store.AuditStore().Hashes(t.Context(), nil); err != nil || len(hashes) != 0 {
 				t.Errorf("Hashes: %v, %v", hashes, err)
 			}
-			if holds, err := store.Trail().Holds(t.Context()); err != nil || len(holds) != 0 {
+			if holds, err := store.AuditStore().Holds(t.Context()); err != nil || len(holds) != 0 {
 				t.Errorf("Holds: %v, %v", holds, err)
 			}
-			if pruned, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || pruned != (repo.AuditPruned{}) {
+			if pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || pruned != (repo.AuditPruned{}) {
 				t.Errorf("Prune: %v, %v", pruned, err)
 			}
 			if page, err := store.Audit().List(t.Context(), repo.AuditFilter{}, repo.NewestFirst, repo.Page{}); err != nil || len(page.Entries) != 0 || page.Next != "" {
@@ -68,7 +69,7 @@ func TestEmpty(t *testing.T) {
 				t.Errorf("sealed %d", sealed)
 			}
 			nothing()
-			if checkpoint, err := store.Trail().Checkpoint(t.Context()); err != nil || checkpoint.Size != 2 {
+			if checkpoint, err := store.AuditStore().Checkpoint(t.Context()); err != nil || checkpoint.Size != 2 {
 				t.Errorf("Checkpoint: %+v, %v", checkpoint, err)
 			}
 		})

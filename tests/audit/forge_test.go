@@ -16,7 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// forged is a sealed trail in the hands of somebody who may run any SQL.
+// forged is a sealed trail, and a connection for a forger who may run any SQL.
 type forged struct {
 	*testing.T
 	url      string
@@ -24,13 +24,13 @@ type forged struct {
 	conn     *pgx.Conn // the forger's
 	signer   note.Signer
 	verifier note.Verifier
-	// held is a checkpoint of all that is sealed, which the forger cannot reach.
+	// held is a checkpoint of everything that is sealed. The forger cannot change it.
 	held []byte
 
 	old, heldPlan, young, unsealed []repo.AuditEntry
 	gap                            repo.AuditEntry
-	// prune removed the old tool_invoked entries, but for those on hold. Late is
-	// of age, too, and was sealed after that prune.
+	// prune removed the old tool_invoked entries, except those on hold. late is old
+	// enough, too, but was sealed after that prune.
 	prune repo.ID
 	late  repo.AuditEntry
 	plan  repo.ID
@@ -56,7 +56,7 @@ func newKeys(t *testing.T, name string) (note.Signer, note.Verifier) {
 func newForged(t *testing.T) *forged {
 	t.Helper()
 	f := &forged{T: t, url: pgtest.NewDatabase(t), plan: repo.NewID()}
-	f.store, f.conn = open(t, f.url), connect(t, f.url)
+	f.store, f.conn = pgtest.OpenStore(t, f.url, agentstore.Options{}), pgtest.Connect(t, f.url)
 	f.signer, f.verifier = newKeys(t, "forged")
 	year := time.Now().AddDate(-1, 0, 0)
 	make := func(count int, at time.Time, kind repo.EventType, plan repo.ID) []repo.AuditEntry {
@@ -75,20 +75,20 @@ func newForged(t *testing.T) *forged {
 	f.young = make(8, time.Now().Add(-time.Hour), repo.EventToolInvoked, repo.NewID())
 	f.record(slices.Concat(f.old, f.heldPlan, others, []repo.AuditEntry{f.gap}, f.young)...)
 	f.seal()
-	if err := f.store.Trail().Hold(t.Context(), repo.AuditHold{PlanID: f.plan, Reason: "a court"}); err != nil {
+	if err := f.store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: f.plan, Reason: "a court"}); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now().AddDate(0, -6, 0)
-	got, err := f.store.Trail().Prune(t.Context(), repo.AuditPrune{Before: before, Types: []repo.EventType{repo.EventToolInvoked}, Actor: "keeper"})
+	got, err := f.store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: before, Types: []repo.EventType{repo.EventToolInvoked}, Actor: "keeper"})
 	if err != nil || got.Entries != 10 || got.Held != 2 {
 		t.Fatalf("pruned %+v, %v", got, err)
 	}
-	f.prune = scan[[16]byte](t, f.conn, "SELECT id FROM audit_entries WHERE type = 'audit_pruned'")
+	f.prune = pgtest.Value[[16]byte](t, f.conn, "SELECT id FROM audit_entries WHERE type = 'audit_pruned'")
 	f.seal()
 	f.late = make(1, year, repo.EventToolInvoked, repo.NewID())[0]
 	f.record(f.late)
 	f.seal()
-	checkpoint, err := f.store.Trail().Checkpoint(t.Context())
+	checkpoint, err := f.store.AuditStore().Checkpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +108,10 @@ func (f *forged) record(entries ...repo.AuditEntry) {
 	}
 }
 
-// seal is the honest sealer, which has the key and believes the database.
+// seal runs the sealer, which has the key and trusts the database.
 func (f *forged) seal() {
 	f.Helper()
-	sealer, err := trail.NewSealer(f.store.Trail(), trail.SealerOptions{Signer: f.signer})
+	sealer, err := trail.NewSealer(f.store.AuditStore(), trail.SealerOptions{Signer: f.signer})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -128,27 +128,27 @@ func (f *forged) seal() {
 
 func (f *forged) verify(held []byte) trail.Report {
 	f.Helper()
-	report, err := trail.Verify(f.Context(), f.store.Trail(), trail.VerifyOptions{Verifier: f.verifier, Held: held})
+	report, err := trail.Verify(f.Context(), f.store.AuditStore(), trail.VerifyOptions{Verifier: f.verifier, Held: held})
 	if err != nil {
 		f.Fatal(err)
 	}
 	return report
 }
 
-// sql runs the forger's statements: an id stands for each $n. Triggers are off,
-// and what the trail's functions would set is set.
+// sql runs the forger's statements, with triggers disabled and the variables set that
+// the trail's functions would set. Each $n stands for an id.
 func (f *forged) sql(sql string, ids ...repo.ID) {
 	f.Helper()
 	for i, id := range ids {
 		sql = strings.ReplaceAll(sql, "$"+string(rune('1'+i)), "'"+uuid(id)+"'")
 	}
-	exec(f.T, f.conn, "SET agentstore.audit_prune = 'on'; "+sql+"; RESET agentstore.audit_prune")
+	pgtest.Exec(f.T, f.conn, "SET agentstore.audit_prune = 'on'; "+sql+"; RESET agentstore.audit_prune")
 }
 
-// verifyWaitless does not wait for a prune's entry to be sealed.
+// verifyWaitless does not wait until the entry of a prune is sealed.
 func (f *forged) verifyWaitless(held []byte) trail.Report {
 	f.Helper()
-	report, err := trail.Verify(f.Context(), f.store.Trail(), trail.VerifyOptions{Verifier: f.verifier, Held: held, MaxPruneWait: -1})
+	report, err := trail.Verify(f.Context(), f.store.AuditStore(), trail.VerifyOptions{Verifier: f.verifier, Held: held, MaxPruneWait: -1})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	trail "github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func kinds(report trail.Report) []string {
@@ -24,10 +27,10 @@ func kinds(report trail.Report) []string {
 	return found
 }
 
-// forgeries are what somebody can do who may run any SQL: one row of the table in
-// docs/audit.md each, in its order. alone is what a verification with the public key
-// finds, held with a checkpoint that was kept elsewhere before; nothing means that it
-// is not found.
+// forgeries are what somebody who may run any SQL can do, in the order of the table
+// in docs/audit.md. alone is what verification with the public key finds, and held
+// what it finds with a checkpoint that was kept elsewhere. Empty: the forgery is not
+// found.
 var forgeries = []struct {
 	name, alone, held string
 	do                func(f *forged)
@@ -45,32 +48,39 @@ var forgeries = []struct {
 	{"change the nonce", "content changed", "content changed", func(f *forged) {
 		f.sql(off+"UPDATE audit_entries SET nonce = gen_random_uuid() WHERE id = $1"+on, f.young[0].ID)
 	}},
-	{"move it to another time", "entry missing, unknown entry", "entry missing, unknown entry", func(f *forged) {
+	{"set the plan's or session's id to zero where there was none", "", "", func(f *forged) {
+		for _, column := range []string{"plan_id", "session_id"} {
+			f.sql(off + "UPDATE audit_entries SET " + column + " = '00000000-0000-0000-0000-000000000000' WHERE " + column + " IS NULL" + on)
+			f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; UPDATE audit_leaves SET " + column + " = '00000000-0000-0000-0000-000000000000' WHERE " +
+				column + " IS NULL; ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse")
+		}
+	}},
+	{"change when it occurred", "entry missing, unknown entry", "entry missing, unknown entry", func(f *forged) {
 		f.sql(off+"UPDATE audit_entries SET occurred_at = occurred_at - interval '1 minute' WHERE id = $1"+on, f.young[0].ID)
 	}},
 	{"delete a sealed entry", "entry missing", "entry missing", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1", f.young[0].ID)
 	}},
-	{"put an entry into a month's table itself", "unknown entry", "unknown entry", func(f *forged) {
+	{"insert an entry directly into a month's partition", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("INSERT INTO audit_entries_" + time.Now().UTC().Format("200601") + " (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
 	}},
-	{"put an entry in while the queue's trigger is off", "unknown entry", "unknown entry", func(f *forged) {
+	{"insert an entry while the queue's trigger is disabled", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_queue; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked'); ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_queue")
 	}},
-	{"put a pruned entry back, changed", "content changed", "content changed", func(f *forged) {
+	{"insert a pruned entry again, changed", "content changed", "content changed", func(f *forged) {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, type) SELECT occurred_at, entry_id, 'auth_success' FROM audit_leaves WHERE entry_id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.old[0].ID)
 	}},
-	{"record a false entry, as anybody who may record", "", "", func(f *forged) {
+	{"record a false entry, as anyone who may record can", "", "", func(f *forged) {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, type, actor) VALUES (now(), gen_random_uuid(), 'user_approval', 'somebody')")
 		f.seal()
 	}},
-	{"record an entry with the id of a prune and an earlier time, as anybody who may record", "", "", func(f *forged) {
+	{"record an entry with the id of a prune and an earlier time, as anyone who may record can", "", "", func(f *forged) {
 		shadow := entryAt(time.Now().AddDate(0, 0, -1))
 		shadow.ID = f.prune
 		f.record(shadow)
 		f.seal()
 	}},
-	{"record a false entry, and the time of its recording", "", "", func(f *forged) {
+	{"record a false entry with a false time of recording", "", "", func(f *forged) {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now() - interval '1 day', gen_random_uuid(), now() - interval '1 day', 'user_approval')")
 		f.seal()
 	}},
@@ -88,33 +98,33 @@ var forgeries = []struct {
 		f.sql(off+"UPDATE audit_entries SET actor = 'another' WHERE id = $1"+on, f.unsealed[0].ID)
 		f.seal()
 	}},
-	{"delete an entry before it is sealed, and its place in the queue", "", "", func(f *forged) {
+	{"delete an entry before it is sealed, and its row in the queue", "", "", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.unsealed[0].ID)
 	}},
 	{"delete an entry before it is sealed", "entry missing", "entry missing", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1", f.unsealed[0].ID)
 	}},
-	{"take an entry's place in the queue", "unknown entry", "unknown entry", func(f *forged) {
+	{"delete an entry's row in the queue", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1", f.unsealed[0].ID)
 	}},
-	{"put something into the queue that is not there", "entry missing", "entry missing", func(f *forged) {
+	{"insert a row into the queue for which there is no entry", "entry missing", "entry missing", func(f *forged) {
 		f.sql("INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) VALUES (now(), gen_random_uuid(), now())")
 	}},
-	{"put a sealed entry into the queue again", "", "", func(f *forged) {
+	{"insert a sealed entry into the queue again", "", "", func(f *forged) {
 		f.sql("INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT occurred_at, id, now() FROM audit_entries WHERE id = $1", f.young[0].ID)
 		f.seal()
 	}},
-	{"have entries wait, and the queue say since now", "", "", func(f *forged) {
+	{"delay entries, and reset the times in the queue", "", "", func(f *forged) {
 		f.sql("UPDATE audit_unsealed SET recorded_at = now() + interval '1 hour'")
 	}},
 	{"have entries wait for hours", "unsealed too long", "unsealed too long", func(f *forged) {
 		f.sql("UPDATE audit_unsealed SET recorded_at = now() - interval '2 hours'")
 	}},
 	// Prunes.
-	{"delete as a prune does, naming no entry", "not covered by a prune", "not covered by a prune", func(f *forged) {
+	{"delete as a prune does, naming an entry that does not exist", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = gen_random_uuid() WHERE entry_id = $1", f.young[0].ID)
 	}},
-	{"… naming an entry that is no prune", "not covered by a prune", "not covered by a prune", func(f *forged) {
+	{"… naming an entry that is not a prune", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.young[0].ID, f.young[1].ID)
 	}},
 	{"… naming a prune of older entries", "not covered by a prune", "not covered by a prune", func(f *forged) {
@@ -123,10 +133,10 @@ var forgeries = []struct {
 	{"… naming a prune of other types", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE type = 'auth_failure'; UPDATE audit_leaves SET pruned_by = $1 WHERE type = 'auth_failure'", f.prune)
 	}},
-	{"… what was on hold then", "not covered by a prune", "not covered by a prune", func(f *forged) {
+	{"… an entry that was on hold at the time", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.heldPlan[0].ID, f.prune)
 	}},
-	{"… what was sealed after the prune", "not covered by a prune", "not covered by a prune", func(f *forged) {
+	{"… an entry that was sealed after the prune", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.late.ID, f.prune)
 	}},
 	{"… and change what its leaf keeps, so that it is covered", "leaf changed", "leaf changed", func(f *forged) {
@@ -135,7 +145,7 @@ var forgeries = []struct {
 	{"… and pass its leaf off as one of version 1", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
 		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2, occurred_at = now() - interval '1 year', version = 1, type = NULL, plan_id = NULL, session_id = NULL, hidden = NULL WHERE entry_id = $1; ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse", f.young[0].ID, f.prune)
 	}},
-	{"… the same, and wait for the sealer, the latest checkpoint cut off", "", "differs from the checkpoint held", func(f *forged) {
+	{"… the same, delete the latest checkpoint and wait for the sealer", "", "differs from the checkpoint held", func(f *forged) {
 		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2, occurred_at = now() - interval '1 year', version = 1, type = NULL, plan_id = NULL, session_id = NULL, hidden = NULL WHERE entry_id = $1; DELETE FROM audit_checkpoints", f.young[0].ID, f.prune)
 		f.seal()
 	}},
@@ -148,10 +158,10 @@ var forgeries = []struct {
 	{"delete the entry of a gap, naming a prune", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.sql(off+"DELETE FROM audit_entries WHERE id = $1; "+on+"; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.gap.ID, f.prune)
 	}},
-	{"make an entry of a prune, which is not sealed", "not covered by a prune", "not covered by a prune", func(f *forged) {
+	{"forge the entry of a prune, which is not sealed", "not covered by a prune", "not covered by a prune", func(f *forged) {
 		f.forgePrune(repo.NewID())
 	}},
-	{"make an entry of a prune, and wait for the sealer", "", "", func(f *forged) { // on record: see below
+	{"forge the entry of a prune, and wait for the sealer", "", "", func(f *forged) { // the report names it: see below
 		f.forgePrune(repo.NewID())
 		f.seal()
 	}},
@@ -172,7 +182,7 @@ var forgeries = []struct {
 		f.rewrite(true)
 		f.seal()
 	}},
-	{"put an entry in, with a leaf before the first", "unknown entry", "unknown entry", func(f *forged) {
+	{"insert an entry, with a leaf before the first", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_sequence_check")
 		f.strayWithLeaf("-1")
 	}},
@@ -181,14 +191,14 @@ var forgeries = []struct {
 		f.indexed()
 		f.strayWithLeaf("(SELECT max(sequence) FROM audit_leaves)")
 	}},
-	{"make an entry of a prune, with such a leaf", "not covered by a prune, sealed twice", "not covered by a prune, sealed twice", func(f *forged) {
+	{"forge the entry of a prune, with such a leaf", "not covered by a prune, sealed twice", "not covered by a prune, sealed twice", func(f *forged) {
 		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_pkey; CREATE INDEX ON audit_leaves (sequence)")
 		f.indexed()
 		id := repo.NewID()
 		f.forgePrune(id)
 		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT (SELECT max(sequence) FROM audit_leaves), occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", id)
 	}},
-	{"put a second entry beside the last one sealed", "sealed twice", "sealed twice", func(f *forged) {
+	{"insert a second entry with the id of the last one sealed", "sealed twice", "sealed twice", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries DROP CONSTRAINT audit_entries_pkey; INSERT INTO audit_entries (occurred_at, id, type, actor) SELECT occurred_at, id, 'user_approval', 'another' FROM audit_entries WHERE id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.late.ID)
 	}},
 	// Hashes.
@@ -198,14 +208,14 @@ var forgeries = []struct {
 	{"delete a hash of the tree", "tree hash changed", "tree hash changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_hashes DISABLE TRIGGER USER; DELETE FROM audit_hashes WHERE index = 7")
 	}},
-	{"put hashes where the sealer's next ones belong", "", "", func(f *forged) { // it stops: unsealed too long
+	{"insert hashes where the sealer's next ones belong", "", "", func(f *forged) { // the sealer fails, which is found as "unsealed too long"
 		f.sql("INSERT INTO audit_hashes (index, hash) SELECT max(index) + 1, decode(repeat('11', 32), 'hex') FROM audit_hashes")
 	}},
 	// Checkpoints.
 	{"change a checkpoint's root", "checkpoint wrong", "checkpoint wrong", func(f *forged) {
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; UPDATE audit_checkpoints SET root = decode(repeat('11', 32), 'hex')")
 	}},
-	{"put in a checkpoint that the key has not signed", "checkpoint wrong", "checkpoint wrong", func(f *forged) {
+	{"insert a checkpoint that the key has not signed", "checkpoint wrong", "checkpoint wrong", func(f *forged) {
 		f.sql("INSERT INTO audit_checkpoints (size, root, note) SELECT size + 1, root, note FROM audit_checkpoints ORDER BY size DESC LIMIT 1")
 	}},
 	{"delete the latest checkpoint", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
@@ -214,45 +224,45 @@ var forgeries = []struct {
 	{"delete all checkpoints", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints")
 	}},
-	{"delete earlier checkpoints", "", "", func(f *forged) { // the latest states all that they did
+	{"delete earlier checkpoints", "", "", func(f *forged) { // the latest covers everything that they did
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size < (SELECT max(size) FROM audit_checkpoints)")
 	}},
-	{"cut the log off: the last leaves, hashes, checkpoint and entries", "", "differs from the checkpoint held", func(f *forged) {
+	{"truncate the log: delete the last leaves, hashes, checkpoint and entries", "", "differs from the checkpoint held", func(f *forged) {
 		f.cutOff()
 	}},
-	{"change which database it is", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
+	{"change the identity of the database", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
 		f.sql("ALTER TABLE audit_identity DISABLE TRIGGER USER; UPDATE audit_identity SET id = gen_random_uuid()")
 	}},
-	{"take away which database it is", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
+	{"delete the identity of the database", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
 		f.sql("ALTER TABLE audit_identity DISABLE TRIGGER USER; DELETE FROM audit_identity")
 	}},
-	// Beside the log.
+	// Outside the log.
 	{"lift a hold, and prune what was on it", "", "", func(f *forged) {
 		f.sql("DELETE FROM audit_holds")
-		if _, err := f.store.Trail().Prune(f.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -6, 0)}); err != nil {
+		if _, err := f.store.AuditStore().Prune(f.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -6, 0)}); err != nil {
 			f.Fatal(err)
 		}
 		f.seal()
 	}},
 	{"empty the quarantine", "", "", func(f *forged) { f.sql("DELETE FROM audit_quarantine") }},
 	// The schema.
-	{"disable the triggers, and do nothing", "", "", func(f *forged) { // the doctor finds it
+	{"disable the triggers, and change nothing", "", "", func(f *forged) { // the doctor finds it
 		f.sql("ALTER TABLE audit_entries DISABLE TRIGGER USER; ALTER TABLE audit_leaves DISABLE TRIGGER USER")
 	}},
 	{"replace the function that fills the queue", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
 	}},
-	{"a trigger that changes what is being recorded", "", "", func(f *forged) {
+	{"add a trigger that changes entries as they are recorded", "", "", func(f *forged) {
 		f.sql("CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.actor := 'another'; RETURN NEW; END $$; CREATE TRIGGER change BEFORE INSERT ON audit_entries FOR EACH ROW EXECUTE FUNCTION change()")
 		f.record(entryAt(time.Now()))
 		f.seal()
 	}},
-	{"a trigger that drops what is being recorded", "", "", func(f *forged) {
+	{"add a trigger that drops entries as they are recorded", "", "", func(f *forged) {
 		f.sql("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; CREATE TRIGGER skip BEFORE INSERT ON audit_entries FOR EACH ROW EXECUTE FUNCTION skip()")
 		f.record(entryAt(time.Now()))
 		f.seal()
 	}},
-	{"a default that says another time of recording", "", "", func(f *forged) {
+	{"set a default that records another time of recording", "", "", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries ALTER COLUMN recorded_at SET DEFAULT '2001-01-01Z'; ALTER TABLE audit_entries_" + time.Now().UTC().Format("200601") + " ALTER COLUMN recorded_at SET DEFAULT '2001-01-01Z'")
 		f.record(entryAt(time.Now()))
 		f.seal()
@@ -260,17 +270,17 @@ var forgeries = []struct {
 			f.Error("found after all")
 		}
 	}},
-	{"set the queue's sequence back", "", "", func(f *forged) { // recording fails, loudly
+	{"set the queue's sequence back", "", "", func(f *forged) { // recording then fails with an error
 		f.sql("ALTER TABLE audit_unsealed ALTER COLUMN position RESTART WITH 1")
 		f.seal()
 	}},
-	{"a view in the place of the entries", "content changed", "content changed", func(f *forged) {
+	{"replace the entries by a view", "content changed", "content changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT occurred_at, id, recorded_at, type, 'another'::text AS actor, user_name, plan_id, session_id, project, details, nonce FROM kept")
 	}},
-	{"a view that hides an entry from who verifies", "entry missing", "entry missing", func(f *forged) {
+	{"replace the entries by a view that hides one from the verifier", "entry missing", "entry missing", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT * FROM kept WHERE id <> $1", f.young[0].ID)
 	}},
-	{"show who verifies a copy, and others the rest (search_path)", "", "", func(f *forged) {
+	{"show the verifier a copy by its search_path", "", "", func(f *forged) {
 		for _, table := range []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_unsealed", "audit_identity"} {
 			f.sql("CREATE SCHEMA IF NOT EXISTS copy; CREATE TABLE copy." + table + " AS SELECT * FROM public." + table)
 		}
@@ -284,32 +294,32 @@ const (
 	on  = "; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_queue; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse"
 )
 
-// forgePrune removes an entry under the name of a prune that the forger made.
+// forgePrune removes an entry, naming a prune that the forger made up.
 func (f *forged) forgePrune(id repo.ID) {
 	f.sql("INSERT INTO audit_entries (occurred_at, id, type, details) VALUES (now(), $2, 'audit_pruned', '{\"before\":\"2100-01-01T00:00:00Z\"}'); DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2 WHERE entry_id = $1", f.young[0].ID, id)
 }
 
-// indexed has the first of two leaves in one place be read first.
+// indexed makes the first of two leaves with one index be read first.
 func (f *forged) indexed() {
 	f.sql("ALTER DATABASE " + f.conn.Config().Database + " SET enable_sort = off; ALTER DATABASE " + f.conn.Config().Database + " SET enable_seqscan = off")
 	f.store.Pool().Reset()
 }
 
-// strayWithLeaf puts an entry into a month, recorded a year ago, and a leaf that makes
-// it look sealed.
+// strayWithLeaf inserts an entry into a month, recorded a year ago, with a leaf that
+// makes it look sealed.
 func (f *forged) strayWithLeaf(sequence string) {
 	f.sql(off+"INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now(), $1, now() - interval '1 year', 'user_approval')"+on+
 		"; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT "+sequence+
 		", occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", repo.NewID())
 }
 
-// rewrite changes an entry, its leaf and, if tree, all hashes that follow from it, as
-// somebody can who knows how they are made.
+// rewrite changes an entry, its leaf and, if tree, all hashes that depend on it, as
+// somebody can who knows how they are computed.
 func (f *forged) rewrite(tree bool) {
 	f.sql(off+"UPDATE audit_entries SET actor = 'another' WHERE id = $1"+on+"; ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_hashes DISABLE TRIGGER USER", f.young[0].ID)
 	var all []repo.AuditLeaf
 	for {
-		page, err := f.store.Trail().Leaves(f.Context(), int64(len(all)), 1000)
+		page, err := f.store.AuditStore().Leaves(f.Context(), int64(len(all)), 1000)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -329,8 +339,8 @@ func (f *forged) rewrite(tree bool) {
 	for i, leaf := range all {
 		if leaf.EntryID == f.young[0].ID {
 			leaf.Hash = trail.LeafHash(*leaf.Entry)
-			hidden := trail.HiddenHash(*leaf.Entry)
-			exec(f.T, f.conn, "UPDATE audit_leaves SET hash = $1, hidden = $2 WHERE sequence = $3", leaf.Hash[:], hidden[:], leaf.Sequence)
+			hidden := hiddenHash(*leaf.Entry)
+			pgtest.Exec(f.T, f.conn, "UPDATE audit_leaves SET hash = $1, hidden = $2 WHERE sequence = $3", leaf.Hash[:], hidden[:], leaf.Sequence)
 		}
 		added, err := tlog.StoredHashesForRecordHash(int64(i), leaf.Hash, reader)
 		if err != nil {
@@ -340,22 +350,33 @@ func (f *forged) rewrite(tree bool) {
 	}
 	for index, hash := range hashes {
 		if tree {
-			exec(f.T, f.conn, "UPDATE audit_hashes SET hash = $1 WHERE index = $2", hash[:], index)
+			pgtest.Exec(f.T, f.conn, "UPDATE audit_hashes SET hash = $1 WHERE index = $2", hash[:], index)
 		}
 	}
 }
 
-// cutOff takes the log back to the checkpoint before the latest.
-func (f *forged) cutOff() {
-	size := scan[int64](f.T, f.conn, "SELECT size FROM audit_checkpoints ORDER BY size DESC OFFSET 1 LIMIT 1")
-	f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_hashes DISABLE TRIGGER USER; ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; ALTER TABLE audit_entries DISABLE TRIGGER USER")
-	exec(f.T, f.conn, "DELETE FROM audit_entries e USING audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= $1", size)
-	exec(f.T, f.conn, "DELETE FROM audit_leaves WHERE sequence >= $1", size)
-	exec(f.T, f.conn, "DELETE FROM audit_hashes WHERE index >= $1", tlog.StoredHashCount(size))
-	exec(f.T, f.conn, "DELETE FROM audit_checkpoints WHERE size > $1", size)
+// hiddenHash computes the hidden hash of a leaf of version 2, as the comment of
+// audit.LeafHash describes it.
+func hiddenHash(entry repo.SealedEntry) [32]byte {
+	hidden := append([]byte("agentstore/audit hidden 2\n"), entry.Nonce[:]...)
+	hidden = binary.BigEndian.AppendUint64(hidden, uint64(entry.RecordedAt.UnixMicro()))
+	for _, text := range []string{entry.Actor, entry.User, entry.Project} {
+		hidden = append(binary.BigEndian.AppendUint64(hidden, uint64(len(text))), text...)
+	}
+	return sha256.Sum256(append(hidden, entry.Details...))
 }
 
-// Each forgery is found, or is not, as docs/audit.md says.
+// cutOff truncates the log to the checkpoint before the latest.
+func (f *forged) cutOff() {
+	size := pgtest.Value[int64](f.T, f.conn, "SELECT size FROM audit_checkpoints ORDER BY size DESC OFFSET 1 LIMIT 1")
+	f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_hashes DISABLE TRIGGER USER; ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; ALTER TABLE audit_entries DISABLE TRIGGER USER")
+	pgtest.Exec(f.T, f.conn, "DELETE FROM audit_entries e USING audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= $1", size)
+	pgtest.Exec(f.T, f.conn, "DELETE FROM audit_leaves WHERE sequence >= $1", size)
+	pgtest.Exec(f.T, f.conn, "DELETE FROM audit_hashes WHERE index >= $1", tlog.StoredHashCount(size))
+	pgtest.Exec(f.T, f.conn, "DELETE FROM audit_checkpoints WHERE size > $1", size)
+}
+
+// Each forgery is found or not, as docs/audit.md says.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("../../docs/audit.md")
@@ -378,7 +399,7 @@ func TestForgeries(t *testing.T) {
 			}
 			row := "| " + test.name + " | " + found(test.alone) + " | " + found(test.held) + " |"
 			if !strings.Contains(string(table), row) {
-				t.Errorf("docs/audit.md has no row that begins %s", row)
+				t.Errorf("docs/audit.md has no row that begins with %s", row)
 			}
 		})
 	}
@@ -392,7 +413,7 @@ func found(kinds string) string {
 	return first
 }
 
-// A prune that the forger made is on record for good: the report names it.
+// A prune that the forger recorded stays in the report.
 func TestForgedPruneIsOnRecord(t *testing.T) {
 	t.Parallel()
 	f := newForged(t)

@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,17 +10,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// refused is the SQLSTATE of the trail's triggers.
+// refused is the SQLSTATE that the trail's triggers raise.
 const refused = "ZAS02"
 
-// sealedTrail is a migrated database with 20 sealed entries and 5 unsealed ones.
-func sealedTrail(t *testing.T, databaseURL string) []repo.AuditEntry {
+// sealedAudit is a migrated database with 20 sealed entries and 5 unsealed ones.
+func sealedAudit(t *testing.T, databaseURL string) []repo.AuditEntry {
 	t.Helper()
 	store := postgres.New(pgtest.NewPool(t, databaseURL), postgres.Options{})
 	defer func() { _ = store.Close() }()
@@ -39,10 +38,10 @@ func sealedTrail(t *testing.T, databaseURL string) []repo.AuditEntry {
 	return entries
 }
 
-// seal seals up to limit entries with hashes that are none.
+// seal seals up to limit entries, with made-up hashes.
 func seal(t *testing.T, store repo.Store, limit int) int {
 	t.Helper()
-	sealed, err := store.Trail().Seal(t.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditStore().Seal(t.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 		leaves := make([][32]byte, len(u.Entries))
 		return repo.AuditSeal{
 			Leaves: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
@@ -54,44 +53,15 @@ func seal(t *testing.T, store repo.Store, limit int) int {
 	return sealed
 }
 
-func connect(t *testing.T, databaseURL string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	return conn
-}
-
-func exec(t *testing.T, conn *pgx.Conn, sql string, arguments ...any) int64 {
-	t.Helper()
-	tag, err := conn.Exec(t.Context(), sql, arguments...)
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return tag.RowsAffected()
-}
-
-// scan reads one value.
-func scan[V any](t *testing.T, conn *pgx.Conn, sql string, arguments ...any) V {
-	t.Helper()
-	var value V
-	if err := conn.QueryRow(t.Context(), sql, arguments...).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return value
-}
-
 func serverVersion(t *testing.T, conn *pgx.Conn) int {
 	t.Helper()
-	return scan[int](t, conn, "SELECT current_setting('server_version_num')::int")
+	return pgtest.Value[int](t, conn, "SELECT current_setting('server_version_num')::int")
 }
 
-// ownSchema is the schema that the tables are in, quoted.
+// ownSchema returns the schema of the tables, quoted.
 func ownSchema(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
-	return scan[string](t, conn, "SELECT quote_ident(current_schema())")
+	return pgtest.Value[string](t, conn, "SELECT quote_ident(current_schema())")
 }
 
 func wantCode(t *testing.T, conn *pgx.Conn, code, sql string, arguments ...any) {
@@ -103,8 +73,8 @@ func wantCode(t *testing.T, conn *pgx.Conn, code, sql string, arguments ...any) 
 	}
 }
 
-// changes are all the ways in which plain SQL changes what is recorded, as far as
-// the server's version has them.
+// changes returns all ways to change entries with plain SQL that the server's version
+// has.
 func changes(version int, partition string) []string {
 	var sql []string
 	for _, table := range []string{"audit_entries", partition, "audit_leaves", "audit_hashes", "audit_checkpoints"} {
@@ -127,59 +97,59 @@ func changes(version int, partition string) []string {
 	)
 }
 
-// The owner of the tables, and a superuser who turns triggers off as a replica
-// does, change nothing by plain SQL. (Who owns the tables can drop the triggers:
-// the sealed log is against that.)
+// Neither the owner of the tables nor a superuser who disables triggers as a replica
+// does can change entries with plain SQL. (The owner can drop the triggers; the
+// sealed log reveals what was changed then.)
 func TestImmutable(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	entries := sealedTrail(t, databaseURL)
+	entries := sealedAudit(t, databaseURL)
 	partition := "audit_entries_" + entries[0].OccurredAt.UTC().Format("200601")
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	digest := `SELECT md5(string_agg(x::text, '|')) FROM (
 		SELECT e.*::text AS x FROM audit_entries e UNION ALL SELECT l.*::text FROM audit_leaves l
 		UNION ALL SELECT h.*::text FROM audit_hashes h UNION ALL SELECT c.*::text FROM audit_checkpoints c ORDER BY 1) AS all_rows`
-	before := scan[string](t, conn, digest)
+	before := pgtest.Value[string](t, conn, digest)
 	for _, as := range []string{
 		"RESET session_replication_role",
 		"SET session_replication_role = replica",
 		"SET session_replication_role = local",
 	} {
-		exec(t, conn, as)
+		pgtest.Exec(t, conn, as)
 		for _, sql := range changes(serverVersion(t, conn), partition) {
 			wantCode(t, conn, refused, sql)
 		}
 	}
-	exec(t, conn, "RESET session_replication_role")
-	// The setting of a prune is of no use to one who is not the owner.
+	pgtest.Exec(t, conn, "RESET session_replication_role")
+	// The setting that a prune makes has no effect for other roles than the owner.
 	role := "auditor_" + strings.ToLower(rand.Text())
-	exec(t, conn, "CREATE ROLE "+role+"; GRANT SELECT, UPDATE, DELETE ON audit_entries, audit_leaves TO "+role)
-	defer exec(t, conn, "RESET ROLE; DROP OWNED BY "+role+"; DROP ROLE "+role)
-	exec(t, conn, "SET ROLE "+role)
-	exec(t, conn, "SET agentstore.audit_prune = 'on'")
-	exec(t, conn, "CREATE TEMP TABLE pg_class (oid oid, relowner oid)")
-	exec(t, conn, "INSERT INTO pg_class SELECT 'audit_entries'::regclass, current_user::regrole")
-	exec(t, conn, "INSERT INTO pg_class SELECT '"+partition+"'::regclass, current_user::regrole")
+	pgtest.Exec(t, conn, "CREATE ROLE "+role+"; GRANT SELECT, UPDATE, DELETE ON audit_entries, audit_leaves TO "+role)
+	defer pgtest.Exec(t, conn, "RESET ROLE; DROP OWNED BY "+role+"; DROP ROLE "+role)
+	pgtest.Exec(t, conn, "SET ROLE "+role)
+	pgtest.Exec(t, conn, "SET agentstore.audit_prune = 'on'")
+	pgtest.Exec(t, conn, "CREATE TEMP TABLE pg_class (oid oid, relowner oid)")
+	pgtest.Exec(t, conn, "INSERT INTO pg_class SELECT 'audit_entries'::regclass, current_user::regrole")
+	pgtest.Exec(t, conn, "INSERT INTO pg_class SELECT '"+partition+"'::regclass, current_user::regrole")
 	wantCode(t, conn, refused, "DELETE FROM audit_entries")
 	wantCode(t, conn, refused, "UPDATE audit_leaves SET pruned_by = gen_random_uuid()")
-	exec(t, conn, "DROP TABLE pg_temp.pg_class; RESET ROLE; RESET agentstore.audit_prune")
-	if after := scan[string](t, conn, digest); after != before {
-		t.Error("what is recorded has changed")
+	pgtest.Exec(t, conn, "DROP TABLE pg_temp.pg_class; RESET ROLE; RESET agentstore.audit_prune")
+	if after := pgtest.Value[string](t, conn, digest); after != before {
+		t.Error("entries have changed")
 	}
-	// The same statements do change a table without the triggers.
-	exec(t, conn, "ALTER TABLE audit_entries DISABLE TRIGGER USER")
-	if rows := exec(t, conn, "UPDATE audit_entries SET details = '{}'"); rows != 25 {
-		t.Errorf("without triggers %d rows were changed: this test sees nothing", rows)
+	// Without the triggers the same statements change the table.
+	pgtest.Exec(t, conn, "ALTER TABLE audit_entries DISABLE TRIGGER USER")
+	if rows := pgtest.Exec(t, conn, "UPDATE audit_entries SET details = '{}'"); rows != 25 {
+		t.Errorf("without triggers only %d rows were changed, so this test checks nothing", rows)
 	}
 }
 
-// Even within a prune's own rights only what a prune does passes.
+// Even with a prune's setting only what a prune does is allowed.
 func TestImmutableWithinPrune(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	sealedTrail(t, databaseURL)
-	conn := connect(t, databaseURL)
-	exec(t, conn, "SET agentstore.audit_prune = 'on'")
+	sealedAudit(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "SET agentstore.audit_prune = 'on'")
 	for _, sql := range []string{
 		"UPDATE audit_entries SET details = '{}'",
 		"TRUNCATE audit_entries",
@@ -189,114 +159,117 @@ func TestImmutableWithinPrune(t *testing.T) {
 	} {
 		wantCode(t, conn, refused, sql)
 	}
-	// A leaf is marked once.
-	exec(t, conn, "UPDATE audit_leaves SET pruned_by = gen_random_uuid() WHERE sequence = 0")
+	// A leaf can be marked only once.
+	pgtest.Exec(t, conn, "UPDATE audit_leaves SET pruned_by = gen_random_uuid() WHERE sequence = 0")
 	wantCode(t, conn, refused, "UPDATE audit_leaves SET pruned_by = gen_random_uuid() WHERE sequence = 0")
 	wantCode(t, conn, refused, "UPDATE audit_leaves SET pruned_by = NULL WHERE sequence = 0")
 }
 
-// What goes past the library, the log finds.
+// Changes that bypass the triggers are found in the log.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	entries := sealedTrail(t, databaseURL)
-	store := open(t, databaseURL)
-	conn := connect(t, databaseURL)
-	exec(t, conn, "ALTER TABLE audit_entries DISABLE TRIGGER USER")
-	// The queue's trigger is the parent's: a row that is put into a partition
-	// itself is in nobody's queue.
+	entries := sealedAudit(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "ALTER TABLE audit_entries DISABLE TRIGGER USER")
+	// The queue's trigger belongs to the parent table: a row that is inserted into a
+	// partition is not queued.
 	stray := repo.NewID()
-	exec(t, conn, "INSERT INTO audit_entries_"+time.Now().UTC().Format("200601")+" (occurred_at, id, type) VALUES (now(), $1, 'tool_invoked')", stray[:])
-	exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[24].ID[:]) // not sealed yet
-	exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[0].ID[:])  // sealed
-	exec(t, conn, "ALTER TABLE audit_entries ENABLE TRIGGER USER")
-	strays, err := store.Trail().Strays(t.Context(), 10)
+	pgtest.Exec(t, conn, "INSERT INTO audit_entries_"+time.Now().UTC().Format("200601")+" (occurred_at, id, type) VALUES (now(), $1, 'tool_invoked')", stray[:])
+	pgtest.Exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[24].ID[:]) // not sealed yet
+	pgtest.Exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[0].ID[:])  // sealed
+	pgtest.Exec(t, conn, "ALTER TABLE audit_entries ENABLE TRIGGER USER")
+	strays, err := store.AuditStore().Strays(t.Context(), 10)
 	if err != nil || len(strays) != 1 || strays[0].ID != stray {
 		t.Errorf("strays: %+v, %v", strays, err)
 	}
-	lost, err := store.Trail().Lost(t.Context(), 10)
+	lost, err := store.AuditStore().Lost(t.Context(), 10)
 	if err != nil || len(lost) != 1 || lost[0].ID != entries[24].ID || !lost[0].OccurredAt.Equal(entries[24].OccurredAt.Truncate(time.Microsecond)) {
 		t.Errorf("lost: %+v, %v", lost, err)
 	}
-	leaf, err := store.Trail().Leaf(t.Context(), entries[0].ID)
+	leaf, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
 	if err != nil || leaf.Entry != nil || !leaf.PrunedBy.IsZero() {
-		t.Errorf("the leaf of what is gone: %+v, %v", leaf, err)
+		t.Errorf("the leaf of the deleted entry: %+v, %v", leaf, err)
 	}
-	// The rest is sealed all the same.
+	// The other entries are still sealed.
 	if sealed := seal(t, store, 1000); sealed != 4 {
 		t.Errorf("sealed %d, want the 4 that are there", sealed)
 	}
-	if waiting, err := store.Trail().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
+	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
 		t.Errorf("waiting: %+v, %v, want the lost one", waiting, err)
 	}
 }
 
-// A pruned entry that is put back past the library does not stop the sealer.
-func TestPutBack(t *testing.T) {
+// A pruned entry that is inserted again, bypassing the library, does not stop the
+// sealer.
+func TestPrunedEntryThatIsPutBack(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	entries := sealedTrail(t, databaseURL)
-	store := open(t, databaseURL)
-	conn := connect(t, databaseURL)
-	if got, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || got != (repo.AuditPruned{Entries: 20, Unsealed: 5}) {
+	entries := sealedAudit(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	conn := pgtest.Connect(t, databaseURL)
+	if got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || got != (repo.AuditPruned{Entries: 20, Unsealed: 5}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ($1, $2, 'tool_invoked')", entries[0].OccurredAt.Truncate(time.Microsecond), entries[0].ID[:])
-	if sealed := seal(t, store, 1000); sealed != 6 { // 5, and the prune's own
+	pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ($1, $2, 'tool_invoked')", entries[0].OccurredAt.Truncate(time.Microsecond), entries[0].ID[:])
+	if sealed := seal(t, store, 1000); sealed != 6 { // 5, and the prune's entry
 		t.Errorf("sealed %d", sealed)
 	}
-	if waiting, err := store.Trail().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
-		t.Errorf("waiting: %+v, %v, want the one that was put back", waiting, err)
+	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
+		t.Errorf("waiting: %+v, %v, want the inserted entry", waiting, err)
+	}
+	// It is the first in the queue, and must not take the only place in a batch.
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+		t.Fatal(err)
+	}
+	if sealed := seal(t, store, 1); sealed != 1 {
+		t.Errorf("after the inserted entry: sealed %d", sealed)
 	}
 }
 
-// The functions run as the owner. A role that may only record cannot put its own
-// tables and triggers in the place of theirs.
+// The functions run as the owner. A role that may only record cannot replace their
+// tables and triggers by its own.
 func TestSearchPath(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	owner := connect(t, databaseURL)
+	owner := pgtest.Connect(t, databaseURL)
 	role := "recorder_" + strings.ToLower(rand.Text())
-	exec(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD '"+role+"'; GRANT SELECT, INSERT ON audit_entries TO "+role+
+	pgtest.Exec(t, owner, "CREATE ROLE "+role+" LOGIN PASSWORD '"+role+"'; GRANT SELECT, INSERT ON audit_entries TO "+role+
 		"; GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO "+role)
-	defer exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role)
-	parsed, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal("the URL does not parse")
-	}
-	parsed.User = url.UserPassword(role, role)
-	conn := connect(t, parsed.String())
+	defer pgtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role)
+	conn := pgtest.Connect(t, pgtest.WithUser(databaseURL, role, role))
 	defer func() { _ = conn.Close(t.Context()) }()
-	exec(t, conn, `
+	pgtest.Exec(t, conn, `
 		CREATE TEMP TABLE audit_unsealed (position bigint GENERATED ALWAYS AS IDENTITY, occurred_at timestamptz, entry_id uuid, recorded_at timestamptz);
 		CREATE TEMP TABLE audit_entries_203001 ();
 		CREATE TEMP TABLE seen (who text);
 		GRANT ALL ON audit_unsealed, seen TO PUBLIC;
 		CREATE FUNCTION pg_temp.hijack() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO pg_temp.seen VALUES (current_user); RETURN NEW; END $$;
 		CREATE TRIGGER hijack BEFORE INSERT ON audit_unsealed FOR EACH ROW EXECUTE FUNCTION pg_temp.hijack()`)
-	exec(t, conn, "SELECT audit_make_partitions('2030-01-15Z', 0)")
-	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
-	if rows := scan[int](t, conn, "SELECT count(*) FROM pg_temp.seen"); rows != 0 {
-		t.Error("a trigger of the role's own ran with the owner's rights")
+	pgtest.Exec(t, conn, "SELECT audit_make_partitions('2030-01-15Z', 0)")
+	pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
+	if rows := pgtest.Value[int](t, conn, "SELECT count(*) FROM pg_temp.seen"); rows != 0 {
+		t.Error("the role's trigger ran with the owner's privileges")
 	}
-	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
+	if rows := pgtest.Value[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
 		t.Errorf("%d entries wait to be sealed, want 1", rows)
 	}
-	// On a function that names no schema, with temporary tables first, the same attack
-	// succeeds.
-	exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, `+ownSchema(t, owner)+` AS $$
+	// The same attack succeeds on a function that names no schema and searches
+	// temporary tables first.
+	pgtest.Exec(t, owner, `CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_temp, `+ownSchema(t, owner)+` AS $$
 		BEGIN
 			INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT n.occurred_at, n.id, n.recorded_at FROM new_entries n;
 			RETURN NULL;
 		END $$`)
-	exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
-	if rows := scan[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
-		t.Error("the attack fails anyhow: this test sees nothing")
+	pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ('2030-01-15Z', gen_random_uuid(), 'tool_invoked')")
+	if rows := pgtest.Value[int](t, owner, "SELECT count(*) FROM audit_unsealed"); rows != 1 {
+		t.Error("the attack fails in any case, so this test checks nothing")
 	}
 }
 
-// A migration down refuses while there are holds or checkpoints, from the latest
-// version and from the one that made the trail.
+// Migrating down is refused while there are holds or checkpoints, from the latest
+// version and from the one that created the trail.
 func TestDownRefusesHoldsAndCheckpoints(t *testing.T) {
 	t.Parallel()
 	for _, insert := range []string{
@@ -309,41 +282,41 @@ func TestDownRefusesHoldsAndCheckpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := migrator.UpTo(t.Context(), from); err != nil {
+			if _, err := migrator.Run(t.Context(), schema.TargetUp(from)); err != nil {
 				t.Fatal(err)
 			}
-			conn := connect(t, databaseURL)
-			exec(t, conn, insert)
-			if _, err := migrator.DownTo(t.Context(), 2); !errors.Is(err, schema.ErrDataLoss) {
+			conn := pgtest.Connect(t, databaseURL)
+			pgtest.Exec(t, conn, insert)
+			if _, err := migrator.Run(t.Context(), schema.TargetDown(2)); !errors.Is(err, schema.ErrDataLoss) {
 				t.Errorf("from version %d, with %s: %v", from, insert, err)
 			}
-			if rows := scan[int](t, conn, "SELECT (SELECT count(*) FROM audit_holds) + (SELECT count(*) FROM audit_checkpoints)"); rows != 1 {
+			if rows := pgtest.Value[int](t, conn, "SELECT (SELECT count(*) FROM audit_holds) + (SELECT count(*) FROM audit_checkpoints)"); rows != 1 {
 				t.Errorf("%d rows are left", rows)
 			}
 			may, err := schema.Open(t.Context(), databaseURL, schema.Options{AllowDataLoss: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := may.DownTo(t.Context(), 2); err != nil {
+			if _, err := may.Run(t.Context(), schema.TargetDown(2)); err != nil {
 				t.Errorf("allowed: %v", err)
 			}
 		}
 	}
 }
 
-// A migration down refuses while there is something to lose.
+// Migrating down is refused while rows would be lost.
 func TestDownRefuses(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	sealedTrail(t, databaseURL)
+	sealedAudit(t, databaseURL)
 	migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrator.DownTo(t.Context(), 2); err == nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetDown(2)); err == nil {
 		t.Error("a trail was dropped")
 	}
-	if rows := scan[int](t, connect(t, databaseURL), "SELECT count(*) FROM audit_entries"); rows != 25 {
+	if rows := pgtest.Value[int](t, pgtest.Connect(t, databaseURL), "SELECT count(*) FROM audit_entries"); rows != 25 {
 		t.Errorf("%d entries are left", rows)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -12,16 +13,16 @@ import (
 // report is how long a reader's transaction stays open.
 const report = 3 * time.Second
 
-// A prune that would drop a month beside a long report holds up no recorder. The
-// naive way, DROP TABLE, makes all of them wait until the report has ended.
+// A prune that would drop a month during a long report delays no recorder. The naive
+// way, DROP TABLE, makes all of them wait for the end of the report.
 func TestPruneLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	for _, naive := range []bool{false, true} {
 		t.Run(map[bool]string{false: "ours", true: "naive"}[naive], func(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
-			store := open(t, databaseURL)
-			conn, reader := connect(t, databaseURL), connect(t, databaseURL)
+			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+			conn, reader := pgtest.Connect(t, databaseURL), pgtest.Connect(t, databaseURL)
 			if err := store.Audit().Record(t.Context(), entryAt(time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)), entryAt(time.Now())); err != nil {
 				t.Fatal(err)
 			}
@@ -30,9 +31,7 @@ func TestPruneLocksNobodyOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := tx.Exec(t.Context(), "SELECT count(*) FROM audit_entries"); err != nil {
-				t.Fatal(err)
-			}
+			pgtest.Exec(t, tx, "SELECT count(*) FROM audit_entries")
 			var longest time.Duration
 			var recorded int
 			var wg sync.WaitGroup
@@ -57,7 +56,7 @@ func TestPruneLocksNobodyOut(t *testing.T) {
 					return
 				}
 				for time.Since(begun) < report {
-					if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil {
+					if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil {
 						t.Error(err)
 					}
 				}

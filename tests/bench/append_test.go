@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func BenchmarkAppend(b *testing.B) {
 	for _, sessions := range []int{1, 1000} {
 		for _, writers := range []int{1, 16, 64, 256} {
 			b.Run(fmt.Sprintf("sessions=%d/writers=%d", sessions, writers), func(b *testing.B) {
-				store := openStore(b)
+				store := pgtest.NewStore(b, agentstore.Options{})
 				ids := newSessions(b, store, sessions)
 				together(b, writers, func(i int) error {
 					_, err := store.Sessions().Append(b.Context(), ids[i%sessions], message())
@@ -26,7 +28,7 @@ func BenchmarkAppend(b *testing.B) {
 func BenchmarkAppendBatch(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("messages=%d", size), func(b *testing.B) {
-			store := openStore(b)
+			store := pgtest.NewStore(b, agentstore.Options{})
 			id := newSessions(b, store, 1)[0]
 			batch := make([]repo.NewMessage, size)
 			for i := range batch {

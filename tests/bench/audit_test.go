@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // entry is an audit entry of about 650 bytes.
@@ -29,17 +31,17 @@ func entryRow(e repo.AuditEntry) []any {
 
 var entryColumns = []string{"occurred_at", "id", "type", "actor", "user_name", "plan_id", "session_id", "project", "details"}
 
-// How many entries a second go through each way, into the same table: the
-// writer, against COPY in batches of as many, and against one INSERT for each.
+// The throughput of three ways to write to the same table: the writer, COPY in
+// batches of the same size, and one INSERT for each entry.
 func BenchmarkAudit(b *testing.B) {
 	rate := func(b *testing.B) { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s") }
 	b.Run("writer", func(b *testing.B) {
-		store := openStore(b)
-		w, err := audit.NewWriter(store.Trail(), audit.Options{})
+		store := pgtest.NewStore(b, agentstore.Options{})
+		w, err := audit.NewWriter(store.AuditStore(), audit.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := w.RecordWait(b.Context(), entry()); err != nil { // it is connected
+		if err := w.RecordWait(b.Context(), entry()); err != nil { // connects
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
@@ -54,7 +56,7 @@ func BenchmarkAudit(b *testing.B) {
 		rate(b)
 	})
 	b.Run("copy", func(b *testing.B) {
-		store := openStore(b)
+		store := pgtest.NewStore(b, agentstore.Options{})
 		const batch = 1000
 		rows := make([][]any, 0, batch)
 		flush := func() {
@@ -72,7 +74,7 @@ func BenchmarkAudit(b *testing.B) {
 		rate(b)
 	})
 	b.Run("insert", func(b *testing.B) {
-		store := openStore(b)
+		store := pgtest.NewStore(b, agentstore.Options{})
 		sql := "INSERT INTO audit_entries (" + strings.Join(entryColumns, ", ") + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 		for b.Loop() {
 			if _, err := store.Pool().Exec(b.Context(), sql, entryRow(entry())...); err != nil {
@@ -83,10 +85,10 @@ func BenchmarkAudit(b *testing.B) {
 	})
 }
 
-// Sealing, from the queue to the log.
+// Sealing: from the queue into the log.
 func BenchmarkSeal(b *testing.B) {
-	store := openStore(b)
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	store := pgtest.NewStore(b, agentstore.Options{})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -20,21 +18,18 @@ func run(t *testing.T, databaseURL string, args ...string) (code int, stdout, st
 	return command.Run(t.Context(), t, databaseURL, append([]string{"bench"}, args...)...)
 }
 
-// left are the command's schemas in the database.
+// left returns the number of the command's schemas in the database.
 func left(t *testing.T, databaseURL string) (count int) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, databaseURL)
 	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'agentstore_bench%'").Scan(&count); err != nil {
 		t.Fatal(err)
 	}
 	return count
 }
 
-// Every workload runs, the one with several processes too, and nothing stays.
+// All workloads run, including the one with several processes, and leave nothing
+// behind.
 func TestBenchRunsEveryWorkload(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
@@ -60,7 +55,7 @@ func TestBenchRunsEveryWorkload(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("stdout is not one JSON object: %v\n%s", err, stdout)
 	}
-	if !report.Quick || len(report.Workloads) != 23 || len(report.Figures) != 23 {
+	if !report.Quick || len(report.Workloads) != 36 || len(report.Figures) != 40 {
 		t.Errorf("quick %v, %d workloads, %d figures", report.Quick, len(report.Workloads), len(report.Figures))
 	}
 	for _, w := range report.Workloads {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// between sends a statement between others, in one round trip.
+// between sends a statement between two others, in one round trip.
 type between struct {
 	conn          *pgx.Conn
 	before, after string
@@ -64,17 +64,13 @@ func (r lastRow) Scan(dest ...any) error {
 	return err
 }
 
-// BenchmarkIsolation compares the ways for a statement that is a transaction by
-// itself to be read committed: as it is, which only is if that is the default; with
-// a SET before it; between BEGIN and COMMIT. They take turns, on one connection, so
-// that whatever else the machine does they share. It reports each one's median.
+// BenchmarkIsolation compares ways to run a single statement at read committed: as it
+// is, which relies on the default; after SET; and between BEGIN and COMMIT. They
+// alternate on one connection, so that other load on the machine affects all of them.
+// It reports the median of each.
 func BenchmarkIsolation(b *testing.B) {
 	ctx := b.Context()
-	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	conn := pgtest.Connect(b, pgtest.NewDatabase(b))
 	queries, id := db.New(), pgtype.UUID{Bytes: repo.NewID(), Valid: true}
 	if _, err := queries.SessionCreate(ctx, conn, db.SessionCreateParams{ID: id, Namespace: "local", Metadata: "{}"}); err != nil {
 		b.Fatal(err)

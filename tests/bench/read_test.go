@@ -10,13 +10,14 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// BenchmarkStream reads a session whole, through the store and with a bare
-// SELECT that fills the same structs. Allocations are per session of 50,000.
+// BenchmarkStream reads a whole session, through the store and with a bare SELECT
+// into the same structs. Allocations are per session of 50,000 messages.
 func BenchmarkStream(b *testing.B) {
 	const length = 50_000
-	store := openStore(b)
+	store := pgtest.NewStore(b, agentstore.Options{})
 	id := newLongSession(b, store, length)
 	for _, way := range []struct {
 		name string
@@ -46,7 +47,7 @@ func stream(ctx context.Context, store *agentstore.Store, id repo.ID) (count int
 }
 
 func selectAll(ctx context.Context, store *agentstore.Store, id repo.ID) (count int, err error) {
-	rows, err := store.Pool().Query(ctx, `SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at
+	rows, err := store.Pool().Query(ctx, `SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id
 		FROM messages WHERE session_id = $1 ORDER BY sequence`, pgtype.UUID{Bytes: id, Valid: true})
 	if err != nil {
 		return 0, err
@@ -55,7 +56,7 @@ func selectAll(ctx context.Context, store *agentstore.Store, id repo.ID) (count 
 	for rows.Next() {
 		var row db.Message
 		if err := rows.Scan(&row.SessionID, &row.Sequence, &row.ID, &row.Role, &row.Content, &row.Metadata,
-			&row.Payload, &row.OccurredAt, &row.CreatedAt); err != nil {
+			&row.Payload, &row.OccurredAt, &row.CreatedAt, &row.Kind, &row.CallID); err != nil {
 			return count, err
 		}
 		read = repo.Message{
@@ -67,13 +68,13 @@ func selectAll(ctx context.Context, store *agentstore.Store, id repo.ID) (count 
 	return count, rows.Err()
 }
 
-// read keeps the compiler from leaving out what nobody looks at.
+// read keeps the compiler from removing unused results.
 var read repo.Message
 
 // BenchmarkPage reads 100 messages at the end of sessions of several lengths.
 func BenchmarkPage(b *testing.B) {
 	const size = 100
-	store := openStore(b)
+	store := pgtest.NewStore(b, agentstore.Options{})
 	for _, length := range []int{1000, 100_000} {
 		id := newLongSession(b, store, length)
 		for _, page := range []struct {

@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -12,35 +14,16 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// message is of the usual size, 300 bytes.
+// message returns a message of a typical size, 300 bytes.
 func message() repo.NewMessage {
 	return repo.NewMessage{Role: repo.RoleUser, Content: strings.Repeat("ten bytes.", 30)}
-}
-
-func openStore(b *testing.B) *agentstore.Store {
-	b.Helper()
-	store, err := agentstore.Open(b.Context(), pgtest.NewDatabase(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		pgtest.CheckReturned(b, store.Pool())
-		if err := store.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	return store
 }
 
 func newSessions(b *testing.B, store repo.Repositories, count int) []repo.ID {
 	b.Helper()
 	ids := make([]repo.ID, count)
 	for i := range ids {
-		session, err := store.Sessions().Create(b.Context(), repo.NewSession{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		ids[i] = session.ID
+		ids[i] = pgtest.NewSession(b, store)
 	}
 	return ids
 }
@@ -64,7 +47,7 @@ func newLongSession(b *testing.B, store *agentstore.Store, length int) repo.ID {
 	return id
 }
 
-// together runs b.N times do, shared among writers.
+// together calls do b.N times, divided among writers.
 func together(b *testing.B, writers int, do func(i int) error) {
 	b.Helper()
 	b.ReportAllocs()
@@ -82,4 +65,15 @@ func together(b *testing.B, writers int, do func(i int) error) {
 	}
 	all.Wait()
 	b.StopTimer()
+}
+
+// reportTimes reports the median and the 99th percentile.
+func reportTimes(b *testing.B, what string, times []time.Duration) {
+	b.Helper()
+	slices.Sort(times)
+	milliseconds := func(quantile float64) float64 {
+		return float64(times[int(float64(len(times)-1)*quantile)].Microseconds()) / 1000
+	}
+	b.ReportMetric(milliseconds(0.5), what+"p50-ms")
+	b.ReportMetric(milliseconds(0.99), what+"p99-ms")
 }

@@ -1,3 +1,3 @@
-// Package clock tests the store on a server whose clock steps, as it does at a
-// failover to one that is behind, or when it is set.
+// Package clock tests the store on a server whose clock steps, as when it is set, or
+// at a failover to a server whose clock is behind.
 package clock

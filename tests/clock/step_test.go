@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// open makes a server with a clock of its own, and a store on it.
-func open(t *testing.T) (*pgtest.Clock, *agentstore.Store) {
+// open starts a server with a clock of its own, and opens a store on it.
+func open(t *testing.T) (pgtest.Clock, *agentstore.Store) {
 	t.Helper()
 	cluster := pgtest.NewCluster(t)
 	clock := cluster.NewClock(t)
@@ -26,29 +27,19 @@ func open(t *testing.T) (*pgtest.Clock, *agentstore.Store) {
 	if err := schema.Up(t.Context(), databaseURL); err != nil {
 		t.Fatal(err)
 	}
-	store, err := agentstore.Open(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	return clock, store
 }
 
-// serverTime is the server's clock, as a new transaction sees it.
+// serverTime returns the server's clock as a new transaction reads it.
 func serverTime(t *testing.T, store *agentstore.Store) time.Time {
 	t.Helper()
-	var now time.Time
-	if err := store.Pool().QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
-		t.Fatal(err)
-	}
+	now := pgtest.Value[time.Time](t, store.Pool(), "SELECT clock_timestamp()")
 	return now
 }
 
-// subjects are what the writes of a round are made to: made before the step.
+// subjects are the sessions, plans and actions that the writes of a round change.
+// They are made before the step.
 type subjects struct {
 	session, doomed   repo.ID
 	action, unused    string
@@ -102,7 +93,7 @@ func makeSubjects(t *testing.T, store repo.Store) subjects {
 	return s
 }
 
-// writes are what a service writes, in an order in which each is allowed.
+// writes are a service's writes, in an order in which each is allowed.
 func (s subjects) writes(store repo.Store) []struct {
 	name  string
 	write func(ctx context.Context) error
@@ -183,16 +174,16 @@ func (s subjects) writes(store repo.Store) []struct {
 			return store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Details: json.RawMessage(`{}`)})
 		}},
 		{"Hold", func(ctx context.Context) error {
-			return store.Trail().Hold(ctx, repo.AuditHold{PlanID: s.root, Reason: "reason"})
+			return store.AuditStore().Hold(ctx, repo.AuditHold{PlanID: s.root, Reason: "reason"})
 		}},
 		{"Prune", func(ctx context.Context) error {
-			_, err := store.Trail().Prune(ctx, repo.AuditPrune{Before: time.Now().Add(-time.Hour * 24)})
+			_, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: time.Now().Add(-time.Hour * 24)})
 			return err
 		}},
 	}
 }
 
-// updates are the times that may not go backwards.
+// updates returns the times that must not go backwards.
 func (s subjects) updates(t *testing.T, store repo.Store) []time.Time {
 	t.Helper()
 	ctx := t.Context()
@@ -207,7 +198,7 @@ func (s subjects) updates(t *testing.T, store repo.Store) []time.Time {
 		plan, err := store.Plans().Get(ctx, id)
 		must(t, plan, err)
 		if plan.UpdatedAt.Before(plan.CreatedAt) {
-			t.Errorf("a plan was updated at %v, before it was made at %v", plan.UpdatedAt, plan.CreatedAt)
+			t.Errorf("a plan was updated at %v, before it was created at %v", plan.UpdatedAt, plan.CreatedAt)
 		}
 		events, err := store.Plans().History(ctx, id, 0, 0)
 		must(t, events, err)
@@ -217,12 +208,12 @@ func (s subjects) updates(t *testing.T, store repo.Store) []time.Time {
 		times = append(times, plan.UpdatedAt)
 	}
 	if session.UpdatedAt.Before(session.CreatedAt) {
-		t.Errorf("a session was updated at %v, before it was made at %v", session.UpdatedAt, session.CreatedAt)
+		t.Errorf("a session was updated at %v, before it was created at %v", session.UpdatedAt, session.CreatedAt)
 	}
 	return times
 }
 
-// A server's clock that steps back fails no write, and takes no UpdatedAt back.
+// When the server's clock steps back, no write fails and no UpdatedAt goes back.
 func TestClockStepsBack(t *testing.T) {
 	clock, store := open(t)
 	for _, behind := range []time.Duration{5 * time.Second, time.Hour, 0} {
@@ -230,14 +221,14 @@ func TestClockStepsBack(t *testing.T) {
 		before := serverTime(t, store)
 		clock.Set(t, -behind)
 		if stepped := before.Sub(serverTime(t, store)); behind > 0 && stepped < behind-2*time.Second {
-			t.Fatalf("the server's clock has stepped back by %v, want %v: the test does not show what it is for", stepped, behind)
+			t.Fatalf("the server's clock stepped back by %v, want %v, so this test checks nothing", stepped, behind)
 		}
 		for round := range 2 {
 			times := subjects.updates(t, store)
 			for _, w := range subjects.writes(store) {
 				err := w.write(t.Context())
 				if round > 0 && (errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrImport)) {
-					continue // it was done already
+					continue // cannot be done twice
 				}
 				if err != nil {
 					t.Errorf("%v behind: %s: %v", behind, w.name, err)
@@ -253,8 +244,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// Lists read page by page hold everything once, and messages stand in the order
-// of their appends, whatever the clock did between.
+// Lists that are read page by page contain everything once, and messages are in the
+// order of their appends, whatever the clock did.
 func TestListsAcrossSteps(t *testing.T) {
 	clock, store := open(t)
 	ctx, sessions := t.Context(), store.Sessions()
@@ -277,18 +268,24 @@ func TestListsAcrossSteps(t *testing.T) {
 			t.Errorf("message %d has the sequence %d", i, stored[0].Sequence)
 		}
 	}
-	page := repo.Page{Limit: 2}
-	for {
-		got, err := sessions.List(ctx, repo.SessionFilter{}, page)
-		must(t, got, err)
-		for _, session := range got.Sessions {
-			want[session.ID]--
-		}
-		if page.After = got.Next; page.After == "" {
-			break
+	active := maps.Clone(want)
+	for order, counts := range map[repo.SessionOrder]map[repo.ID]int{repo.ByCreation: want, repo.ByActivity: active} {
+		for page := (repo.Page{Limit: 2}); ; {
+			got, err := sessions.List(ctx, repo.SessionFilter{Order: order}, page)
+			must(t, got, err)
+			// It was active last when the clock was ahead, and has not gone back since.
+			if order == repo.ByActivity && page.After == "" && got.Sessions[0].ID != first.ID {
+				t.Error("the session that was active at the latest time is not first")
+			}
+			for _, session := range got.Sessions {
+				counts[session.ID]--
+			}
+			if page.After = got.Next; page.After == "" {
+				break
+			}
 		}
 	}
-	for page = (repo.Page{Limit: 2}); ; {
+	for page := (repo.Page{Limit: 2}); ; {
 		got, err := store.Plans().List(ctx, repo.PlanFilter{}, page)
 		must(t, got, err)
 		for _, plan := range got.Plans {
@@ -298,7 +295,7 @@ func TestListsAcrossSteps(t *testing.T) {
 			break
 		}
 	}
-	for kind, counts := range map[string]map[repo.ID]int{"session": want, "plan": plans} {
+	for kind, counts := range map[string]map[repo.ID]int{"session": want, "active session": active, "plan": plans} {
 		for id, left := range counts {
 			if left != 0 {
 				t.Errorf("the list has the %s %s %d times", kind, id, 1-left)
@@ -312,12 +309,12 @@ func TestListsAcrossSteps(t *testing.T) {
 	}
 }
 
-// The audit trail seals and verifies across steps, and its lists hold each entry
-// once.
-func TestTrailAcrossSteps(t *testing.T) {
+// The audit trail can be sealed and verified across steps, and its lists contain each
+// entry once.
+func TestAuditAcrossSteps(t *testing.T) {
 	clock, store := open(t)
 	ctx := t.Context()
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
 	must(t, sealer, err)
 	session := repo.NewID()
 	const rounds = 4
@@ -332,7 +329,7 @@ func TestTrailAcrossSteps(t *testing.T) {
 		sealed, err := sealer.SealOnce(ctx)
 		must(t, sealed, err)
 	}
-	report, err := audit.Verify(ctx, store.Trail(), audit.VerifyOptions{})
+	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{})
 	if must(t, report, err); len(report.Breaks) > 0 {
 		t.Errorf("verifying found %+v", report.Breaks)
 	}
@@ -342,21 +339,19 @@ func TestTrailAcrossSteps(t *testing.T) {
 	}
 }
 
-// A session that an older library left with an UpdatedAt before its CreatedAt is
-// exported and imported like any other.
+// A session whose UpdatedAt an older library set before its CreatedAt is exported and
+// imported like any other.
 func TestExportOfSteppedSession(t *testing.T) {
 	_, store := open(t)
 	ctx, sessions := t.Context(), store.Sessions()
 	session, err := sessions.Create(ctx, repo.NewSession{})
 	must(t, session, err)
 	for _, sql := range []string{"sessions", "session_counters"} {
-		if _, err := store.Pool().Exec(ctx, "UPDATE "+sql+" SET updated_at = updated_at - interval '5 s'"); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, store.Pool(), "UPDATE "+sql+" SET updated_at = updated_at - interval '5 s'")
 	}
 	before, err := sessions.Get(ctx, session.ID)
 	if must(t, before, err); !before.UpdatedAt.Before(before.CreatedAt) {
-		t.Fatal("the test does not show what it is for")
+		t.Fatal("UpdatedAt is not before CreatedAt, so this test checks nothing")
 	}
 	var document bytes.Buffer
 	if err := sessions.Export(ctx, session.ID, &document); err != nil {
@@ -366,6 +361,40 @@ func TestExportOfSteppedSession(t *testing.T) {
 	must(t, deleted, err)
 	imported, err := sessions.Import(ctx, &document)
 	if must(t, imported, err); !imported.UpdatedAt.Equal(before.UpdatedAt) {
-		t.Errorf("imported it was updated at %v, before at %v", imported.UpdatedAt, before.UpdatedAt)
+		t.Errorf("UpdatedAt is %v after the import, %v before it", imported.UpdatedAt, before.UpdatedAt)
+	}
+}
+
+// How long an entry has waited to be sealed is measured by the clock that recorded
+// it. The clock of the machine that verifies, or runs the doctor, may be hours off.
+func TestWaitingByTheServersClock(t *testing.T) {
+	clock, store := open(t)
+	ctx := t.Context()
+	waitsTooLong := func() (verify, doctor bool) {
+		report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{})
+		must(t, report, err)
+		findings, err := store.AuditDoctor(ctx)
+		must(t, findings, err)
+		return slices.ContainsFunc(report.Breaks, func(b audit.Break) bool { return b.Kind == audit.BreakWaiting }),
+			slices.ContainsFunc(findings, func(f repo.AuditFinding) bool { return f.Check == "sealing" })
+	}
+	clock.Set(t, -2*time.Hour)
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+		t.Fatal(err)
+	}
+	if verify, doctor := waitsTooLong(); verify || doctor {
+		t.Errorf("an entry recorded just now is reported as waiting too long: verify %t, doctor %t", verify, doctor)
+	}
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	must(t, sealer, err)
+	sealed, err := sealer.SealOnce(ctx)
+	must(t, sealed, err)
+	clock.Set(t, 0)
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Set(t, 2*time.Hour)
+	if verify, doctor := waitsTooLong(); !verify || !doctor {
+		t.Errorf("an entry that has waited for two hours is not reported: verify %t, doctor %t", verify, doctor)
 	}
 }

@@ -1,21 +1,25 @@
+//go:build !race
+
 package command
 
 import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// memoryBound is how much more memory a list of all rows may take than one of a
-// single row.
+// memoryBound is how much more memory a list of all rows may need than a list of one
+// row.
 const memoryBound = 48 << 10 // KiB
 
-// peak runs a command, gives its output to fn and returns its largest size in
-// KiB.
+// peak runs a command, passes its output to fn and returns its maximum memory in KiB.
 func (d database) peak(fn func(stdout io.Reader), args ...string) int64 {
 	d.Helper()
 	command := New(d.Context(), d, d.url, args...)
@@ -23,6 +27,9 @@ func (d database) peak(fn func(stdout io.Reader), args ...string) int64 {
 	if err != nil {
 		d.Fatal(err)
 	}
+	// What counts is what the command holds, not what the collector, which a busy machine
+	// delays, has not freed yet.
+	command.Env = append(command.Env, "GOGC=20")
 	if err := command.Start(); err != nil {
 		d.Fatal(err)
 	}
@@ -33,29 +40,20 @@ func (d database) peak(fn func(stdout io.Reader), args ...string) int64 {
 	return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
 }
 
-// Lists of many rows take the memory of few, have their first row at once, and
-// each row once.
-func TestManyRows(t *testing.T) {
-	rows := 1_000_000
-	if testing.Short() || raced() { // the race detector makes a million take minutes
-		rows = 100_000
-	}
+// Lists of many rows need no more memory than lists of few, print the first row at
+// once, and print each row once.
+func TestAmountOfRows(t *testing.T) {
+	const rows = 200_000
 	// Not parallel: it measures times.
 	d := newDatabase(t)
 	for _, sql := range []string{
 		`INSERT INTO sessions (id, actor, metadata, created_at, updated_at)
 		 SELECT gen_random_uuid(), 'actor', '{"note": "some words of metadata"}', at, at
-		 FROM generate_series(1, $1::int) n, LATERAL (SELECT timestamptz '2026-01-01' + n * interval '1 millisecond') AS t (at)`,
+		 FROM generate_series(1, ` + strconv.Itoa(rows) + `) n, LATERAL (SELECT timestamptz '2026-01-01' + n * interval '1 millisecond') AS t (at)`,
 		`INSERT INTO session_counters (session_id, updated_at) SELECT id, created_at FROM sessions`,
 		`ANALYZE sessions, session_counters`,
 	} {
-		var args []any
-		if strings.Contains(sql, "$1") {
-			args = append(args, rows)
-		}
-		if _, err := d.store.Pool().Exec(t.Context(), sql, args...); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, d.store.Pool(), sql)
 	}
 	one := d.peak(func(stdout io.Reader) { _, _ = io.Copy(io.Discard, stdout) }, "session", "list", "--limit", "1")
 	for _, form := range []string{"--json", "--details"} {
@@ -81,21 +79,21 @@ func TestManyRows(t *testing.T) {
 		}, "session", "list", form)
 		whole := time.Since(begin)
 		if form == "--details" {
-			count-- // the heading
+			count-- // without the heading
 		}
 		if count != rows {
 			t.Errorf("%s: %d rows", form, count)
 		}
 		if all-one > memoryBound {
-			t.Errorf("%s: %d KiB, where one row takes %d", form, all, one)
+			t.Errorf("%s: %d KiB, but %d for one row", form, all, one)
 		}
-		if first > whole/4 {
+		if first > whole/2 {
 			t.Errorf("%s: the first row came after %s, all after %s", form, first, whole)
 		}
 		t.Logf("%s: first row %s, all %s, %d KiB; one row takes %d KiB", form, first.Round(time.Millisecond), whole.Round(time.Millisecond), all, one)
 	}
 
-	// Who has seen enough ends the command, without a word.
+	// When the reader closes the output, the command ends silently.
 	command := New(t.Context(), t, d.url, "session", "list")
 	var errs strings.Builder
 	command.Stderr = &errs

@@ -1,5 +1,5 @@
-// Package command runs the real agentstore command for tests: what a script
-// sees, its exit code included.
+// Package command runs the real agentstore command for tests, as a script would,
+// including its exit code.
 package command
 
 import (
@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -19,19 +18,16 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// path is the binary's, which is built once for a whole test process, with the
-// race detector where the tests have it.
+// path returns the path of the binary, which is built once for each test process. It is
+// built without the race detector, with which starting a process takes longer than most
+// commands: the packages that it consists of have tests that run with it.
 var path = sync.OnceValues(func() (string, error) {
 	var err error
 	if directory, err = os.MkdirTemp("", "agentstore-command-"); err != nil {
 		return "", err
 	}
 	path := filepath.Join(directory, "agentstore")
-	args := []string{"build", "-o", path}
-	if raced() {
-		args = append(args, "-race")
-	}
-	output, err := exec.Command("go", append(args, "github.com/seed-df90f812/agentstore/cmd/agentstore")...).CombinedOutput()
+	output, err := exec.Command("go", "build", "-o", path, "github.com/seed-df90f812/agentstore/cmd/agentstore").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the command: %w: %s", err, output)
 	}
@@ -40,21 +36,8 @@ var path = sync.OnceValues(func() (string, error) {
 
 var directory string
 
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "-race" {
-			return setting.Value == "true"
-		}
-	}
-	return false
-}
-
-// Main is pgtest.Main for a package whose tests run the command: it removes what
-// was built.
+// Main is like pgtest.Main, for packages whose tests run the command. It removes the
+// binary.
 func Main(m *testing.M) int {
 	code := pgtest.Main(m)
 	if directory != "" {
@@ -63,9 +46,9 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// New is the command with these arguments, not started yet. Its only database
-// is databaseURL, in the environment; there is none where that is empty. It is
-// interrupted when ctx ends, as Ctrl-C does.
+// New returns the command with these arguments, not started yet. Its environment has
+// databaseURL, and no other database; if databaseURL is empty it has none. The
+// command is interrupted, as by Ctrl-C, when ctx ends.
 func New(ctx context.Context, t testing.TB, databaseURL string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := path()
@@ -79,13 +62,13 @@ func New(ctx context.Context, t testing.TB, databaseURL string, args ...string) 
 	return command
 }
 
-// Run runs the command to its end.
+// Run runs the command.
 func Run(ctx context.Context, t testing.TB, databaseURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return RunWith(ctx, t, nil, databaseURL, args...)
 }
 
-// RunWith is Run with something to read on stdin.
+// RunWith is like Run, with an input for stdin.
 func RunWith(ctx context.Context, t testing.TB, stdin io.Reader, databaseURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -94,7 +77,7 @@ func RunWith(ctx context.Context, t testing.TB, stdin io.Reader, databaseURL str
 	return Exit(t, command.Run(), command), out.String(), errs.String()
 }
 
-// Exit is the exit code of a command that ended with err.
+// Exit returns the exit code of a command that ended with err.
 func Exit(t testing.TB, err error, command *exec.Cmd) int {
 	t.Helper()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed && command.ProcessState == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// hostile values are as long as a name may be, or would end a statement, steer a
-// terminal or turn its direction.
+// hostile are values as long as a name may be, and values that would end a statement,
+// control a terminal, or change the direction of its text.
 var hostile = []string{
 	"'; DROP TABLE sessions; --",
 	"\x1b[2J\x1b[31mred\x1b]0;title\a\r\n\t\u009b2J",
@@ -25,7 +25,7 @@ var hostile = []string{
 
 const steering = "\x1b\a\r\u009b\u202e\u2066\u200b\u2028\x7f"
 
-// database is a migrated database with a store and the command on it.
+// database is a migrated database, with a store on it.
 type database struct {
 	*testing.T
 	url   string
@@ -35,15 +35,11 @@ type database struct {
 func newDatabase(t *testing.T) database {
 	t.Helper()
 	url := pgtest.NewDatabase(t)
-	store, err := agentstore.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := pgtest.OpenStore(t, url, agentstore.Options{})
 	return database{T: t, url: url, store: store}
 }
 
-// run is what a command that succeeds prints.
+// run returns the output of a command, which must succeed.
 func (d database) run(args ...string) string {
 	d.Helper()
 	code, stdout, stderr := Run(d.Context(), d, d.url, args...)
@@ -56,7 +52,7 @@ func (d database) run(args ...string) string {
 	return stdout
 }
 
-// values are one member of each line of a command's --json.
+// values returns one member of each line of a command's --json.
 func (d database) values(member string, args ...string) (found []string) {
 	d.Helper()
 	for line := range strings.Lines(d.run(append(args, "--json")...)) {
@@ -95,7 +91,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// What is stored comes out again by every command, whatever it is.
+// Every command prints stored values unchanged, whatever they are.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -125,6 +121,10 @@ func TestHostileValues(t *testing.T) {
 		d.wants(name+" "+name, "actor", "plan", "history", planID)
 		d.wants(" "+name, "reason", "plan", "history", planID, "--details")
 		d.wants("local/review", "name", "action", "list", "--tag", name)
+		must(d.store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: name, Name: name}, Owner: name}))(t)
+		d.wants(name, "name", "lease", "list", "--kind", name, "--owner", name, "--status", "held")
+		d.run("lease", "list", "--name", name, "--details")
+		d.run("lease", "release", name, name, "--yes")
 		for _, flag := range []string{"--actor", "--user", "--project"} {
 			d.wants("tool_invoked", "type", "audit", "list", flag, name, "--type", "tool_invoked")
 		}
@@ -149,7 +149,32 @@ func TestHostileValues(t *testing.T) {
 	d.refuses(1, "not found", "plan", "show", repo.NewID().String())
 }
 
-// A script meets what a person is asked.
+// A list by activity begins with the session that was last active, also page by page, and
+// for one owner.
+func TestSessionsByActivity(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	var ids []string
+	for i, owner := range []string{"u", "v", "u"} { // the first one is active last
+		session := must(d.store.Sessions().Create(t.Context(), repo.NewSession{Owner: owner}))(t)
+		pgtest.Exec(t, d.store.Pool(), "UPDATE session_activity SET active_at = active_at - $2 * interval '1 hour' WHERE session_id = $1",
+			[16]byte(session.ID), i)
+		ids = append(ids, session.ID.String())
+	}
+	d.wants(ids[2]+" "+ids[1]+" "+ids[0], "id", "session", "list")
+	d.wants(strings.Join(ids, " "), "id", "session", "list", "--order", "activity")
+	d.wants(ids[0]+" "+ids[2], "id", "session", "list", "--order", "activity", "--owner", "u")
+	code, stdout, stderr := Run(t.Context(), t, d.url, "session", "list", "--order", "activity", "--limit", "2")
+	next, found := strings.CutPrefix(strings.TrimSpace(stderr), "there is more: --after ")
+	if code != 0 || !found || !strings.Contains(stdout, ids[1]) || strings.Contains(stdout, ids[2]) {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	d.wants(ids[2], "id", "session", "list", "--order", "activity", "--after", next)
+	d.refuses(2, "after", "session", "list", "--after", next) // of the other order
+	d.refuses(2, "only for sessions by creation", "session", "list", "--order", "activity", "--actor", "x")
+}
+
+// A script gets the same question as a person.
 func TestDeleteAsks(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -168,7 +193,7 @@ func TestDeleteAsks(t *testing.T) {
 	d.wants("", "id", "session", "list")
 }
 
-// Exports and imports go through files, pipes and links.
+// Exports and imports work with files, pipes and links.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := newDatabase(t), newDatabase(t)
@@ -193,7 +218,7 @@ func TestTransfer(t *testing.T) {
 	}
 	to.run("session", "import", file)
 	if to.run("session", "export", id) != string(document) {
-		t.Error("the imported session is another")
+		t.Error("the imported session differs")
 	}
 	for _, torn := range []string{string(document[:len(document)-2]), string(document) + "x", "", "null", "[]"} {
 		code, _, stderr := RunWith(t.Context(), t, strings.NewReader(torn), from.url, "session", "import")

@@ -10,12 +10,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A command that waits for its input is interrupted all the same, and has done
-// nothing.
+// A command that waits for its input can be interrupted, and has then done nothing.
 func TestInterruptedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	d.run("session", "list") // the binary is built
+	d.run("session", "list") // builds the binary
 	session := must(d.store.Sessions().Create(t.Context(), repo.NewSession{}))(t)
 	for _, args := range [][]string{{"session", "import"}, {"session", "delete", session.ID.String()}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

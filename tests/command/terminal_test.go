@@ -14,8 +14,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// onTerminal runs the command with a terminal of its own as stdout and returns
-// what reached it.
+// onTerminal runs the command with a terminal as stdout and returns what it printed
+// there.
 func (d database) onTerminal(environment []string, args ...string) string {
 	d.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -43,7 +43,7 @@ func (d database) onTerminal(environment []string, args ...string) string {
 	_ = terminal.Close()
 	shown := make(chan string)
 	go func() {
-		all, _ := io.ReadAll(control) // it ends with an error when the terminal is closed
+		all, _ := io.ReadAll(control) // Read returns an error when the terminal is closed
 		shown <- string(all)
 	}()
 	if code := Exit(d, command.Wait(), command); code != 0 {
@@ -52,8 +52,8 @@ func (d database) onTerminal(environment []string, args ...string) string {
 	return strings.ReplaceAll(<-shown, "\r\n", "\n")
 }
 
-// On a terminal there are colours, except where they are not wanted, and nothing
-// that is stored steers it.
+// On a terminal there are colours, unless they are disabled, and stored values cannot
+// control it.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -68,7 +68,7 @@ func TestTerminal(t *testing.T) {
 	} {
 		shown := d.onTerminal([]string{"TERM=xterm", "NO_COLOR="}, args...)
 		if shown == "" {
-			t.Errorf("%q shows nothing", args)
+			t.Errorf("%q printed nothing", args)
 		}
 		isTable := args[1] != "export" && args[len(args)-1] != "--json"
 		if strings.Contains(shown, bold) != isTable {
@@ -83,10 +83,10 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 	}
-	// What is shown of an export is the same document.
+	// A terminal shows an export as the same document.
 	shown := d.onTerminal(nil, "session", "export", id)
 	d.run("session", "delete", id, "--yes")
 	if code, _, stderr := RunWith(t.Context(), t, strings.NewReader(shown), d.url, "session", "import"); code != 0 {
-		t.Errorf("import of what a terminal showed: code %d, %s", code, stderr)
+		t.Errorf("import of what a terminal displayed: code %d, %s", code, stderr)
 	}
 }

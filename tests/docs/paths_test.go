@@ -1,4 +1,4 @@
-// Package docs checks that what the documentation names is there.
+// Package docs checks that what the documentation names exists.
 package docs
 
 import (
@@ -15,11 +15,13 @@ const root = "../.."
 var (
 	link   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	ticked = regexp.MustCompile("`([A-Za-z0-9_./-]+)`")
+	test   = regexp.MustCompile(`^(Test|Benchmark)[A-Z]\w*$`)
+	tests  = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)\(`)
 	file   = regexp.MustCompile(`[^/]\.(go|md|sql|sh|sum|txt|yaml|mod)$`)
 )
 
-// TestPathsExist checks each relative link, and each path in backticks, of the
-// Markdown files at the top and in docs/.
+// TestPathsExist checks each relative link, and each path and test in backticks, of
+// the Markdown files at the top and in docs/.
 func TestPathsExist(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob(filepath.Join(root, "*.md"))
@@ -38,28 +40,29 @@ func TestPathsExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, path := range missing(filepath.Dir(document), string(content), names, &checked) {
-			t.Errorf("%s names %s, which is not there", document, path)
+			t.Errorf("%s names %s, which does not exist", document, path)
 		}
 	}
 	if checked < 50 {
-		t.Errorf("only %d paths were found to check", checked)
+		t.Errorf("only %d paths were checked", checked)
 	}
 }
 
-// TestMissingIsFound shows that the check can fail.
+// TestMissingIsFound checks that missing paths are found.
 func TestMissingIsFound(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	text := "[a](gone.md) [b](README.md#using-it) [c](https://example.com) `repo/gone` `gone.go` `repo/id.go` `text/template`"
+	text := "[a](gone.md) [b](README.md#using-it) [c](https://example.com) `repo/gone` `gone.go` `repo/id.go` `text/template` `TestNobodyWrote` `TestMissingIsFound`"
 	found := missing(root, text, fileNames(t), &checked)
-	if got := strings.Join(found, " "); got != "gone.md repo/gone gone.go" {
+	if got := strings.Join(found, " "); got != "gone.md repo/gone gone.go TestNobodyWrote" {
 		t.Errorf("missing: %s", got)
 	}
 }
 
-// missing returns the paths in a text that do not exist. Links are relative to
-// dir. A path in backticks is from the root: it begins with one of the root's
-// folders, or is the name of a file, in any folder.
+// missing returns the paths in a text that do not exist. Links are relative to dir. A
+// path in backticks is relative to the root: it begins with one of the root's
+// folders, or is the name of a file in any folder. Names of tests are checked in the
+// same way.
 func missing(dir, text string, names map[string]bool, checked *int) []string {
 	var found []string
 	for _, match := range link.FindAllStringSubmatch(text, -1) {
@@ -82,7 +85,7 @@ func missing(dir, text string, names map[string]bool, checked *int) []string {
 			if !exists(filepath.Join(root, path)) {
 				found = append(found, path)
 			}
-		case !inside && file.MatchString(path):
+		case !inside && (file.MatchString(path) || test.MatchString(path)):
 			*checked++
 			if !names[path] {
 				found = append(found, path)
@@ -97,7 +100,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// fileNames are the names of all files of the tree, without their folders.
+// fileNames returns the names of all files, without their folders, and of all tests.
 func fileNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -106,6 +109,13 @@ func fileNames(t *testing.T) map[string]bool {
 			return filepath.SkipDir
 		}
 		names[filepath.Base(path)] = true
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		for _, match := range tests.FindAllSubmatch(content, -1) {
+			names[string(match[1])] = true
+		}
 		return err
 	})
 	if err != nil {

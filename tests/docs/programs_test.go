@@ -17,13 +17,13 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// program is a whole program that a document shows, and what it prints.
+// program is a complete program in a document, and what it prints.
 type program struct{ name, source, prints string }
 
 var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// readmePrograms returns the programs of a Markdown text: each go block is one, and
-// the text block that follows it is what it prints.
+// readmePrograms returns the programs in a Markdown text: each go block, with the
+// text block that follows it as its output.
 func readmePrograms(t *testing.T, markdown string) []program {
 	t.Helper()
 	var programs []program
@@ -33,15 +33,15 @@ func readmePrograms(t *testing.T, markdown string) []program {
 			continue
 		}
 		if i+1 == len(blocks) || blocks[i+1][1] != "text" {
-			t.Fatalf("a program is not followed by what it prints:\n%s", b[2])
+			t.Fatalf("no output follows the program\n%s", b[2])
 		}
 		programs = append(programs, program{source: b[2], prints: blocks[i+1][2]})
 	}
 	return programs
 }
 
-// TestReadmeRuns runs each program of README.md as it stands there, with no other
-// module than agentstore's own, on an empty database.
+// TestReadmeRuns runs each program of README.md unchanged, with no module but
+// agentstore's own, on an empty database.
 func TestReadmeRuns(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
@@ -55,14 +55,14 @@ func TestReadmeRuns(t *testing.T) {
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	for _, p := range programs {
 		if got := run(t, p.source, databaseURL); got != p.prints {
-			t.Errorf("it printed\n%s\nand README.md says\n%s\nof\n%s", got, p.prints, p.source)
+			t.Errorf("printed\n%s\nREADME.md has\n%s\nfor\n%s", got, p.prints, p.source)
 		}
 	}
 }
 
-// TestExamplesRun runs each example of the packages that go test does not run,
-// because it has no Output: those that need PostgreSQL. What such a one prints
-// stands in a comment at its end, behind "Prints:".
+// TestExamplesRun runs the examples that go test does not run because they have no
+// Output: those that need PostgreSQL. What such an example prints is in a comment at
+// its end, after "Prints:".
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	programs := examplePrograms(t)
@@ -73,14 +73,14 @@ func TestExamplesRun(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			if got := strings.TrimSpace(run(t, p.source, pgtest.NewEmptyDatabase(t))); got != p.prints {
-				t.Errorf("it printed\n%s\nand says\n%s", got, p.prints)
+				t.Errorf("printed\n%s\nwant\n%s", got, p.prints)
 			}
 		})
 	}
 }
 
 // examplePrograms returns the examples without Output of all packages outside of
-// tests/, each as the program that the documentation offers.
+// tests/, each as the complete program that the documentation shows.
 func examplePrograms(t *testing.T) []program {
 	t.Helper()
 	var programs []program
@@ -116,7 +116,7 @@ func fileExamples(t *testing.T, path string) []program {
 		}
 		name := filepath.Base(path) + "/Example" + example.Name
 		if example.Play == nil {
-			t.Errorf("%s is not a program by itself", name)
+			t.Errorf("%s is not a complete program", name)
 			continue
 		}
 		var source bytes.Buffer
@@ -130,7 +130,7 @@ func fileExamples(t *testing.T, path string) []program {
 
 func prints(t *testing.T, name string, example *doc.Example) string {
 	t.Helper()
-	for _, group := range example.Comments { // the whole file's
+	for _, group := range example.Comments { // those of the whole file
 		if group.Pos() < example.Code.Pos() || group.End() > example.Code.End() {
 			continue
 		}
@@ -138,7 +138,7 @@ func prints(t *testing.T, name string, example *doc.Example) string {
 			return strings.TrimSpace(text)
 		}
 	}
-	t.Errorf("%s does not say what it prints", name)
+	t.Errorf("%s has no Prints comment", name)
 	return ""
 }
 

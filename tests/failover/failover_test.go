@@ -3,31 +3,34 @@ package failover
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// recoveryBound is how long the store may need to find the new primary, once that
-// is promoted: the connection attempts of a few retries.
+// recoveryBound is how long the store may take to find the new primary after its
+// promotion: the connection attempts of a few retries.
 const recoveryBound = 5 * time.Second
 
 func TestKilledPrimary(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
-	store := openStore(t, p.url)
+	store := pgtest.OpenStore(t, p.url, agentstore.Options{MaxConns: 16})
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
-	w := startWriters(ctx, store, newSession(t, store), 16)
+	w := startWriters(ctx, store, pgtest.NewSession(t, store), 16)
 	defer w.running.Wait()
 	defer w.stop.Store(true)
 	w.await(t, 200, 10*time.Second)
 
-	p.primary.Kill()
-	awaitFailure(t, w) // the store's own retries do not hide it
+	p.primary.Stop(t, syscall.SIGKILL)
+	awaitFailure(t, w) // the store's retries cannot hide the failure
 	before, promoted := w.count(), time.Now()
 	p.replica.Promote(t)
 	w.await(t, before+200, recoveryBound)
@@ -41,24 +44,24 @@ func TestKilledPrimary(t *testing.T) {
 		len(w.acknowledged), before, w.failed, recovery.Round(time.Millisecond))
 }
 
-// The naive way: the replica is asynchronous, and behind. What was acknowledged
-// is lost, and this harness sees it.
+// With an asynchronous replica that is behind, acknowledged messages are lost. The
+// harness finds that.
 func TestAsynchronousReplicaLoses(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, false)
-	store := openStore(t, p.url)
+	store := pgtest.OpenStore(t, p.url, agentstore.Options{MaxConns: 16})
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
-	session := newSession(t, store)
+	session := pgtest.NewSession(t, store)
 	w := startWriters(ctx, store, session, 4)
 	defer w.running.Wait()
 	defer w.stop.Store(true)
 	w.await(t, 50, 10*time.Second)
-	p.replica.Stop()
+	p.replica.Stop(t, syscall.SIGINT)
 	w.await(t, w.count()+100, 10*time.Second)
 	w.end(t)
 
-	p.primary.Kill()
+	p.primary.Stop(t, syscall.SIGKILL)
 	p.replica.Start(t)
 	p.replica.Promote(t)
 	awaitAnswer(t, func() error {
@@ -71,23 +74,23 @@ func TestAsynchronousReplicaLoses(t *testing.T) {
 }
 
 // A server that becomes read-only under the store's connections, as in a planned
-// switch-over, leaves them open: they answer each write with SQLSTATE 25006. The
-// store gives them up and finds the server that takes writes.
+// switch-over, leaves them open and answers each write with SQLSTATE 25006. The store
+// drops them and finds the server that accepts writes.
 func TestPrimaryBecomesReadOnly(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
-	store := openStore(t, p.url)
+	store := pgtest.OpenStore(t, p.url, agentstore.Options{MaxConns: 16})
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
-	session := newSession(t, store)
+	session := pgtest.NewSession(t, store)
 	w := startWriters(ctx, store, session, 16)
 	defer w.running.Wait()
 	defer w.stop.Store(true)
 	w.await(t, 200, 10*time.Second)
 
-	execSQL(t, p.primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
-	execSQL(t, p.primary.URL("postgres"), "SELECT pg_reload_conf()")
-	// The last transactions that could write have ended when one cannot.
+	pgtest.Exec(t, pgtest.Connect(t, p.primary.URL("postgres")), "ALTER SYSTEM SET default_transaction_read_only = on")
+	pgtest.Exec(t, pgtest.Connect(t, p.primary.URL("postgres")), "SELECT pg_reload_conf()")
+	// When one transaction cannot write, the last that could have ended.
 	awaitFailure(t, w)
 	p.replica.Promote(t)
 	w.await(t, w.count()+200, recoveryBound)
@@ -95,7 +98,7 @@ func TestPrimaryBecomesReadOnly(t *testing.T) {
 	if got, want := w.inspect(t), (findings{stored: len(w.acknowledged)}); got != want {
 		t.Errorf("%d acknowledged, found %+v", len(w.acknowledged), got)
 	}
-	// Transactions of several calls find it too.
+	// Transactions of several calls find it, too.
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		_, err := tx.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
 		return err
@@ -105,15 +108,15 @@ func TestPrimaryBecomesReadOnly(t *testing.T) {
 	}
 }
 
-// Transactions meet a read-only server too. The first says so, and the next is on
-// the other server, however many connections to the old one were idle.
+// Transactions find a read-only server, too. The first one fails, and the next one is
+// on the other server, however many connections to the old one were idle.
 func TestInTxOnReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
-	store := openStore(t, p.url)
-	session := newSession(t, store)
+	store := pgtest.OpenStore(t, p.url, agentstore.Options{MaxConns: 16})
+	session := pgtest.NewSession(t, store)
 	var idle []*pgxpool.Conn
-	for range 8 { // more than an operation tries
+	for range 8 { // more than the attempts of an operation
 		conn, err := store.Pool().Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -132,8 +135,8 @@ func TestInTxOnReadOnlyServer(t *testing.T) {
 	if err := appendInTx(); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, p.primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
-	execSQL(t, p.primary.URL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Exec(t, pgtest.Connect(t, p.primary.URL("postgres")), "ALTER SYSTEM SET default_transaction_read_only = on")
+	pgtest.Exec(t, pgtest.Connect(t, p.primary.URL("postgres")), "SELECT pg_reload_conf()")
 	p.replica.Promote(t)
 	if err := appendInTx(); !errors.Is(err, repo.ErrUnavailable) {
 		t.Errorf("on the read-only server: %v", err)
@@ -158,15 +161,9 @@ func awaitAnswer(t *testing.T, operation func() error) {
 
 func awaitFailure(t *testing.T, w *writers) {
 	t.Helper()
-	for started := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	pgtest.Await(t, recoveryBound, "a writer has failed", func() bool {
 		w.mu.Lock()
-		failed := w.failed
-		w.mu.Unlock()
-		if failed > 0 {
-			return
-		}
-		if time.Since(started) > recoveryBound {
-			t.Fatal("no write failed without a server that takes writes")
-		}
-	}
+		defer w.mu.Unlock()
+		return w.failed > 0
+	})
 }

@@ -1,5 +1,5 @@
 // Package failover tests that a store finds the new primary by itself when a
-// streaming replica takes over, and that nothing acknowledged is lost.
+// streaming replica takes over, and that no acknowledged message is lost.
 package failover
 
 import (

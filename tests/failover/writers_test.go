@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,10 +10,11 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// writers append to one session until they are told to stop. Each sends a
-// message again, by its id, until it is acknowledged.
+// writers append to one session until they are stopped. Each sends a message again,
+// by its id, until it is acknowledged.
 type writers struct {
 	store   *agentstore.Store
 	session repo.ID
@@ -20,7 +22,7 @@ type writers struct {
 	running sync.WaitGroup
 
 	mu           sync.Mutex
-	acknowledged map[repo.ID]int64 // with the sequence that was acknowledged
+	acknowledged map[repo.ID]int64 // with their sequences
 	failed       int               // attempts
 	unfinished   int               // writers who gave up
 }
@@ -66,19 +68,13 @@ func (w *writers) count() int {
 	return len(w.acknowledged)
 }
 
-// await waits until so many messages are acknowledged.
+// await waits until count messages are acknowledged.
 func (w *writers) await(t *testing.T, count int, atMost time.Duration) {
 	t.Helper()
-	started := time.Now()
-	for w.count() < count {
-		if time.Since(started) > atMost {
-			t.Fatalf("after %s only %d acknowledged, want %d", atMost, w.count(), count)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	pgtest.Await(t, atMost, fmt.Sprintf("%d messages are acknowledged", count), func() bool { return w.count() >= count })
 }
 
-// end stops the writers, each at the end of its message.
+// end stops the writers when they have finished their messages.
 func (w *writers) end(t *testing.T) {
 	t.Helper()
 	w.stop.Store(true)
@@ -88,7 +84,7 @@ func (w *writers) end(t *testing.T) {
 	}
 }
 
-// findings is what became of the acknowledged messages.
+// findings counts what became of the acknowledged messages.
 type findings struct{ stored, lost, elsewhere, notDense int }
 
 func (w *writers) inspect(t *testing.T) (found findings) {

@@ -17,32 +17,34 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// messages is what histories are made of: the part of repo.Sessions that the
-// naive store has too.
+// messages has the operations of histories: the part of repo.Sessions that the naive
+// store has, too.
 type messages interface {
-	repo.MessageWriter
+	Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error)
+	AppendAt(ctx context.Context, sessionID repo.ID, expected int64, messages ...repo.NewMessage) ([]repo.Message, error)
 	MessagesFrom(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error)
 	LastMessages(ctx context.Context, sessionID repo.ID, limit int) ([]repo.Message, error)
 }
 
-// clientTask is what one process does to a session: each of its clients makes
-// one call after another.
+// clientTask is what a process does to a session: each of its clients makes one call
+// after another.
 type clientTask struct {
 	DatabaseURL string
 	Naive       bool
 	Session     repo.ID
 	First       int // the number of the first client
 	Clients     int
-	Operations  int // of each
+	Operations  int // of each client
 }
 
-// clientEnv carries the task to a client process, as JSON.
+// clientEnv passes the task to a client process, as JSON.
 const clientEnv = "AGENTSTORE_TEST_FAULTS_CLIENT"
 
-// monotonic is a time of the one monotonic clock that all processes of a machine
-// have.
+// monotonic returns the time of the monotonic clock that all processes of a machine
+// share.
 func monotonic() int64 {
 	var time unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &time); err != nil {
@@ -51,12 +53,12 @@ func monotonic() int64 {
 	return time.Nano()
 }
 
-// open opens what the task names.
+// open opens the store that the task names.
 func (c clientTask) open(ctx context.Context) (store messages, end func(), err error) {
 	if c.Naive {
 		return openNaive(ctx, c.DatabaseURL)
 	}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults are made already
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults may be under way
 		opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
 		if err == nil {
 			return opened.Sessions(), func() { _ = opened.Close() }, nil
@@ -67,8 +69,8 @@ func (c clientTask) open(ctx context.Context) (store messages, end func(), err e
 	}
 }
 
-// run makes the calls. record is told of each operation twice, before the call
-// (its outcome unknown) and after it; it is called by all clients at once.
+// run makes the calls. record gets each operation twice, before the call (with an
+// unknown outcome) and after it. All clients call it concurrently.
 func (c clientTask) run(ctx context.Context, store messages, record func(operation)) {
 	var wg sync.WaitGroup
 	for i := range c.Clients {
@@ -90,7 +92,7 @@ type client struct {
 const clientTimeout = time.Second
 
 func (c client) run(ctx context.Context, operations int) {
-	var next int64 // as far as the client knows
+	var next int64 // according to what the client has seen
 	var again *operation
 	for number := 0; number < operations && ctx.Err() == nil; number++ {
 		o := c.choose(next)
@@ -109,7 +111,7 @@ func (c client) run(ctx context.Context, operations int) {
 		case conflicted:
 			next = o.Next
 		default:
-			// Often the same is sent again, as one would; in doubt or not.
+			// Often the same message is sent again, in doubt or not.
 			if len(o.Messages) > 0 && rand.N(3) > 0 {
 				again = &operation{Kind: o.Kind, Messages: o.Messages, Expected: o.Expected}
 			}
@@ -126,7 +128,7 @@ func (c client) choose(next int64) operation {
 	switch rand.N(10) {
 	case 0, 1, 2, 3:
 		return operation{Kind: appendAny, Messages: ids}
-	case 4, 5, 6: // now and then what cannot be yet
+	case 4, 5, 6: // sometimes at a sequence that does not exist yet
 		return operation{Kind: appendAt, Messages: ids, Expected: next + rand.Int64N(8)/7}
 	case 7, 8:
 		return operation{Kind: readLast, Limit: 1 + rand.Int64N(10)}
@@ -135,7 +137,7 @@ func (c client) choose(next int64) operation {
 	}
 }
 
-// call makes the call and notes what came of it.
+// call makes the call and notes its outcome.
 func (c client) call(ctx context.Context, o *operation) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
@@ -155,7 +157,7 @@ func (c client) call(ctx context.Context, o *operation) {
 	case readLast:
 		result, err = c.store.LastMessages(ctx, c.session, int(o.Limit))
 	}
-	conflict, conflicting := errors.AsType[*repo.SequenceConflict](err)
+	conflict, conflicting := errors.AsType[*repo.SequenceConflictError](err)
 	switch {
 	case err == nil && len(o.Messages) > 0:
 		o.Outcome, o.First = done, result[0].Sequence
@@ -168,15 +170,15 @@ func (c client) call(ctx context.Context, o *operation) {
 		o.Outcome, o.Next = conflicted, conflict.Next
 	case errors.Is(err, repo.ErrUnknownOutcome):
 		o.Outcome = unknown
-	case isExcused(err): // nothing was written, says the contract, and the checker looks
+	case isExcused(err): // by the contract nothing was written; the checker tests that
 		o.Outcome = refused
 	default:
 		panic(fmt.Sprintf("an error that no fault excuses: %v", err))
 	}
 }
 
-// clientMain makes the task's calls and prints operations, a line each, written
-// at once.
+// clientMain runs the task and prints operations, one on each line, without
+// buffering.
 func clientMain() int {
 	var task clientTask
 	if err := json.Unmarshal([]byte(os.Getenv(clientEnv)), &task); err != nil {
@@ -209,20 +211,10 @@ type process struct {
 	broken  error
 }
 
-// startProcess starts a client process, whose operations are collected as they
-// come.
+// startProcess starts a client process, and collects its operations as they arrive.
 func startProcess(t *testing.T, task clientTask) *process {
 	t.Helper()
-	encoded, err := json.Marshal(task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{command: exec.CommandContext(t.Context(), binary)}
-	p.command.Env = append(os.Environ(), clientEnv+"="+string(encoded))
+	p := &process{command: pgtest.Again(t.Context(), clientEnv, task)}
 	p.command.Stderr = os.Stderr
 	output, err := p.command.StdoutPipe()
 	if err != nil {
@@ -236,7 +228,7 @@ func startProcess(t *testing.T, task clientTask) *process {
 		for lines.Scan() {
 			var o operation
 			if p.broken = json.Unmarshal(lines.Bytes(), &o); p.broken != nil {
-				return // a process that was killed may break off in a line
+				return // the last line of a killed process may be incomplete
 			}
 			p.history.record(o)
 		}
@@ -244,7 +236,7 @@ func startProcess(t *testing.T, task clientTask) *process {
 	return p
 }
 
-// end waits for the process. killed: it was made to end.
+// end waits for the process. killed says that it was killed.
 func (p *process) end(t *testing.T, killed bool) []operation {
 	t.Helper()
 	p.read.Wait()
@@ -255,8 +247,8 @@ func (p *process) end(t *testing.T, killed bool) []operation {
 	return p.history.operations()
 }
 
-// history collects operations. What a client says after a call replaces what it
-// said before; where it said nothing any more the outcome stays unknown.
+// history collects operations. A client's second report of a call replaces the first;
+// without a second one the outcome stays unknown.
 type history struct {
 	mu   sync.Mutex
 	last map[[2]int]operation

@@ -11,33 +11,27 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// endContexts ends the contexts of appends at every point of theirs: at once, in
-// the queue, on the way, at the server, on the way back. An end before the
-// append was sent must mean that it is not stored; one after it that it may be.
+// endContexts ends the contexts of appends at all stages: at once, in the queue,
+// while being sent, at the server, while the answer returns. If a context ended
+// before its append was sent, the append must not be stored; if later, it may be.
 func endContexts(t *testing.T, s *stage) outcome {
 	before := len(goroutines())
-	store, err := agentstore.Open(t.Context(), s.url, agentstore.Options{MaxConns: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, s.url, agentstore.Options{MaxConns: 16})
 	ids := make([]repo.ID, writers)
 	for i := range ids {
-		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[i] = session.ID
+		ids[i] = pgtest.NewSession(t, store)
 	}
 	l := &load{sessions: store.Sessions(), ids: ids, callTimeout: 5 * time.Second}
 	l.successes = make([]atomic.Int64, writers)
 	l.errors = map[string]int{}
 	inDoubt := map[repo.ID]bool{}
 	attempts := choose(20_000, 1_000)
-	// Many at once, whose appends share transactions that go on without those who
-	// left; then few, each alone in its transaction, which ends with its context.
+	// First many at once, whose appends share transactions that continue without
+	// those that left; then few, each alone in its transaction, which ends with its
+	// context.
 	for _, concurrent := range []int{writers, 2} {
 		var wg sync.WaitGroup
 		for w := range concurrent {
@@ -58,14 +52,14 @@ func endContexts(t *testing.T, s *stage) outcome {
 	}
 	recovery := time.Duration(now() - healed)
 	if recovery > recoveryBound {
-		t.Errorf("%v until it works again", recovery)
+		t.Errorf("recovered after %v", recovery)
 	}
-	checkNothingLeft(t, s.url, store.Pool()) // before the look: what is in doubt may still come
+	checkNothingLeft(t, s.url, store.Pool()) // first: what is in doubt may still arrive
 	o.add(l, inspect(t, s.url, ids, l.acknowledged, inDoubt), recovery)
 	for _, count := range o.errors {
 		o.times += count
 	}
-	o.times-- // add's own
+	o.times-- // not counting add's
 	for _, err := range l.failures {
 		t.Error(err)
 	}
@@ -73,7 +67,7 @@ func endContexts(t *testing.T, s *stage) outcome {
 		t.Errorf("afterwards: %+v", o.findings)
 	}
 	if o.errors["unknown outcome"] == 0 || o.errors["not sent in time"] == 0 || len(l.acknowledged) <= writers {
-		t.Errorf("not every point was met: %v, %d acknowledged", o.errors, len(l.acknowledged))
+		t.Errorf("contexts did not end at all stages: %v, %d acknowledged", o.errors, len(l.acknowledged))
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
@@ -82,8 +76,8 @@ func endContexts(t *testing.T, s *stage) outcome {
 	return o
 }
 
-// interrupt appends one message with a context that ends at a random time, and,
-// half of the time, sends it again when it is in doubt.
+// interrupt appends one message with a context that ends at a random time, and half
+// of the time sends it again if it is in doubt.
 func interrupt(t *testing.T, l *load, writer int, inDoubt map[repo.ID]bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -102,7 +96,7 @@ func interrupt(t *testing.T, l *load, writer int, inDoubt map[repo.ID]bool) {
 	case errors.Is(err, repo.ErrUnknownOutcome):
 		inDoubt[message] = !again
 	case errors.Is(err, context.Canceled):
-		again = false // and it must not be there
+		again = false // it must not be stored
 	default:
 		l.failures = append(l.failures, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The server and its processes die. A session's messages are on its disk when
-// they are acknowledged; what is under way is found out by id.
+// The server or its processes crash. Acknowledged messages are on disk; ids tell
+// whether those under way were stored.
 var crashes = []fault{
 	{name: "SIGKILL of the postmaster", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		s.cluster.Stop(t, syscall.SIGKILL)
@@ -16,7 +16,7 @@ var crashes = []fault{
 		s.cluster.Stop(t, syscall.SIGQUIT)
 		return func() { s.cluster.Start(t) }
 	}},
-	// The postmaster then ends all other backends too and recovers, by itself.
+	// The postmaster then ends all other backends, too, and recovers by itself.
 	{name: "SIGKILL of a backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
 		conn := connect(t, s.url)
 		defer disconnect(conn)
@@ -32,7 +32,7 @@ var crashes = []fault{
 	}},
 	{name: "pg_terminate_backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
 		if terminate(t, s.url) == 0 {
-			t.Fatal("there was no backend of ours")
+			t.Fatal("the store has no backend")
 		}
 		return nil
 	}},

@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// disk is a server whose disk can be full: its tables and its write-ahead log
-// stand each on a small file system of its own, made in memory.
+// disk is a server whose disk can be full. Its tables and its write-ahead log are
+// each on a small file system in memory.
 //
-// Where none may be mounted (a container without the right to it; loop devices
-// and quotas need the same right), the server's processes are limited in the
-// size of their files instead: the write that a full disk refuses is refused
-// too, by the same kernel, with another error number.
+// If no file system can be mounted (in a container without the privilege, which loop
+// devices and quotas need, too), the sizes of the server's files are limited instead:
+// the kernel then refuses the same writes, with another error number.
 type disk struct {
 	stage     *stage
-	data, wal string // where they are mounted
+	data, wal string // their mount points
 	mounted   bool
 }
 
@@ -32,20 +33,18 @@ func newDisk(t *testing.T) *disk {
 	cluster := newCluster(t, "min_wal_size=2MB", "max_wal_size=8MB")
 	d := &disk{data: filepath.Join(cluster.Dir, "tables"), wal: filepath.Join(cluster.Dir, "wal")}
 	if err := mountable(cluster.Dir); err != nil {
-		t.Logf("no file system can be mounted (%v): the size of files is limited instead", err)
+		t.Logf("cannot mount a file system (%v): limiting the size of files instead", err)
 		d.stage = newStage(t, cluster)
 		return d
 	}
 	d.mounted = true
 	cluster.Stop(t, syscall.SIGINT)
-	owner, err := os.Stat(cluster.Data)
+	owner, err := os.Stat(cluster.Data())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if cluster.Running() {
-			cluster.Stop(t, syscall.SIGINT)
-		}
+		cluster.Stop(t, syscall.SIGINT)
 		for _, dir := range []string{d.data, d.wal} {
 			if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not mounted
 				t.Errorf("unmount %s: %v", dir, err)
@@ -55,7 +54,7 @@ func newDisk(t *testing.T) *disk {
 	for _, dir := range []string{d.data, d.wal} {
 		mount(t, dir, owner)
 	}
-	old := filepath.Join(cluster.Data, "pg_wal")
+	old := filepath.Join(cluster.Data(), "pg_wal")
 	if err := os.CopyFS(filepath.Join(d.wal, "pg_wal"), os.DirFS(old)); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func newDisk(t *testing.T) *disk {
 		t.Fatal(err)
 	}
 	cluster.Start(t)
-	execute(t, cluster.URL, "CREATE TABLESPACE small LOCATION '"+d.data+"'")
+	execute(t, cluster.URL("postgres"), "CREATE TABLESPACE small LOCATION '"+d.data+"'")
 	d.stage = newStage(t, cluster)
 	for _, table := range []string{"messages", "session_counters", "sessions"} {
 		execute(t, d.stage.url, "ALTER TABLE "+table+" SET TABLESPACE small")
@@ -79,11 +78,11 @@ func newDisk(t *testing.T) *disk {
 
 const diskSize = "64m"
 
-// noMountEnv makes the tests do without a mount, so that both ways can be tried
-// on one machine.
+// noMountEnv makes the tests work without a mount, so that both ways can be tested on
+// one machine.
 const noMountEnv = "AGENTSTORE_FAULTS_NO_MOUNT"
 
-// mountable reports what keeps us from mounting a file system.
+// mountable returns the reason why no file system can be mounted, or nil.
 func mountable(dir string) error {
 	if os.Getenv(noMountEnv) != "" {
 		return errors.New(noMountEnv + " is set")
@@ -114,8 +113,8 @@ func mount(t *testing.T, dir string, owner os.FileInfo) {
 	}
 }
 
-// chownAll gives a tree to the owner of a file, with the modes that the server
-// wants.
+// chownAll changes a tree's owner to that of a file, with the modes that the server
+// requires.
 func chownAll(root string, owner os.FileInfo) error {
 	to := owner.Sys().(*syscall.Stat_t)
 	return filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
@@ -132,19 +131,19 @@ func chownAll(root string, owner os.FileInfo) error {
 
 func (d *disk) faults() []fault {
 	return []fault{
-		// The server goes on, and refuses what needs room.
+		// The server continues, and refuses what needs room.
 		{name: "disk full (tables)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 			if !d.mounted {
-				// Segments of the log have 1 MB; tables soon have more.
+				// Segments of the log are 1 MB large; tables soon have more.
 				empty := limitFiles(t, s, "1048576")
-				s.awaitSeen(t, fileTooLarge, recoveryBound)
+				s.awaitSeen(t, fileTooLarge, effectBound)
 				return empty
 			}
 			empty := fill(t, d.data)
-			s.awaitSeen(t, diskFull, recoveryBound)
+			s.awaitSeen(t, diskFull, effectBound)
 			return empty
 		}},
-		// The server panics, cannot recover without room, and gives up.
+		// The server panics, cannot recover without room, and stops.
 		{name: "disk full (write-ahead log)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 			var empty func()
 			if d.mounted {
@@ -152,7 +151,7 @@ func (d *disk) faults() []fault {
 			} else {
 				empty = limitFiles(t, s, "65536")
 			}
-			await(t, recoveryBound, "the server goes on with a full disk", func() bool { return !s.cluster.Running() })
+			pgtest.Await(t, recoveryBound, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
 			return func() {
 				empty()
 				s.cluster.Start(t)
@@ -161,9 +160,9 @@ func (d *disk) faults() []fault {
 	}
 }
 
-// limitFiles refuses the server's processes to write behind a size in any file,
-// until the returned function is called. The command is run as their user, who
-// may do that without further rights.
+// limitFiles limits the size of all files of the server's processes until the
+// returned function is called. The command runs as their user, which needs no further
+// privileges for that.
 func limitFiles(t *testing.T, s *scene, size string) (lift func()) {
 	t.Helper()
 	postmaster := strconv.Itoa(s.cluster.PID())
@@ -175,7 +174,7 @@ func limitFiles(t *testing.T, s *scene, size string) (lift func()) {
 		}
 	}
 	limitAll := func(size string) {
-		// The postmaster first: who is born later inherits its limit.
+		// The postmaster first, because later processes inherit its limit.
 		limit(postmaster, size)
 		children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
 		if err != nil {
@@ -193,8 +192,8 @@ func limitFiles(t *testing.T, s *scene, size string) (lift func()) {
 	}
 }
 
-// fill takes all room of a file system, and what becomes free of it, until the
-// returned function is called.
+// fill takes all free room of a file system, now and later, until the returned
+// function is called.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")

@@ -1,7 +1,6 @@
-// Package faults shows what becomes of acknowledged messages when things break:
-// histories of concurrent operations are checked for linearizability, and every
-// fault that a service meets is made, again and again, on a real server under 32
-// writers.
+// Package faults tests what happens to acknowledged messages when something fails.
+// Histories of concurrent operations are checked for linearizability, and each fault
+// that a service can meet is injected repeatedly on a real server under 32 writers.
 //
 // It runs in a short form with the other tests, and in full with make faults
 // (AGENTSTORE_FAULTS=full).

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// explain names what of an illegal history is wrong by itself, for people.
+// explain describes what is wrong with an illegal history, for people.
 func explain(history []operation, last []repo.ID) string {
 	var text strings.Builder
 	short := func(id repo.ID) string { return id.String()[18:] }

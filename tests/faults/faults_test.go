@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every fault, again and again, under 32 writers that retry by message id. The
-// tests of this package are not parallel: they count goroutines.
+// Each fault is injected repeatedly under 32 writers that retry by message id. The
+// tests of this package are not parallel, because they count goroutines.
 func TestFaults(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	var outcomes []outcome

@@ -12,18 +12,19 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// forgetful is a network that can forget the connections it carries, as a
-// firewall does that was restarted: nothing of them arrives any more, and nobody
-// is told. New ones are carried as ever.
+// forgetful is a network that can forget its connections, as a restarted firewall
+// does: nothing arrives on them any more, and neither side is told. New connections
+// work.
 type forgetful struct {
 	net.Listener
 	server  string
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	forgotten chan struct{} // closed when what was accepted so far is forgotten
+	forgotten chan struct{} // closed when the connections so far are forgotten
 	ended     chan struct{}
 }
 
@@ -61,8 +62,8 @@ func (f *forgetful) forget() {
 	f.forgotten = make(chan struct{})
 }
 
-// carry copies both ways until one ends. A connection that is forgotten stays
-// open, and silent, until the test ends.
+// carry copies in both directions until one ends. A forgotten connection stays open,
+// and silent, until the test ends.
 func (f *forgetful) carry(client net.Conn, forgotten <-chan struct{}) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", f.server)
@@ -92,9 +93,9 @@ func (f *forgetful) carry(client net.Conn, forgotten <-chan struct{}) {
 	copying.Wait()
 }
 
-// forgottenBound is the longest time that a small pool, all of whose connections
-// were forgotten, keeps a store from working: the driver gives each of them 15 s
-// to close, in which it has its place in the pool, after a call's context ended.
+// forgottenBound is the longest time for which a store cannot work after all
+// connections of a small pool were forgotten: the driver takes up to 15 s to close
+// each, which keeps its place in the pool, after a call's context has ended.
 const forgottenBound = 25 * time.Second
 
 // All connections of a small pool are forgotten at once.
@@ -109,21 +110,13 @@ func TestForgottenConnections(t *testing.T) {
 	}
 	network := newForgetful(t, u.Host)
 	u.Host = network.Addr().String()
-	store, err := agentstore.Open(t.Context(), u.String(), agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
 	ids := make([]repo.ID, sessionsPerRound)
 	for i := range ids {
-		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[i] = session.ID
+		ids[i] = pgtest.NewSession(t, store)
 	}
-	// All that the pool may have are there, and used a moment ago: the driver looks
-	// only at those that were idle for a second before it gives them out.
+	// The pool has all its connections, each used a moment ago: before it hands one
+	// out, the driver checks only those that were idle for a second.
 	conns := make([]*pgxpool.Conn, store.Pool().Config().MaxConns)
 	for i := range conns {
 		if conns[i], err = store.Pool().Acquire(t.Context()); err != nil {
@@ -139,7 +132,7 @@ func TestForgottenConnections(t *testing.T) {
 	took := l.awaitAll(t, now(), forgottenBound)
 	l.stop(t)
 	if l.seen("") == 0 {
-		t.Error("nobody noticed")
+		t.Error("no client noticed")
 	}
 	t.Logf("%v until every writer's messages are acknowledged again; errors: %v", took.Round(time.Millisecond), l.errors)
 	checkNothingLeft(t, s.url, store.Pool())

@@ -12,23 +12,26 @@ import (
 	"github.com/seed-df90f812/agentstore"
 )
 
-// The SQLSTATEs that callers must have seen, so that the fault is known to have
-// struck.
+// The SQLSTATEs that callers must have seen, to show that the fault had an effect.
 const (
 	tooManyConnections = "53300"
 	queryCanceled      = "57014"
 	lockNotAvailable   = "55P03"
 	diskFull           = "53100"
-	fileTooLarge       = "XX000" // the server has no better word for it
+	fileTooLarge       = "XX000" // the server has no more specific code
 )
 
-// The server's limits are met.
+// effectBound is how long a fault may take until a caller has seen it. It promises nothing:
+// it is long enough for a busy machine.
+const effectBound = time.Minute
+
+// The server's limits are reached.
 var limits = []fault{
 	{name: "too many clients", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
-		// The connection that ends the store's must not be one that is wanting.
+		// Connect now: later there is no connection left to end the store's.
 		conn := connect(t, s.url)
 		var others []*pgx.Conn
-		for deadline := time.Now().Add(recoveryBound); s.seen(tooManyConnections) == 0; {
+		for deadline := time.Now().Add(effectBound); s.seen(tooManyConnections) == 0; {
 			others = append(others, occupy(t, s.url)...)
 			if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE application_name = 'agentstore'`); err != nil {
@@ -53,7 +56,7 @@ var limits = []fault{
 		strike:  func(t *testing.T, s *scene) func() { return block(t, s, lockNotAvailable) }},
 }
 
-// occupy takes all connections that the server has left.
+// occupy takes all remaining connections of the server.
 func occupy(t *testing.T, databaseURL string) (taken []*pgx.Conn) {
 	t.Helper()
 	for {
@@ -68,7 +71,7 @@ func occupy(t *testing.T, databaseURL string) (taken []*pgx.Conn) {
 	}
 }
 
-// block locks every session until a caller has seen the error.
+// block locks all sessions until a caller has seen the error.
 func block(t *testing.T, s *scene, kind string) func() {
 	t.Helper()
 	conn := connect(t, s.url)
@@ -79,6 +82,6 @@ func block(t *testing.T, s *scene, kind string) func() {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM session_counters ORDER BY session_id FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitSeen(t, kind, recoveryBound)
+	s.awaitSeen(t, kind, effectBound)
 	return func() { disconnect(conn) }
 }

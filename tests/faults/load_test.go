@@ -14,12 +14,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
 	writers = 32
-	// sessionsPerRound is few enough that writers meet in each, and enough that
-	// every lane has some.
+	// sessionsPerRound is small enough that writers share sessions, and large enough
+	// that groups have several.
 	sessionsPerRound = 8
 	// clientPause is how long a client waits before it sends a message again.
 	clientPause = 5 * time.Millisecond
@@ -31,30 +32,30 @@ type acknowledgement struct {
 	sequence         int64
 }
 
-// load is clients that each append message after message, and send a message
-// again, by its id, until it is acknowledged.
+// load has clients that append one message after the other, and send each again, by
+// its id, until it is acknowledged.
 type load struct {
 	sessions    repo.Sessions
 	ids         []repo.ID
 	callTimeout time.Duration
-	// onBegin and onAck are told what happens, if they are set. They are called
-	// by all writers at once.
+	// onBegin and onAck, if set, are called for each message, by all writers
+	// concurrently.
 	onBegin func(session, message repo.ID)
 	onAck   func(acknowledgement)
 
 	stopping  chan struct{}
 	running   sync.WaitGroup
-	successes []atomic.Int64 // by writer: when the last acknowledged call began
+	successes []atomic.Int64 // for each writer, when its last acknowledged call began
 
 	mu           sync.Mutex
 	acknowledged []acknowledgement
-	errors       map[string]int // that callers saw, by kind
-	failures     []error        // that no fault excuses
+	errors       map[string]int // seen by callers, by kind
+	failures     []error        // not explained by a fault
 }
 
 var began = time.Now()
 
-// now is a monotonic time.
+// now returns a monotonic time.
 func now() int64 { return int64(time.Since(began)) }
 
 func startLoad(ctx context.Context, sessions repo.Sessions, ids []repo.ID, callTimeout time.Duration) *load {
@@ -87,16 +88,16 @@ func (l *load) stopped() bool {
 	}
 }
 
-// content is what a message with this id holds, in whichever process it is sent
-// again. It is long enough to fill pages of the table.
+// content returns the content of the message with this id, the same in each process.
+// It is long enough to fill pages of the table.
 func content(id repo.ID) string { return id.String() + strings.Repeat(".", 1000) }
 
 func newMessage(id repo.ID) repo.NewMessage {
 	return repo.NewMessage{ID: id, Role: repo.RoleUser, Content: content(id)}
 }
 
-// deliver sends one message until it is acknowledged. False: it failed in a way
-// that no fault excuses, or ctx ended.
+// deliver sends one message until it is acknowledged. It returns false if it failed
+// with an error that no fault explains, or ctx ended.
 func (l *load) deliver(ctx context.Context, writer int, session, message repo.ID) bool {
 	if l.onBegin != nil {
 		l.onBegin(session, message)
@@ -139,14 +140,14 @@ func (l *load) acknowledge(a acknowledgement) {
 	l.acknowledged = append(l.acknowledged, a)
 }
 
-// isExcused reports an error that a fault may cause. A conflict, say, is none:
-// a message that is sent again is the same message.
+// isExcused reports whether a fault may cause the error. A conflict is not among
+// them: a message that is sent again is the same message.
 func isExcused(err error) bool {
 	return errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) ||
 		errors.Is(err, repo.ErrContention) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// kind is a short name of an error: its SQLSTATE, or what it is to us.
+// kind returns a short name of an error: its SQLSTATE, or our name for it.
 func kind(err error) string {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
@@ -162,7 +163,8 @@ func kind(err error) string {
 	return "other"
 }
 
-// seen counts the errors of a kind so far; of every kind if it is empty.
+// seen returns the number of errors of a kind so far, or of all kinds if kind is
+// empty.
 func (l *load) seen(kind string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,17 +178,17 @@ func (l *load) seen(kind string) int {
 	return sum
 }
 
-// awaitSeen waits until a caller saw an error of a kind.
+// awaitSeen waits until a caller has seen an error of a kind.
 func (l *load) awaitSeen(t *testing.T, kind string, bound time.Duration) {
 	t.Helper()
-	await(t, bound, fmt.Sprintf("no caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
+	pgtest.Await(t, bound, fmt.Sprintf("a caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
 }
 
-// awaitAll waits until every writer has had a call acknowledged that it began
-// after the given time, and returns how long after that time it was.
+// awaitAll waits until each writer has had a call acknowledged that it began after
+// the given time, and returns how long after that time this was.
 func (l *load) awaitAll(t *testing.T, since int64, bound time.Duration) time.Duration {
 	t.Helper()
-	await(t, bound, "not every writer's messages are acknowledged again", func() bool {
+	pgtest.Await(t, bound, "every writer's messages are acknowledged again", func() bool {
 		for w := range l.successes {
 			if l.successes[w].Load() <= since {
 				return l.failed()
@@ -203,23 +205,12 @@ func (l *load) failed() bool {
 	return len(l.failures) > 0
 }
 
-// stop lets every writer end the message it has begun.
+// stop stops the writers when they have finished their messages.
 func (l *load) stop(t *testing.T) {
 	t.Helper()
 	close(l.stopping)
 	l.running.Wait()
 	for _, err := range l.failures {
-		t.Errorf("a fault does not excuse this: %v", err)
-	}
-}
-
-// await waits for a condition, and ends the test when it does not come within
-// the bound.
-func await(t *testing.T, bound time.Duration, otherwise string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(bound); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s after %v", otherwise, bound)
-		}
+		t.Errorf("no fault explains this error: %v", err)
 	}
 }

@@ -11,34 +11,43 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// The test binary is also the writer and the client processes that the tests
-// start.
+// The test binary is also the binary of the writer and client processes.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(writerEnv) != "":
 		os.Exit(writerMain())
 	case os.Getenv(clientEnv) != "":
 		os.Exit(clientMain())
-	case os.Getenv(planTaskVariable) != "":
-		if err := runPlanClients(os.Getenv(planTaskVariable)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
 	}
-	zerolog.SetGlobalLevel(zerolog.Disabled) // part of the proxy logs by itself
-	// The proxy leaves goroutines behind where one direction of a connection ends
-	// while data of it is under way.
-	os.Exit(pgtest.Main(m, goleak.IgnoreAnyFunction(proxyFunction)))
+	for variable, main := range map[string]func(task string) error{
+		planTaskVariable: runPlanClients, leaseTaskVariable: runContenders, holdTaskVariable: runHolder, workTaskVariable: runWorkers,
+		streamTaskVariable: runStreamWriters,
+	} {
+		if task := os.Getenv(variable); task != "" {
+			if err := main(task); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	zerolog.SetGlobalLevel(zerolog.Disabled) // the proxy's own log
+	// The proxy leaves goroutines behind if one direction of a connection ends while
+	// it still has data.
+	os.Exit(pgtest.Main(m, goleak.IgnoreAnyFunction(proxyFunction), goleak.IgnoreAnyFunction(proxyReader)))
 }
 
-// proxyFunction is on the stack of a goroutine of the proxy's.
-const proxyFunction = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+// proxyFunction is on the stack of each goroutine of the proxy that carries data, and
+// proxyReader on that of each that reads.
+const (
+	proxyFunction = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+	proxyReader   = "github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"
+)
 
-// full reports whether the full form was asked for.
+// full reports whether the full form was requested.
 func full() bool { return os.Getenv("AGENTSTORE_FAULTS") == "full" }
 
-// choose is a size of the full or of the short form.
+// choose returns the size for the full or for the short form.
 func choose(inFull, inShort int) int {
 	if full() {
 		return inFull

@@ -13,17 +13,17 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The operations of a history, and what came of each. Another kind needs its
-// step in the model, and its fields in operation.
+// The operations of a history, and their outcomes. A new kind of operation needs a
+// step in the model, and fields in operation.
 const (
-	appendAny = "append"   // Messages, and First when it is done
-	appendAt  = "appendAt" // the same at Expected; Next when it conflicts
-	readFrom  = "from"     // From, Limit, and Read when it is done
-	readLast  = "last"     // Limit, and Read when it is done
+	appendAny = "append"   // Messages; First if it is done
+	appendAt  = "appendAt" // the same, at Expected; Next if it conflicts
+	readFrom  = "from"     // From, Limit; Read if it is done
+	readLast  = "last"     // Limit; Read if it is done
 
 	done       = "done"
 	conflicted = "conflicted"
-	refused    = "refused" // surely nothing was written
+	refused    = "refused" // certainly nothing was written
 	unknown    = "unknown"
 )
 
@@ -31,7 +31,7 @@ const (
 type operation struct {
 	Client, Number int
 	Kind, Outcome  string
-	Call, Return   int64 // of one clock for all processes, in nanoseconds
+	Call, Return   int64 // in nanoseconds of a clock that all processes share
 
 	Messages              []repo.ID
 	Expected, First, Next int64
@@ -39,8 +39,8 @@ type operation struct {
 	Read                  []repo.ID
 }
 
-// list is the model's state: the messages in their order. It never changes; the
-// states of a search share what they have in common.
+// list is the model's state: the messages in order. It never changes; the states of a
+// search share their common parts.
 type list struct {
 	before *list
 	last   repo.ID
@@ -71,7 +71,7 @@ func (l *list) push(ids []repo.ID) *list {
 	return l
 }
 
-// find returns a message's sequence, or -1.
+// find returns the sequence of a message, or -1.
 func (l *list) find(id repo.ID) int64 {
 	for ; l != nil; l = l.before {
 		if l.last == id {
@@ -81,7 +81,7 @@ func (l *list) find(id repo.ID) int64 {
 	return -1
 }
 
-// part returns the messages from one sequence up to before another.
+// part returns the messages from one sequence up to, but not including, another.
 func (l *list) part(from, to int64) []repo.ID {
 	from, to = max(0, from), min(to, l.size())
 	if from >= to {
@@ -96,8 +96,7 @@ func (l *list) part(from, to int64) []repo.ID {
 	return part
 }
 
-// model is the contract of a session's messages, for one who calls one operation
-// at a time.
+// model is the contract of a session's messages for sequential operations.
 var model = porcupine.Model{
 	Init: func() any { return (*list)(nil) },
 	Step: func(state, input, _ any) (bool, any) {
@@ -126,20 +125,19 @@ func stepAppend(l *list, o operation) (legal bool, next *list) {
 	if o.Outcome == conflicted {
 		return !fits && o.Next == l.size(), l
 	}
-	// An unknown one has the First that the end of the history told.
+	// For an unknown outcome, First is from the session's final state.
 	return fits && o.First == l.size(), l.push(o.Messages)
 }
 
-// check reports whether the operations of one session could have come one after
-// the other, each between its call and its return. last is the session as it is
-// when all have ended.
+// check reports whether the operations on one session could have happened one after
+// the other, each between its call and its return. last is the session's final state.
 //
-// An operation with an unknown outcome may come at any time after its call, or
-// never. The end of the history tells which: messages are never moved or
-// removed, so what is in last at a sequence was written at that sequence, and
-// what is not was never written. (One that comes twice, because it was sent
-// again, was written by either.) An operation that was refused is left out: a
-// message of it in any read makes the history illegal.
+// An operation with an unknown outcome may take effect at any time after its call, or
+// never. The final state shows which: messages are never moved or removed, so what
+// last has at a sequence was written there, and what it does not have was never
+// written. (If an operation was sent twice, either may have written the message.) A
+// refused operation is left out: if a read has a message of it, the history is
+// illegal.
 func check(t *testing.T, history []operation, last []repo.ID) porcupine.CheckResult {
 	t.Helper()
 	var checked []porcupine.Operation
@@ -167,7 +165,7 @@ func check(t *testing.T, history []operation, last []repo.ID) porcupine.CheckRes
 	return porcupine.CheckOperationsTimeout(model, checked, time.Minute)
 }
 
-// The checker must know legal histories from illegal ones.
+// The checker distinguishes legal histories from illegal ones.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	a, b, c := repo.NewID(), repo.NewID(), repo.NewID()
@@ -228,7 +226,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// The model's state is a slice of messages that shares its beginnings.
+// The model's state behaves like a slice of messages.
 func TestListIsASlice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// naive is a store with a planted bug: it reads the next sequence before it has
-// the lock. All else is as it should be.
+// naive is a store with a planted bug: it reads the next sequence before it has the
+// lock.
 type naive struct{ pool *pgxpool.Pool }
 
 const naiveSchema = `
@@ -43,7 +43,7 @@ func (n naive) append(ctx context.Context, sessionID repo.ID, expected int64, me
 		return nil, err
 	}
 	if expected >= 0 && expected != next {
-		return nil, &repo.SequenceConflict{SessionID: sessionID, Expected: expected, Next: next}
+		return nil, &repo.SequenceConflictError{SessionID: sessionID, Expected: expected, Next: next}
 	}
 	result := make([]repo.Message, len(messages))
 	err := pgx.BeginFunc(ctx, n.pool, func(tx pgx.Tx) error {

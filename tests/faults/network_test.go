@@ -8,7 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The network between library and server fails.
+// The network between the library and the server fails.
 var networks = []fault{
 	{name: "network cut", times: 20, short: 2, proxied: true, hold: 100 * time.Millisecond, strike: func(t *testing.T, s *scene) func() {
 		s.proxy.Stop()
@@ -18,8 +18,8 @@ var networks = []fault{
 			}
 		}
 	}},
-	// Nothing arrives any more, and no end of a connection is seen either. The
-	// calls end when their contexts do.
+	// Nothing arrives any more, and the connections do not end either. Calls end when
+	// their contexts do.
 	{name: "network half-open", times: 20, short: 1, proxied: true, callTimeout: 500 * time.Millisecond, hold: time.Second,
 		strike: func(t *testing.T, s *scene) func() {
 			return s.proxy.poison(t, toxic{Type: "timeout", Stream: "upstream"}, toxic{Type: "timeout", Stream: "downstream"})
@@ -34,7 +34,7 @@ var networks = []fault{
 				t.Error("not delivered")
 			}
 			if took := time.Since(begun); took < 50*time.Millisecond {
-				t.Errorf("%v for an append: the network was not slow", took)
+				t.Errorf("an append took only %v: the network was not slow", took)
 			}
 			return heal
 		}},

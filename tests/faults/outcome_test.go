@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// outcome is what came of a fault, in all its times.
+// outcome is the result of all injections of a fault.
 type outcome struct {
 	name         string
 	times        int
@@ -29,9 +29,9 @@ func (o *outcome) add(l *load, f findings, recovery time.Duration) {
 	o.recoveries = append(o.recoveries, recovery)
 }
 
-// table shows outcomes to people. What is at another sequence than was
-// acknowledged counts as lost, what nobody had acknowledged as duplicated, and a
-// counter that is not the number of messages as a gap.
+// table formats outcomes for people. It counts a message at another sequence than the
+// acknowledged one as lost, one that was not acknowledged as duplicated, and a
+// counter that differs from the number of messages as a gap.
 func table(outcomes []outcome) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

@@ -1,15 +1,15 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +19,11 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// planState is a plan as the lifecycle sees it.
+// planState is the part of a plan that matters to the lifecycle.
 type planState struct {
 	repo.Stage
 	Version    int64
@@ -30,24 +32,25 @@ type planState struct {
 
 func stateOf(p repo.Plan) planState { return planState{p.Stage, p.Version, p.ReversionCount} }
 
-// planCall is one call on a plan: a transition, or a read where there is none.
+// planCall is one call on a plan: a transition, or a read if Transition is empty.
 type planCall struct {
 	Transition repo.Transition
-	// Actor is the call's own: the plan's history tells by it which calls of
-	// unknown outcome were made.
+	// Actor is unique to the call: the plan's history shows by it which calls of
+	// unknown outcome took effect.
 	Actor   string
 	Outcome string
-	// After is what a call that is done returned; Seen what a refused one said
-	// of where the plan is.
+	// After is the result of a call that is done, Seen the stage that a refused one
+	// reported.
 	After planState
-	Seen  repo.TransitionConflict
-	// Call and Return are of the machine's clock, for all processes.
+	Seen  repo.TransitionConflictError
+	// Call and Return are times of the machine's monotonic clock, which all processes
+	// share.
 	Call, Return int64
 }
 
-// planModel is the contract of one plan, for one who calls one operation at a
-// time. Who is overtaken between reading and moving is told where the plan is,
-// although it may be somewhere that the transition begins: a conflict is a read.
+// planModel is the contract of one plan for sequential calls. A call that was
+// overtaken between reading and moving reports where the plan is, even if the
+// transition could begin there: so a conflict counts as a read.
 var planModel = porcupine.Model{
 	Init: func() any {
 		return planState{repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, 1, 0}
@@ -57,28 +60,25 @@ var planModel = porcupine.Model{
 		switch call.Outcome {
 		case conflicted:
 			return call.Seen.Stage == s.Stage && call.Seen.Version == s.Version, s
-		case refused: // past the limit
+		case refused: // over the limit of reversions
 			return call.Transition == repo.TransitionRevert && s.Reversions == repo.MaxReversions, s
 		}
 		if call.Transition == "" {
 			return call.After == s, s
 		}
 		plan := repo.Plan{Stage: s.Stage, Version: s.Version, ReversionCount: s.Reversions}
-		moved, _, err := plan.Moved(call.Transition, repo.Cause{Reason: "x"})
+		moved, _, err := rules.Moved(plan, call.Transition, repo.Cause{Reason: "x"})
 		return err == nil && call.After == stateOf(moved), stateOf(moved)
 	},
 }
 
-// Clients of four pools here, and of two other processes, move one plan, and read it, while connections are cut and
-// backends end. What each saw must be explained by some order.
+// Clients of four pools here, and of two other processes, move and read one plan
+// while connections are cut and backends end. Some order must explain the results of
+// all.
 func TestPlanIsLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	through := s.proxy.through(t, s.url)
-	store, err := agentstore.Open(t.Context(), s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,28 +88,26 @@ func TestPlanIsLinearizable(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls := s.movePlan(t, plan.ID, 40, true, func(ctx context.Context, n int) (planMover, func(), error) {
-			// Another name makes it another pool.
-			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n))
+			// Another name makes it a separate pool.
+			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n), agentstore.Options{})
 			if err != nil {
 				return nil, nil, err
 			}
 			return store.Plans(), func() { _ = store.Close() }, nil
 		})
 		if result := checkPlan(t, store, plan.ID, calls); result != porcupine.Ok {
-			t.Fatalf("the history is %s: %+v", result, calls)
+			for _, operation := range calls {
+				t.Logf("%+v", operation.Input)
+			}
+			t.Fatalf("the history is %s", result)
 		}
 	}
 }
 
-// The same clients and the same checker find the move that is made without the
-// condition.
+// The same clients and the same checker find a move without its condition.
 func TestNaivePlanIsNotLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
-	store, err := agentstore.Open(t.Context(), s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +126,13 @@ func TestNaivePlanIsNotLinearizable(t *testing.T) {
 	t.Fatal("20 histories of the naive store are linearizable: the checker does not catch it")
 }
 
-// planMover is the part of repo.Plans that is tried.
+// planMover is the part of repo.Plans that the test calls.
 type planMover interface {
 	Get(ctx context.Context, id repo.ID) (repo.Plan, error)
 	Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error)
 }
 
-// naiveMover reads, decides and writes what it decided.
+// naiveMover reads, decides, and writes its decision without a condition.
 type naiveMover struct{ store *agentstore.Store }
 
 func (n naiveMover) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
@@ -146,7 +144,7 @@ func (n naiveMover) Transition(ctx context.Context, id repo.ID, transition repo.
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	moved, moves, err := plan.Moved(transition, cause)
+	moved, moves, err := rules.Moved(plan, transition, cause)
 	if err != nil || !moves {
 		return moved, err
 	}
@@ -156,8 +154,8 @@ func (n naiveMover) Transition(ctx context.Context, id repo.ID, transition repo.
 	return moved, err
 }
 
-// movePlan has eight clients make calls of their own choice, and with faults as
-// many in two other processes.
+// movePlan makes eight clients call random operations, and with faults as many in two
+// other processes.
 func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open func(context.Context, int) (planMover, func(), error)) []porcupine.Operation {
 	t.Helper()
 	const pools = 4
@@ -176,7 +174,8 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 	var processes []func() []planCall
 	if faults {
 		for n := range 2 {
-			processes = append(processes, startPlanClients(t, planTask{s.proxy.through(t, s.url), id, fmt.Sprintf("process%d/", n), calls / 2}))
+			task := planTask{s.proxy.through(t, s.url), id, fmt.Sprintf("process%d/", n), calls / 2}
+			processes = append(processes, startClients[planCall](t, planTaskVariable, task.Name, task))
 		}
 		trouble.Go(func() { s.planTrouble(ctx, t) })
 	}
@@ -204,8 +203,8 @@ func planClients(ctx context.Context, movers []planMover, id repo.ID, name strin
 			for i := range calls {
 				call := planCall{Actor: fmt.Sprintf("%s%d/%d", name, client, i)}
 				if rand.N(4) > 0 {
-					// No cancelling: the plan would soon be at its end.
-					all := repo.Transitions()
+					// Not Cancel, which would soon end the plan.
+					all := rules.Transitions()
 					call.Transition = all[rand.N(len(all)-1)]
 				}
 				call.Call = time.Now().UnixNano()
@@ -221,7 +220,7 @@ func planClients(ctx context.Context, movers []planMover, id repo.ID, name strin
 	return all
 }
 
-// planTask is what a process of clients is told.
+// planTask is the task of a client process.
 type planTask struct {
 	DatabaseURL string
 	Plan        repo.ID
@@ -231,52 +230,19 @@ type planTask struct {
 
 const planTaskVariable = "AGENTSTORE_FAULTS_PLAN_CLIENTS"
 
-// startPlanClients starts this binary again, as clients. The function it returns
-// waits for them, and returns their calls.
-func startPlanClients(t *testing.T, task planTask) func() []planCall {
-	t.Helper()
-	raw, err := json.Marshal(task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), os.Args[0])
-	command.Env = append(os.Environ(), planTaskVariable+"="+string(raw))
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return func() []planCall {
-		if err := command.Wait(); err != nil {
-			t.Fatalf("the process %s: %v", task.Name, err)
-		}
-		var calls []planCall
-		if err := json.Unmarshal(output.Bytes(), &calls); err != nil {
-			t.Fatal(err)
-		}
-		return calls
-	}
-}
-
-// runPlanClients is such a process.
+// runPlanClients is the main function of such a process.
 func runPlanClients(text string) error {
 	var task planTask
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	var store *agentstore.Store
-	for attempt := 0; ; attempt++ { // the network may be cut just now
-		var err error
-		if store, err = agentstore.Open(ctx, task.DatabaseURL); err == nil {
-			break
-		}
-		if attempt == 100 {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
+	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
+	if err != nil {
+		return err
 	}
 	defer func() { _ = store.Close() }()
+	ready()
 	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls))
 }
 
@@ -290,7 +256,7 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 	} else {
 		plan, err = plans.Transition(ctx, id, c.Transition, repo.Cause{Actor: c.Actor, Reason: "x"})
 	}
-	conflict, isConflict := errors.AsType[*repo.TransitionConflict](err)
+	conflict, isConflict := errors.AsType[*repo.TransitionConflictError](err)
 	switch {
 	case err == nil:
 		c.Outcome, c.After = done, stateOf(plan)
@@ -304,8 +270,14 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 }
 
 func (s *stage) planTrouble(ctx context.Context, t *testing.T) {
+	s.cutEvery(ctx, t, 20*time.Millisecond)
+}
+
+// cutEvery ends backends and cuts connections, in turn, after pauses of one to four times
+// a length.
+func (s *stage) cutEvery(ctx context.Context, t *testing.T, pause time.Duration) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		time.Sleep(20*time.Millisecond + rand.N(60*time.Millisecond))
+		time.Sleep(pause + rand.N(3*pause))
 		if turn%2 == 0 {
 			terminate(t, s.url)
 			continue
@@ -319,9 +291,9 @@ func (s *stage) planTrouble(ctx context.Context, t *testing.T) {
 	}
 }
 
-// checkPlan reports whether the calls could have come one after the other. What
-// became of those with an unknown outcome the plan's history tells: each version
-// has the actor who made it.
+// checkPlan reports whether the calls could have happened one after the other. The
+// plan's history, which has each version's actor, shows whether calls with an unknown
+// outcome took effect.
 func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcupine.Operation) porcupine.CheckResult {
 	t.Helper()
 	awaitEnd(t, store.Pool().Config().ConnString())
@@ -349,7 +321,7 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 		if call.Outcome == unknown {
 			event, found := made[call.Actor]
 			if !found {
-				continue // it was never made
+				continue // it had no effect
 			}
 			operation.Return = math.MaxInt64
 			call.Outcome, call.After = done, planState{event.To, event.Version, reversions[event.Version]}
@@ -359,5 +331,52 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 	}
 	t.Logf("%d calls: %d done, %d conflicted, %d past the limit, %d unknown; version %d",
 		len(calls), counts[done], counts[conflicted], counts[refused], counts[unknown], len(events))
+	if !narrow(known) {
+		return porcupine.Illegal
+	}
 	return porcupine.CheckOperationsTimeout(planModel, known, time.Minute)
+}
+
+// version returns the plan's version when the call took effect, or 0 if the call does
+// not show it.
+func (c *planCall) version() int64 {
+	switch c.Outcome {
+	case done:
+		return c.After.Version
+	case conflicted:
+		return c.Seen.Version
+	}
+	return 0
+}
+
+// narrow excludes from each call times at which it cannot have taken effect. A plan's
+// version only grows, so a call took effect after the beginning of all that found an
+// older version, and before the end of all that found a newer one. The checker would
+// find that by trying, but not within a minute if faults leave many calls open for
+// long. It reports whether each call has some time left.
+func narrow(calls []porcupine.Operation) bool {
+	byVersion := map[int64][]int{}
+	for i := range calls {
+		call := calls[i].Input.(planCall)
+		if version := call.version(); version > 0 {
+			byVersion[version] = append(byVersion[version], i)
+		}
+	}
+	versions := slices.Sorted(maps.Keys(byVersion))
+	begun, returned := int64(math.MinInt64), int64(math.MaxInt64)
+	for _, version := range versions {
+		before := begun
+		for _, i := range byVersion[version] {
+			calls[i].Call = max(calls[i].Call, before)
+			begun = max(begun, calls[i].Call)
+		}
+	}
+	for _, version := range slices.Backward(versions) {
+		after := returned
+		for _, i := range byVersion[version] {
+			calls[i].Return = min(calls[i].Return, after)
+			returned = min(returned, calls[i].Return)
+		}
+	}
+	return !slices.ContainsFunc(calls, func(o porcupine.Operation) bool { return o.Call > o.Return })
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// proxy is a network between library and server that can be made to fail.
+// proxy is a network between the library and the server that can be made to fail.
 type proxy struct{ *toxiproxy.Proxy }
 
-// newProxy starts a proxy to a server's port. It ends with the test.
+// newProxy starts a proxy for a server's port. It ends with the test.
 func newProxy(t *testing.T, port string) proxy {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -27,7 +27,7 @@ func newProxy(t *testing.T, port string) proxy {
 	return p
 }
 
-// through is the database's URL by way of the proxy.
+// through returns the database's URL through the proxy.
 func (p proxy) through(t *testing.T, databaseURL string) string {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -38,7 +38,7 @@ func (p proxy) through(t *testing.T, databaseURL string) string {
 	return u.String()
 }
 
-// toxic is one way for the network to be bad.
+// toxic is one way in which the network can fail.
 type toxic struct {
 	Name       string         `json:"name"`
 	Type       string         `json:"type"`
@@ -46,7 +46,7 @@ type toxic struct {
 	Attributes map[string]any `json:"attributes"`
 }
 
-// poison makes the network bad until the returned function is called.
+// poison makes the network fail until the returned function is called.
 func (p proxy) poison(t *testing.T, toxics ...toxic) (heal func()) {
 	t.Helper()
 	for i := range toxics {

@@ -12,31 +12,26 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// stage is a server of the test's own, and two ways to it.
+// stage is a server that belongs to the test, and two ways to it.
 type stage struct {
-	cluster *pgtest.Killable
-	url     string // a superuser's, straight to the server
+	cluster *pgtest.Cluster
+	url     string // a superuser's, directly to the server
 	proxy   proxy
 }
 
-// newCluster makes a server that is small, so that its limits are soon met. Only
-// one that this process started can be killed: a machine without PostgreSQL's
-// binaries can run most other tests on a container, but not these.
-func newCluster(t *testing.T, settings ...string) *pgtest.Killable {
+// newCluster starts a server with low limits, so that tests reach them soon, and with
+// fsync.
+func newCluster(t *testing.T, settings ...string) *pgtest.Cluster {
 	t.Helper()
-	if !pgtest.HasBinaries() {
-		t.Fatal("faults need PostgreSQL's server binaries on this machine, also where the other tests run on a container (Debian: apt-get install postgresql)")
-	}
-	return pgtest.NewKillable(t, pgtest.KillableOptions{
-		Settings: append([]string{"max_connections=60", "shared_buffers=32MB"}, settings...),
-		InitDB:   []string{"--wal-segsize=1"},
-	})
+	cluster := pgtest.NewCluster(t, "--wal-segsize=1")
+	cluster.Start(t, append(settings, "max_connections=60", "shared_buffers=32MB", "fsync=on")...)
+	return cluster
 }
 
-func newStage(t *testing.T, cluster *pgtest.Killable) *stage {
+func newStage(t *testing.T, cluster *pgtest.Cluster) *stage {
 	t.Helper()
-	execute(t, cluster.URL, "CREATE DATABASE faults")
-	databaseURL := pgtest.WithDatabase(cluster.URL, "faults")
+	execute(t, cluster.URL("postgres"), "CREATE DATABASE faults")
+	databaseURL := cluster.URL("faults")
 	if err := schema.Up(t.Context(), databaseURL); err != nil {
 		t.Fatal(err)
 	}
@@ -44,29 +39,29 @@ func newStage(t *testing.T, cluster *pgtest.Killable) *stage {
 }
 
 // recoveryBound is the longest time from the end of a fault until each of the 32
-// writers has had a message acknowledged that it sent after that.
+// writers has had a message acknowledged that it sent after the fault.
 const recoveryBound = 10 * time.Second
 
-// fault is something that breaks, and how often it is made to.
+// fault is something that fails.
 type fault struct {
 	name string
-	// times is how often in the full form, and in the short one.
+	// times is how often it is injected in the full form, and in the short one.
 	times, short int
 	// proxied puts the proxy between the store and the server.
 	proxied bool
-	// options are the store's.
+	// options are the options of the store.
 	options agentstore.Options
-	// callTimeout bounds each call of a client. Zero: a second.
+	// callTimeout bounds each call of a client. Zero means a second.
 	callTimeout time.Duration
-	// hold is how long the fault lasts, after strike returned.
+	// hold is how long the fault lasts after strike has returned.
 	hold time.Duration
-	// unnoticed: neither an error nor a new connection need come of it.
+	// unnoticed: the fault may cause neither an error nor a new connection.
 	unnoticed bool
-	// strike makes the fault, under load, and returns what ends it.
+	// strike injects the fault, under load, and returns a function that ends it.
 	strike func(t *testing.T, s *scene) (heal func())
 }
 
-// scene is one time that a fault is made.
+// scene is one injection of a fault.
 type scene struct {
 	*stage
 	*load
@@ -74,7 +69,7 @@ type scene struct {
 	round int
 }
 
-// run makes the fault again and again on one store, which is never told of it.
+// run injects the fault repeatedly on one store, which stays open.
 func (f fault) run(t *testing.T, s *stage) outcome {
 	t.Helper()
 	before := len(goroutines())
@@ -87,14 +82,10 @@ func (f fault) run(t *testing.T, s *stage) outcome {
 	}
 	f.options.MaxConns = 16
 	f.options.ConnectTimeout = 2 * time.Second
-	store, err := agentstore.Open(t.Context(), databaseURL, f.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, databaseURL, f.options)
 	o := outcome{name: f.name, errors: map[string]int{}}
 	for round := range choose(f.times, f.short) {
-		f.once(t, s, store, round, &o)
+		f.once(t, s, store, databaseURL, round, &o)
 		if t.Failed() {
 			t.Logf("in round %d", round)
 			return o
@@ -107,7 +98,7 @@ func (f fault) run(t *testing.T, s *stage) outcome {
 	return o
 }
 
-func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, round int, o *outcome) {
+func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, databaseURL string, round int, o *outcome) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ids := make([]repo.ID, sessionsPerRound)
@@ -119,8 +110,10 @@ func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, round int, 
 		ids[i] = session.ID
 	}
 	connections := store.Pool().Stat().NewConnsCount()
+	followers := startFollowers(ctx, t, databaseURL, ids)
+	defer followers.stop(t) // if the test ends early
 	l := startLoad(ctx, store.Sessions(), ids, f.callTimeout)
-	defer l.running.Wait() // when the test is ended in the middle
+	defer l.running.Wait() // if the test ends early
 	defer cancel()
 	l.awaitAll(t, now(), recoveryBound)
 	time.Sleep(rand.N(30 * time.Millisecond))
@@ -132,14 +125,16 @@ func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, round int, 
 	}
 	recovery := l.awaitAll(t, now(), recoveryBound)
 	l.stop(t)
+	followers.check(t, s.url)
+	followers.stop(t)
 
 	if !f.unnoticed && l.seen("") == 0 && store.Pool().Stat().NewConnsCount() == connections {
-		t.Error("nobody noticed: the fault did not strike")
+		t.Error("no client noticed the fault")
 	}
 	o.add(l, inspect(t, s.url, ids, l.acknowledged, nil), recovery)
 	if o.findings != (findings{}) {
 		t.Errorf("after the fault: %+v", o.findings)
 	}
 	checkNothingLeft(t, s.url, store.Pool())
-	execute(t, s.url, "TRUNCATE sessions, session_counters, session_usages, messages, session_plans")
+	execute(t, s.url, "TRUNCATE sessions, state_scopes CASCADE")
 }

@@ -6,16 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// writerEnv carries what a writer process writes to, as JSON.
+// writerEnv passes a writer process its task, as JSON.
 const writerEnv = "AGENTSTORE_TEST_FAULTS_WRITER"
 
 type writerTask struct {
@@ -23,9 +23,8 @@ type writerTask struct {
 	Sessions    []repo.ID
 }
 
-// writerMain writes until the process is killed. It prints each message before
-// it is sent the first time and after it was acknowledged, a line each, written
-// at once.
+// writerMain writes until the process is killed. It prints each message before it
+// first sends it and after it was acknowledged, one on each line, without buffering.
 func writerMain() int {
 	var task writerTask
 	if err := json.Unmarshal([]byte(os.Getenv(writerEnv)), &task); err != nil {
@@ -57,20 +56,11 @@ func writerMain() int {
 	return 1
 }
 
-// killWriter starts a process with 32 writers more, kills it when it has had
-// messages acknowledged, and sends again what it had not.
+// killWriter starts a process with 32 more writers, kills it when messages of it were
+// acknowledged, and sends those again that were not.
 func killWriter(t *testing.T, s *scene) func() {
 	t.Helper()
-	encoded, err := json.Marshal(writerTask{s.url, s.ids})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), binary)
-	command.Env = append(os.Environ(), writerEnv+"="+string(encoded))
+	command := pgtest.Again(t.Context(), writerEnv, writerTask{s.url, s.ids})
 	command.Stderr = os.Stderr
 	output, err := command.StdoutPipe()
 	if err != nil {
@@ -79,7 +69,7 @@ func killWriter(t *testing.T, s *scene) func() {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	open := map[repo.ID]repo.ID{} // message to session
+	open := map[repo.ID]repo.ID{} // sessions by message
 	count := 0
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
@@ -87,7 +77,7 @@ func killWriter(t *testing.T, s *scene) func() {
 		var sessionText, messageText string
 		var sequence int64
 		if _, err := fmt.Sscan(lines.Text(), &verb, &sessionText, &messageText, &sequence); err != nil {
-			break // cut off in the middle
+			break // an incomplete line
 		}
 		session, message := mustParse(sessionText), mustParse(messageText)
 		if verb == "begin" {
@@ -109,7 +99,7 @@ func killWriter(t *testing.T, s *scene) func() {
 	return func() {
 		for message, session := range open {
 			if !s.deliver(t.Context(), 0, session, message) {
-				t.Error("a message of the killed client is not delivered")
+				t.Error("a message of the killed client was not delivered")
 			}
 		}
 	}

@@ -5,58 +5,60 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func entry() repo.AuditEntry {
 	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventToolInvoked, Actor: "agent"}
 }
 
-// The audit role records, makes months, quarantines, seals and reads the log. It
-// does not prune, nor hold or release.
+// The audit role records, creates months, quarantines, seals and reads the log. It
+// cannot prune, hold or release.
 func TestAuditRole(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
-	store := openStore(t, g.auditWrite)
-	sink, err := store.Trail().Sink(t.Context())
+	store := pgtest.OpenStore(t, g.auditWrite, agentstore.Options{})
+	sink, err := store.AuditStore().Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = sink.Close() }()
 	early := entry()
-	early.OccurredAt = time.Date(2003, 3, 3, 0, 0, 0, 0, time.UTC) // a month of which there is no partition
+	early.OccurredAt = time.Date(2003, 3, 3, 0, 0, 0, 0, time.UTC) // a month without a partition
 	if got, err := sink.Record(t.Context(), []repo.AuditEntry{entry(), early}); err != nil || got.Written != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if err := sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
 		t.Error(err)
 	}
-	sealed, err := store.Trail().Seal(t.Context(), 10, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditStore().Seal(t.Context(), 10, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 		leaves := make([][32]byte, len(u.Entries))
 		return repo.AuditSeal{Leaves: leaves, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: 2, Note: []byte{1}}}, nil
 	})
 	if err != nil || sealed != 2 {
 		t.Errorf("sealed %d, %v", sealed, err)
 	}
-	if _, err := store.Trail().Leaf(t.Context(), early.ID); err != nil {
+	if _, err := store.AuditStore().Leaf(t.Context(), early.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.Trail().Strays(t.Context(), 10); err != nil {
+	if _, err := store.AuditStore().Strays(t.Context(), 10); err != nil {
 		t.Error(err)
 	}
 	if findings, err := store.AuditDoctor(t.Context()); err != nil || len(findings) != 1 || findings[0].Check != "quarantine" {
-		t.Errorf("the roles' grants are not as the doctor wants them: %+v, %v", findings, err)
+		t.Errorf("the doctor's findings for the roles: %+v, %v", findings, err)
 	}
-	if _, err := store.Trail().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); !errors.Is(err, repo.ErrPermission) {
+	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); !errors.Is(err, repo.ErrPermission) {
 		t.Errorf("prune: %v", err)
 	}
-	if err := store.Trail().Hold(t.Context(), repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrPermission) {
+	if err := store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrPermission) {
 		t.Errorf("hold: %v", err)
 	}
 }
 
-// No role changes what is recorded, or comes past the queue of the sealer.
-func TestNobodyChangesTheTrail(t *testing.T) {
+// No role can change entries, or bypass the sealer's queue.
+func TestNobodyChangesTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
 	month := "audit_entries_" + time.Now().UTC().Format("200601")
@@ -65,13 +67,14 @@ func TestNobodyChangesTheTrail(t *testing.T) {
 			"UPDATE audit_entries SET actor = 'x'", "DELETE FROM audit_entries", "TRUNCATE audit_entries",
 			"INSERT INTO "+month+" (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'x')", "DELETE FROM "+month,
 			"UPDATE audit_leaves SET hash = hash", "DELETE FROM audit_leaves", "DELETE FROM audit_hashes", "DELETE FROM audit_checkpoints",
-			"SELECT audit_prune_batch(now(), now(), '{}', gen_random_uuid(), 1)", "SELECT audit_drop_partition(now())",
+			"SELECT audit_prune_batch(now(), now(), '{}', gen_random_uuid(), 1)",
+			"SELECT audit_prune_entries(now(), now(), '{}', gen_random_uuid(), now(), 1)", "SELECT audit_drop_partition(now())",
 			"INSERT INTO audit_holds (kind, subject, reason) VALUES ('plan', gen_random_uuid(), 'x')", "DELETE FROM audit_holds",
 			"ALTER TABLE audit_entries DISABLE TRIGGER ALL", "SET session_replication_role = replica",
 			"ALTER TABLE audit_entries DETACH PARTITION "+month,
 		)
 	}
-	// What the database gives, nobody else does: times of recording, nonces, marks.
+	// Nobody but the database sets times of recording, nonces and marks of leaves.
 	for _, role := range []string{g.application, g.auditWrite} {
 		denied(t, role,
 			"INSERT INTO audit_entries (occurred_at, id, type, recorded_at) VALUES (now(), gen_random_uuid(), 'x', now())",
@@ -85,6 +88,7 @@ func TestNobodyChangesTheTrail(t *testing.T) {
 		)
 	}
 	denied(t, g.application, "INSERT INTO session_counters (session_id, updated_at, next_sequence) VALUES (gen_random_uuid(), now(), 7)",
+		"INSERT INTO session_counters (session_id, updated_at, fence) VALUES (gen_random_uuid(), now(), 7)",
 		"UPDATE session_counters SET session_id = gen_random_uuid()")
 	for _, role := range []string{g.application, g.reader} {
 		denied(t, role, "DELETE FROM audit_unsealed", "INSERT INTO audit_leaves (sequence) VALUES (1)",

@@ -5,6 +5,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
@@ -12,43 +14,16 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-func openStore(t *testing.T, databaseURL string) *agentstore.Store {
-	t.Helper()
-	store, err := agentstore.Open(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		pgtest.CheckReturned(t, store.Pool())
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
-}
-
-// The conformance suite runs as the application role, but for what keepers of the
-// audit trail do.
+// The conformance suite runs as the application role, except for the maintenance of
+// the audit trail.
 func TestConformanceOfApplicationRole(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
-	openStore(t, g.application) // keeps the pool, which the subtests share
-	repotest.RunApplication(t, func(t *testing.T) repo.Store {
-		store, err := agentstore.Open(t.Context(), g.application)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return store
-	})
+	repotest.RunApplication(t, pgtest.Opener(t, g.application, agentstore.Options{}))
 }
 
-// No role may change the schema, empty a table or touch the version table.
-func TestNobodyButTheOwner(t *testing.T) {
+// No role may change the schema, truncate a table or change the version table.
+func TestNoRoleChangesTheSchema(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
 	for _, role := range []string{g.application, g.reader, g.auditWrite} {
@@ -75,7 +50,11 @@ func TestApplicationDoesNotChangeMessages(t *testing.T) {
 	denied(t, g.application,
 		"UPDATE messages SET content = 'x'",
 		"DELETE FROM messages",
+		"UPDATE message_calls SET call_id = 'x'",
+		"DELETE FROM message_calls",
 		"DELETE FROM session_counters",
+		"UPDATE session_owners SET owner = 'x'",
+		"DELETE FROM session_owners",
 	)
 	migrator, err := schema.Open(t.Context(), g.application, schema.Options{AllowDataLoss: true})
 	if err != nil {
@@ -84,7 +63,7 @@ func TestApplicationDoesNotChangeMessages(t *testing.T) {
 	if err := migrator.Validate(t.Context()); err != nil {
 		t.Errorf("validate: %v", err)
 	}
-	if _, err := migrator.DownTo(t.Context(), 0); err == nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetDown(0)); err == nil {
 		t.Error("the application role may migrate down")
 	}
 }
@@ -92,11 +71,11 @@ func TestApplicationDoesNotChangeMessages(t *testing.T) {
 func TestReaderReadsAndDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
-	session, err := openStore(t, g.application).Sessions().Create(t.Context(), repo.NewSession{})
+	session, err := pgtest.OpenStore(t, g.application, agentstore.Options{}).Sessions().Create(t.Context(), repo.NewSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := openStore(t, g.reader)
+	reader := pgtest.OpenStore(t, g.reader, agentstore.Options{})
 	if _, err := reader.Sessions().Get(t.Context(), session.ID); err != nil {
 		t.Errorf("get: %v", err)
 	}
@@ -114,16 +93,47 @@ func TestReaderReadsAndDoesNotWrite(t *testing.T) {
 		"UPDATE sessions SET namespace = 'x'",
 		"UPDATE session_counters SET next_sequence = 0",
 		"UPDATE messages SET content = 'x'",
-		"SELECT FROM session_counters FOR UPDATE", // a lock would stop the writers
+		"SELECT FROM session_counters FOR UPDATE", // a lock would block the writers
 	)
 }
 
 func TestAuditWriterSeesNoSession(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
-	openStore(t, g.auditWrite) // the schema's version is all it needs
+	pgtest.OpenStore(t, g.auditWrite, agentstore.Options{}) // only reads the schema's version
 	denied(t, g.auditWrite,
-		"SELECT FROM sessions", "SELECT FROM session_counters", "SELECT FROM messages",
+		"SELECT FROM sessions", "SELECT FROM session_counters", "SELECT FROM messages", "SELECT FROM message_calls",
+		"SELECT FROM session_owners",
 		"INSERT INTO sessions (id) VALUES (gen_random_uuid())",
 	)
+}
+
+// The rows of session_activity are written by triggers, with the owner's rights. No
+// role writes one by hand, or through a trigger of its own that calls their functions.
+func TestNoRoleWritesActivity(t *testing.T) {
+	t.Parallel()
+	g := newGranted(t)
+	store := pgtest.OpenStore(t, g.application, agentstore.Options{})
+	session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+	if err == nil {
+		_, err = store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{g.application, g.reader, g.auditWrite} {
+		denied(t, role,
+			"INSERT INTO session_activity SELECT gen_random_uuid(), 'local', NULL, now()",
+			"UPDATE session_activity SET active_at = now()",
+			"DELETE FROM session_activity",
+		)
+		conn := pgtest.Connect(t, role)
+		pgtest.Exec(t, conn, "CREATE TEMPORARY TABLE mine (id uuid, namespace text, owner text, updated_at timestamptz, session_id uuid)")
+		for _, function := range []string{"session_activity_begin", "session_activity_move"} {
+			_, err := conn.Exec(t.Context(), "CREATE TRIGGER "+function+" AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION "+function+"()")
+			if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "42501" {
+				t.Errorf("a trigger that calls %s: %v", function, err)
+			}
+		}
+	}
 }

@@ -1,5 +1,5 @@
-// Package grants tests what the roles of "agentstore migrate grants" may do, and
-// what they may not.
+// Package grants tests what the roles of "agentstore migrate grants" may do, and what
+// they may not do.
 package grants
 
 import (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -17,23 +16,30 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// granted is a migrated database with its roles, who can log in.
+// granted is a migrated database with its roles, as users that can log in.
 type granted struct {
 	roles              schema.Roles
-	owner              string // the URLs of each
+	owner              string // their URLs
 	application        string
 	reader, auditWrite string
 }
 
-// newGranted makes them as the documentation says: what the command prints, run
-// by the owner. Names have all that needs quoting.
+// newGranted creates the roles as documented: the owner runs what the command prints.
+// All names need quoting.
 func newGranted(t *testing.T) granted {
 	t.Helper()
-	g := granted{owner: pgtest.NewDatabase(t)}
+	return newGrantedOn(t, pgtest.NewDatabase(t))
+}
+
+// newGrantedOn is like newGranted, on a given database and with more flags of the
+// command.
+func newGrantedOn(t *testing.T, owner string, flags ...string) granted {
+	t.Helper()
+	g := granted{owner: owner}
 	suffix := ` "x'\ ` + rand.Text()[:12]
 	g.roles = schema.Roles{Application: "App" + suffix, Reader: "reader;--" + suffix, Audit: "audit" + suffix}
 	names := []string{g.roles.Application, g.roles.Reader, g.roles.Audit}
-	conn := connect(t, g.owner)
+	conn := pgtest.Connect(t, g.owner)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, name := range names {
@@ -44,27 +50,22 @@ func newGranted(t *testing.T) granted {
 		}
 		_ = conn.Close(ctx)
 	})
-	sql := printed(t, "--application-role", g.roles.Application, "--reader-role", g.roles.Reader, "--audit-role", g.roles.Audit)
-	// As the documentation says for PostgreSQL 14 and older.
-	execSQL(t, conn, "DO $$ BEGIN EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema()); END $$")
-	for range 2 { // it may be run again
-		execSQL(t, conn, sql)
+	sql := printed(t, append(flags, "--application-role", g.roles.Application, "--reader-role", g.roles.Reader, "--audit-role", g.roles.Audit)...)
+	// As documented for PostgreSQL 14 and older.
+	pgtest.Exec(t, conn, "DO $$ BEGIN EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema()); END $$")
+	for range 2 { // it can be run again
+		pgtest.Exec(t, conn, sql)
 	}
 	urls := []*string{&g.application, &g.reader, &g.auditWrite}
 	for i, name := range names {
 		password := rand.Text()
-		execSQL(t, conn, "ALTER ROLE "+pgx.Identifier{name}.Sanitize()+" LOGIN PASSWORD '"+password+"'")
-		u, err := url.Parse(g.owner)
-		if err != nil {
-			t.Fatal("the URL does not parse")
-		}
-		u.User = url.UserPassword(name, password)
-		*urls[i] = u.String()
+		pgtest.Exec(t, conn, "ALTER ROLE "+pgx.Identifier{name}.Sanitize()+" LOGIN PASSWORD '"+password+"'")
+		*urls[i] = pgtest.WithUser(g.owner, name, password)
 	}
 	return g
 }
 
-// printed is the output of "agentstore migrate grants".
+// printed returns the output of "agentstore migrate grants".
 func printed(t *testing.T, flags ...string) string {
 	t.Helper()
 	code, stdout, stderr := command.Run(t.Context(), t, "", append([]string{"migrate", "grants"}, flags...)...)
@@ -74,26 +75,10 @@ func printed(t *testing.T, flags ...string) string {
 	return stdout
 }
 
-func connect(t *testing.T, databaseURL string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-func execSQL(t *testing.T, conn *pgx.Conn, sql string) {
-	t.Helper()
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// denied runs each statement, which the server must refuse for want of a right.
+// denied runs each statement, which the server must refuse for lack of a privilege.
 func denied(t *testing.T, databaseURL string, statements ...string) {
 	t.Helper()
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, statement := range statements {
 		_, err := conn.Exec(t.Context(), statement)
@@ -104,11 +89,11 @@ func denied(t *testing.T, databaseURL string, statements ...string) {
 	}
 }
 
-// tables are those of the migrated database, our version table with them, and
-// views where they are asked for.
+// tables returns the tables of the migrated database, including the version table,
+// and the views on request.
 func tables(t *testing.T, databaseURL string, kinds ...string) []string {
 	t.Helper()
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	defer func() { _ = conn.Close(t.Context()) }()
 	rows, err := conn.Query(t.Context(), `
 SELECT relname::text FROM pg_class
@@ -124,8 +109,8 @@ ORDER BY relname`, append(kinds, "r", "p"))
 	return names
 }
 
-// A new table needs its lines in schema/grants.sql: at least one, and one for
-// the reader (or the audit role, which has its own tables).
+// A new table needs lines in schema/grants.sql: at least one, and one for the reader
+// (or for the audit role, which has tables of its own).
 func TestEveryTableIsGranted(t *testing.T) {
 	t.Parallel()
 	names := tables(t, pgtest.NewDatabase(t), "v")
@@ -139,14 +124,14 @@ func TestEveryTableIsGranted(t *testing.T) {
 			reads = reads || strings.HasPrefix(line, "GRANT SELECT ON "+name+" TO ") && strings.Contains(line, `"agentstore_reader"`)
 		}
 		if !reads {
-			t.Errorf("the reader may not read %s: schema/grants.sql has no line for it", name)
+			t.Errorf("the reader may not read %s: schema/grants.sql has no line for that table", name)
 		}
 	}
 	for line := range strings.Lines(sql) {
 		_, after, isGrant := strings.Cut(line, " ON ")
 		name, _, _ := strings.Cut(after, " ")
-		if strings.HasPrefix(line, "GRANT ") && isGrant && name != "FUNCTION" && !slices.Contains(names, name) {
-			t.Errorf("schema/grants.sql grants rights on %s, which is no table", name)
+		if strings.HasPrefix(line, "GRANT ") && isGrant && name != "FUNCTION" && name != "SEQUENCE" && !slices.Contains(names, name) {
+			t.Errorf("schema/grants.sql grants privileges on %s, which is not a table", name)
 		}
 	}
 }

@@ -11,12 +11,13 @@ import (
 	storeapi "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const newer = 9001
 
-// withNewer is the embedded migrations and one more, as a newer library has
-// them, which declares oldest as the oldest library that works on it.
+// withNewer returns the embedded migrations and one more, as a newer library has,
+// which declares oldest as the oldest library that works on it.
 func withNewer(t *testing.T, oldest int64) fstest.MapFS {
 	t.Helper()
 	migrations, version := withExtra(t)
@@ -31,18 +32,18 @@ func withNewer(t *testing.T, oldest int64) fstest.MapFS {
 	return migrations
 }
 
-// ahead is a database that a newer library has migrated.
+// ahead returns a database that a newer library has migrated.
 func ahead(t *testing.T, oldest int64) string {
 	t.Helper()
 	databaseURL := empty(t)
-	if _, err := open(t, databaseURL, schema.Options{Migrations: withNewer(t, oldest)}).Up(t.Context()); err != nil {
+	if _, err := open(t, databaseURL, schema.Options{Migrations: withNewer(t, oldest)}).Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Fatal(err)
 	}
 	return databaseURL
 }
 
-// A service of this library that restarts after a newer one has migrated works
-// on, with Options.Migrate too.
+// A service with this library that restarts after a newer one has migrated still
+// works, with Options.Migrate, too.
 func TestDatabaseAheadThatAllowsThisLibrary(t *testing.T) {
 	t.Parallel()
 	databaseURL := ahead(t, schema.Latest())
@@ -51,11 +52,8 @@ func TestDatabaseAheadThatAllowsThisLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatalf("open with %+v: %v", options, err)
 		}
-		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+		session := pgtest.NewSession(t, store)
+		if _, err := store.Sessions().Append(t.Context(), session, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
 			t.Error(err)
 		}
 		if err := store.Close(); err != nil {
@@ -75,10 +73,10 @@ func TestDatabaseAheadThatAllowsThisLibrary(t *testing.T) {
 			t.Errorf("plan: %v, %v", steps, err)
 		}
 	}
-	// What another library applied, that one alone can revert.
+	// Only the library that applied a version can revert it.
 	for _, target := range []schema.Target{schema.TargetDownSteps(1), schema.TargetDown(1), schema.TargetDown(0)} {
 		steps, err := migrator.Run(t.Context(), target)
-		var refused schema.AheadError
+		var refused *schema.AheadError
 		if len(steps) != 0 || !errors.As(err, &refused) || !refused.Revert || !strings.Contains(err.Error(), "revert with") {
 			t.Errorf("down: %v, %v", steps, err)
 		}
@@ -105,30 +103,30 @@ func TestDatabaseAheadThatRefusesThisLibrary(t *testing.T) {
 	t.Parallel()
 	for name, databaseURL := range map[string]string{
 		"declared": ahead(t, newer),
-		// Somebody ran a version by hand, and said nothing of what works on it.
+		// Somebody applied a version by hand, without a declaration.
 		"undeclared": func() string {
 			databaseURL := migrated(t)
-			execSQL(t, connect(t, databaseURL), "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
+			pgtest.Exec(t, pgtest.Connect(t, databaseURL), "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
 			return databaseURL
 		}(),
-		// A version that refuses is not talked over by one that came after it.
+		// A later version cannot allow what an earlier one refuses.
 		"covered": func() string {
 			databaseURL := ahead(t, newer)
-			execSQL(t, connect(t, databaseURL), "INSERT INTO agentstore_migrations (version, oldest_library) VALUES ($1, $2)", newer+1, schema.Latest())
+			pgtest.Exec(t, pgtest.Connect(t, databaseURL), "INSERT INTO agentstore_migrations (version, oldest_library) VALUES ($1, $2)", newer+1, schema.Latest())
 			return databaseURL
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			migrator := open(t, databaseURL, schema.Options{})
-			_, openErr := storeapi.Open(t.Context(), databaseURL)
+			_, openErr := storeapi.Open(t.Context(), databaseURL, storeapi.Options{})
 			_, migrateErr := storeapi.Open(t.Context(), databaseURL, storeapi.Options{Migrate: true})
-			_, upErr := migrator.Up(t.Context())
+			_, upErr := migrator.Run(t.Context(), schema.TargetLatest())
 			for call, err := range map[string]error{
 				"Open": openErr, "Open with Migrate": migrateErr, "Validate": migrator.Validate(t.Context()), "Up": upErr,
-				"Check": schema.Check(t.Context(), connect(t, databaseURL)),
+				"Check": schema.Check(t.Context(), pgtest.Connect(t, databaseURL)),
 			} {
-				var refused schema.AheadError
+				var refused *schema.AheadError
 				if !errors.As(err, &refused) || refused.Have < newer || refused.Want != schema.Latest() || refused.Oldest != newer || refused.Revert ||
 					!strings.Contains(err.Error(), "upgrade the binary") {
 					t.Errorf("%s: %v", call, err)
@@ -147,46 +145,46 @@ func TestDatabaseAheadThatRefusesThisLibrary(t *testing.T) {
 	}
 }
 
-// A library on a database that was not migrated to its version says so, and what
-// to do; nothing of it works by half.
+// On a database that was not migrated to its version, a library says so, and what to
+// do. No part of it works.
 func TestDatabaseBehind(t *testing.T) {
 	t.Parallel()
 	for version := range schema.Latest() {
 		databaseURL := empty(t)
 		if version > 0 {
-			if _, err := open(t, databaseURL, schema.Options{}).UpTo(t.Context(), version); err != nil {
+			if _, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), schema.TargetUp(version)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := storeapi.Open(t.Context(), databaseURL)
-		var behind schema.BehindError
-		if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &behind) || behind != (schema.BehindError{Have: version, Want: schema.Latest()}) ||
+		_, err := storeapi.Open(t.Context(), databaseURL, storeapi.Options{})
+		var behind *schema.BehindError
+		if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &behind) || *behind != (schema.BehindError{Have: version, Want: schema.Latest()}) ||
 			!strings.Contains(err.Error(), "agentstore migrate up") {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}
 }
 
-// A version is missing below the newest: a library that knows the newest, and
-// one that does not, refuse alike.
+// If a version is missing below the newest, a library that knows the newest refuses
+// the database, and so does one that does not.
 func TestDatabaseWithAGap(t *testing.T) {
 	t.Parallel()
 	databaseURL := ahead(t, schema.Latest())
-	execSQL(t, connect(t, databaseURL), "DELETE FROM agentstore_migrations WHERE version = 2")
-	_, err := storeapi.Open(t.Context(), databaseURL)
-	var gap schema.GapError
+	pgtest.Exec(t, pgtest.Connect(t, databaseURL), "DELETE FROM agentstore_migrations WHERE version = 2")
+	_, err := storeapi.Open(t.Context(), databaseURL, storeapi.Options{})
+	var gap *schema.GapError
 	if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &gap) || gap.Missing != 2 {
 		t.Errorf("%v", err)
 	}
 }
 
-// Down takes a version's word with it.
+// Down removes a version's declaration, too.
 func TestDownForgetsWhatAVersionDeclared(t *testing.T) {
 	t.Parallel()
 	databaseURL := ahead(t, newer)
 	migrator := open(t, databaseURL, schema.Options{Migrations: withNewer(t, newer)})
 	step(t, migrator, schema.TargetDownSteps(1))
-	store, err := storeapi.Open(t.Context(), databaseURL)
+	store, err := storeapi.Open(t.Context(), databaseURL, storeapi.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,24 +193,24 @@ func TestDownForgetsWhatAVersionDeclared(t *testing.T) {
 	}
 }
 
-// What a version declares stands in its own row, committed with it.
+// A version's declaration is in its own row, committed with it.
 func TestVersionsDeclareTheOldestLibrary(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, ahead(t, 4))
+	conn := pgtest.Connect(t, ahead(t, 4))
 	for _, migration := range append(schema.List(), schema.Migration{Version: newer, OldestLibrary: 4}) {
 		const declared = "SELECT oldest_library IS NOT DISTINCT FROM $2 FROM agentstore_migrations WHERE version = $1"
 		want := &migration.OldestLibrary
-		if migration.Version < 4 { // there was nowhere to say it
+		if migration.Version < 4 { // the column did not exist
 			want = nil
 		}
-		if !query[bool](t, conn, declared, migration.Version, want) {
+		if !pgtest.Value[bool](t, conn, declared, migration.Version, want) {
 			t.Errorf("version %d does not declare %d", migration.Version, migration.OldestLibrary)
 		}
 	}
 }
 
-// Old and new migrators, as many of each at once: all succeed, each version is
-// applied once, and the old ones leave the new ones' versions alone.
+// If as many old as new migrators run at once, all succeed, each version is applied
+// once, and the old ones do not touch the new ones' versions.
 func TestMigratorsOfTwoLibrariesAtOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -226,7 +224,7 @@ func TestMigratorsOfTwoLibrariesAtOnce(t *testing.T) {
 		group.Go(func() {
 			migrator, err := schema.Open(t.Context(), databaseURL, options)
 			if err == nil {
-				_, err = migrator.Up(t.Context())
+				_, err = migrator.Run(t.Context(), schema.TargetLatest())
 			}
 			if err != nil {
 				t.Error(err)

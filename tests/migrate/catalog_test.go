@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// catalogSQL describes everything that a migration can make, one line each, in
-// an order that does not depend on when it was made.
+// catalogSQL describes everything that a migration can create, one object per line,
+// in an order that does not depend on when it was created.
 const catalogSQL = `
 WITH ours AS (
     SELECT oid, nspname FROM pg_namespace
@@ -67,7 +67,7 @@ func catalog(t *testing.T, conn *pgx.Conn) []string {
 	return lines
 }
 
-// schemaOf is the catalog without the migrator's own table, which stays when
+// schemaOf returns the catalog without the migrator's own table, which stays when
 // everything is reverted.
 func schemaOf(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()

@@ -83,11 +83,11 @@ func TestCommandJSON(t *testing.T) {
 	}
 }
 
-// The real binary: what a script sees.
+// The real binary, as a script uses it.
 func TestBinaryExitCodes(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	for _, test := range []struct {
 		args string
 		want int
@@ -106,14 +106,14 @@ func TestBinaryExitCodes(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", test.args, p.ProcessState.ExitCode(), test.want, p.stderr.String())
 		}
 	}
-	execSQL(t, conn, insertSession)
+	pgtest.Exec(t, conn, insertSession)
 	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0"); p.exit(t) != 6 {
 		t.Errorf("down with live data: exit code %d, want 6: %s", p.ProcessState.ExitCode(), p.stderr.String())
 	}
 	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0", "--allow-data-loss"); p.exit(t) != 0 {
 		t.Errorf("--allow-data-loss: exit code %d: %s", p.ProcessState.ExitCode(), p.stderr.String())
 	}
-	execSQL(t, conn, "INSERT INTO agentstore_migrations (version) VALUES (9999)")
+	pgtest.Exec(t, conn, "INSERT INTO agentstore_migrations (version) VALUES (9999)")
 	if p := agentstore(t, databaseURL, "migrate", "up"); p.exit(t) != 4 {
 		t.Errorf("newer database: exit code %d, want 4: %s", p.ProcessState.ExitCode(), p.stderr.String())
 	}

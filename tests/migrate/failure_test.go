@@ -19,7 +19,7 @@ import (
 func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	migrations := fstest.MapFS{
 		"0001_first.sql":  file("CREATE TABLE first ();", "DROP TABLE first;"),
 		"0002_second.sql": file("CREATE TABLE second ();\nSELECT 1/0;", "DROP TABLE second;"),
@@ -27,17 +27,17 @@ func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
 	}
 	var kinds []schema.EventKind
 	options := schema.Options{Migrations: migrations, Progress: func(event schema.Event) { kinds = append(kinds, event.Kind) }}
-	steps, err := open(t, databaseURL, options).Up(t.Context())
+	steps, err := open(t, databaseURL, options).Run(t.Context(), schema.TargetLatest())
 	var failed *schema.StepError
 	var reason *pgconn.PgError
 	if !errors.As(err, &failed) || failed.Step.Name != "0002_second" || !errors.As(err, &reason) || reason.Code != "22012" {
 		t.Fatalf("got %v", err)
 	}
 	if !strings.Contains(err.Error(), "division by zero") || strings.Contains(err.Error(), "OK") {
-		t.Errorf("the text does not say why: %v", err)
+		t.Errorf("the error does not contain the cause: %v", err)
 	}
 	if len(steps) != 1 || steps[0].Version != 1 {
-		t.Errorf("steps %v, want the first alone", steps)
+		t.Errorf("steps %v, want only the first", steps)
 	}
 	if got := len(kinds); got != 4 || kinds[3] != schema.EventFailed {
 		t.Errorf("events %v", kinds)
@@ -45,15 +45,15 @@ func TestFailedVersionIsRolledBackAndNamed(t *testing.T) {
 	checkVersion(t, conn, 1, "second")
 
 	migrations["0002_second.sql"] = file("CREATE TABLE second ();", "DROP TABLE second;")
-	if steps, err := open(t, databaseURL, options).Up(t.Context()); err != nil || len(steps) != 2 {
-		t.Errorf("mended: steps %v, error %v", steps, err)
+	if steps, err := open(t, databaseURL, options).Run(t.Context(), schema.TargetLatest()); err != nil || len(steps) != 2 {
+		t.Errorf("repaired: steps %v, error %v", steps, err)
 	}
 }
 
 func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	migrations := fstest.MapFS{
 		"0001_first.sql": file("CREATE TABLE first ();", "DROP TABLE first;"),
 		"0002_long.sql":  file("CREATE TABLE long ();\nSELECT pg_sleep(3600);", "DROP TABLE long;"),
@@ -64,11 +64,11 @@ func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 	result := make(chan error, 1)
 	migrator := open(t, databaseURL, schema.Options{Migrations: migrations})
 	go func() {
-		_, err := migrator.Up(ctx)
+		_, err := migrator.Run(ctx, schema.TargetLatest())
 		result <- err
 	}()
-	eventually(t, "the long version runs", func() bool {
-		return query[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')")
+	pgtest.Await(t, patience, "the long version runs", func() bool {
+		return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')")
 	})
 	cancelled := time.Now()
 	cancel(reason)
@@ -77,11 +77,11 @@ func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	t.Logf("returned %s after the cancellation: %v", time.Since(cancelled).Round(time.Millisecond), err)
-	eventually(t, "the lock is free", func() bool { return query[int64](t, conn, heldLocks, schema.LockID) == 0 })
+	pgtest.Await(t, patience, "the lock is free", func() bool { return pgtest.Value[int64](t, conn, heldLocks, lockID) == 0 })
 	checkVersion(t, conn, 1, "long")
 
 	migrations["0002_long.sql"] = file("CREATE TABLE long ();", "DROP TABLE long;")
-	if _, err := open(t, databaseURL, schema.Options{Migrations: migrations, LockTimeout: -1}).Up(t.Context()); err != nil {
+	if _, err := open(t, databaseURL, schema.Options{Migrations: migrations, LockTimeout: -1}).Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Errorf("the next run: %v", err)
 	}
 }
@@ -89,18 +89,18 @@ func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 func TestDatabaseNewerThanTheBinary(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	newer := schema.Latest() + 1
-	execSQL(t, conn, "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
+	pgtest.Exec(t, conn, "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
 	before := catalog(t, conn)
 	migrator := open(t, databaseURL, schema.Options{AllowDataLoss: true})
 	for name, call := range map[string]func() error{
-		"Up":       func() error { _, err := migrator.Up(t.Context()); return err },
-		"Down":     func() error { _, err := migrator.Down(t.Context(), 1); return err },
+		"Up":       func() error { _, err := migrator.Run(t.Context(), schema.TargetLatest()); return err },
+		"Down":     func() error { _, err := migrator.Run(t.Context(), schema.TargetDownSteps(1)); return err },
 		"Plan":     func() error { _, err := migrator.Plan(t.Context(), schema.TargetLatest()); return err },
 		"Validate": func() error { return migrator.Validate(t.Context()) },
 	} {
-		var ahead schema.AheadError
+		var ahead *schema.AheadError
 		if err := call(); !errors.Is(err, schema.ErrAhead) || !errors.As(err, &ahead) || ahead.Have != newer || ahead.Want != schema.Latest() {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -138,13 +138,13 @@ func TestWrongPasswordIsNotPrinted(t *testing.T) {
 	}
 }
 
-// checkVersion checks the version, and that what came after it left no table.
+// checkVersion checks the version, and that later versions left no table.
 func checkVersion(t *testing.T, conn *pgx.Conn, want int64, absent string) {
 	t.Helper()
-	if got, err := schema.CurrentVersion(t.Context(), conn); err != nil || got != want {
-		t.Errorf("version %d, error %v, want %d", got, err, want)
+	if got := pgtest.Value[int64](t, conn, "SELECT coalesce(max(version), 0) FROM agentstore_migrations"); got != want {
+		t.Errorf("version %d, want %d", got, want)
 	}
-	if query[bool](t, conn, "SELECT to_regclass($1) IS NOT NULL", absent) {
-		t.Errorf("table %s of a version that was rolled back is there", absent)
+	if pgtest.Value[bool](t, conn, "SELECT to_regclass($1) IS NOT NULL", absent) {
+		t.Errorf("table %s of a version that was rolled back exists", absent)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// gate holds back whoever creates a table of this name, in the middle of its
-// migration, until the gate is opened: the same table, created here and not yet
-// committed, makes PostgreSQL wait for the outcome.
+// gate blocks migrators that create a table of this name, in the middle of their
+// migration, until it is opened. It creates the same table without committing, so
+// that PostgreSQL makes them wait for the outcome.
 type gate struct {
 	tx   pgx.Tx
 	look *pgx.Conn
@@ -17,29 +19,27 @@ type gate struct {
 
 func newGate(t *testing.T, databaseURL, table string) *gate {
 	t.Helper()
-	tx, err := connect(t, databaseURL).Begin(t.Context())
+	tx, err := pgtest.Connect(t, databaseURL).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), fmt.Sprintf("CREATE TABLE %s ()", table)); err != nil {
-		t.Fatal(err)
-	}
-	return &gate{tx: tx, look: connect(t, databaseURL)}
+	pgtest.Exec(t, tx, fmt.Sprintf("CREATE TABLE %s ()", table))
+	return &gate{tx: tx, look: pgtest.Connect(t, databaseURL)}
 }
 
-// waitFor waits until so many migrators are connected, and so many of them are
-// held back by the gate.
+// waitFor waits until the given number of migrators is connected, and the given
+// number of them is blocked by the gate.
 func (g *gate) waitFor(t *testing.T, connected, held int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d migrators connected, %d held at the gate", connected, held), func() bool {
-		return query[bool](t, g.look, `
+	pgtest.Await(t, patience, fmt.Sprintf("%d migrators connected, %d held at the gate", connected, held), func() bool {
+		return pgtest.Value[bool](t, g.look, `
 SELECT count(*) = $1 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = $2
 FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'agentstore migrate'`, connected, held)
 	})
 }
 
-// open lets them go on, as if the table had never been.
+// open lets them continue, as if the table had never existed.
 func (g *gate) open(t *testing.T) {
 	t.Helper()
 	if err := g.tx.Rollback(t.Context()); err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A migrator is killed in mid-migration: two of its tables are made, at the
-// third it waits. The server notices by itself, and the next one goes on.
+// A migrator is killed in the middle of a migration: it has created two tables, and
+// waits at the third. The server notices by itself, and the next migrator continues.
 func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	look := connect(t, databaseURL)
+	look := pgtest.Connect(t, databaseURL)
 	gate := newGate(t, databaseURL, "messages")
 
 	killed := agentstore(t, databaseURL, "migrate", "up")
 	gate.waitFor(t, 1, 1)
-	if got := query[int64](t, look, heldLocks, schema.LockID); got != 1 {
-		t.Fatalf("%d sessions hold the lock in mid-migration", got)
+	if got := pgtest.Value[int64](t, look, heldLocks, lockID); got != 1 {
+		t.Fatalf("%d sessions hold the lock during the migration", got)
 	}
 	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -29,12 +29,12 @@ func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
 	killed.exit(t)
 	since := time.Now()
 
-	// The gate is still closed: nothing but the client's death ends the wait.
-	eventually(t, "the lock of the killed migrator is free", func() bool {
-		return query[int64](t, look, heldLocks, schema.LockID) == 0
+	// The gate is still closed, so only the client's death ends the wait.
+	pgtest.Await(t, patience, "the lock of the killed migrator is free", func() bool {
+		return pgtest.Value[int64](t, look, heldLocks, lockID) == 0
 	})
 	t.Logf("the killed migrator's lock was free after %s", time.Since(since).Round(time.Millisecond))
-	if query[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
+	if pgtest.Value[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
 		t.Error("half a version is left")
 	}
 
@@ -47,12 +47,12 @@ func TestKilledMigratorLeavesNothingBehind(t *testing.T) {
 	if err := open(t, databaseURL, schema.Options{}).Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := query[int64](t, look, heldLocks, schema.LockID); got != 0 {
+	if got := pgtest.Value[int64](t, look, heldLocks, lockID); got != 0 {
 		t.Errorf("%d locks left behind", got)
 	}
 }
 
-// The next one is waiting already when the first is killed.
+// Another migrator waits already when the first is killed.
 func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
@@ -61,8 +61,8 @@ func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	gate.waitFor(t, 1, 1)
 	next := agentstore(t, databaseURL, "migrate", "up")
 	gate.waitFor(t, 2, 1)
-	eventually(t, "the next one has tried to get the lock", func() bool {
-		return query[bool](t, gate.look, `SELECT EXISTS (SELECT FROM pg_stat_activity
+	pgtest.Await(t, patience, "the next one has tried to get the lock", func() bool {
+		return pgtest.Value[bool](t, gate.look, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'agentstore migrate' AND query LIKE '%pg_try_advisory_lock%')`)
 	})
 	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
@@ -75,7 +75,7 @@ func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, next.stderr.String())
 	}
 	if !strings.Contains(next.stderr.String(), "waiting for it") {
-		t.Errorf("it did not say that it waits: %q", next.stderr.String())
+		t.Errorf("it did not report that it waits: %q", next.stderr.String())
 	}
 }
 
@@ -84,11 +84,11 @@ func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewEmptyDatabase(t)
-			look := connect(t, databaseURL)
+			look := pgtest.Connect(t, databaseURL)
 			gate := newGate(t, databaseURL, "messages")
 			process := agentstore(t, databaseURL, "migrate", "up", "--progress-every", "20ms")
 			gate.waitFor(t, 1, 1)
-			time.Sleep(100 * time.Millisecond) // time for a note that it still runs
+			time.Sleep(100 * time.Millisecond) // time for a line that it still runs
 			if err := process.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -98,10 +98,10 @@ func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
 			if !strings.Contains(process.stdout.String(), "rolled back") || !strings.Contains(process.stderr.String(), "still running after") {
 				t.Errorf("stdout %q, stderr %q", process.stdout.String(), process.stderr.String())
 			}
-			eventually(t, "the lock is free", func() bool {
-				return query[int64](t, look, heldLocks, schema.LockID) == 0
+			pgtest.Await(t, patience, "the lock is free", func() bool {
+				return pgtest.Value[int64](t, look, heldLocks, lockID) == 0
 			})
-			if query[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
+			if pgtest.Value[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {
 				t.Error("half a version is left")
 			}
 		})

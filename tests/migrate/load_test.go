@@ -11,45 +11,68 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	storeapi "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
-	// longWait is how long somebody else uses the tables that a version needs.
+	// longWait is how long another client uses the tables that a version needs.
 	longWait = 4 * time.Second
-	// slack is what a statement may take beyond the lock timeout, on a slow
+	// slack is how much longer than the lock timeout a statement may take, on a slow
 	// machine.
 	slack = 2 * time.Second
 )
 
-// load is writers that append while migrations run.
+// load has writers that append while migrations run.
 type load struct {
 	stop     atomic.Bool
 	running  sync.WaitGroup
 	mu       sync.Mutex
 	appended int
-	longest  time.Duration // an append took
+	longest  time.Duration // of an append
 	failures []error
 }
 
+// startLoad starts writers that append through a store.
 func startLoad(t *testing.T, databaseURL string) *load {
 	t.Helper()
-	store, err := storeapi.Open(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := pgtest.OpenStore(t, databaseURL, storeapi.Options{})
+	session := pgtest.NewSession(t, store)
+	return startWriters(t, func() error {
+		_, err := store.Sessions().Append(t.Context(), session, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+		return err
+	})
+}
+
+// startFirstLoad starts writers that append as the library of the first version could:
+// on every version.
+func startFirstLoad(t *testing.T, databaseURL string) *load {
+	t.Helper()
+	pool := pgtest.NewPool(t, databaseURL)
+	session := pgtest.NewSession(t, pgtest.OpenStore(t, databaseURL, storeapi.Options{}))
+	return startWriters(t, func() error {
+		_, err := pool.Exec(t.Context(), `WITH advanced AS (
+				UPDATE session_counters SET next_sequence = next_sequence + 1, updated_at = clock_timestamp()
+				WHERE session_id = $1 RETURNING next_sequence - 1 AS sequence
+			)
+			INSERT INTO messages (session_id, sequence, id, role, content)
+			SELECT $1, sequence, gen_random_uuid(), 'user', 'x' FROM advanced`, pgtype.UUID{Bytes: session, Valid: true})
+		return err
+	})
+}
+
+func startWriters(t *testing.T, write func() error) *load {
+	t.Helper()
 	l := &load{}
 	for range 8 {
 		l.running.Go(func() {
 			for !l.stop.Load() {
 				began := time.Now()
-				_, err := store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+				err := write()
 				took := time.Since(began)
 				l.mu.Lock()
 				l.appended++
@@ -62,12 +85,7 @@ func startLoad(t *testing.T, databaseURL string) *load {
 			}
 		})
 	}
-	t.Cleanup(func() {
-		l.end()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(l.end)
 	return l
 }
 
@@ -76,7 +94,8 @@ func (l *load) end() {
 	l.running.Wait()
 }
 
-// check ends the load: no append failed, and none waited longer than so.
+// check ends the load. It fails the test if an append failed, or took longer than
+// atMost.
 func (l *load) check(t *testing.T, atMost time.Duration) {
 	t.Helper()
 	l.end()
@@ -89,8 +108,8 @@ func (l *load) check(t *testing.T, atMost time.Duration) {
 	t.Logf("%d appends, the longest took %s", l.appended, l.longest.Round(time.Millisecond))
 }
 
-// withExtra is the embedded migrations and one more, which needs the tables of
-// the running writers for itself.
+// withExtra returns the embedded migrations and one more, which locks the tables that
+// the writers use.
 func withExtra(t *testing.T) (migrations fstest.MapFS, version int64) {
 	t.Helper()
 	directory := os.DirFS("../../schema/migrations")
@@ -110,18 +129,16 @@ func withExtra(t *testing.T) (migrations fstest.MapFS, version int64) {
 	return migrations, 9001
 }
 
-// occupy uses the table messages, as a long report does, and gives it back after
+// occupy uses the table messages, as a long report does, and releases it after
 // longWait.
 func occupy(t *testing.T, databaseURL string) (done <-chan struct{}) {
 	t.Helper()
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE messages IN ACCESS SHARE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, "LOCK TABLE messages IN ACCESS SHARE MODE")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -132,34 +149,33 @@ func occupy(t *testing.T, databaseURL string) (done <-chan struct{}) {
 	return ended
 }
 
-// Every version above the first goes down and up again while writers append,
-// and the first is tried: it refuses, having kept the writers out for a look.
+// Each version above the first is reverted and applied again while writers append.
+// Reverting the first is refused, after it has locked the writers out for its check.
 func TestEveryVersionUnderLoad(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
 	migrations, extra := withExtra(t)
 	migrator := open(t, databaseURL, schema.Options{Migrations: migrations})
-	// The load's sessions are in the audit trail, which no revert takes away
-	// unasked.
+	// The load's sessions have audit entries, which a revert deletes only on request.
 	allowed := open(t, databaseURL, schema.Options{Migrations: migrations, AllowDataLoss: true})
-	l := startLoad(t, databaseURL)
+	l := startFirstLoad(t, databaseURL)
 	for range 3 {
 		step(t, migrator, schema.TargetUp(extra))
-		if steps, err := allowed.DownTo(t.Context(), 1); err != nil || len(steps) != len(schema.List()) {
+		if steps, err := allowed.Run(t.Context(), schema.TargetDown(1)); err != nil || len(steps) != len(schema.List()) {
 			t.Fatalf("down: steps %v, error %v", steps, err)
 		}
-		if _, err := migrator.DownTo(t.Context(), 0); !errors.Is(err, schema.ErrDataLoss) {
+		if _, err := migrator.Run(t.Context(), schema.TargetDown(0)); !errors.Is(err, schema.ErrDataLoss) {
 			t.Fatalf("down to nothing: %v", err)
 		}
-		if _, err := migrator.UpTo(t.Context(), schema.Latest()); err != nil {
+		if _, err := migrator.Run(t.Context(), schema.TargetUp(schema.Latest())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.check(t, schema.DefaultTableLockTimeout+slack)
 }
 
-// Behind a version that waits for a table, everybody waits. The migrator gives
-// way again and again, and goes on when the table is free.
+// While a version waits for a table, everybody else waits behind it. The migrator
+// gives way repeatedly, and continues when the table is free.
 func TestWaitingVersionLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
@@ -187,17 +203,17 @@ func TestWaitingVersionLetsWritersPass(t *testing.T) {
 	l.check(t, schema.DefaultTableLockTimeout+slack)
 }
 
-// The naive way waits for the table for as long as it takes. This harness sees
-// how the writers wait with it.
+// The naive migrator waits for the table without a limit. The harness finds that the
+// writers wait with it.
 func TestNaiveVersionHoldsUpWriters(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
 	l := startLoad(t, databaseURL)
 	occupy(t, databaseURL)
-	execSQL(t, connect(t, databaseURL), "ALTER TABLE messages ADD COLUMN extra int")
+	pgtest.Exec(t, pgtest.Connect(t, databaseURL), "ALTER TABLE messages ADD COLUMN extra int")
 	l.end()
 	if l.longest < schema.DefaultTableLockTimeout+slack {
-		t.Errorf("no append took longer than %s: the harness does not catch the naive way", l.longest)
+		t.Errorf("no append took longer than %s: the harness does not catch the naive migrator", l.longest)
 	}
 }
 
@@ -207,12 +223,12 @@ func TestBusyTablesEndTheRun(t *testing.T) {
 	migrations, extra := withExtra(t)
 	occupy(t, databaseURL)
 	migrator := open(t, databaseURL, schema.Options{Migrations: migrations, LockTimeout: -1, TableLockTimeout: 50 * time.Millisecond})
-	_, err := migrator.UpTo(t.Context(), extra)
+	_, err := migrator.Run(t.Context(), schema.TargetUp(extra))
 	var failed *schema.StepError
 	if !errors.Is(err, schema.ErrBusy) || !errors.As(err, &failed) || failed.Step.Version != extra {
 		t.Errorf("got %v", err)
 	}
-	if conn := connect(t, databaseURL); query[int64](t, conn, heldLocks, schema.LockID) != 0 {
+	if conn := pgtest.Connect(t, databaseURL); pgtest.Value[int64](t, conn, heldLocks, lockID) != 0 {
 		t.Error("the migration lock is still held")
 	}
 }

@@ -25,8 +25,8 @@ func TestLockTimeout(t *testing.T) {
 			}
 		}})
 		started := time.Now()
-		_, err := migrator.Up(t.Context())
-		var locked schema.LockedError
+		_, err := migrator.Run(t.Context(), schema.TargetLatest())
+		var locked *schema.LockedError
 		if !errors.Is(err, schema.ErrLocked) || !errors.As(err, &locked) {
 			t.Fatalf("%s: %v", timeout, err)
 		}
@@ -37,11 +37,11 @@ func TestLockTimeout(t *testing.T) {
 			t.Errorf("%s: gave up after %s", timeout, took)
 		}
 		if want := map[bool]int{true: 1}[timeout > 0]; waiting != want {
-			t.Errorf("%s: told %d times that it waits, want %d", timeout, waiting, want)
+			t.Errorf("%s: reported %d times that it waits, want %d", timeout, waiting, want)
 		}
 	}
-	if query[bool](t, holder, "SELECT to_regclass('agentstore_migrations') IS NOT NULL") {
-		t.Error("a run without the lock made the version table")
+	if pgtest.Value[bool](t, holder, "SELECT to_regclass('agentstore_migrations') IS NOT NULL") {
+		t.Error("a run without the lock created the version table")
 	}
 	if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", "up", "--lock-timeout", "0"); code != 5 {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -54,52 +54,44 @@ func TestContextEndsTheWaitForTheLock(t *testing.T) {
 	holdLock(t, databaseURL)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err := open(t, databaseURL, schema.Options{}).Up(ctx)
+	_, err := open(t, databaseURL, schema.Options{}).Run(ctx, schema.TargetLatest())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// What is up to date needs no lock: many replicas start while one migrates.
+// A database that is up to date needs no lock: many replicas can start while one
+// migrates.
 func TestUpToDateTakesNoLock(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
 	holdLock(t, databaseURL)
-	steps, err := open(t, databaseURL, schema.Options{LockTimeout: -1}).Up(t.Context())
+	steps, err := open(t, databaseURL, schema.Options{LockTimeout: -1}).Run(t.Context(), schema.TargetLatest())
 	if err != nil || len(steps) != 0 {
 		t.Errorf("steps %v, error %v", steps, err)
 	}
 }
 
-// A transaction pooler would run the version in another session than the one
-// that has the lock. Here the session loses it by its own doing.
+// A transaction pooler would run the version in another session than the one with the
+// lock. Here the session releases the lock itself.
 func TestVersionIsNotCommittedWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	migrations := fstest.MapFS{"0001_a.sql": file("CREATE TABLE a (); SELECT pg_advisory_unlock_all();", "DROP TABLE a;")}
-	_, err := open(t, databaseURL, schema.Options{Migrations: migrations}).Up(t.Context())
+	_, err := open(t, databaseURL, schema.Options{Migrations: migrations}).Run(t.Context(), schema.TargetLatest())
 	if !errors.Is(err, schema.ErrPooled) {
 		t.Errorf("got %v, want ErrPooled", err)
 	}
-	if query[bool](t, connect(t, databaseURL), "SELECT to_regclass('a') IS NOT NULL") {
+	if pgtest.Value[bool](t, pgtest.Connect(t, databaseURL), "SELECT to_regclass('a') IS NOT NULL") {
 		t.Error("the version was committed")
 	}
 }
 
-// A pool of one connection that is in use does not starve the migrator.
+// A migrator works with a pool whose only connection is in use.
 func TestMigratorFromABusyPool(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	busy, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +101,7 @@ func TestMigratorFromABusyPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrator.Up(t.Context()); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Error(err)
 	}
 	if err := migrator.Validate(t.Context()); err != nil {

@@ -1,5 +1,5 @@
-// Package migrate tests the schema package and the migrate command against
-// PostgreSQL: in process, and as many real processes at once.
+// Package migrate tests the schema package and the migrate command on PostgreSQL, in
+// process and as many concurrent processes.
 package migrate
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/command"
 )
 
-// The test binary is also the naive migrator that the tests start.
+// The test binary is also the naive migrator.
 func TestMain(m *testing.M) {
 	if os.Getenv(naiveVariable) != "" {
 		os.Exit(naiveMigrator())

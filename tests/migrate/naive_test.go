@@ -10,12 +10,12 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// naiveVariable makes this test binary a naive migrator of the database that it
-// names, in a process of its own.
+// naiveVariable makes another process of this test binary a naive migrator of the
+// database that it names.
 const naiveVariable = "AGENTSTORE_TEST_NAIVE_MIGRATOR"
 
-// naiveMigrator is what services write for themselves: look whether the tables
-// are there, and create them if not. Nothing holds between the look and the act.
+// naiveMigrator does what services write for themselves: it checks whether the tables
+// exist, and creates them if not. Nothing makes the two steps atomic.
 func naiveMigrator() int {
 	ctx := context.Background()
 	if err := naivelyMigrate(ctx, os.Getenv(naiveVariable)); err != nil {
@@ -30,7 +30,7 @@ func naivelyMigrate(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return err
 	}
-	config.RuntimeParams["application_name"] = "agentstore migrate" // what the gate counts
+	config.RuntimeParams["application_name"] = "agentstore migrate" // the gate counts these
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err

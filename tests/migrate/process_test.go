@@ -12,7 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/command"
 )
 
-// process is a command that runs beside the test.
+// process is a command that runs concurrently with the test.
 type process struct {
 	*exec.Cmd
 	stdout, stderr bytes.Buffer

@@ -13,8 +13,8 @@ import (
 
 const racers = 16
 
-// race starts 16 processes on one empty database. The gate holds them until all
-// have looked and the first is in the middle of its migration.
+// race starts 16 processes on one empty database. The gate holds them until all have
+// looked at the database and the first is in the middle of its migration.
 func race(t *testing.T, begin func(databaseURL string) *process, held int) (databaseURL string, processes []*process, failed int) {
 	t.Helper()
 	databaseURL = pgtest.NewEmptyDatabase(t)
@@ -34,14 +34,14 @@ func race(t *testing.T, begin func(databaseURL string) *process, held int) (data
 
 func TestSixteenProcessesMigrateOneEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	// One is held at the gate; it holds the lock, for which the others wait.
+	// One is held at the gate, and has the lock, for which the others wait.
 	databaseURL, processes, failed := race(t, func(databaseURL string) *process {
 		return agentstore(t, databaseURL, "migrate", "up")
 	}, 1)
 	checkEachAppliedOnce(t, databaseURL, processes, failed)
 }
 
-// Without the gate the processes come as they come.
+// The same without the gate, in any order.
 func TestSixteenProcessesMigrateUnheld(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
@@ -72,27 +72,27 @@ func checkEachAppliedOnce(t *testing.T, databaseURL string, processes []*process
 			t.Errorf("%s was applied %d times", migration.Name, count)
 		}
 	}
-	conn := connect(t, databaseURL)
-	if got := query[int64](t, conn, "SELECT count(*) FROM agentstore_migrations"); got != int64(len(schema.List())) {
+	conn := pgtest.Connect(t, databaseURL)
+	if got := pgtest.Value[int64](t, conn, "SELECT count(*) FROM agentstore_migrations"); got != int64(len(schema.List())) {
 		t.Errorf("%d rows in the version table", got)
 	}
 	if err := open(t, databaseURL, schema.Options{}).Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := query[int64](t, conn, heldLocks, schema.LockID); got != 0 {
+	if got := pgtest.Value[int64](t, conn, heldLocks, lockID); got != 0 {
 		t.Errorf("%d locks left behind", got)
 	}
 	t.Logf("%d of %d processes succeeded, each version applied once", racers-failed, racers)
 }
 
-// The same harness sees the naive way fail: all have looked before one acts.
+// The same harness finds that naive migrators fail if all look before one acts.
 func TestNaiveMigratorsFail(t *testing.T) {
 	t.Parallel()
 	_, processes, failed := race(t, func(databaseURL string) *process {
 		return naive(t, databaseURL)
 	}, racers)
 	if failed == 0 {
-		t.Error("no naive migrator failed: the harness proves nothing")
+		t.Error("no naive migrator failed: the harness does not catch them")
 	}
 	var reason string
 	for _, process := range processes {
@@ -101,8 +101,8 @@ func TestNaiveMigratorsFail(t *testing.T) {
 	t.Logf("%d of %d naive migrators failed, for example: %s", failed, racers, reason)
 }
 
-// Not only creating a table twice must not happen: here a version that ran twice
-// would go unnoticed by the database.
+// Running a version twice must not happen even if the database would not notice, as
+// it does when a table is created twice.
 func TestMigratorsInOneProcessApplyEachVersionOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
@@ -116,7 +116,7 @@ func TestMigratorsInOneProcessApplyEachVersionOnce(t *testing.T) {
 		group.Go(func() {
 			migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Migrations: migrations})
 			if err == nil {
-				_, err = migrator.Up(t.Context())
+				_, err = migrator.Run(t.Context(), schema.TargetLatest())
 			}
 			if err != nil {
 				t.Error(err)
@@ -124,13 +124,13 @@ func TestMigratorsInOneProcessApplyEachVersionOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	conn := connect(t, databaseURL)
-	if got := query[string](t, conn, "SELECT string_agg(version::text, ',' ORDER BY version) FROM log"); got != "2,3,4,5" {
+	conn := pgtest.Connect(t, databaseURL)
+	if got := pgtest.Value[string](t, conn, "SELECT string_agg(version::text, ',' ORDER BY version) FROM log"); got != "2,3,4,5" {
 		t.Errorf("versions that ran: %s", got)
 	}
 }
 
-// file makes a migration file of two sections.
+// file returns a migration file with two sections.
 func file(up, down string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("-- +goose Up\n" + up + "\n-- +goose Down\n" + down + "\n")}
 }

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// execute runs the command to its end and returns what it printed.
+// execute runs the command and returns its exit code and output.
 func execute(ctx context.Context, t *testing.T, databaseURL string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return command.Run(ctx, t, databaseURL, args...)
@@ -26,26 +25,26 @@ func TestReadingChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			databaseURL := database(t)
-			conn := connect(t, databaseURL)
+			conn := pgtest.Connect(t, databaseURL)
 			before := catalog(t, conn)
-			newest := query[int64](t, conn, newestTransaction)
+			newest := pgtest.Value[int64](t, conn, newestTransaction)
 			read(t, databaseURL)
 			equalCatalogs(t, "after reading", catalog(t, conn), before)
-			if got := query[int64](t, conn, newestTransaction); got != newest {
+			if got := pgtest.Value[int64](t, conn, newestTransaction); got != newest {
 				t.Errorf("transaction %d wrote to the catalog, the newest before was %d", got, newest)
 			}
 		})
 	}
 }
 
-// newestTransaction is the newest one that wrote to one of the catalogs.
+// newestTransaction returns the newest transaction that wrote to a catalog.
 const newestTransaction = `
 SELECT max(xmin::text::bigint) FROM (
     SELECT xmin FROM pg_class UNION ALL SELECT xmin FROM pg_attribute UNION ALL
     SELECT xmin FROM pg_type UNION ALL SELECT xmin FROM pg_depend UNION ALL SELECT xmin FROM pg_proc
 ) AS catalogs`
 
-// read makes every reading call there is.
+// read makes all reading calls.
 func read(t *testing.T, databaseURL string) {
 	t.Helper()
 	migrator := open(t, databaseURL, schema.Options{})
@@ -62,7 +61,7 @@ func read(t *testing.T, databaseURL string) {
 		}
 	}
 	err = migrator.Validate(t.Context())
-	var behind schema.BehindError
+	var behind *schema.BehindError
 	if version == schema.Latest() && err != nil || version == 0 && (!errors.Is(err, schema.ErrBehind) || !errors.As(err, &behind) || behind.Want != schema.Latest()) {
 		t.Errorf("version %d: Validate: %v", version, err)
 	}
@@ -86,23 +85,22 @@ func TestReadingDoesNotWaitForAMigrator(t *testing.T) {
 	read(t, databaseURL)
 }
 
-// CurrentVersion takes whatever can query, and leaves a transaction usable.
-func TestCurrentVersion(t *testing.T) {
+// Check accepts anything that can query, and leaves a transaction usable.
+func TestCheckOfAnyQuerier(t *testing.T) {
 	t.Parallel()
-	for want, database := range map[int64]func(*testing.T) string{0: empty, schema.Latest(): migrated} {
-		databaseURL := database(t)
-		pool, err := pgxpool.New(t.Context(), databaseURL)
+	for _, test := range []struct {
+		database func(*testing.T) string
+		want     error
+	}{{empty, schema.ErrBehind}, {migrated, nil}} {
+		databaseURL := test.database(t)
+		pool := pgtest.NewPool(t, databaseURL)
+		tx, err := pgtest.Connect(t, databaseURL).Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer pool.Close()
-		tx, err := connect(t, databaseURL).Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, querier := range []schema.Querier{pool, tx, connect(t, databaseURL)} {
-			if got, err := schema.CurrentVersion(t.Context(), querier); err != nil || got != want {
-				t.Errorf("%T: %d, %v, want %d", querier, got, err, want)
+		for _, querier := range []schema.Querier{pool, tx, pgtest.Connect(t, databaseURL)} {
+			if err := schema.Check(t.Context(), querier); !errors.Is(err, test.want) {
+				t.Errorf("%T: %v, want %v", querier, err, test.want)
 			}
 		}
 		if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
@@ -114,24 +112,24 @@ func TestCurrentVersion(t *testing.T) {
 	}
 }
 
-// holdLock takes the migration lock as another migrator would.
+// holdLock takes the migration lock, as another migrator would.
 func holdLock(t *testing.T, databaseURL string) *pgx.Conn {
 	t.Helper()
-	conn := connect(t, databaseURL)
-	execSQL(t, conn, "SELECT pg_advisory_lock($1)", schema.LockID)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "SELECT pg_advisory_lock($1)", lockID)
 	return conn
 }
 
-// What only reads does so in a transaction that the server keeps from writing: a
-// view in the place of the versions, which writes, is refused.
+// Reading calls use a transaction in which the server refuses writes: a view that
+// writes, in place of the version table, fails.
 func TestReadingIsReadOnly(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
-	execSQL(t, conn, "CREATE TABLE witnesses (at timestamptz)")
-	execSQL(t, conn, `CREATE FUNCTION witness() RETURNS bigint LANGUAGE plpgsql AS $$
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "CREATE TABLE witnesses (at timestamptz)")
+	pgtest.Exec(t, conn, `CREATE FUNCTION witness() RETURNS bigint LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO witnesses VALUES (now()); RETURN 1; END $$`)
-	execSQL(t, conn, "CREATE VIEW agentstore_migrations AS SELECT witness() AS version, now() AS applied_at")
+	pgtest.Exec(t, conn, "CREATE VIEW agentstore_migrations AS SELECT witness() AS version, now() AS applied_at")
 	migrator := open(t, databaseURL, schema.Options{})
 	if _, err := migrator.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "25006") {
 		t.Errorf("Status: %v", err)

@@ -5,31 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	library "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A server that is too old is refused by all who open it, before anything is
-// made, with an error that names its version. No package has a server that old:
-// this one says that it is 12.22, by a function that stands before its own.
+// All functions that open a database refuse a server that is too old, before they
+// create anything, with an error that names its version. No package has such an old
+// server: this one claims to be 12.22, by a function that is found before its own.
 func TestOldServer(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), `
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, `
 		CREATE FUNCTION current_setting(text) RETURNS text LANGUAGE sql AS $$
 			SELECT CASE $1 WHEN 'server_version_num' THEN '120022' ELSE pg_catalog.current_setting($1) END $$;
-		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = %I, pg_catalog', current_database(), current_schema()); END $$`); err != nil {
-		t.Fatal(err)
-	}
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = %I, pg_catalog', current_database(), current_schema()); END $$`)
 	refused := func(what string, err error) {
 		t.Helper()
 		old, found := errors.AsType[*schema.SettingError](err)
@@ -37,19 +29,16 @@ func TestOldServer(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err = library.Open(t.Context(), databaseURL, library.Options{Migrate: true})
+	_, err := library.Open(t.Context(), databaseURL, library.Options{Migrate: true})
 	refused("Open", err)
 	if !errors.Is(err, repo.ErrSchema) || errors.Is(err, repo.ErrUnavailable) {
 		t.Errorf("Open: %v", err)
 	}
-	_, err = library.OpenPool(t.Context(), pgtest.NewPool(t, databaseURL))
+	_, err = library.OpenPool(t.Context(), pgtest.NewPool(t, databaseURL), library.Options{})
 	refused("OpenPool", err)
 	refused("Up", schema.Up(t.Context(), databaseURL))
-	var made bool
-	if err := conn.QueryRow(t.Context(), "SELECT to_regclass('agentstore_migrations') IS NOT NULL").Scan(&made); err != nil {
-		t.Fatal(err)
-	}
+	made := pgtest.Value[bool](t, conn, "SELECT to_regclass('agentstore_migrations') IS NOT NULL")
 	if made {
-		t.Error("something was made there")
+		t.Error("something was created")
 	}
 }

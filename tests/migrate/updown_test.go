@@ -8,11 +8,12 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Each version by itself: up, down gives what was before; up again what was after.
+// For each version: applying and reverting it restores the schema before it, and
+// applying it again the schema after it.
 func TestUpDownUpGivesTheSameSchema(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	migrator := open(t, databaseURL, schema.Options{})
 	for _, migration := range schema.List() {
 		before := schemaOf(t, conn)
@@ -28,21 +29,21 @@ func TestUpDownUpGivesTheSameSchema(t *testing.T) {
 func TestAllDownAllUpGivesTheSameSchema(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	empty := schemaOf(t, conn)
 	migrator := open(t, databaseURL, schema.Options{})
-	if _, err := migrator.Up(t.Context()); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Fatal(err)
 	}
 	full := catalog(t, conn)
 	if len(full) < 50 {
-		t.Fatalf("only %d lines of catalog: the comparison sees too little", len(full))
+		t.Fatalf("only %d lines of catalog, too few for the comparison", len(full))
 	}
-	if _, err := migrator.DownTo(t.Context(), 0); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetDown(0)); err != nil {
 		t.Fatal(err)
 	}
 	equalCatalogs(t, "all down", schemaOf(t, conn), empty)
-	if _, err := migrator.Up(t.Context()); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Fatal(err)
 	}
 	equalCatalogs(t, "all up again", catalog(t, conn), full)
@@ -51,53 +52,124 @@ func TestAllDownAllUpGivesTheSameSchema(t *testing.T) {
 func TestDownWithLiveDataRefuses(t *testing.T) {
 	t.Parallel()
 	databaseURL := migrated(t)
-	conn := connect(t, databaseURL)
-	execSQL(t, conn, insertSession)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, insertSession)
 	before := catalog(t, conn)
 
-	steps, err := open(t, databaseURL, schema.Options{}).DownTo(t.Context(), 0)
-	var failed *schema.StepError
-	if !errors.Is(err, schema.ErrDataLoss) || !errors.As(err, &failed) || failed.Step.Version != 1 {
-		t.Fatalf("steps %v, error %v", steps, err)
+	// The option allows it; a URL cannot.
+	for _, asked := range []string{databaseURL, pgtest.WithParameter(databaseURL, "agentstore.allow_data_loss", "on")} {
+		steps, err := open(t, asked, schema.Options{}).Run(t.Context(), schema.TargetDown(0))
+		var failed *schema.StepError
+		if !errors.Is(err, schema.ErrDataLoss) || !errors.As(err, &failed) || failed.Step.Version != 1 {
+			t.Fatalf("steps %v, error %v", steps, err)
+		}
 	}
 	if len(schema.List()) == 1 {
 		equalCatalogs(t, "refused", catalog(t, conn), before)
 	}
-	if got := query[int64](t, conn, "SELECT count(*) FROM sessions"); got != 1 {
-		t.Errorf("%d sessions left of 1", got)
+	if got := pgtest.Value[int64](t, conn, "SELECT count(*) FROM sessions"); got != 1 {
+		t.Errorf("%d sessions left, want 1", got)
 	}
 
-	steps, err = open(t, databaseURL, schema.Options{AllowDataLoss: true}).DownTo(t.Context(), 0)
+	steps, err := open(t, databaseURL, schema.Options{AllowDataLoss: true}).Run(t.Context(), schema.TargetDown(0))
 	if err != nil || len(steps) == 0 || steps[len(steps)-1].Version != 1 {
 		t.Errorf("with AllowDataLoss: steps %v, error %v", steps, err)
 	}
-	if query[bool](t, conn, "SELECT to_regclass('sessions') IS NOT NULL") {
+	if pgtest.Value[bool](t, conn, "SELECT to_regclass('sessions') IS NOT NULL") {
 		t.Error("with AllowDataLoss: the table is still there")
 	}
 }
 
-// A writer that commits between the look for rows and the drop would lose its
-// row. The lock makes the look wait for it, and then see its row.
+// Version 10's Down refuses while there is state, and drops what has none.
+func TestDownWithStateRefuses(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	conn := pgtest.Connect(t, databaseURL)
+	const scope = "'00000000-0000-0000-0000-000000000001'"
+	pgtest.Exec(t, conn, `INSERT INTO state_scopes (id, name, version) VALUES (`+scope+`, 'app', 1);
+		INSERT INTO state_values (scope_id, key, value, version) VALUES (`+scope+`, 'a', '1', 1)`)
+	steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), schema.TargetDown(9))
+	var failed *schema.StepError
+	if !errors.Is(err, schema.ErrDataLoss) || !errors.As(err, &failed) || failed.Step.Version != 10 {
+		t.Fatalf("steps %v, error %v", steps, err)
+	}
+	if got := pgtest.Value[int64](t, conn, "SELECT count(*) FROM state_values"); got != 1 {
+		t.Errorf("%d keys left, want 1", got)
+	}
+	pgtest.Exec(t, conn, "DELETE FROM state_values")
+	if steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), schema.TargetDown(9)); err != nil {
+		t.Errorf("steps %v, error %v", steps, err)
+	}
+}
+
+// Version 13's Down refuses while there are leases. Applied again, it gives no token a
+// second time.
+func TestDownWithLeasesRefuses(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, `INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
+		VALUES ('a', 'b', 'c', nextval('lease_tokens'), now(), now())`)
+	steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), schema.TargetDown(12))
+	var failed *schema.StepError
+	if !errors.Is(err, schema.ErrDataLoss) || !errors.As(err, &failed) || failed.Step.Version != 13 {
+		t.Fatalf("steps %v, error %v", steps, err)
+	}
+	before := pgtest.Value[int64](t, conn, "DELETE FROM leases RETURNING token")
+	for _, target := range []schema.Target{schema.TargetDown(12), schema.TargetUp(13)} {
+		if steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), target); err != nil {
+			t.Fatalf("steps %v, error %v", steps, err)
+		}
+	}
+	if after := pgtest.Value[int64](t, conn, "SELECT nextval('lease_tokens')"); after <= before {
+		t.Errorf("the next token is %d after %d", after, before)
+	}
+}
+
+// Version 18's Down refuses while there are streams. Applied again, it gives no fence a
+// second time.
+func TestDownWithStreamsRefuses(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, `INSERT INTO streams (id, key, owner, opener, began, fence, ttl, expires_at)
+		SELECT gen_random_uuid(), 'a', 'b', gen_random_uuid(), n, n, '1 minute', now() FROM nextval('stream_fences') n`)
+	steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), schema.TargetDown(17))
+	var failed *schema.StepError
+	if !errors.Is(err, schema.ErrDataLoss) || !errors.As(err, &failed) || failed.Step.Version != 18 {
+		t.Fatalf("steps %v, error %v", steps, err)
+	}
+	before := pgtest.Value[int64](t, conn, "DELETE FROM streams RETURNING fence")
+	for _, target := range []schema.Target{schema.TargetDown(17), schema.TargetUp(18)} {
+		if steps, err := open(t, databaseURL, schema.Options{}).Run(t.Context(), target); err != nil {
+			t.Fatalf("steps %v, error %v", steps, err)
+		}
+	}
+	if after := pgtest.Value[int64](t, conn, "SELECT nextval('stream_fences')"); after <= before {
+		t.Errorf("the next fence is %d after %d", after, before)
+	}
+}
+
+// A writer that commits between the check for rows and the drop would lose its row.
+// The lock makes the check wait for the writer, and then see its row.
 func TestDownWaitsForARunningWriter(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	migrator := open(t, databaseURL, schema.Options{})
 	step(t, migrator, schema.TargetUp(1))
-	conn := connect(t, databaseURL)
-	tx, err := connect(t, databaseURL).Begin(t.Context())
+	conn := pgtest.Connect(t, databaseURL)
+	tx, err := pgtest.Connect(t, databaseURL).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), insertSession); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, insertSession)
 	result := make(chan error, 1)
 	go func() {
-		_, err := migrator.Down(t.Context(), 1)
+		_, err := migrator.Run(t.Context(), schema.TargetDownSteps(1))
 		result <- err
 	}()
-	eventually(t, "the revert waits", func() bool {
-		return query[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'sessions'::regclass)")
+	pgtest.Await(t, patience, "the revert waits", func() bool {
+		return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'sessions'::regclass)")
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package pgbouncer tests the store behind PgBouncer in transaction mode, where
-// each transaction may be on another connection of the server.
+// Package pgbouncer tests the store behind PgBouncer in transaction mode, where each
+// transaction may use another connection of the server.
 package pgbouncer
 
 import (

@@ -13,17 +13,17 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Migrations are refused before the lock is taken, whatever the pooler's size
-// and the URL's mode: a lock would stay behind in the pooler's session.
+// Migrations are refused before the lock is taken, whatever the pooler's size and the
+// URL's query mode: the lock would stay in the pooler's session.
 func TestMigrationsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 2, 10} {
 		for _, mode := range []string{"cache_statement", documentedMode, "simple_protocol"} {
 			direct := pgtest.NewEmptyDatabase(t)
-			bounced := withMode(t, pgtest.NewBouncer(t, direct, "transaction", connections), mode)
-			// Several sessions are idle in the pooler when the migrator comes.
+			bounced := withMode(pgtest.NewBouncer(t, direct, "transaction", connections), mode)
+			// The pooler has several idle sessions when the migrator connects.
 			warm(t, bounced, connections)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := agentstore.Open(ctx, bounced, agentstore.Options{Migrate: true})
 			if upErr := schema.Up(ctx, bounced); !errors.Is(err, schema.ErrPooled) || !errors.Is(upErr, schema.ErrPooled) {
 				t.Errorf("%d connections, %s: Open gave %v, Up gave %v, want ErrPooled", connections, mode, err, upErr)
@@ -38,7 +38,7 @@ func TestMigrationsAreRefused(t *testing.T) {
 			err = conn.QueryRow(t.Context(), `
 SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),
-       to_regclass($1) IS NOT NULL`, schema.VersionTable).Scan(&locks, &tables)
+       to_regclass('agentstore_migrations') IS NOT NULL`).Scan(&locks, &tables)
 			if err != nil || locks != 0 || tables {
 				t.Errorf("%d connections, %s: %d locks, tables %t, %v", connections, mode, locks, tables, err)
 			}
@@ -54,10 +54,7 @@ func warm(t *testing.T, bounced string, connections int) {
 	t.Helper()
 	var open []pgx.Tx
 	for range connections {
-		conn, err := pgx.Connect(t.Context(), withMode(t, bounced, "simple_protocol"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := pgtest.Connect(t, withMode(bounced, "simple_protocol"))
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 		tx, err := conn.Begin(t.Context())
 		if err != nil {
@@ -72,8 +69,8 @@ func warm(t *testing.T, bounced string, connections int) {
 	}
 }
 
-// What only reads works, and so does a migrated database with Options.Migrate:
-// there is nothing to do that needs the lock.
+// Reading calls work, and so does a migrated database with Options.Migrate, because
+// nothing needs the lock.
 func TestReadingTheVersionWorks(t *testing.T) {
 	t.Parallel()
 	bounced := pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 2)
@@ -86,13 +83,7 @@ func TestReadingTheVersionWorks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store, err := agentstore.Open(t.Context(), withMode(t, bounced, documentedMode), agentstore.Options{Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
+	pgtest.OpenStore(t, withMode(bounced, documentedMode), agentstore.Options{Migrate: true})
 }
 
 // In session mode the lock holds, and migrations run.

@@ -9,12 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// PgBouncer takes the settings that are pinned, and gives each of its clients its
-// own although they share the server's sessions: here with clients who ask for
-// others, on a database that has others.
+// PgBouncer accepts the pinned settings, and keeps them for each client although
+// clients share the server's sessions: here with clients that have other settings, on
+// a database that has others, too.
 func TestSettingsArePinned(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -27,9 +28,7 @@ func TestSettingsArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, setting := range []string{"client_encoding = 'LATIN1'", "DateStyle = 'SQL, DMY'", "TimeZone = 'Asia/Kolkata'", "standard_conforming_strings = off"} {
-		if _, err := conn.Exec(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" SET "+setting); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" SET "+setting)
 	}
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -39,7 +38,7 @@ func TestSettingsArePinned(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var others sync.WaitGroup
 	for _, timeZone := range []string{"Europe/Berlin", "America/New_York"} {
-		config, err := pgx.ParseConfig(withMode(t, bounced, documentedMode))
+		config, err := pgx.ParseConfig(withMode(bounced, documentedMode))
 		if err != nil {
 			t.Fatal("the URL does not parse")
 		}
@@ -63,8 +62,8 @@ func TestSettingsArePinned(t *testing.T) {
 	defer stop()
 
 	for i, mode := range modes() {
-		store := openStore(t, withMode(t, bounced, mode))
-		id := newSession(t, store)
+		store := pgtest.OpenStore(t, withMode(bounced, mode), agentstore.Options{MaxConns: 16})
+		id := pgtest.NewSession(t, store)
 		var writers sync.WaitGroup
 		for range 4 {
 			writers.Go(func() {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -16,44 +15,11 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// documentedMode is the setting that docs/operations.md tells users to put into
-// the URL.
+// documentedMode is the setting that docs/operations.md recommends for the URL.
 const documentedMode = "exec"
 
-func withMode(t *testing.T, databaseURL, mode string) string {
-	t.Helper()
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal("the URL does not parse")
-	}
-	query := u.Query()
-	query.Set("default_query_exec_mode", mode)
-	u.RawQuery = query.Encode()
-	return u.String()
-}
-
-func openStore(t *testing.T, databaseURL string) *agentstore.Store {
-	t.Helper()
-	store, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{MaxConns: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		pgtest.CheckReturned(t, store.Pool())
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
-}
-
-func newSession(t *testing.T, store repo.Repositories) repo.ID {
-	t.Helper()
-	session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return session.ID
+func withMode(databaseURL, mode string) string {
+	return pgtest.WithParameter(databaseURL, "default_query_exec_mode", mode)
 }
 
 func message(content string) repo.NewMessage {
@@ -67,8 +33,8 @@ func TestStore(t *testing.T) {
 	for _, mode := range modes() {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t, withMode(t, pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), mode))
-			id := newSession(t, store)
+			store := pgtest.OpenStore(t, withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), mode), agentstore.Options{MaxConns: 16})
+			id := pgtest.NewSession(t, store)
 			appendFromMany(t, store, id)
 			appendInTx(t, store, id)
 			exportAndImport(t, store, id)
@@ -76,7 +42,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// 16 goroutines on 3 connections of the server.
+// 16 goroutines share 3 connections of the server.
 func appendFromMany(t *testing.T, store *agentstore.Store, id repo.ID) {
 	const writers, each = 16, 25
 	var wg sync.WaitGroup
@@ -95,28 +61,13 @@ func appendFromMany(t *testing.T, store *agentstore.Store, id repo.ID) {
 		})
 	}
 	wg.Wait()
-	if got := dense(t, store, id); got != writers*each {
+	if got := pgtest.CountDense(t, store, id); got != writers*each {
 		t.Errorf("%d messages, want %d", got, writers*each)
 	}
 }
 
-// dense reads a session, whose sequences must be 0, 1, 2, …, and counts.
-func dense(t *testing.T, store *agentstore.Store, id repo.ID) (next int64) {
-	t.Helper()
-	for message, err := range store.Sessions().Stream(t.Context(), id, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if message.Sequence != next {
-			t.Fatalf("sequence %d after %d messages", message.Sequence, next)
-		}
-		next++
-	}
-	return next
-}
-
 func appendInTx(t *testing.T, store *agentstore.Store, id repo.ID) {
-	before := dense(t, store, id)
+	before := pgtest.CountDense(t, store, id)
 	errMine := errors.New("mine")
 	for _, outcome := range []error{nil, errMine} {
 		err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -131,7 +82,7 @@ func appendInTx(t *testing.T, store *agentstore.Store, id repo.ID) {
 			t.Errorf("InTx: %v", err)
 		}
 	}
-	if got := dense(t, store, id); got != before+3 {
+	if got := pgtest.CountDense(t, store, id); got != before+3 {
 		t.Errorf("%d messages, want %d", got, before+3)
 	}
 }
@@ -153,36 +104,78 @@ func exportAndImport(t *testing.T, store *agentstore.Store, id repo.ID) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(exported, again.Bytes()) {
-		t.Error("what was imported is not what was exported")
+		t.Error("the imported session differs from the exported one")
 	}
 }
 
-// The conformance suite, with the documented setting.
-func TestConformance(t *testing.T) {
+// Turns of many callers, some of them together, share few connections of the server, and
+// lose nothing.
+func TestTurns(t *testing.T) {
 	t.Parallel()
-	bounced := withMode(t, pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 10), documentedMode)
-	openStore(t, bounced) // keeps the pool, which the subtests share
-	repotest.Run(t, func(t *testing.T) repo.Store {
-		store, err := agentstore.Open(t.Context(), bounced)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
+	const writers, rounds = 12, 5
+	for _, mode := range modes() {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			store := pgtest.OpenStore(t, withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), mode), agentstore.Options{MaxConns: 16})
+			ids := []repo.ID{pgtest.NewSession(t, store), pgtest.NewSession(t, store), pgtest.NewSession(t, store)}
+			turn := func() repo.Turn {
+				return repo.Turn{Messages: []repo.NewMessage{message("x")}, Usage: &repo.NewUsage{Cost: 1}, State: []repo.StateChange{
+					{Scope: repo.Scope{Name: "app"}, Key: "n", Op: repo.StateIncrement, By: 1}, {Key: "n", Op: repo.StateIncrement, By: 1},
+				}}
+			}
+			var wg sync.WaitGroup
+			for w := range writers {
+				wg.Go(func() {
+					for range rounds {
+						first, second := ids[w%3], ids[(w+1)%3]
+						if _, err := store.Sessions().AppendTurn(t.Context(), first, turn()); err != nil {
+							t.Error(err)
+						}
+						if _, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: first, Turn: turn()},
+							repo.SessionTurn{SessionID: second, Turn: turn()}); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			const want = writers * rounds * 3
+			var count, cost int64
+			for _, id := range ids {
+				count += pgtest.CountDense(t, store, id)
+				session, err := store.Sessions().Get(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cost += int64(session.Usage.Cost)
+			}
+			sum, err := store.State().Get(t.Context(), repo.Scope{Name: "app"}, "n")
+			if err != nil || count != want || cost != want || string(sum.Value) != fmt.Sprint(want) {
+				t.Errorf("%d messages, a cost of %d, a sum of %s, want %d: %v", count, cost, sum.Value, want, err)
 			}
 		})
-		return store
-	})
+	}
 }
 
-// Without the setting statements are prepared in sessions that change hands, and
-// some statement of many fails; it must fail soon, and not hang. This shows that
-// the pooler of these tests does change hands: that they can catch it.
+// The conformance suite passes with the documented setting.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 10), documentedMode)
+	open := pgtest.Opener(t, bounced, agentstore.Options{MaxConns: 16})
+	if !pgtest.Raced() { // the matrix runs without the race detector
+		repotest.Run(t, open)
+		return
+	}
+	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) })
+}
+
+// Without the setting, statements are prepared in sessions that other clients get,
+// and one of many fails; it must fail soon, and not hang. This shows that the pooler
+// of these tests does share sessions, so that they can find errors.
 func TestPreparedStatementsFail(t *testing.T) {
 	t.Parallel()
-	bounced := withMode(t, pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), "cache_statement")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), "cache_statement")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a busy machine
 	defer cancel()
 	store, err := agentstore.Open(ctx, bounced, agentstore.Options{MaxConns: 16})
 	if err == nil {
@@ -209,9 +202,9 @@ func TestPreparedStatementsFail(t *testing.T) {
 	t.Logf("as expected: %v", err)
 }
 
-// Where transactions are serializable by default, the store's are read committed
-// behind the pooler too: writers do not fail because of one another, and who gets
-// the server's connections next finds them as they were.
+// Even if transactions are serializable by default, the store's are read committed
+// behind the pooler: writers do not make each other fail, and the next client finds
+// the server's connections unchanged.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes() {
@@ -219,18 +212,12 @@ func TestIsolation(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
 			pool := pgtest.NewPool(t, databaseURL)
-			if _, err := pool.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = 'serializable'",
-				pool.Config().ConnConfig.Database)); err != nil {
-				t.Fatal(err)
-			}
-			bounced := withMode(t, pgtest.NewBouncer(t, databaseURL, "transaction", 6), mode)
-			store := openStore(t, bounced)
-			other, err := agentstore.OpenPool(t.Context(), pgtest.NewPool(t, bounced))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = other.Close() })
-			id := newSession(t, store)
+			pgtest.Exec(t, pool, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = 'serializable'",
+				pool.Config().ConnConfig.Database))
+			bounced := withMode(pgtest.NewBouncer(t, databaseURL, "transaction", 6), mode)
+			store := pgtest.OpenStore(t, bounced, agentstore.Options{MaxConns: 16})
+			other := pgtest.OpenPool(t, pgtest.NewPool(t, bounced), agentstore.Options{})
+			id := pgtest.NewSession(t, store)
 			var wg sync.WaitGroup
 			for w := range 16 {
 				wg.Go(func() {
@@ -248,7 +235,7 @@ func TestIsolation(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if got := dense(t, store, id); got != 16*25 {
+			if got := pgtest.CountDense(t, store, id); got != 16*25 {
 				t.Errorf("%d messages, want %d", got, 16*25)
 			}
 			for range 10 {

@@ -5,225 +5,210 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// Cluster is a PostgreSQL server of one test's own, on 127.0.0.1, for tests that
-// configure a server, kill it or copy it. It is made with the machine's
-// binaries; without them the test fails and says how to get them. One goroutine
-// uses it at a time.
+// Cluster is a PostgreSQL server that belongs to one test, for tests that configure,
+// kill or copy a server. It runs the machine's binaries, on 127.0.0.1.
 type Cluster struct {
-	// Dir is the server's own directory, which its user can read and write. The
-	// data directory is Dir/data, and stands from one start to the next.
-	Dir string
-	// Port is the server's, from one start to the next.
-	Port string
-	// Password is the superuser's, who is called postgres.
+	*program
+	// Password is the password of the superuser, postgres.
 	Password string
+	// Environment is added to the server's environment, as "name=value".
+	Environment []string
 
-	binaries    string
-	credential  *syscall.Credential
-	environment []string // of the server, beside the test's own
-	log         logBuffer
-	process     *exec.Cmd     // nil when it does not run
-	ended       chan struct{} // closed when process has ended
+	binaries string
+	settings []string
 }
 
-// NewCluster makes a cluster, which Start starts. It is stopped and removed at
-// the test's end.
-func NewCluster(t testing.TB) *Cluster {
+// NewCluster makes a cluster, with additional arguments of initdb. Start starts it; it
+// is stopped and removed at the test's end. Without PostgreSQL's binaries on the
+// machine the test fails and says how to get them.
+func NewCluster(t testing.TB, initdb ...string) *Cluster {
 	t.Helper()
-	c := newCluster(t, rand.Text())
-	passwordFile := c.WriteFile(t, "password", c.Password+"\n")
-	c.Run(t, "initdb", "--pgdata="+c.data(), "--username=postgres", "--pwfile="+passwordFile,
-		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
+	c := ownCluster(t, rand.Text())
+	if err := c.init(t.Context(), initdb...); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
-// Replica makes a streaming replica of a running cluster, which names itself
-// "replica" to it. Start starts it.
+// Replica makes a streaming replica of a running cluster, with the application name
+// "replica". Start starts it.
 func (c *Cluster) Replica(t testing.TB) *Cluster {
 	t.Helper()
-	replica := newCluster(t, c.Password)
-	replica.Run(t, "pg_basebackup", "--pgdata="+replica.data(), "--write-recovery-conf", "--checkpoint=fast",
-		"--no-sync", "--wal-method=stream",
-		"--dbname="+c.URL("postgres")+"&application_name=replica")
+	replica := ownCluster(t, c.Password)
+	if err := replica.run(t.Context(), "pg_basebackup", "--pgdata="+replica.Data(), "--write-recovery-conf",
+		"--checkpoint=fast", "--no-sync", "--wal-method=stream",
+		"--dbname="+c.URL("postgres")+"&application_name=replica"); err != nil {
+		t.Fatal(err)
+	}
 	return replica
 }
 
-func newCluster(t testing.TB, password string) *Cluster {
+func ownCluster(t testing.TB, password string) *Cluster {
 	t.Helper()
-	binaries, err := findBinaries()
+	c, err := newCluster(password)
 	if err != nil {
-		t.Fatalf("this test starts servers of its own: %v: install PostgreSQL's server (Debian: apt-get install postgresql)", err)
+		t.Fatalf("this test starts servers of its own, also where others run on a container: %v: install PostgreSQL's server (Debian: apt-get install postgresql)", err)
 	}
-	credential, err := serverUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Not t.TempDir: its parents are closed to the server's user.
-	dir, err := os.MkdirTemp("", "agentstore-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Cluster{Dir: dir, Port: port, Password: password, binaries: binaries, credential: credential}
-	t.Cleanup(func() {
-		c.Stop()
-		if t.Failed() {
-			t.Logf("the log of the server at port %s:\n%s", c.Port, c.log.tail())
-		}
-		_ = os.RemoveAll(dir)
-	})
-	c.own(t, dir)
+	c.removeAtEnd(t)
 	return c
 }
 
-func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
+func newCluster(password string) (*Cluster, error) {
+	binaries, err := findBinaries()
+	if err != nil {
+		return nil, err
+	}
+	p, err := newProgram(syscall.SIGINT)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{program: p, Password: password, binaries: binaries}, nil
+}
 
-// URL is the superuser's, of one database, without TLS.
+func (c *Cluster) init(ctx context.Context, arguments ...string) error {
+	passwordFile, err := c.writeFile("password", c.Password+"\n")
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, "initdb", append([]string{
+		"--pgdata=" + c.Data(), "--username=postgres", "--pwfile=" + passwordFile,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync",
+	}, arguments...)...)
+}
+
+// Data returns the data directory, which is kept from one start to the next.
+func (c *Cluster) Data() string { return filepath.Join(c.Dir, "data") }
+
+// URL returns the superuser's URL of a database, without TLS.
 func (c *Cluster) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%s/%s?sslmode=disable", c.Password, c.Port, database)
 }
 
-// WriteFile writes a file into Dir that only the server's user can read, as
-// keys must be, and returns its path.
+// WriteFile writes a file into Dir that only the server's user can read, as keys
+// require, and returns its path.
 func (c *Cluster) WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
-	path := filepath.Join(c.Dir, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	path, err := c.writeFile(name, content)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c.own(t, path)
 	return path
 }
 
-func (c *Cluster) own(t testing.TB, path string) {
-	t.Helper()
-	if c.credential == nil {
-		return
+// Command returns a command that runs one of PostgreSQL's programs, or another, as the
+// server's user.
+func (c *Cluster) Command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
+	if own, err := exec.LookPath(filepath.Join(c.binaries, name)); err == nil {
+		name = own
 	}
-	if err := os.Chown(path, int(c.credential.Uid), int(c.credential.Gid)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Command is one of PostgreSQL's programs, or another where program is a path,
-// to be run as the server's user.
-func (c *Cluster) Command(ctx context.Context, program string, arguments ...string) *exec.Cmd {
-	if !strings.Contains(program, "/") {
-		program = filepath.Join(c.binaries, program)
-	}
-	command := exec.CommandContext(ctx, program, arguments...)
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential}
-	command.Dir, command.Env = c.Dir, environment(c.binaries)
+	command := c.command(ctx, name, arguments...)
+	command.Env = environment(c.binaries)
 	return command
 }
 
-// Run runs a command to its end, which must be a success.
-func (c *Cluster) Run(t testing.TB, program string, arguments ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+// run runs a command to its end.
+func (c *Cluster) run(ctx context.Context, name string, arguments ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if output, err := c.Command(ctx, program, arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", filepath.Base(program), err, bytes.TrimSpace(output))
+	if output, err := c.Command(ctx, name, arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(output))
 	}
+	return nil
 }
 
-// Start starts the server with settings (name=value), and waits until it answers.
+// Start starts the server, and waits until it answers. Settings (name=value) apply to
+// this start and later ones. fsync is off unless they set it.
 func (c *Cluster) Start(t testing.TB, settings ...string) {
 	t.Helper()
-	c.start(t, c.URL("postgres"), settings)
+	if err := c.start(context.Background(), settings...); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// StartTLS is Start for a server that speaks nothing but TLS.
-func (c *Cluster) StartTLS(t testing.TB, settings ...string) {
-	t.Helper()
-	c.start(t, strings.Replace(c.URL("postgres"), "sslmode=disable", "sslmode=require", 1), settings)
-}
-
-func (c *Cluster) start(t testing.TB, databaseURL string, settings []string) {
-	t.Helper()
-	arguments := []string{"-D", c.data(), "-p", c.Port}
-	for _, setting := range append([]string{
-		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.Dir, "max_connections=100", "fsync=off",
-		"log_min_error_statement=panic",
-	}, slices.Concat(setting().server(), settings)...) {
+// start is like Start. After a postmaster was killed, another one cannot start until the
+// last of its children has noticed and released the shared memory: start then retries.
+func (c *Cluster) start(ctx context.Context, settings ...string) error {
+	first, deadline := c.process == nil, time.Now().Add(time.Minute)
+	c.settings = append(c.settings, settings...)
+	arguments := []string{"-D", c.Data(), "-p", c.Port}
+	for _, setting := range slices.Concat([]string{
+		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.Dir, "fsync=off", "log_min_error_statement=panic",
+	}, setting().server(), c.settings) {
 		arguments = append(arguments, "-c", setting)
 	}
-	process := c.Command(context.WithoutCancel(t.Context()), "postgres", arguments...)
-	process.SysProcAttr.Pdeathsig = syscall.SIGINT // a server whose tests were killed ends too
-	process.Stdout, process.Stderr = &c.log, &c.log
-	if c.environment != nil {
-		process.Env = append(environment(c.binaries), c.environment...)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = process.Wait()
-		close(ended)
-	}()
-	c.process, c.ended = process, ended
-	if err := awaitReady(t.Context(), databaseURL, ended); err != nil {
-		t.Fatal(err)
+	// The server may require TLS.
+	databaseURL := strings.Replace(c.URL("postgres"), "sslmode=disable", "sslmode=prefer", 1)
+	for {
+		command := c.Command(context.WithoutCancel(ctx), "postgres", arguments...)
+		command.Env = append(command.Env, c.Environment...)
+		if err := c.launch(command); err != nil {
+			return err
+		}
+		err := c.awaitReady(ctx, databaseURL)
+		if err == nil || first || c.Running() || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// Kill ends the server at once, as a crash does. What clients wrote last may
-// be lost to them; what was committed is in the log on disk.
-func (c *Cluster) Kill() { c.end(syscall.SIGKILL) }
+// Stop sends the postmaster a signal, if it runs, and waits until it has ended. SIGINT
+// is a fast shutdown, SIGQUIT an immediate one, and SIGKILL a crash, which its children
+// have to notice by themselves.
+func (c *Cluster) Stop(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := c.end(signal); err != nil {
+		t.Error(err)
+	}
+}
 
-// Stop shuts the server down, if it runs.
-func (c *Cluster) Stop() { c.end(syscall.SIGINT) }
-
-// Promote makes a replica a primary.
+// Promote makes a replica the primary.
 func (c *Cluster) Promote(t testing.TB) {
 	t.Helper()
-	c.Run(t, "pg_ctl", "promote", "--pgdata="+c.data(), "--wait", "--timeout=30")
-}
-
-func (c *Cluster) end(signal syscall.Signal) {
-	if c.process == nil {
-		return
+	if err := c.run(t.Context(), "pg_ctl", "promote", "--pgdata="+c.Data(), "--wait", "--timeout=30"); err != nil {
+		t.Fatal(err)
 	}
-	_ = c.process.Process.Signal(signal)
-	select {
-	case <-c.ended:
-	case <-time.After(15 * time.Second):
-		_ = c.process.Process.Kill()
-		<-c.ended
+}
+
+// startLocal starts a cluster as the shared server.
+func startLocal(ctx context.Context, options Options) (_ *Server, err error) {
+	c, err := newCluster(rand.Text())
+	if err != nil {
+		return nil, err
 	}
-	c.process = nil
-}
-
-// logBuffer keeps what a server prints. It is safe for concurrent use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) tail() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	text := b.text.String()
-	return text[max(0, len(text)-4000):]
+	stopClock := func() {}
+	stop := func() {
+		stopClock()
+		if err := c.remove(); err != nil {
+			options.Logf("pgtest: remove the cluster: %v", err)
+		}
+	}
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	if err := c.init(ctx); err != nil {
+		return nil, err
+	}
+	if stopClock, err = setting().Clock.start(c); err != nil {
+		return nil, err
+	}
+	settings := []string{"max_connections=" + maxConnections}
+	if options.Durable {
+		settings = append(settings, "fsync=on")
+	}
+	if err := c.start(ctx, settings...); err != nil {
+		return nil, err
+	}
+	return &Server{URL: c.URL("postgres"), Description: "a cluster of the binaries in " + c.binaries, stop: stop}, nil
 }

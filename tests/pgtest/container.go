@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// officialImage is used where a registry answers.
+	// officialImage is used if a registry can be reached.
 	officialImage = "postgres:15-alpine"
 	// localImage is what make image builds.
 	localImage = "agentstore-postgres:15"
-	// ownerLabel holds the process that a container belongs to.
+	// ownerLabel is the label with the id of the process that a container belongs to.
 	ownerLabel = "agentstore.test.owner"
-	// pullTimeout bounds the start of a container whose image may have to come
-	// from a registry first.
+	// pullTimeout bounds the start of a container, which may have to pull its image
+	// first.
 	pullTimeout = 3 * time.Minute
 )
 
 func startContainer(ctx context.Context, options Options) (*Server, error) {
-	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true") // its image needs a registry; we clean up ourselves
+	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true") // its image needs a registry; removeOrphans does its work
 	if _, err := os.Stat("/.dockerenv"); err == nil {
-		// Published ports are on this machine's loopback even where it looks
-		// like a container itself.
+		// Published ports are on this machine's loopback even if it is a container
+		// itself.
 		setDefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 	}
-	tclog.SetDefault(tclog.NewNoopLogger()) // it tells of the machine at each run
+	tclog.SetDefault(tclog.NewNoopLogger()) // it would print details of the machine at each run
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
@@ -104,8 +104,8 @@ func onLoopback(config *container.HostConfig) {
 	}
 }
 
-// chooseImage prefers an image that is on the machine to one that must be
-// fetched, so that nobody waits for a registry that does not answer.
+// chooseImage prefers an image that is on the machine, so that nobody waits for a
+// registry that does not answer.
 func chooseImage(ctx context.Context, docker *testcontainers.DockerClient) string {
 	if image := os.Getenv(imageEnv); image != "" {
 		return image

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -18,35 +19,62 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// NewEmptyDatabase makes a database for one test, and drops it at its end. It
-// returns a superuser's URL of it.
+// NewEmptyDatabase makes a database for one test and returns a superuser's URL of it.
+// It is dropped at the test's end.
 func NewEmptyDatabase(t testing.TB) string {
 	t.Helper()
 	return newDatabase(t, Shared(t), "template0")
 }
 
-// NewDatabase makes a migrated database for one test, and drops it at its end.
+// NewDatabase is like NewEmptyDatabase, but the database is migrated.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
-	server := Shared(t)
-	template.once.Do(func() { template.name, template.err = makeTemplate(t.Context(), server) })
-	if template.err != nil {
-		t.Fatalf("make the template database: %v", template.err)
-	}
-	return newDatabase(t, server, template.name)
+	return NewFilledDatabase(t, "")
 }
 
-// template is this process's migrated database, which others are copies of.
-var template struct {
+// NewFilledDatabase is like NewDatabase, but fill, which is SQL, has run in the database.
+// For the same SQL, it runs once.
+func NewFilledDatabase(t testing.TB, fill string) string {
+	t.Helper()
+	server := Shared(t)
+	made := templates.of(fill)
+	made.once.Do(func() { made.name, made.err = makeTemplate(t.Context(), server, fill) })
+	if made.err != nil {
+		t.Fatalf("make the template database: %v", made.err)
+	}
+	return newDatabase(t, server, made.name)
+}
+
+// template is a migrated database of which tests get copies.
+type template struct {
 	once sync.Once
 	name string
 	err  error
 }
 
-// makeTemplate migrates a database of this process's own: processes that share
-// a server do not share it, so that none has to wait for another's, or wonder
-// whose migrations it holds.
-func makeTemplate(ctx context.Context, server *Server) (string, error) {
+// templates are this process's, by what fills them.
+var templates templatesByFill
+
+type templatesByFill struct {
+	sync.Mutex
+	all map[string]*template
+}
+
+func (t *templatesByFill) of(fill string) *template {
+	t.Lock()
+	defer t.Unlock()
+	if t.all == nil {
+		t.all = map[string]*template{}
+	}
+	if t.all[fill] == nil {
+		t.all[fill] = &template{}
+	}
+	return t.all[fill]
+}
+
+// makeTemplate makes a template for this process. Processes that share a server do not
+// share it: they may be of different versions of the code.
+func makeTemplate(ctx context.Context, server *Server, fill string) (string, error) {
 	name := fmt.Sprintf("agentstore_template_%d_%s", os.Getpid(), suffix())
 	databaseURL, err := setting().create(ctx, server, name, "template0")
 	if err != nil {
@@ -55,23 +83,34 @@ func makeTemplate(ctx context.Context, server *Server) (string, error) {
 	if err := schema.Up(ctx, databaseURL); err != nil {
 		return "", err
 	}
-	return name, nil
+	if fill == "" {
+		return name, nil
+	}
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return "", err
+	}
+	_, err = conn.Exec(ctx, fill, pgx.QueryExecModeSimpleProtocol)
+	return name, errors.Join(err, conn.Close(ctx))
 }
 
-func dropTemplate(server *Server) {
-	if template.name == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+func dropTemplates(server *Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := administer(ctx, server, "DROP DATABASE IF EXISTS "+template.name+" WITH (FORCE)"); err != nil {
-		fmt.Fprintln(os.Stderr, "pgtest: drop the template database:", err)
+	for _, made := range templates.all {
+		if made.name == "" {
+			continue
+		}
+		if err := administer(ctx, server, "DROP DATABASE IF EXISTS "+made.name+" WITH (FORCE)"); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest: drop the template database:", err)
+		}
 	}
 }
 
 func suffix() string { return strings.ToLower(repo.NewID().String()[10:]) }
 
-// databaseName tells whose a database is that was left behind.
+// databaseName returns a name that identifies the test, in case the database is left
+// behind.
 func databaseName(t testing.TB) string {
 	sum := sha256.Sum256([]byte(t.Name()))
 	return "agentstore_test_" + hex.EncodeToString(sum[:4]) + "_" + suffix()
@@ -85,7 +124,7 @@ func newDatabase(t testing.TB, server *Server, from string) string {
 		t.Fatalf("make a database: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := administer(ctx, server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop the database: %v", err)
@@ -94,8 +133,8 @@ func newDatabase(t testing.TB, server *Server, from string) string {
 	return databaseURL
 }
 
-// oneAtATime: a template cannot be copied twice at once by one server without
-// waiting, and two hundred tests that begin together need not wait in it.
+// oneAtATime serializes copies of the template. The server makes one at a time anyway,
+// and two hundred tests that begin together would hold connections while they wait.
 var oneAtATime sync.Mutex
 
 func administer(ctx context.Context, server *Server, sql string) error {
@@ -110,11 +149,18 @@ func administer(ctx context.Context, server *Server, sql string) error {
 	return err
 }
 
-// NewPool opens a pool that is closed at the test's end, which fails if a
-// connection has not come back by then.
-func NewPool(t testing.TB, databaseURL string) *pgxpool.Pool {
+// NewPool opens a pool, with its configuration changed by configure. The pool is closed
+// at the test's end; the test fails if a connection is then still in use.
+func NewPool(t testing.TB, databaseURL string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), databaseURL)
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range configure {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +171,8 @@ func NewPool(t testing.TB, databaseURL string) *pgxpool.Pool {
 	return pool
 }
 
-// CheckReturned fails the test if a connection of the pool is still in use. One
-// that was just given back may take a moment.
+// CheckReturned fails the test if a connection of the pool stays in use for more than 5
+// seconds: releasing one may take a moment.
 func CheckReturned(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -135,7 +181,7 @@ func CheckReturned(t testing.TB, pool *pgxpool.Pool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%d connections were not given back", acquired)
+			t.Errorf("%d connections are still in use", acquired)
 			return
 		}
 	}

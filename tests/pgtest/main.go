@@ -2,8 +2,10 @@ package pgtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -19,9 +21,9 @@ var run struct {
 	err    error
 }
 
-// Main runs a package's tests and returns the exit code: TestMain's body. It
-// stops the server afterwards, also when the process is interrupted, and fails
-// when a goroutine is left that neither we nor the package ignore.
+// Main runs a package's tests and returns the exit code. It is the body of TestMain. It
+// stops the server afterwards, also when the process is interrupted, and fails if
+// goroutines are left, except those that others ignores.
 func Main(m *testing.M, others ...goleak.Option) int {
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -48,10 +50,26 @@ func Main(m *testing.M, others ...goleak.Option) int {
 	return 0
 }
 
-// ignored are goroutines that others own and do not end.
+// Again returns a command that runs this test binary in another process, with the task
+// as JSON in an environment variable, which TestMain looks for.
+func Again(ctx context.Context, variable string, task any) *exec.Cmd {
+	encoded, err := json.Marshal(task)
+	if err != nil {
+		panic("pgtest: a task is not JSON: " + err.Error())
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		panic("pgtest: " + err.Error())
+	}
+	command := exec.CommandContext(ctx, binary)
+	command.Env = append(os.Environ(), variable+"="+string(encoded))
+	return command
+}
+
+// ignored returns the goroutines of other packages that do not end.
 func ignored() []goleak.Option {
 	return []goleak.Option{
-		// The Docker client's idle connections.
+		// The first two are the Docker client's idle connections.
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
 		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreTopFunction("os/signal.loop"),
@@ -59,7 +77,7 @@ func ignored() []goleak.Option {
 	}
 }
 
-// Shared returns this process's server, which it starts the first time.
+// Shared returns this process's server. The first call starts it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	run.once.Do(func() {
@@ -74,9 +92,9 @@ func Shared(t testing.TB) *Server {
 }
 
 func stopServer() {
-	run.once.Do(func() { run.err = errNoServer }) // none is started from now on
+	run.once.Do(func() { run.err = errNoServer }) // start none from now on
 	if run.server != nil {
-		dropTemplate(run.server)
+		dropTemplates(run.server)
 		run.server.Stop()
 		run.server = nil
 	}

@@ -12,16 +12,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// TestNoServer takes away every way to a server. It is not parallel: it changes
-// the environment.
+// Without any way to get a server, the error names them all. The test changes the
+// environment, so it is not parallel.
 func TestNoServer(t *testing.T) {
 	t.Setenv(urlEnv, "")
 	t.Setenv(kindEnv, "")
 	t.Setenv(binariesEnv, "")
 	t.Setenv("PATH", "")
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-	// The client tries the usual socket too, whatever DOCKER_HOST says: then no
-	// registry has the image.
+	// The client tries the default socket even if DOCKER_HOST is set. If it works, the
+	// image cannot be pulled.
 	t.Setenv(imageEnv, "127.0.0.1:1/none:1")
 	before := debianDir
 	debianDir = t.TempDir()
@@ -29,7 +29,7 @@ func TestNoServer(t *testing.T) {
 	server, err := Start(t.Context(), Options{})
 	if err == nil {
 		server.Stop()
-		t.Fatalf("there is a server: %s", server.Description)
+		t.Fatalf("started a server: %s", server.Description)
 	}
 	for _, way := range []string{urlEnv, "start Docker", "make image", "install PostgreSQL's server", "url:", "container:", "local:"} {
 		if !strings.Contains(err.Error(), way) {
@@ -38,8 +38,8 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestDatabasesAreIndependent has twenty databases at once. Each is migrated,
-// holds only what its own test wrote, and is gone afterwards.
+// Twenty tests at once have databases of their own, each migrated, and dropped
+// afterwards.
 func TestDatabasesAreIndependent(t *testing.T) {
 	t.Parallel()
 	urls := make(chan string, 20)
@@ -72,7 +72,7 @@ func TestDatabasesAreIndependent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left {
-			t.Errorf("the database %s is left", config.Database)
+			t.Errorf("the database %s was not dropped", config.Database)
 		}
 	}
 }

@@ -11,47 +11,45 @@ import (
 
 // Server is a running PostgreSQL.
 type Server struct {
-	// URL is a superuser's, of the database postgres or the one that was given.
+	// URL is a superuser's URL, of the database postgres or the one that was given.
 	URL string
-	// Description says what it is, for people. It holds no password.
+	// Description says what server it is, for people. It contains no password.
 	Description string
 	stop        func()
 }
 
-// Stop stops the server and removes what it left. A server that was given is
-// left alone.
+// Stop stops the server and removes its files. It does nothing to a server that was
+// given.
 func (s *Server) Stop() { s.stop() }
 
 // Options say what server to start.
 type Options struct {
-	// Kind is "url", "container" or "local" to have that or an error; empty for
-	// the first that can be had.
+	// Kind is "url", "container" or "local". Empty: the first of them that works.
 	Kind string
-	// Durable leaves fsync on, as benchmarks need it.
+	// Durable leaves fsync on, for benchmarks.
 	Durable bool
-	// Logf tells what was tried and taken.
+	// Logf, if set, reports which server is used.
 	Logf func(format string, args ...any)
 }
 
-// The environment.
+// The environment variables.
 const (
 	urlEnv   = "AGENTSTORE_TEST_DATABASE_URL"
 	kindEnv  = "AGENTSTORE_TEST_SERVER"
 	imageEnv = "AGENTSTORE_TEST_IMAGE"
-	// binariesEnv is the directory of the initdb and postgres to take.
+	// binariesEnv names the directory of initdb and postgres.
 	binariesEnv = "AGENTSTORE_TEST_BINARIES"
 )
 
-// errNoServer says how to get a server.
 var errNoServer = errors.New(`no PostgreSQL to test on. Any one of these will do:
   - set ` + urlEnv + ` to a server's URL (a superuser: tests create databases)
   - start Docker; where no image can be pulled, "make image" builds one from Debian packages
   - install PostgreSQL's server (Debian: apt-get install postgresql) so that initdb and postgres are found`)
 
-// maxConnections is room for many parallel tests.
+// maxConnections suffices for many parallel tests.
 const maxConnections = "400"
 
-// Start finds or starts a server.
+// Start returns the server that the environment names, or starts one.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	if options.Kind == "" {
 		options.Kind = os.Getenv(kindEnv)
@@ -89,7 +87,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	return nil, errors.Join(append([]error{errNoServer}, failures...)...)
 }
 
-// given takes the server that the environment names.
+// given returns the server that the environment names.
 func given(context.Context, Options) (*Server, error) {
 	databaseURL := os.Getenv(urlEnv)
 	if databaseURL == "" {
@@ -100,14 +98,4 @@ func given(context.Context, Options) (*Server, error) {
 		return nil, errors.New(urlEnv + " is not a postgres:// URL") // not shown: it may hold a password
 	}
 	return &Server{URL: databaseURL, Description: "the server of " + urlEnv + " at " + u.Host, stop: func() {}}, nil
-}
-
-// WithDatabase is the URL of another database of the same server.
-func WithDatabase(serverURL, database string) string {
-	u, err := url.Parse(serverURL)
-	if err != nil {
-		panic("pgtest: a server's URL does not parse")
-	}
-	u.Path = "/" + database
-	return u.String()
 }

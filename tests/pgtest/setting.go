@@ -14,24 +14,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SettingEnv holds a [Setting] as JSON: every test then runs under it.
+// SettingEnv names the environment variable with a [Setting], as JSON, under which all
+// tests run.
 const SettingEnv = "AGENTSTORE_TEST_SETTING"
 
-// Setting is what a legal deployment may have otherwise than a new server has
-// it. The tests know nothing of it.
+// Setting is how a supported deployment may differ from a new server. The tests do not
+// depend on it.
 type Setting struct {
-	// Server is configuration of each server that is started, by name.
+	// Server has settings of each server that is started, by name.
 	Server map[string]string `json:"server,omitempty"`
-	// Database is configuration of each test's database (ALTER DATABASE SET).
+	// Database has settings of each test's database (ALTER DATABASE SET).
 	Database map[string]string `json:"database,omitempty"`
-	// Schema is where the tables are, instead of public; the database's
-	// search_path names it.
+	// Schema is the schema of the tables, instead of public. The database's search_path
+	// names it.
 	Schema string `json:"schema,omitempty"`
-	// Owner has the tables belong to a role that may do nothing else, whose URL
-	// tests get instead of a superuser's.
+	// Owner makes a role without other rights the owner of the databases. Tests get its
+	// URL instead of a superuser's.
 	Owner bool `json:"owner,omitempty"`
-	// Clock is what the clock of the server does.
+	// Clock says how the server's clock steps.
 	Clock Stepping `json:"clock,omitempty"`
+	// Parameters are added to the databases' URLs.
+	Parameters map[string]string `json:"parameters,omitempty"`
 
 	broken error
 }
@@ -39,17 +42,18 @@ type Setting struct {
 // Merge adds another setting to this one.
 func (s Setting) Merge(other Setting) Setting {
 	merged := Setting{
-		Server: map[string]string{}, Database: map[string]string{},
+		Server: map[string]string{}, Database: map[string]string{}, Parameters: map[string]string{},
 		Schema: s.Schema + other.Schema, Owner: s.Owner || other.Owner, Clock: s.Clock + other.Clock,
 	}
 	for _, from := range []Setting{s, other} {
 		maps.Copy(merged.Server, from.Server)
 		maps.Copy(merged.Database, from.Database)
+		maps.Copy(merged.Parameters, from.Parameters)
 	}
 	return merged
 }
 
-// String is the setting as SettingEnv holds it.
+// String returns the setting as the value of SettingEnv.
 func (s Setting) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -58,7 +62,7 @@ func (s Setting) String() string {
 	return string(text)
 }
 
-// setting is this process's.
+// setting returns this process's setting.
 var setting = sync.OnceValue(func() (s Setting) {
 	text := os.Getenv(SettingEnv)
 	if text == "" {
@@ -72,7 +76,7 @@ var setting = sync.OnceValue(func() (s Setting) {
 
 func (s Setting) check() error { return s.broken }
 
-// server is each "name=value" for the server's command line.
+// server returns the server's settings, each as "name=value".
 func (s Setting) server() []string { return pairs(s.Server) }
 
 func pairs(settings map[string]string) []string {
@@ -83,7 +87,7 @@ func pairs(settings map[string]string) []string {
 	return list
 }
 
-// create makes a database and returns a URL of it, in the setting.
+// create makes a database under the setting and returns its URL.
 func (s Setting) create(ctx context.Context, server *Server, name, template string) (string, error) {
 	owner, databaseURL := "", WithDatabase(server.URL, name)
 	if s.Owner {
@@ -102,8 +106,8 @@ func (s Setting) create(ctx context.Context, server *Server, name, template stri
 			settings = map[string]string{}
 		}
 		settings["search_path"] = pgx.Identifier{s.Schema}.Sanitize()
-		// As the owner, so that the schema is the owner's.
-		// All may look into it, as into public.
+		// With the owner's URL, so that it owns the schema. As with public, all roles
+		// may use it.
 		quoted := pgx.Identifier{s.Schema}.Sanitize()
 		create := "CREATE SCHEMA IF NOT EXISTS " + quoted + "; GRANT USAGE ON SCHEMA " + quoted + " TO PUBLIC"
 		if err := administer(ctx, &Server{URL: databaseURL}, create); err != nil {
@@ -120,26 +124,18 @@ func (s Setting) create(ctx context.Context, server *Server, name, template stri
 		}
 	}
 	if s.Database["default_transaction_read_only"] == "on" {
-		return takesWrites(databaseURL)
+		// The URL must allow writes: otherwise such a database is refused (see
+		// docs/operations.md).
+		databaseURL = WithParameter(databaseURL, "default_transaction_read_only", "off")
+	}
+	for name, value := range s.Parameters {
+		databaseURL = WithParameter(databaseURL, name, value)
 	}
 	return databaseURL, nil
 }
 
-// takesWrites has the URL say so, without which a database that is read-only by
-// default is refused: docs/operations.md.
-func takesWrites(databaseURL string) (string, error) {
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		return "", fmt.Errorf("a server's URL does not parse")
-	}
-	query := u.Query()
-	query.Set("default_transaction_read_only", "off")
-	u.RawQuery = query.Encode()
-	return u.String(), nil
-}
-
-// makeOwner makes the role that databases belong to, if it is not there. It has
-// the superuser's password, which the server's URL holds.
+// makeOwner creates the role that owns the databases, if it does not exist. Its password
+// is the superuser's, which is in the server's URL.
 func makeOwner(ctx context.Context, server *Server, databaseURL string) (role, ownerURL string, err error) {
 	role = "agentstore_test_owner"
 	u, err := url.Parse(databaseURL)
@@ -148,7 +144,7 @@ func makeOwner(ctx context.Context, server *Server, databaseURL string) (role, o
 	}
 	password, _ := u.User.Password()
 	u.User = url.UserPassword(role, password)
-	// Two processes may get here at once.
+	// Several processes may do this at once.
 	sql := "DO $make$ BEGIN CREATE ROLE " + role + " LOGIN PASSWORD '" + strings.ReplaceAll(password, "'", "''") + "';" +
 		" EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $make$"
 	return role, u.String(), administer(ctx, server, sql)

@@ -2,7 +2,7 @@ package pgtest
 
 import "testing"
 
-// A database is made as a setting says, and so is one that is made from it.
+// A database, and one that is copied from it, have what a setting says.
 func TestSetting(t *testing.T) {
 	t.Parallel()
 	server := Shared(t)
@@ -35,7 +35,7 @@ func TestSetting(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS mine ()"); err != nil {
 			t.Errorf("the owner may not make a table: %v", err)
 		}
-		if err := conn.Close(t.Context()); err != nil { // who is connected keeps a database from being copied
+		if err := conn.Close(t.Context()); err != nil { // a database in use cannot be copied
 			t.Error(err)
 		}
 	}

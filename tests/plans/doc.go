@@ -1,3 +1,3 @@
-// Package plans holds the tests of plans under load: many goroutines and
-// processes that race for one plan, and the lifecycle against a model of it.
+// Package plans tests plans under load, with many goroutines and processes that race
+// for one plan, and compares the lifecycle with a model.
 package plans

@@ -8,21 +8,23 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// model is what is expected of one plan.
+// model is the expected state of one plan.
 type model struct {
 	id, parent repo.ID
 	repo.Stage
 	version    int64
 	reversions int
 	message    string
-	events     []repo.PlanEvent // without what the database gives
+	events     []repo.PlanEvent // without the database's fields
 }
 
-// to is the lifecycle as rules, where package repo has it as a table.
+// to implements the lifecycle as rules; package rules has it as a table.
 func (m *model) to(transition repo.Transition) (to repo.Stage, allowed bool) {
 	at := m.Stage
 	in := func(state repo.PlanState) repo.Stage { return repo.Stage{Phase: at.Phase, State: state} }
@@ -59,7 +61,7 @@ func (m *model) to(transition repo.Transition) (to repo.Stage, allowed bool) {
 	}
 }
 
-// move moves the model, and notes it.
+// move moves the model, and appends an event.
 func (m *model) move(transition repo.Transition, to repo.Stage, reason string) {
 	m.version++
 	m.events = append(m.events, repo.PlanEvent{
@@ -99,9 +101,9 @@ func (m *models) use(t *rapid.T) {
 			return
 		}
 	}
-	for range rapid.IntRange(1, 2).Draw(t, "times") { // a second time it is the same plan
+	for range rapid.IntRange(1, 2).Draw(t, "times") { // the second time it returns the same plan
 		if _, err := m.store.Plans().Use(t.Context(), m.action, use); err != nil {
-			if _, deep := errors.AsType[*repo.LimitExceeded](err); deep {
+			if _, deep := errors.AsType[*repo.LimitExceededError](err); deep {
 				return
 			}
 			t.Fatal(err)
@@ -114,8 +116,8 @@ func (m *models) use(t *rapid.T) {
 
 func (m *models) transition(t *rapid.T) {
 	plan := m.pick(t)
-	among := repo.Transitions()
-	if rapid.Bool().Draw(t, "allowed") { // or few plans would come far
+	among := rules.Transitions()
+	if rapid.Bool().Draw(t, "allowed") { // otherwise few plans would get far
 		among = slices.DeleteFunc(among, func(transition repo.Transition) bool {
 			to, allowed := plan.to(transition)
 			return !allowed || to == plan.Stage
@@ -141,12 +143,12 @@ func (m *models) transition(t *rapid.T) {
 		wantConflict(t, err, plan, transition)
 		return
 	case transition == repo.TransitionRevert && plan.reversions == repo.MaxReversions:
-		if _, ok := errors.AsType[*repo.LimitExceeded](err); !ok {
-			t.Fatalf("the fourth reversion gave %v", err)
+		if _, ok := errors.AsType[*repo.LimitExceededError](err); !ok {
+			t.Fatalf("the reversion above the limit gave %v", err)
 		}
 		return
 	case transition == repo.TransitionRevert && plan.State == repo.StateCancelled && !m.live(plan.parent):
-		conflict, ok := errors.AsType[*repo.TransitionConflict](err)
+		conflict, ok := errors.AsType[*repo.TransitionConflictError](err)
 		if !ok || conflict.PlanID != plan.parent || conflict.Child != plan.id {
 			t.Fatalf("the reversion below a plan that is not live gave %v", err)
 		}
@@ -166,7 +168,7 @@ func (m *models) transition(t *rapid.T) {
 	wantPlan(t, got, plan)
 }
 
-// live reports whether the parent of a plan, if it has one, is neither applied nor
+// live reports whether the parent of a plan, if any, is neither applied nor
 // cancelled.
 func (m *models) live(parent repo.ID) bool {
 	for _, plan := range m.plans {
@@ -177,8 +179,7 @@ func (m *models) live(parent repo.ID) bool {
 	return true
 }
 
-// belowCancelled reports whether any plan above this one, however far, is
-// cancelled.
+// belowCancelled reports whether an ancestor of the plan is cancelled.
 func (m *models) belowCancelled(plan *model) bool {
 	for _, above := range m.plans {
 		if above.id == plan.parent {
@@ -188,7 +189,8 @@ func (m *models) belowCancelled(plan *model) bool {
 	return false
 }
 
-// cancelBelow cancels all live descendants, below those too that are not.
+// cancelBelow cancels all live descendants, including those below plans that are not
+// live.
 func (m *models) cancelBelow(id repo.ID, reason string) {
 	for _, child := range m.plans {
 		if child.parent != id {
@@ -201,7 +203,7 @@ func (m *models) cancelBelow(id repo.ID, reason string) {
 	}
 }
 
-// check compares a plan and its history with what is expected.
+// check compares a plan and its history with the expected ones.
 func (m *models) check(t *rapid.T) {
 	if len(m.plans) == 0 {
 		return
@@ -213,7 +215,7 @@ func (m *models) check(t *rapid.T) {
 	}
 	wantPlan(t, stored, plan)
 	if stored.Live() && m.belowCancelled(plan) {
-		t.Fatalf("a live plan stands below a cancelled one: %+v", stored)
+		t.Fatalf("a live plan below a cancelled one: %+v", stored)
 	}
 	events, err := m.store.Plans().History(t.Context(), plan.id, 0, 0)
 	if err != nil {
@@ -242,16 +244,16 @@ func wantPlan(t *rapid.T, got repo.Plan, want *model) {
 
 func wantConflict(t *rapid.T, err error, plan *model, transition repo.Transition) {
 	t.Helper()
-	got, ok := errors.AsType[*repo.TransitionConflict](err)
-	if !ok || *got != (repo.TransitionConflict{PlanID: plan.id, Transition: transition, Stage: plan.Stage, Version: plan.version}) {
+	got, ok := errors.AsType[*repo.TransitionConflictError](err)
+	if !ok || *got != (repo.TransitionConflictError{PlanID: plan.id, Transition: transition, Stage: plan.Stage, Version: plan.version}) {
 		t.Fatalf("%s gave %v, want a conflict at %v, version %d", transition, err, plan.Stage, plan.version)
 	}
 }
 
-// Whatever is called in whatever order, the store and the model agree.
+// The store and the model agree after any sequence of calls.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	store := openURL(t, pgtest.NewDatabase(t))
+	store := pgtest.NewStore(t, agentstore.Options{})
 	action := newAction(t, store)
 	if testing.Short() {
 		if err := flag.Set("rapid.checks", "20"); err != nil {
@@ -260,7 +262,7 @@ func TestModel(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		m := &models{store: store, action: action}
-		// Moving is what it is about: use is one of four.
+		// The test is about moving: use is one of four.
 		t.Repeat(map[string]func(*rapid.T){"use": m.use, "move": m.transition, "move again": m.transition, "move on": m.transition, "": m.check})
 	})
 }

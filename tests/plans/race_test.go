@@ -3,14 +3,16 @@ package plans
 import (
 	"testing"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// plansPerRace is how many plans each race is for, one after another.
+// plansPerRace is the number of plans of each race, one after the other.
 const plansPerRace = 8
 
-// routes lead to a stage where the transition moves a plan.
+// routes lead to a stage at which the transition begins.
 var routes = map[repo.Transition][]repo.Transition{
 	"start": {}, "complete": {"start"}, "fail": {"start", "complete", "execute", "start"}, "execute": {"start", "complete"},
 	"apply":     {"start", "complete", "execute", "start", "complete"},
@@ -18,7 +20,7 @@ var routes = map[repo.Transition][]repo.Transition{
 	"revert":    {"start", "complete", "execute"}, "resume": {"start", "fail"}, "cancel": {"start"},
 }
 
-// made makes plans at the stage where the transition begins.
+// made creates plans at a stage at which the transition begins.
 func made(t *testing.T, store repo.Store, action string, transition repo.Transition) []repo.ID {
 	t.Helper()
 	ids := make([]repo.ID, plansPerRace)
@@ -37,24 +39,25 @@ func made(t *testing.T, store repo.Store, action string, transition repo.Transit
 	return ids
 }
 
-// 64 goroutines here and 4 other processes race each transition of a plan. One
-// moves it; the others get the conflict, or the plan where the lifecycle has it
-// stay; and the history has one event for each version.
+// 64 goroutines here and 4 other processes race for each transition of a plan. One
+// moves it. The others get a conflict, or the plan if the transition allows that it
+// is there already. The history has one event for each version.
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	action := newAction(t, store)
-	for _, transition := range repo.Transitions() {
+	for _, transition := range rules.Transitions() {
 		t.Run(string(transition), func(t *testing.T) {
 			ids := made(t, store, action, transition)
 			before, err := store.Plans().Get(t.Context(), ids[0])
 			if err != nil {
 				t.Fatal(err)
 			}
-			to, _ := transition.To(before.Stage)
-			// Where the plan stays afterwards, the late are answered with it.
-			then, allowed := transition.To(to)
+			to, _ := rules.To(transition, before.Stage)
+			// If the transition allows that the plan is there already, late callers
+			// get the plan.
+			then, allowed := rules.To(transition, to)
 			stays := allowed && then == to
 			winners, conflicts := map[repo.ID][]string{}, 0
 			for _, got := range runAll(t, race{DatabaseURL: databaseURL, Way: "ours", Transition: transition, Plans: ids}) {
@@ -95,11 +98,11 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// The same race without the condition has several winners: the harness sees it.
+// The same race without the condition has several winners. The harness finds that.
 func TestNaiveRace(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	ids := made(t, store, newAction(t, store), repo.TransitionStart)
 	winners := map[repo.ID]int{}
 	for _, got := range runAll(t, race{DatabaseURL: databaseURL, Way: "naive", Transition: repo.TransitionStart, Plans: ids}) {
@@ -115,6 +118,6 @@ func TestNaiveRace(t *testing.T) {
 	}
 	t.Logf("naive: winners of each plan %v", winners)
 	if several == 0 {
-		t.Fatal("no plan has two winners: the harness does not catch the naive way")
+		t.Fatal("no plan has two winners: the harness does not catch the naive implementation")
 	}
 }

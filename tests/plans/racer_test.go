@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -18,10 +17,12 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// race is what one process does: each of its goroutines makes the transition of
-// each plan, in one order.
+// race is the task of one process: each of its goroutines makes the transition of
+// each plan, in the same order.
 type race struct {
 	DatabaseURL string
 	Way         string
@@ -31,8 +32,8 @@ type race struct {
 	Process     int
 }
 
-// outcome is what one caller was answered: the plan at the stage and version, or
-// a conflict that names them.
+// outcome is the result of one call: the plan at the stage and version, or a conflict
+// that names them.
 type outcome struct {
 	Plan     repo.ID
 	Actor    string
@@ -41,7 +42,7 @@ type outcome struct {
 	Version  int64
 }
 
-// way makes one transition; an error that is no answer ends the race.
+// way makes one transition. An error other than a conflict ends the race.
 type way func(ctx context.Context, id repo.ID, transition repo.Transition, actor string) (outcome, error)
 
 var ways = map[string]func(ctx context.Context, databaseURL string) (way, func(), error){
@@ -49,20 +50,20 @@ var ways = map[string]func(ctx context.Context, databaseURL string) (way, func()
 }
 
 func ours(ctx context.Context, databaseURL string) (way, func(), error) {
-	store, err := agentstore.Open(ctx, databaseURL)
+	store, err := agentstore.Open(ctx, databaseURL, agentstore.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(ctx context.Context, id repo.ID, transition repo.Transition, actor string) (outcome, error) {
 		got, err := store.Plans().Transition(ctx, id, transition, repo.Cause{Actor: actor, Reason: "race"})
-		if conflict, ok := errors.AsType[*repo.TransitionConflict](err); ok {
+		if conflict, ok := errors.AsType[*repo.TransitionConflictError](err); ok {
 			return outcome{id, actor, true, conflict.Stage, conflict.Version}, nil
 		}
 		return outcome{id, actor, false, got.Stage, got.Version}, err
 	}, func() { _ = store.Close() }, nil
 }
 
-// naive reads the plan, decides, and writes what it decided, without a condition.
+// naive reads the plan, decides, and writes its decision without a condition.
 func naive(ctx context.Context, databaseURL string) (way, func(), error) {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {
@@ -76,7 +77,7 @@ func naive(ctx context.Context, databaseURL string) (way, func(), error) {
 			Scan(&stage.Phase, &stage.State, &version); err != nil {
 			return outcome{}, err
 		}
-		to, allowed := transition.To(stage)
+		to, allowed := rules.To(transition, stage)
 		if !allowed {
 			return outcome{id, actor, true, stage, version}, nil
 		}
@@ -85,7 +86,7 @@ func naive(ctx context.Context, databaseURL string) (way, func(), error) {
 	}, pool.Close, nil
 }
 
-// run waits for start, and returns all answers.
+// run waits for start, and returns all outcomes.
 func (r race) run(ctx context.Context, ready func(), start func()) ([]outcome, error) {
 	move, closing, err := ways[r.Way](ctx, r.DatabaseURL)
 	if err != nil {
@@ -115,11 +116,11 @@ func (r race) run(ctx context.Context, ready func(), start func()) ([]outcome, e
 	for _, result := range results {
 		all = append(all, result...)
 	}
-	return all, <-failures // nil when there is none
+	return all, <-failures // nil if there is none
 }
 
-// racerEnv carries the race to a racer process. It says when it is ready, waits
-// for a line, and prints its outcomes as JSON.
+// racerEnv passes the race to a racer process. The process prints a line when it is
+// ready, waits for one, and prints its outcomes as JSON.
 const racerEnv = "AGENTSTORE_TEST_RACER"
 
 func racerMain() int {
@@ -141,24 +142,15 @@ func racerMain() int {
 	return 0
 }
 
-// runInProcess runs the race in a process of its own.
+// runInProcess runs the race in another process.
 func (r race) runInProcess(ctx context.Context, ready, start func()) (_ []outcome, err error) {
 	said := false
 	defer func() {
-		if !said { // or the others would wait
+		if !said { // otherwise the others would wait
 			ready()
 		}
 	}()
-	encoded, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	command := exec.CommandContext(ctx, binary)
-	command.Env = append(os.Environ(), racerEnv+"="+string(encoded))
+	command := pgtest.Again(ctx, racerEnv, r)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	stdin, err := command.StdinPipe()
@@ -194,8 +186,8 @@ func (r race) runInProcess(ctx context.Context, ready, start func()) (_ []outcom
 	return all, nil
 }
 
-// runAll races 64 goroutines of this process and 4 processes of 16. All begin
-// together.
+// runAll runs the race in 64 goroutines of this process and 4 processes of 16. All
+// begin together.
 func runAll(t *testing.T, r race) []outcome {
 	t.Helper()
 	var ready, running sync.WaitGroup

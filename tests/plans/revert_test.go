@@ -7,18 +7,18 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// reverting brings a cancelled child back; an error that is no answer ends the test.
+// reverting reverts a cancelled child. An unexpected error ends the test.
 type reverting func(ctx context.Context, parent, child repo.ID) error
 
-// orphans has the parent of a cancelled child cancelled while the child is
-// reverted by many, again and again, and returns how many children were alive
-// below their cancelled parent in the end.
+// orphans repeatedly cancels the parent of a cancelled child while many callers
+// revert the child, and returns how many children were live below a cancelled parent
+// in the end.
 func orphans(t *testing.T, store repo.Store, rounds int, revert reverting) (alive int) {
 	t.Helper()
 	action := newAction(t, store)
@@ -65,30 +65,26 @@ func orphans(t *testing.T, store repo.Store, rounds int, revert reverting) (aliv
 	return alive
 }
 
-// No child is alive below its cancelled parent, whoever comes first.
+// No child is live below its cancelled parent, whoever comes first.
 func TestRevertWhileParentIsCancelled(t *testing.T) {
 	t.Parallel()
-	store := openURL(t, pgtest.NewDatabase(t))
+	store := pgtest.NewStore(t, agentstore.Options{})
 	alive := orphans(t, store, 60, func(ctx context.Context, _, child repo.ID) error {
 		_, err := store.Plans().Transition(ctx, child, repo.TransitionRevert, repo.Cause{})
 		return err
 	})
 	if alive > 0 {
-		t.Errorf("%d children are alive below their cancelled parents", alive)
+		t.Errorf("%d children are live below their cancelled parents", alive)
 	}
 }
 
-// Who looks at the parent and then moves the child, without the tree's lock,
-// leaves some alive: the harness sees it.
+// An implementation that checks the parent and then moves the child, without the
+// tree's lock, leaves some live. The harness finds that.
 func TestNaiveRevertIsCaught(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL)
-	pool, err := pgxpool.New(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	pool := pgtest.NewPool(t, databaseURL)
 	alive := orphans(t, store, 60, func(ctx context.Context, parent, child repo.ID) error {
 		var state repo.PlanState
 		if err := pool.QueryRow(ctx, "SELECT state FROM plans WHERE id = $1", pgtype.UUID{Bytes: parent, Valid: true}).Scan(&state); err != nil {
@@ -103,6 +99,6 @@ func TestNaiveRevertIsCaught(t *testing.T) {
 	})
 	t.Logf("naive: %d children are alive below their cancelled parents", alive)
 	if alive == 0 {
-		t.Fatal("none is: the harness does not catch the naive way")
+		t.Fatal("none is live: the harness does not catch the naive implementation")
 	}
 }

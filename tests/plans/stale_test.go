@@ -14,7 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// before does something before a statement is sent, once.
+// before calls a function before a statement is sent, once.
 type before struct {
 	statement string
 	do        func()
@@ -34,8 +34,8 @@ func (b *before) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 
 func (*before) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TraceBatchStart: what is a transaction by itself goes in a batch, behind its
-// isolation level.
+// TraceBatchStart: a single statement that is a transaction is sent in a batch, after
+// its isolation level.
 func (b *before) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, query := range data.Batch.QueuedQueries {
 		b.see(query.SQL)
@@ -46,33 +46,19 @@ func (b *before) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 func (*before) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*before) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// hooked is a store that does something before one of its statements.
+// hooked returns a store that calls a function before one of its statements.
 func hooked(t *testing.T, databaseURL string, hook *before) *agentstore.Store {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.Tracer = hook
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	store, err := agentstore.OpenPool(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	return store
+	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer = hook })
+	return pgtest.OpenPool(t, pool, agentstore.Options{})
 }
 
-// Of two who move a plan to the same stage, where being there already is no error,
-// both succeed.
-func TestOvertaken(t *testing.T) {
+// If two callers move a plan to the same stage, with a transition for which being
+// there already is no error, both succeed.
+func TestTwoMovesToOneStage(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	other := openURL(t, databaseURL)
+	other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	plan, err := other.Plans().Use(t.Context(), newAction(t, other), repo.UseAction{})
 	if err != nil {
 		t.Fatal(err)
@@ -95,13 +81,13 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// A plan that was read may be at the same stage again when it is to be moved:
-// failed, resumed and started by another meanwhile. A caller who knows its
-// version then moves nothing.
+// Between reading and moving, a plan may have left its stage and returned to it:
+// failed, resumed and started by another caller. A caller that gives a version then
+// moves nothing.
 func TestStaleVersion(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	other := openURL(t, databaseURL)
+	other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	action := newAction(t, other)
 	for transition, statement := range map[repo.Transition]string{
 		repo.TransitionComplete: "PlanTransition", repo.TransitionCancel: "PlanCancel",
@@ -110,7 +96,8 @@ func TestStaleVersion(t *testing.T) {
 			t.Parallel()
 			hook := &before{statement: statement}
 			store := hooked(t, databaseURL, hook)
-			// A child: a cancel locks the root of the tree, which nobody then moves.
+			// A child, because Cancel locks the root of the tree, which nobody then
+			// can move.
 			root, err := other.Plans().Use(t.Context(), action, repo.UseAction{})
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +122,7 @@ func TestStaleVersion(t *testing.T) {
 				}
 			}
 			_, err = store.Plans().Transition(t.Context(), known.ID, transition, repo.Cause{Version: known.Version, Reason: "late"})
-			if _, refused := errors.AsType[*repo.TransitionConflict](err); !refused {
+			if _, refused := errors.AsType[*repo.TransitionConflictError](err); !refused {
 				t.Errorf("the plan was moved, or: %v", err)
 			}
 			if !raced || plan.Stage != known.Stage || plan.Version != known.Version+3 {

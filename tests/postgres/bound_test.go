@@ -10,293 +10,369 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// late is what each case of TestBoundSeesOthers has to work on.
-type late struct {
+// boundCase has the data for each case of TestBoundSeesOthers.
+type boundCase struct {
 	family
 	session, child, message repo.ID
 }
 
-func (l late) transition(tx repo.Repositories, id repo.ID, transition repo.Transition) error {
+func (c boundCase) transition(tx repo.Repositories, id repo.ID, transition repo.Transition) error {
 	_, err := tx.Plans().Transition(context.Background(), id, transition, repo.Cause{Reason: "x"})
 	return err
 }
 
-func (l late) move(tx repo.Repositories, id repo.ID, transitions ...repo.Transition) error {
+func (c boundCase) move(tx repo.Repositories, id repo.ID, transitions ...repo.Transition) error {
 	for _, transition := range transitions {
-		if err := l.transition(tx, id, transition); err != nil {
+		if err := c.transition(tx, id, transition); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// applied is the way of a plan to its end.
+// scope is one that no other case has.
+func (c boundCase) scope() repo.Scope { return repo.Scope{Name: c.session.String()} }
+
+func (c boundCase) change(tx repo.Repositories, key string, ifVersion *int64) error {
+	_, err := tx.State().Change(context.Background(), []repo.StateChange{{Scope: c.scope(), Key: key, Value: []byte(`1`), IfVersion: ifVersion}})
+	return err
+}
+
+// applied are the transitions of a plan from its creation to its end.
 var applied = []repo.Transition{
 	repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute, repo.TransitionStart, repo.TransitionComplete,
 	repo.TransitionApply, repo.TransitionStart, repo.TransitionComplete,
 }
 
-// A caller's transaction of a higher level sees the database as it was at its
-// first statement. What is done in it beside what others did since is done as if
-// it saw that, or the transaction is given up: it never succeeds on the strength of
-// what is not so any more.
+// A caller's transaction of a higher level sees the database as of its first
+// statement. Operations in it take account of what others did since, or the
+// transaction is aborted: no operation succeeds because of outdated data.
 func TestBoundSeesOthers(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
-	type step func(l late, tx repo.Repositories) error
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	type step func(c boundCase, tx repo.Repositories) error
 	ctx := t.Context()
 	for name, test := range map[string]struct {
 		prepare, first, second step
-		// refused: the server sees by itself what was done, and says so.
+		// refused is the error if the server itself notices what was done.
 		refused error
-		// holds: the second step may succeed without having seen the first.
-		holds func(t *testing.T, l late) bool
+		// holds reports whether the result is correct although the second step did
+		// not see the first.
+		holds func(t *testing.T, c boundCase) bool
 	}{
 		"append after append": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, user("a"))
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, user("b"))
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, user("b"))
 				return err
 			},
 		},
 		"the same message twice": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, repo.NewMessage{ID: l.message, Role: repo.RoleUser, Content: "a"})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{ID: c.message, Role: repo.RoleUser, Content: "a"})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, repo.NewMessage{ID: l.message, Role: repo.RoleUser, Content: "a"})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{ID: c.message, Role: repo.RoleUser, Content: "a"})
 				return err
 			},
 		},
 		"add usage after add usage": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{InputTokens: 1})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{InputTokens: 1})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{InputTokens: 1})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{InputTokens: 1})
 				return err
 			},
 		},
 		"update after add usage": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, l.session, repo.NewUsage{Cost: 100})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{Cost: 100})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
+			second: func(c boundCase, tx repo.Repositories) error {
 				budget := repo.Cost(1)
-				_, err := tx.Sessions().Update(ctx, l.session, repo.SessionUpdate{Budget: &budget})
+				_, err := tx.Sessions().Update(ctx, c.session, repo.SessionUpdate{Budget: &budget})
 				return err
 			},
 		},
 		"create a session twice": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: l.message})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: c.message})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: l.message, Actor: "b"})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: c.message, Actor: "b"})
 				return err
 			},
 		},
 		"delete after append": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, user("a"))
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error { _, err := tx.Sessions().Delete(ctx, l.session); return err },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
 		},
 		"delete after link": {
-			first:  func(l late, tx repo.Repositories) error { return tx.Plans().Link(ctx, l.session, l.root) },
-			second: func(l late, tx repo.Repositories) error { _, err := tx.Sessions().Delete(ctx, l.session); return err },
+			first: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
 		},
 		"append after delete": {
-			first: func(l late, tx repo.Repositories) error { _, err := tx.Sessions().Delete(ctx, l.session); return err },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, l.session, user("a"))
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
 				return err
 			},
 		},
 		"link after delete": {
-			first:  func(l late, tx repo.Repositories) error { _, err := tx.Sessions().Delete(ctx, l.session); return err },
-			second: func(l late, tx repo.Repositories) error { return tx.Plans().Link(ctx, l.session, l.root) },
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
 		},
 		"unlink after link": {
-			first:  func(l late, tx repo.Repositories) error { return tx.Plans().Link(ctx, l.session, l.root) },
-			second: func(l late, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, l.session, l.root) },
+			first:  func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			second: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, c.session, c.root) },
 		},
 		"link after unlink": {
-			prepare: func(l late, tx repo.Repositories) error { return tx.Plans().Link(ctx, l.session, l.root) },
-			first:   func(l late, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, l.session, l.root) },
-			second:  func(l late, tx repo.Repositories) error { return tx.Plans().Link(ctx, l.session, l.root) },
-			holds: func(t *testing.T, l late) bool {
-				session, err := store.Sessions().Get(ctx, l.session)
+			prepare: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			first:   func(c boundCase, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, c.session, c.root) },
+			second:  func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			holds: func(t *testing.T, c boundCase) bool {
+				session, err := store.Sessions().Get(ctx, c.session)
 				return err == nil && len(session.Plans) == 1
 			},
 		},
 		"create an action twice": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: l.action + "b"})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: c.action + "b"})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: l.action + "b", CreatedBy: "b"})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: c.action + "b", CreatedBy: "b"})
 				return err
 			},
 		},
 		"update after update": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Update(ctx, l.action, 1, repo.ActionDefinition{Reusable: true})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Update(ctx, c.action, 1, repo.ActionDefinition{Reusable: true})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Update(ctx, l.action, 1, repo.ActionDefinition{Reusable: true})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Update(ctx, c.action, 1, repo.ActionDefinition{Reusable: true})
 				return err
 			},
 		},
 		"use after archive": {
-			first: func(l late, tx repo.Repositories) error { _, err := tx.Actions().Archive(ctx, l.action); return err },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Archive(ctx, c.action)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{})
 				return err
 			},
 		},
 		"use after update": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Update(ctx, l.action, 0, repo.ActionDefinition{Reusable: true, Description: "new"})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Update(ctx, c.action, 0, repo.ActionDefinition{Reusable: true, Description: "new"})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{})
 				return err
 			},
-			holds: func(t *testing.T, l late) bool { // read committed sees it
+			holds: func(t *testing.T, c boundCase) bool { // read committed sees the first step
 				page, err := store.Plans().List(ctx, repo.PlanFilter{}, repo.Page{Limit: 1})
 				return err == nil && page.Plans[0].Description == "new"
 			},
 		},
 		"delete an action after use": {
-			prepare: func(l late, tx repo.Repositories) error {
-				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: l.action + "b", ActionDefinition: repo.ActionDefinition{Reusable: true}})
+			prepare: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Actions().Create(ctx, repo.NewAction{Name: c.action + "b", ActionDefinition: repo.ActionDefinition{Reusable: true}})
 				return err
 			},
 			refused: repo.ErrConflict,
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action+"b", repo.UseAction{})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action+"b", repo.UseAction{})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error { return tx.Actions().Delete(ctx, l.action+"b") },
+			second: func(c boundCase, tx repo.Repositories) error { return tx.Actions().Delete(ctx, c.action+"b") },
 		},
 		"use a plan's id twice": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{ID: l.message})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ID: c.message})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{ID: l.message, Name: "b"})
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ID: c.message, Name: "b"})
 				return err
 			},
 		},
 		"use for a session after delete": {
-			first: func(l late, tx repo.Repositories) error { _, err := tx.Sessions().Delete(ctx, l.session); return err },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{SessionID: l.session})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{SessionID: c.session})
 				return err
 			},
 		},
 		"use below a plan that was applied": {
-			first: func(l late, tx repo.Repositories) error { return l.move(tx, l.child, applied...) },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{ParentID: l.child})
+			first: func(c boundCase, tx repo.Repositories) error { return c.move(tx, c.child, applied...) },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
 				return err
 			},
 		},
 		"use below a plan that was cancelled": {
-			first: func(l late, tx repo.Repositories) error { return l.transition(tx, l.child, repo.TransitionCancel) },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{ParentID: l.child})
+			first: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.child, repo.TransitionCancel) },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
 				return err
 			},
 		},
 		"cancel after use below a child": {
-			first: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, l.action, repo.UseAction{ParentID: l.child})
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
 				return err
 			},
-			second: func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionCancel) },
-			holds:  func(t *testing.T, l late) bool { return l.orphans(t) == 0 },
+			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionCancel) },
+			holds:  func(t *testing.T, c boundCase) bool { return c.orphans(t) == 0 },
 		},
 		"cancel after a child's move": {
-			first:  func(l late, tx repo.Repositories) error { return l.move(tx, l.child, applied...) },
-			second: func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionCancel) },
-			holds: func(t *testing.T, l late) bool {
-				child, err := store.Plans().Get(ctx, l.child)
+			first:  func(c boundCase, tx repo.Repositories) error { return c.move(tx, c.child, applied...) },
+			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionCancel) },
+			holds: func(t *testing.T, c boundCase) bool {
+				child, err := store.Plans().Get(ctx, c.child)
 				return err == nil && child.State == repo.StateApplied
 			},
 		},
 		"start after start": {
-			first:  func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionStart) },
-			second: func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionStart) },
+			first:  func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionStart) },
+			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionStart) },
 		},
 		"execute, where it is already, after revert": {
-			prepare: func(l late, tx repo.Repositories) error {
-				return l.move(tx, l.root, repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute)
+			prepare: func(c boundCase, tx repo.Repositories) error {
+				return c.move(tx, c.root, repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute)
 			},
-			first:  func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionRevert) },
-			second: func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionExecute) },
+			first:  func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionRevert) },
+			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionExecute) },
+		},
+		"change a key after another": {
+			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
+			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "b", nil) },
+		},
+		"make a scope twice": {
+			first:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "b", nil) },
+		},
+		"set a key that must not exist": {
+			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", new(int64)) },
+			second:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", new(int64)) },
+			refused: repo.ErrConflict,
+		},
+		"change under a condition on another scope": {
+			first: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: c.session}, Key: "a", Value: []byte(`1`)}}, repo.ScopeVersion{Scope: c.scope()})
+				return err
+			},
+		},
+		"change after erase": {
+			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.State().Erase(ctx, c.scope().Name)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+		},
+		"erase after change": {
+			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
+			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.State().Erase(ctx, c.scope().Name)
+				return err
+			},
+		},
+		"change a session's state after delete": {
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Sessions().Delete(ctx, c.session)
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: c.session}, Key: "a", Value: []byte(`1`)}})
+				return err
+			},
 		},
 		"progress after complete": {
-			prepare: func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionStart) },
-			first:   func(l late, tx repo.Repositories) error { return l.transition(tx, l.root, repo.TransitionComplete) },
-			second: func(l late, tx repo.Repositories) error {
-				_, err := tx.Plans().Progress(ctx, l.root, repo.Progress{})
+			prepare: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionStart) },
+			first: func(c boundCase, tx repo.Repositories) error {
+				return c.transition(tx, c.root, repo.TransitionComplete)
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Progress(ctx, c.root, repo.Progress{})
 				return err
 			},
 		},
 	} {
 		for _, level := range levels {
 			t.Run(name+"/"+string(level), func(t *testing.T) {
-				l := late{family: newFamily(t, store), session: newSession(t, store), message: repo.NewID()}
-				child, err := store.Plans().Use(ctx, l.action, repo.UseAction{ParentID: l.root})
+				c := boundCase{family: newFamily(t, store), session: pgtest.NewSession(t, store), message: repo.NewID()}
+				child, err := store.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.root})
 				if err != nil {
 					t.Fatal(err)
 				}
-				l.child = child.ID
+				c.child = child.ID
 				if test.prepare != nil {
-					if err := test.prepare(l, store); err != nil {
+					if err := test.prepare(c, store); err != nil {
 						t.Fatal(err)
 					}
 				}
-				err = l.beside(t, level,
-					func(tx pgx.Tx) error { return test.first(l, postgres.Bind(tx)) },
-					func(tx pgx.Tx) error { return test.second(l, postgres.Bind(tx)) })
+				err = c.beside(t, level,
+					func(tx pgx.Tx) error { return test.first(c, postgres.Bind(tx)) },
+					func(tx pgx.Tx) error { return test.second(c, postgres.Bind(tx)) })
 				switch {
 				case errors.Is(err, repo.ErrContention):
 					if level == pgx.ReadCommitted {
-						t.Errorf("given up at read committed: %v", err)
+						t.Errorf("failed at read committed: %v", err)
 					}
 				case err != nil && test.refused != nil && errors.Is(err, test.refused):
 				case err != nil && level != pgx.ReadCommitted:
 					t.Errorf("%v, want %v", err, repo.ErrContention)
-				case err == nil && level != pgx.ReadCommitted && (test.holds == nil || !test.holds(t, l)):
-					t.Error("it succeeded on what is not so any more")
+				case err == nil && level != pgx.ReadCommitted && (test.holds == nil || !test.holds(t, c)):
+					t.Error("it succeeded because of outdated data")
 				}
 			})
 		}
 	}
 }
 
-// A link that is not there is not there after it was taken off, either.
+// Unlink succeeds, and leaves no link, whether or not there was one.
 func TestBoundUnlinkOfNothing(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
-	f, session := newFamily(t, store), newSession(t, store)
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	f, session := newFamily(t, store), pgtest.NewSession(t, store)
 	for _, level := range levels {
 		for range 2 { // without a link, and with one
 			if err := pgx.BeginTxFunc(t.Context(), store.Pool(), pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {

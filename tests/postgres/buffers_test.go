@@ -13,19 +13,19 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A caller leaves while its append waits for a connection, in a group with
-// another's, and uses its buffers again. The group is sent after that, and stores
-// what the caller gave; the other append has not to pay for it.
+// A caller leaves while its append waits for a connection, in a group with another's,
+// and reuses its buffers. The group is sent later, and stores the original data; the
+// other append is not affected.
 func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	t.Parallel()
-	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 1})
-	id := newSession(t, store)
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 1})
+	id := pgtest.NewSession(t, store)
 	sessions := store.Sessions()
 
-	// The pool does not say who waits for it.
+	// The pool does not tell who waits for it.
 	settle := func() { time.Sleep(100 * time.Millisecond) }
-	// The one connection is taken. The first append is a group that waits for
-	// it; behind that somebody else waits, so that the second group does, too.
+	// The only connection is taken. The first append is a group that waits for it;
+	// another client waits behind that, so that the second group waits, too.
 	hog, err := store.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 		_, err := sessions.Append(t.Context(), id, user("stays"))
 		stays <- err
 	}()
-	settle() // both wait behind the first
+	settle() // both appends wait behind the first
 	hog.Release()
 	if err := <-first; err != nil {
 		t.Fatal(err)
@@ -72,9 +72,9 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	settle() // the second group waits for the connection
 	cancel()
 	if err := <-second; !errors.Is(err, repo.ErrUnknownOutcome) {
-		t.Fatalf("the append was left with %v: the test does not show what it is for", err)
+		t.Fatalf("the append that was left gave %v, so this test checks nothing", err)
 	}
-	copy(message.Metadata, `{"tenant":XXXXX}`) // no JSON: as it was, the whole group was refused
+	copy(message.Metadata, `{"tenant":XXXXX}`) // not JSON: once, this made the whole group fail
 	for i := range message.Payload {
 		message.Payload[i] = 'X'
 	}
@@ -87,6 +87,6 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 		t.Fatalf("the append that was left: %v", err)
 	}
 	if string(stored.Metadata) != `{"tenant":"mine"}` || !bytes.Equal(stored.Payload, payload) {
-		t.Errorf("stored were another's bytes: %s, %.20q", stored.Metadata, stored.Payload)
+		t.Errorf("stored changed bytes: %s, %.20q", stored.Metadata, stored.Payload)
 	}
 }

@@ -19,8 +19,8 @@ import (
 // cancelRequest is the code of the message that asks a server to cancel.
 const cancelRequest = 80877102
 
-// losingCancel is a way to the server on which the first request to cancel is lost:
-// so it is where it comes before the server has begun with the statement.
+// losingCancel is a network that loses the first request to cancel, as if it came
+// before the server had begun the statement.
 func losingCancel(t *testing.T, databaseURL string) (through string, lost *atomic.Int32) {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -73,18 +73,18 @@ func losingCancel(t *testing.T, databaseURL string) (through string, lost *atomi
 	return u.String(), lost
 }
 
-// A statement that waits for a lock is given up at the server too, with its place
-// in the pool, when its caller's context ends: also where the first request to
-// cancel it does nothing.
+// When its caller's context ends, a statement that waits for a lock is cancelled at
+// the server, and its place in the pool is freed, even if the first request to cancel
+// has no effect.
 func TestCancelIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	through, lost := losingCancel(t, databaseURL)
-	store := openURL(t, through, agentstore.Options{MaxConns: 1})
-	id := newSession(t, store)
-	conn := connect(t, databaseURL)
-	execSQL(t, conn, "BEGIN")
-	execSQL(t, conn, "SELECT FROM sessions FOR UPDATE")
+	store := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1})
+	id := pgtest.NewSession(t, store)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "BEGIN")
+	pgtest.Exec(t, conn, "SELECT FROM sessions FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: new("a")}); err == nil {
@@ -95,10 +95,10 @@ func TestCancelIsAskedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > 7*time.Second { // the driver alone takes 15
-		t.Errorf("the pool's only connection came back after %s", took)
+		t.Errorf("the pool's only connection was free after %s", took)
 	}
 	if lost.Load() < 2 {
 		t.Errorf("the server was asked to cancel %d times", lost.Load())
 	}
-	execSQL(t, conn, "ROLLBACK")
+	pgtest.Exec(t, conn, "ROLLBACK")
 }

@@ -15,24 +15,19 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A commit may fail when the statement has been answered: what is deferred up to
-// there is refused there. The operation fails then, in whatever way its statement
-// was sent.
+// A commit can fail after its statement was answered: deferred constraints are
+// checked then. The operation then fails, however its statement was sent.
 func TestErrorsOfCommits(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 8})
-	id, ctx := newSession(t, store), t.Context()
-	if _, err := store.Pool().Exec(ctx, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN RAISE EXCEPTION 'refused at the commit' USING ERRCODE = '23514', CONSTRAINT = 'deferred_check'; END $$`); err != nil {
-		t.Fatal(err)
-	}
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 8})
+	id, ctx := pgtest.NewSession(t, store), t.Context()
+	pgtest.Exec(t, store.Pool(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'refused at the commit' USING ERRCODE = '23514', CONSTRAINT = 'deferred_check'; END $$`)
 	for _, table := range []string{"sessions", "messages", "session_plans", "audit_holds"} {
-		if _, err := store.Pool().Exec(ctx, "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "+table+
-			" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, store.Pool(), "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "+table+
+			" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()")
 	}
-	release := hold(t, store.Pool(), id) // the append waits apart, in a batch
+	release := hold(t, store.Pool(), id) // the append waits alone, in a batch
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := store.Sessions().Append(ctx, id, user("behind a lock"))
@@ -53,7 +48,7 @@ func TestErrorsOfCommits(t *testing.T) {
 	if _, err := store.Sessions().Create(ctx, repo.NewSession{}); !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("a session: %v", err)
 	}
-	if err := store.Trail().Hold(ctx, repo.AuditHold{SessionID: id, Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
+	if err := store.AuditStore().Hold(ctx, repo.AuditHold{SessionID: id, Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("a hold: %v", err)
 	}
 	session, err := store.Sessions().Get(ctx, id)
@@ -62,11 +57,11 @@ func TestErrorsOfCommits(t *testing.T) {
 	}
 }
 
-// A unit of work that gave way is run again, and so many times; one that failed
-// for another reason is not.
+// A transaction that was aborted by a conflict is retried up to the limit. One that
+// failed for another reason is not.
 func TestInTxIsRunAgain(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := pgtest.NewStore(t, agentstore.Options{})
 	for _, test := range []struct {
 		gives []error
 		runs  int
@@ -88,7 +83,8 @@ func TestInTxIsRunAgain(t *testing.T) {
 	}
 }
 
-// failingOnce lets the first statement of a text fail on its way to the server.
+// failingOnce makes the first statement with a given text fail before it reaches the
+// server.
 type failingOnce struct {
 	failing
 	done bool
@@ -102,18 +98,18 @@ func (f *failingOnce) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data 
 	return f.failing.TraceQueryStart(ctx, conn, data)
 }
 
-// Nothing is lost by beginning a transaction again.
+// Failing to begin a transaction is harmless: it is retried.
 func TestBeginIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	tracer := &failingOnce{failing: failing{"begin isolation level read committed"}}
-	store := openStore(t, agentstore.Options{MaxConns: 1, Tracer: tracer})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 1, Tracer: tracer})
 	err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error { return nil })
 	if err != nil || !tracer.done {
 		t.Errorf("%v, failed once: %t", err, tracer.done)
 	}
 }
 
-// A commit whose answer does not come may have been carried out.
+// A commit whose answer does not arrive may have been carried out.
 func TestUnansweredCommit(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
@@ -123,7 +119,7 @@ func TestUnansweredCommit(t *testing.T) {
 	}
 	network := newDelay(t, u.Host)
 	u.Host = network.listener.Addr().String()
-	store, other := openURL(t, u.String(), agentstore.Options{MaxConns: 1}), openURL(t, direct)
+	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	id := repo.NewID()
 	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id})
@@ -131,33 +127,25 @@ func TestUnansweredCommit(t *testing.T) {
 		return err
 	})
 	close(network.release)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := other.Sessions().Get(t.Context(), id); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the commit did not arrive: the test does not show what it is for")
-		}
-	}
+	pgtest.Await(t, time.Minute, "the commit has arrived, which the test is about", func() bool {
+		_, err := other.Sessions().Get(t.Context(), id)
+		return err == nil
+	})
 	if !errors.Is(err, repo.ErrUnknownOutcome) {
 		t.Errorf("%v, but it is written; want %v", err, repo.ErrUnknownOutcome)
 	}
 }
 
 // An operation of several statements that failed in a caller's transaction leaves
-// nothing behind when the caller goes on.
-func TestHalfOfAnOperation(t *testing.T) {
+// nothing behind if the caller continues.
+func TestFailedOperationLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	f, ctx := newFamily(t, store), t.Context()
-	// The cancellation of the root fails in the midst of it.
-	if _, err := store.Pool().Exec(ctx, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '23514', CONSTRAINT = 'own_check'; END $$`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Pool().Exec(ctx, `CREATE TRIGGER refuse BEFORE INSERT ON plan_history FOR EACH ROW EXECUTE FUNCTION refuse()`); err != nil {
-		t.Fatal(err)
-	}
+	// The cancellation of the root fails halfway.
+	pgtest.Exec(t, store.Pool(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '23514', CONSTRAINT = 'own_check'; END $$`)
+	pgtest.Exec(t, store.Pool(), `CREATE TRIGGER refuse BEFORE INSERT ON plan_history FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	tx, err := store.Pool().Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -168,6 +156,6 @@ func TestHalfOfAnOperation(t *testing.T) {
 		t.Errorf("%v, want %v", err, repo.ErrInvalid)
 	}
 	if _, err := bound.Sessions().Create(ctx, repo.NewSession{}); err != nil {
-		t.Errorf("the transaction does not go on: %v", err)
+		t.Errorf("the transaction cannot continue: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 package postgres
 
-// planFixture has a row in each table, for TestConstraints.
+// planFixture inserts a row into each table, for TestConstraints.
 const planFixture = `
 INSERT INTO actions (name, namespace, reusable, read_only) VALUES ('local/a', 'local', true, true);
 INSERT INTO action_arguments (action_name, position, name, type, required) VALUES ('local/a', 0, 'x', 'string', false);
@@ -11,6 +11,7 @@ INSERT INTO plan_projects (plan_id, position, project, alias, read_only) VALUES 
 INSERT INTO plan_arguments (plan_id, position, name, value) VALUES ('00000000-0000-0000-0000-0000000000a1', 0, 'x', '1');
 INSERT INTO plan_invariants (plan_id, position, text, source) VALUES ('00000000-0000-0000-0000-0000000000a1', 0, 'x', 'action');
 INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) VALUES ('00000000-0000-0000-0000-0000000000a1', 1, 'use', 'strategize', 'queued');
+INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, token, attempt, max_attempts, check_at) VALUES ('00000000-0000-0000-0000-0000000000a1', 'local', 'local/a', 'strategize', 'o', 1, 1, 5, now());
 INSERT INTO session_plans VALUES ('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a1');
 INSERT INTO audit_entries (occurred_at, id, type) VALUES (date_trunc('month', now()), '00000000-0000-0000-0000-0000000000a1', 'tool_invoked');
 INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash) VALUES (0, '2026-01-01', '00000000-0000-0000-0000-0000000000a1', decode(repeat('00', 32), 'hex'));
@@ -58,6 +59,13 @@ var planConstraints = map[string]string{
 	"plan_arguments_plan_id_fkey":           "INSERT INTO plan_arguments (plan_id, position, name, value) VALUES ('00000000-0000-0000-0000-0000000000a9', 1, 'x', '1')",
 	"plan_arguments_plan_id_name_key":       "INSERT INTO plan_arguments (plan_id, position, name, value) VALUES ('00000000-0000-0000-0000-0000000000a1', 1, 'x', '1')",
 	"plan_arguments_position_check":         "UPDATE plan_arguments SET position = 100",
+	"plan_claims_attempt_check":             "UPDATE plan_claims SET attempt = 0",
+	"plan_claims_max_attempts_check":        "UPDATE plan_claims SET max_attempts = 0",
+	"plan_claims_owner_check":               "UPDATE plan_claims SET owner = repeat('é', 128)",
+	"plan_claims_pkey":                      "INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, token, attempt, max_attempts, check_at) VALUES ('00000000-0000-0000-0000-0000000000a1', 'local', 'local/a', 'strategize', 'o', 2, 1, 5, now())",
+	"plan_claims_plan_id_fkey":              "INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, token, attempt, max_attempts, check_at) VALUES ('00000000-0000-0000-0000-0000000000a9', 'local', 'local/a', 'strategize', 'o', 2, 1, 5, now())",
+	"plan_queue_pkey":                       "INSERT INTO plan_queue (plan_id, namespace, action_name, phase, since) VALUES ('00000000-0000-0000-0000-0000000000a1', 'local', 'local/a', 'strategize', now())",
+	"plan_queue_plan_id_fkey":               "INSERT INTO plan_queue (plan_id, namespace, action_name, phase, since) VALUES ('00000000-0000-0000-0000-0000000000a9', 'local', 'local/a', 'strategize', now())",
 	"plan_history_actor_check":              "UPDATE plan_history SET actor = ''",
 	"plan_history_from_check":               "INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state) VALUES ('00000000-0000-0000-0000-0000000000a1', 2, 'start', 'strategize', 'applied', 'strategize', 'queued')",
 	"plan_history_pkey":                     "INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state) VALUES ('00000000-0000-0000-0000-0000000000a1', 1, 'use', NULL, NULL, 'strategize', 'queued')",
@@ -105,7 +113,7 @@ var planConstraints = map[string]string{
 	"session_plans_session_id_fkey":         "INSERT INTO session_plans VALUES ('00000000-0000-0000-0000-0000000000a9', '00000000-0000-0000-0000-0000000000a1')",
 }
 
-// auditConstraints violate those of the audit trail.
+// auditConstraints violate the constraints of the audit trail, one each.
 var auditConstraints = map[string]string{
 	"audit_checkpoints_pkey":                  "INSERT INTO audit_checkpoints VALUES (1, decode(repeat('00', 32), 'hex'), '')",
 	"audit_checkpoints_root_check":            "INSERT INTO audit_checkpoints VALUES (2, '', '')",

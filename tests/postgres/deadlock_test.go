@@ -6,20 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A transaction that locks in another order than an operation of several
-// statements, such as a migration or somebody's own SQL, makes a deadlock with it.
-// Where the server ends the operation's transaction, it is run again.
+// A transaction that locks in another order than an operation of several statements,
+// such as a migration or a user's SQL, can deadlock with it. If the server aborts the
+// operation's transaction, it is retried.
 func TestOperationsAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL, agentstore.Options{})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{
 		Name: "local/deadlock", ActionDefinition: repo.ActionDefinition{Description: "x", DefinitionOfDone: "y", Reusable: true},
 	}); err != nil {
@@ -27,7 +25,7 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 	}
 	link := func(t *testing.T) (repo.ID, repo.ID) {
 		t.Helper()
-		id := newSession(t, store)
+		id := pgtest.NewSession(t, store)
 		plan, err := store.Plans().Use(t.Context(), "local/deadlock", repo.UseAction{SessionID: id})
 		if err != nil {
 			t.Fatal(err)
@@ -76,26 +74,17 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 	})
 }
 
-// deadlock has a transaction run the first statement, waits until the operation
-// waits for it, and then has it wait for the operation. It is the operation that
-// the server ends.
+// deadlock makes a transaction run the first statement, waits until the operation
+// waits for it, and makes it wait for the operation. The server aborts the operation.
 func deadlock(t *testing.T, databaseURL, first string, firstID repo.ID, second string, secondID repo.ID, operation func() error) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, databaseURL)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "SET LOCAL deadlock_timeout = '1min'"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), first, [16]byte(firstID)); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, tx, "SET LOCAL deadlock_timeout = '1min'")
+	pgtest.Exec(t, tx, first, [16]byte(firstID))
 	done := make(chan error, 1)
 	go func() { done <- operation() }()
 	const waiting = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))`
@@ -105,7 +94,7 @@ func deadlock(t *testing.T, databaseURL, first string, firstID repo.ID, second s
 		}
 	}
 	if _, err := tx.Exec(t.Context(), second, [16]byte(secondID)); err != nil {
-		t.Errorf("the transaction gave way: %v", err)
+		t.Errorf("the transaction was aborted: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)

@@ -16,11 +16,11 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// hidden stands in the place of every password, content, payload and metadata. No
-// error and no log line may hold it.
+// hidden is used as each password, content, payload and metadata. No error and no log
+// line may contain it.
 const hidden = "hunter2-8c1f"
 
-// discreet checks an error, all that it wraps, and every way to print them.
+// discreet checks an error, all errors that it wraps, and all ways to print them.
 func discreet(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -30,10 +30,10 @@ func discreet(t *testing.T, what string, err error) {
 	for queue := []error{err}; len(queue) > 0; queue = queue[1:] {
 		for _, text := range []string{queue[0].Error(), fmt.Sprintf("%+v", queue[0]), fmt.Sprintf("%#v", queue[0])} {
 			if strings.Contains(text, hidden) {
-				t.Errorf("%s: %T holds it: %s", what, queue[0], text)
+				t.Errorf("%s: %T contains the secret: %s", what, queue[0], text)
 			}
 		}
-		switch wrapped := queue[0].(type) { //nolint:errorlint // it is the tree itself that is walked
+		switch wrapped := queue[0].(type) { //nolint:errorlint // walks the tree of errors
 		case interface{ Unwrap() error }:
 			if inner := wrapped.Unwrap(); inner != nil {
 				queue = append(queue, inner)
@@ -69,7 +69,7 @@ func TestErrorsOfOpenHoldNoPassword(t *testing.T) {
 		"malformed key=value":   "host=127.0.0.1 port=x password=" + hidden,
 		"no URL at all":         hidden,
 	} {
-		store, err := agentstore.Open(t.Context(), databaseURL)
+		store, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{})
 		if err == nil && what == "a wrong password" { // a server that trusts everybody
 			_ = store.Close()
 			continue
@@ -78,7 +78,7 @@ func TestErrorsOfOpenHoldNoPassword(t *testing.T) {
 	}
 }
 
-// buffer is a log's. It is safe for concurrent use.
+// buffer is the output of a log. It is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -94,7 +94,7 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	t.Parallel()
 	var log buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	store := openStore(t, agentstore.Options{Logger: logger, MaxConns: 4})
+	store := pgtest.NewStore(t, agentstore.Options{Logger: logger, MaxConns: 4})
 	ctx, sessions := t.Context(), store.Sessions()
 	metadata := json.RawMessage(`{"` + hidden + `":"` + hidden + `"}`)
 	budget := repo.Cost(1)
@@ -135,16 +135,14 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	_, err = sessions.Import(ctx, strings.NewReader(strings.Replace(document.String(), hidden, hidden+"x", 1)))
 	discreet(t, "a document that was changed", err)
 
-	// What the database itself refuses, it quotes; in the store's error that is
-	// gone. A trigger stands for a rule that is not the library's.
+	// The database quotes what it refuses; the store's error does not. A trigger
+	// stands for a rule that is not the library's.
 	for _, sql := range []string{
 		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'refused' USING ERRCODE = '23514', DETAIL = NEW.content, HINT = NEW.content; END $$`,
 		"CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION refuse()",
 	} {
-		if _, err := store.Pool().Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, store.Pool(), sql)
 	}
 	_, err = sessions.Append(ctx, given.ID, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
 	discreet(t, "a rule of the database", err)
@@ -159,7 +157,7 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	_, err = store.Plans().Use(ctx, "a", repo.UseAction{Arguments: []repo.ArgumentValue{{Name: "a", Value: json.RawMessage(`"` + hidden + `"`)}}})
 	discreet(t, "an argument", err)
 	discreet(t, "an entry", store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventAuthFailure, Details: json.RawMessage(`["` + hidden + `"]`)}))
-	writer, err := audit.NewWriter(store.Trail(), audit.Options{Logger: logger})
+	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +172,6 @@ func TestErrorsHoldNoContent(t *testing.T) {
 		t.Errorf("recorded %d entries, %v, with the password", len(page.Entries), err)
 	}
 	if text := log.String(); strings.Contains(text, hidden) {
-		t.Errorf("the log holds it: %s", text)
+		t.Errorf("the log contains the secret: %s", text)
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// besideHeld is the harness for one session that is held: an open transaction
-// has appended to it, an append to it waits, and others are appended to. It
-// returns how many of the 16 appends to others ended with an error.
-func besideHeld(t *testing.T, store *agentstore.Store, add func(ctx context.Context, id repo.ID) error) (failed int) {
+// besideHeld is the harness for a held session: an open transaction has appended to
+// it, and an append to it waits, while other sessions are appended to. It returns how
+// many of 16 appends to other sessions did not end within a time.
+func besideHeld(t *testing.T, store *agentstore.Store, within time.Duration, add func(ctx context.Context, id repo.ID) error) (failed int) {
 	t.Helper()
-	held := newSession(t, store)
+	held := pgtest.NewSession(t, store)
 	others := make([]repo.ID, 16)
 	for i := range others {
-		others[i] = newSession(t, store)
+		others[i] = pgtest.NewSession(t, store)
 	}
 	waiting := make(chan error, 1)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -31,12 +31,12 @@ func besideHeld(t *testing.T, store *agentstore.Store, add func(ctx context.Cont
 			return err
 		}
 		go func() { waiting <- add(t.Context(), held) }()
-		time.Sleep(50 * time.Millisecond) // it waits: not every way of waiting can be seen
+		time.Sleep(50 * time.Millisecond) // until it waits, which cannot always be observed
 		errs := make([]error, len(others))
 		var all sync.WaitGroup
 		for i, id := range others {
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), within)
 				defer cancel()
 				errs[i] = add(ctx, id)
 			})
@@ -64,15 +64,15 @@ func besideHeld(t *testing.T, store *agentstore.Store, add func(ctx context.Cont
 	return failed
 }
 
-// A session that an open transaction holds stops no append to another, in pools
-// of any size that leaves a connection free.
+// A session that an open transaction holds delays no append to another, in pools of
+// all sizes with a free connection.
 func TestHeldSessionStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{2, 3, 4, 8} {
 		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
 			t.Parallel()
-			store := openStore(t, agentstore.Options{MaxConns: connections})
-			failed := besideHeld(t, store, func(ctx context.Context, id repo.ID) error {
+			store := pgtest.NewStore(t, agentstore.Options{MaxConns: connections})
+			failed := besideHeld(t, store, time.Minute, func(ctx context.Context, id repo.ID) error {
 				_, err := store.Sessions().Append(ctx, id, user("outside"))
 				return err
 			})
@@ -83,16 +83,25 @@ func TestHeldSessionStopsNoOther(t *testing.T) {
 	}
 }
 
-// With a lock timeout the append that waits gets its error, and no other does.
+// With a lock timeout the append that waits gets an error, and no other does.
 func TestLockTimeoutIsTheSessionsOwn(t *testing.T) {
 	t.Parallel()
+	for _, connections := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
+			t.Parallel()
+			lockTimeoutIsTheSessionsOwn(t, connections)
+		})
+	}
+}
+
+func lockTimeoutIsTheSessionsOwn(t *testing.T, connections int) {
 	databaseURL := pgtest.NewDatabase(t)
 	holder := pgtest.NewPool(t, databaseURL)
-	store := openURL(t, databaseURL, agentstore.Options{MaxConns: 4, LockTimeout: 100 * time.Millisecond})
-	held := newSession(t, store)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 100 * time.Millisecond})
+	held := pgtest.NewSession(t, store)
 	others := make([]repo.ID, 16)
 	for i := range others {
-		others[i] = newSession(t, store)
+		others[i] = pgtest.NewSession(t, store)
 	}
 	release := hold(t, holder, held)
 	defer release()
@@ -101,9 +110,11 @@ func TestLockTimeoutIsTheSessionsOwn(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for time.Now().Before(deadline) {
-				if _, err := store.Sessions().Append(t.Context(), held, user("waits")); !errors.Is(err, repo.ErrContention) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				if _, err := store.Sessions().Append(ctx, held, user("waits")); !errors.Is(err, repo.ErrContention) {
 					t.Errorf("an append to the held session: %v", err)
 				}
+				cancel()
 			}
 		})
 	}
@@ -120,43 +131,43 @@ func TestLockTimeoutIsTheSessionsOwn(t *testing.T) {
 	all.Wait()
 }
 
-// waitingLane is group commit as it is written first: one goroutine takes what
-// waits and commits it in one transaction, which waits for each counter row.
-type waitingLane struct {
+// naiveGroupCommit is a naive group commit: one goroutine commits what waits in one
+// transaction, which waits for each counter row.
+type naiveGroupCommit struct {
 	pool *pgxpool.Pool
-	jobs chan laneJob
+	jobs chan naiveJob
 }
 
-type laneJob struct {
+type naiveJob struct {
 	id       repo.ID
 	answered chan error
 }
 
-func newWaitingLane(t *testing.T, pool *pgxpool.Pool) *waitingLane {
-	l := &waitingLane{pool: pool, jobs: make(chan laneJob, 1000)}
+func newNaiveGroupCommit(t *testing.T, pool *pgxpool.Pool) *naiveGroupCommit {
+	n := &naiveGroupCommit{pool: pool, jobs: make(chan naiveJob, 1000)}
 	var running sync.WaitGroup
 	running.Go(func() {
-		for first := range l.jobs {
-			group := []laneJob{first}
-			for len(l.jobs) > 0 {
-				group = append(group, <-l.jobs)
+		for first := range n.jobs {
+			group := []naiveJob{first}
+			for len(n.jobs) > 0 {
+				group = append(group, <-n.jobs)
 			}
-			err := l.commit(group)
+			err := n.commit(group)
 			for _, job := range group {
 				job.answered <- err
 			}
 		}
 	})
 	t.Cleanup(func() {
-		close(l.jobs)
+		close(n.jobs)
 		running.Wait()
 	})
-	return l
+	return n
 }
 
-func (l *waitingLane) commit(group []laneJob) error {
+func (n *naiveGroupCommit) commit(group []naiveJob) error {
 	ctx := context.Background()
-	tx, err := l.pool.Begin(ctx)
+	tx, err := n.pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +179,7 @@ func (l *waitingLane) commit(group []laneJob) error {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO messages (session_id, sequence, id, role, content)
-			VALUES ($1, $2, gen_random_uuid(), 'user', 'lane')`, uuidText(job.id), next); err != nil {
+			VALUES ($1, $2, gen_random_uuid(), 'user', 'x')`, uuidText(job.id), next); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "UPDATE session_counters SET next_sequence = $2 WHERE session_id = $1",
@@ -179,9 +190,9 @@ func (l *waitingLane) commit(group []laneJob) error {
 	return tx.Commit(ctx)
 }
 
-func (l *waitingLane) append(ctx context.Context, id repo.ID) error {
-	job := laneJob{id, make(chan error, 1)}
-	l.jobs <- job
+func (n *naiveGroupCommit) append(ctx context.Context, id repo.ID) error {
+	job := naiveJob{id, make(chan error, 1)}
+	n.jobs <- job
 	select {
 	case err := <-job.answered:
 		return err
@@ -190,12 +201,12 @@ func (l *waitingLane) append(ctx context.Context, id repo.ID) error {
 	}
 }
 
-// The harness finds a lane that waits for the held session: it stops all others.
-func TestWaitingLaneIsStopped(t *testing.T) {
+// The harness finds that a group which waits for the held session stops all others.
+func TestNaiveGroupCommitIsStopped(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
-	lane := newWaitingLane(t, store.Pool())
-	if failed := besideHeld(t, store, lane.append); failed != 16 {
-		t.Errorf("%d of 16 appends to other sessions failed: the harness does not see a lane that waits", failed)
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	naive := newNaiveGroupCommit(t, store.Pool())
+	if failed := besideHeld(t, store, 2*time.Second, naive.append); failed != 16 {
+		t.Errorf("%d of 16 appends to other sessions failed: the harness does not catch a group that waits", failed)
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// So it is with opening the same database there, which asks the server.
+// Opening the same database inside of InTx, which would query the server, is refused,
+// too.
 func TestOpenInsideOwnTransaction(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL, agentstore.Options{MaxConns: 1})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := store.InTx(ctx, func(ctx context.Context, _ repo.Repositories) error {
-		_, err := agentstore.Open(ctx, databaseURL)
+		_, err := agentstore.Open(ctx, databaseURL, agentstore.Options{})
 		if _, ok := errors.AsType[*repo.InsideTxError](err); !ok {
 			t.Errorf("Open inside of InTx gave %v, want an InsideTxError", err)
 		}
@@ -29,20 +30,19 @@ func TestOpenInsideOwnTransaction(t *testing.T) {
 	}
 }
 
-// The store used inside its own InTx, on a pool of one connection, would wait
-// for the connection that the unit of work has.
+// If the store were used inside of its own InTx, on a pool of one connection, it
+// would wait for the connection of the transaction.
 func TestInsideOwnTransaction(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 1})
-	id := newSession(t, store)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 1})
+	id := pgtest.NewSession(t, store)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	begin := time.Now()
 	err := store.InTx(ctx, func(ctx context.Context, _ repo.Repositories) error {
 		_, err := store.Sessions().Append(ctx, id, user("inside"))
 		return err
 	})
-	if !errors.Is(err, repo.ErrInvalid) || time.Since(begin) > time.Second {
-		t.Errorf("after %v: %v", time.Since(begin).Round(time.Millisecond), err)
+	if !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("it gave %v", err)
 	}
 }

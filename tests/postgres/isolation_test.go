@@ -4,82 +4,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// The isolation levels that a transaction may begin with where nobody says
-// which, and where that is set.
+// The isolation levels that can be the default, and where the default can be set.
 var (
 	levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 	places = []string{"server", "database", "role", "URL"}
 )
 
-// databaseAt makes a migrated database whose transactions have a level by default.
+// databaseAt makes a migrated database with a default isolation level.
 func databaseAt(t *testing.T, place string, level pgx.TxIsoLevel) string {
 	t.Helper()
 	if place == "server" {
-		server := pgtest.NewKillable(t, pgtest.KillableOptions{Settings: []string{
-			"fsync=off", "max_connections=100", "default_transaction_isolation=" + string(level),
-		}})
-		if err := schema.Up(t.Context(), server.URL); err != nil {
+		server := pgtest.NewCluster(t)
+		server.Start(t, "default_transaction_isolation="+string(level))
+		if err := schema.Up(t.Context(), server.URL("postgres")); err != nil {
 			t.Fatal(err)
 		}
-		return server.URL
+		return server.URL("postgres")
 	}
 	databaseURL := pgtest.NewDatabase(t)
 	if place == "URL" {
-		spaced := withParameter(t, databaseURL, "default_transaction_isolation", string(level))
-		return strings.ReplaceAll(spaced, "+", "%20")
+		return pgtest.WithParameter(databaseURL, "default_transaction_isolation", string(level))
 	}
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	execute := func(ctx context.Context, statements ...string) {
-		t.Helper()
-		for _, statement := range statements {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	conn := pgtest.Connect(t, databaseURL)
 	if place == "database" {
-		execute(t.Context(), fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", conn.Config().Database, level))
+		pgtest.Exec(t, conn, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", conn.Config().Database, level))
 		return databaseURL
 	}
 	role, password := "isolated_"+strings.ToLower(repo.NewID().String()), repo.NewID().String()
-	execute(t.Context(),
-		fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", role, password),
-		fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = '%s'", role, level))
+	pgtest.Exec(t, conn, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", role, password))
+	pgtest.Exec(t, conn, fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = '%s'", role, level))
 	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), databaseURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close(context.Background()) }()
 		if _, err := conn.Exec(context.Background(), "DROP ROLE "+role); err != nil {
 			t.Error(err)
 		}
 	})
-	return withUser(t, databaseURL, role, password)
+	return pgtest.WithUser(databaseURL, role, password)
 }
 
-// eachSetting runs a test with the store on a pool of its own and on a caller's,
-// at each level that may be the default, wherever that is set.
+// eachSetting runs a test with the store on a pool of its own and on a caller's, with
+// each default level, wherever that is set.
 func eachSetting(t *testing.T, test func(t *testing.T, databaseURL string, open func(t *testing.T) *agentstore.Store)) {
 	t.Helper()
 	for _, place := range places {
@@ -92,46 +73,32 @@ func eachSetting(t *testing.T, test func(t *testing.T, databaseURL string, open 
 				databaseURL := databaseAt(t, place, level)
 				wantDefault(t, databaseURL, level)
 				t.Run("Open", func(t *testing.T) {
-					test(t, databaseURL, func(t *testing.T) *agentstore.Store { return openURL(t, databaseURL, agentstore.Options{MaxConns: 8}) })
+					test(t, databaseURL, func(t *testing.T) *agentstore.Store {
+						return pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 8})
+					})
 				})
 				t.Run("OpenPool", func(t *testing.T) {
-					test(t, databaseURL, func(t *testing.T) *agentstore.Store { return openPool(t, pgtest.NewPool(t, databaseURL)) })
+					test(t, databaseURL, func(t *testing.T) *agentstore.Store {
+						return pgtest.OpenPool(t, pgtest.NewPool(t, databaseURL), agentstore.Options{})
+					})
 				})
 			})
 		}
 	}
 }
 
-func openPool(t *testing.T, pool *pgxpool.Pool) *agentstore.Store {
-	t.Helper()
-	store, err := agentstore.OpenPool(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
-}
-
-// wantDefault makes sure that the setting is one.
+// wantDefault checks that the setting has an effect.
 func wantDefault(t *testing.T, databaseURL string, level pgx.TxIsoLevel) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, databaseURL)
 	var got string
 	if err := conn.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation')").Scan(&got); err != nil || got != string(level) {
 		t.Fatalf("transactions begin with %q, want %q: %v", got, level, err)
 	}
 }
 
-// Under each setting writers do not fail because of one another, and what is
-// done to a plan's tree at the same time leaves it whole.
+// Under each setting writers do not make each other fail, and concurrent changes
+// leave a plan's tree consistent.
 func TestEachIsolationLevel(t *testing.T) {
 	t.Parallel()
 	eachSetting(t, func(t *testing.T, databaseURL string, open func(t *testing.T) *agentstore.Store) {
@@ -140,15 +107,15 @@ func TestEachIsolationLevel(t *testing.T) {
 	})
 }
 
-// testWriters has several stores append to few sessions, and others use the same
+// testWriters makes several stores append to few sessions while others use the same
 // rows.
 func testWriters(t *testing.T, databaseURL string, store *agentstore.Store) {
 	const stores, writers, each = 4, 8, 25 // 800 appends
 	all := []*agentstore.Store{store}
-	for len(all) < stores { // as other processes have them
-		all = append(all, openPool(t, pgtest.NewPool(t, databaseURL)))
+	for len(all) < stores { // like other processes
+		all = append(all, pgtest.OpenPool(t, pgtest.NewPool(t, databaseURL), agentstore.Options{}))
 	}
-	ids := []repo.ID{newSession(t, all[0]), newSession(t, all[0])}
+	ids := []repo.ID{pgtest.NewSession(t, all[0]), pgtest.NewSession(t, all[0])}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	failures := map[string]int{}
@@ -200,7 +167,7 @@ func testWriters(t *testing.T, databaseURL string, store *agentstore.Store) {
 	}
 }
 
-// family is a root plan, and an action whose plans may be its children.
+// family is a root plan, and an action for its children.
 type family struct {
 	store  *agentstore.Store
 	action string
@@ -231,7 +198,7 @@ func (f family) cancel(ctx context.Context, plans repo.Plans) error {
 	return err
 }
 
-// orphans counts the live children of the root, if that is cancelled.
+// orphans counts the live children of the root if that is cancelled.
 func (f family) orphans(t *testing.T) (count int) {
 	t.Helper()
 	err := f.store.Pool().QueryRow(t.Context(), `SELECT count(*) FROM plans c JOIN plans r ON r.id = c.root_id
@@ -242,7 +209,7 @@ func (f family) orphans(t *testing.T) (count int) {
 	return count
 }
 
-// testTree: a cancelled root has no live child, whoever came first.
+// testTree checks that a cancelled root has no live child, whoever came first.
 func testTree(t *testing.T, store *agentstore.Store) {
 	for range 10 {
 		f := newFamily(t, store)
@@ -266,12 +233,12 @@ func testTree(t *testing.T, store *agentstore.Store) {
 	}
 }
 
-// beside runs one step in a transaction that began before another step was
-// committed. It returns the transaction's error.
+// beside runs a step in a transaction that began before another step was committed,
+// and returns the transaction's error.
 func (f family) beside(t *testing.T, level pgx.TxIsoLevel, first func(pgx.Tx) error, second func(pgx.Tx) error) error {
 	t.Helper()
 	return pgx.BeginTxFunc(t.Context(), f.store.Pool(), pgx.TxOptions{IsoLevel: level}, func(late pgx.Tx) error {
-		if _, err := postgres.Bind(late).Plans().Get(t.Context(), f.root); err != nil { // it sees the database as of now
+		if _, err := postgres.Bind(late).Plans().Get(t.Context(), f.root); err != nil { // takes the snapshot
 			return err
 		}
 		if err := pgx.BeginFunc(t.Context(), f.store.Pool(), first); err != nil {
@@ -281,12 +248,11 @@ func (f family) beside(t *testing.T, level pgx.TxIsoLevel, first func(pgx.Tx) er
 	})
 }
 
-// In a caller's transaction of any level a tree's growing and its cancellation
-// see each other, or one of them is given up with repo.ErrContention. A lock
-// alone, as it was taken once, is not enough.
+// In callers' transactions of each level, adding to a tree and cancelling it see each
+// other, or one of them fails with repo.ErrContention. A lock alone does not suffice.
 func TestBoundTreeAtEachIsolationLevel(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	lock := "SELECT FROM plans WHERE id = $1 FOR NO KEY UPDATE"
 	grow := func(f family) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error { return f.grow(t.Context(), postgres.Bind(tx).Plans()) }
@@ -327,47 +293,39 @@ func TestBoundTreeAtEachIsolationLevel(t *testing.T) {
 		f := newFamily(t, store)
 		err := f.beside(t, level, naiveGrow(f), naiveCancel(f))
 		if orphans := f.orphans(t); (orphans > 0) != (level != pgx.ReadCommitted) {
-			t.Errorf("%s: with a lock alone a cancelled root has %d live children (%v): this test would not find one", level, orphans, err)
+			t.Errorf("%s: with only a lock a cancelled root has %d live children (%v), so this test checks nothing", level, orphans, err)
 		}
 	}
 }
 
-// Every transaction of the store's is read committed, while the caller's session
-// stays as the caller made it, and no server is made to warn.
+// All of the store's transactions are read committed. The caller's session stays as
+// it is, and the server issues no warnings.
 func TestIsolationOfTheCallerStays(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			config, err := pgxpool.ParseConfig(withParameter(t, databaseAt(t, "database", pgx.Serializable), "default_query_exec_mode", mode))
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.MaxConns = 1
+			databaseURL := pgtest.WithParameter(databaseAt(t, "database", pgx.Serializable), "default_query_exec_mode", mode)
 			notices := &buffer{}
-			config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) { fmt.Fprintln(notices, notice.Message) }
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
+			pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) {
+				c.MaxConns = 1
+				c.ConnConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) { fmt.Fprintln(notices, notice.Message) }
+			})
 			execute := func(sql string) {
 				t.Helper()
-				if _, err := pool.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-					t.Fatal(err)
-				}
+				pgtest.Exec(t, pool, sql, pgx.QueryExecModeSimpleProtocol)
 			}
 			execute(`CREATE TABLE seen (level text, tab text);
 				CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 					INSERT INTO seen VALUES (current_setting('transaction_isolation'), TG_TABLE_NAME); RETURN NULL;
 				END $$`)
 			for _, table := range []string{"sessions", "session_counters", "messages", "plans", "actions", "session_plans", "audit_entries"} {
-				execute("CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH STATEMENT EXECUTE FUNCTION note()")
+				execute("CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION note()")
 			}
-			store := openPool(t, pool)
+			store := pgtest.OpenPool(t, pool, agentstore.Options{})
 			operate := func() {
 				t.Helper()
-				id := newSession(t, store)
+				id := pgtest.NewSession(t, store)
 				f := newFamily(t, store)
 				for what, err := range map[string]error{
 					"append": func() error { _, err := store.Sessions().Append(t.Context(), id, user("x")); return err }(),
@@ -413,40 +371,152 @@ func TestIsolationOfTheCallerStays(t *testing.T) {
 			operate()
 			want("repeatable read")
 			if got := notices.String(); got != "" {
-				t.Errorf("the server gave notice: %s", got)
+				t.Errorf("the server issued a notice: %s", got)
 			}
 		})
 	}
 }
 
-// isolated checks that what is sent outside of a transaction says its level.
+// The statements that are sent without their level write nothing at another one.
+func TestStatementsThatCheckTheirLevel(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	id := pgtest.NewSession(t, store)
+	session := pgtype.UUID{Bytes: id, Valid: true}
+	message := pgtype.UUID{Bytes: repo.NewID(), Valid: true}
+	one := db.MessageAppendOneParams{SessionID: session, ID: message, Role: "user", Content: "x", Metadata: "{}"}
+	plain := db.MessageAppendPlainParams{
+		SessionIds: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1}, Ids: []pgtype.UUID{message},
+		Roles: []string{"user"}, Contents: []string{"x"}, Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
+	}
+	statements := map[string]func(tx pgx.Tx) (written bool, err error){
+		"MessageAppendOne": func(tx pgx.Tx) (bool, error) {
+			_, err := db.New().MessageAppendOne(t.Context(), tx, one)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return false, nil
+			}
+			return true, err
+		},
+		"MessageAppendPlain": func(tx pgx.Tx) (bool, error) {
+			rows, err := db.New().MessageAppendPlain(t.Context(), tx, plain)
+			return len(rows) > 0, err
+		},
+	}
+	for name, statement := range statements {
+		for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+			err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+				written, err := statement(tx)
+				if err == nil && written != (level == pgx.ReadCommitted) {
+					t.Errorf("%s, %s: written is %v", name, level, written)
+				}
+				return errors.Join(err, tx.Rollback(t.Context()))
+			})
+			if err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+				t.Errorf("%s, %s: %v", name, level, err)
+			}
+		}
+	}
+}
+
+// A read that is sent without its level reads nothing at another one, and says so.
+func TestReadChecksItsLevel(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL)
+	tracer := &sentTracer{sent: map[string][]any{}}
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer})
+	id := pgtest.NewSession(t, store)
+	if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
+		t.Fatal(err)
+	}
+	scope := repo.Scope{SessionID: id}
+	if _, err := store.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "k", Value: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range []repo.ReadSessions{
+		{Last: 1, State: true}, {First: 1, Since: time.Unix(0, 0), State: true}, {IDs: []repo.ID{id}, Last: 1, State: true},
+		{IDs: []repo.ID{id}, Last: 1, Since: time.Unix(0, 0), State: true},
+	} {
+		ask.IDs = append(ask.IDs, id)
+		tracer.take()
+		if _, err := store.Sessions().Read(t.Context(), ask); err != nil {
+			t.Fatal(err)
+		}
+		for sql, args := range tracer.take() {
+			if !strings.Contains(sql, "name: SessionRead") { // an announcement of the append
+				continue
+			}
+			for _, level := range levels {
+				err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+					rows, err := tx.Query(t.Context(), sql, args...)
+					if err != nil {
+						return err
+					}
+					count, places := 0, 0
+					for rows.Next() {
+						count++
+						if rows.RawValues()[0] != nil {
+							places++
+						}
+					}
+					switch want := 3 * len(ask.IDs); {
+					case level == pgx.ReadCommitted && (places != count || count < want-1):
+						t.Errorf("%s: %d rows, %d with places", level, count, places)
+					case level != pgx.ReadCommitted && (places != 0 || count != 1):
+						t.Errorf("%s: %d rows, %d with places", level, count, places)
+					}
+					return rows.Err()
+				})
+				if err != nil {
+					t.Errorf("%s: %v", level, err)
+				}
+			}
+		}
+	}
+}
+
+// A store whose transactions have another level by default reads at its own, and after the
+// first read in one round trip again.
+func TestReadAtAnotherDefaultLevel(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.WithParameter(pgtest.NewDatabase(t), "default_transaction_isolation", "serializable")
+	tracer := &roundTrips{}
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
+	ids := []repo.ID{pgtest.NewSession(t, store)}
+	for _, want := range []int64{2, 1, 1} {
+		before := tracer.count.Load()
+		snapshot, err := store.Sessions().Read(t.Context(), repo.ReadSessions{IDs: ids, Last: 1})
+		if err != nil || snapshot.Sessions[0] == nil {
+			t.Fatalf("%+v: %v", snapshot, err)
+		}
+		if got := tracer.count.Load() - before; got > want {
+			t.Errorf("%d round trips, want %d", got, want)
+		}
+	}
+}
+
+// isolated checks that what is sent outside of a transaction says its level, or checks
+// it.
 type isolated struct{ t *testing.T }
 
 func (i isolated) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if conn.PgConn().TxStatus() == 'I' && strings.HasPrefix(data.SQL, "-- name:") {
-		i.t.Errorf("a statement does not say its isolation level: %.40s", data.SQL)
+	checks := strings.Contains(data.SQL, "current_setting('transaction_isolation') = 'read committed'")
+	if conn.PgConn().TxStatus() == 'I' && strings.HasPrefix(data.SQL, "-- name:") && !checks {
+		i.t.Errorf("a statement does not set its isolation level: %.40s", data.SQL)
 	}
 	if strings.HasPrefix(data.SQL, "begin") && !strings.Contains(data.SQL, "read committed") {
-		i.t.Errorf("a transaction does not say its isolation level: %s", data.SQL)
+		i.t.Errorf("a transaction does not set its isolation level: %s", data.SQL)
 	}
 	return ctx
 }
 func (isolated) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 func (i isolated) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	if first := data.Batch.QueuedQueries[0].SQL; conn.PgConn().TxStatus() == 'I' && !strings.Contains(first, "read committed") {
-		i.t.Errorf("a batch does not say its isolation level: %.40s", first)
+		i.t.Errorf("a batch does not set its isolation level: %.40s", first)
 	}
 	return ctx
 }
 func (isolated) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (isolated) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-func withUser(t *testing.T, databaseURL, user, password string) string {
-	t.Helper()
-	parsed, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed.User = url.UserPassword(user, password)
-	return parsed.String()
-}

@@ -9,17 +9,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
-	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// played is a server that logs everybody in, and answers each statement with an
-// error, after which it ends the connection if the error says so.
+// played is a fake server that accepts all logins and answers each statement with an
+// error, after which it ends the connection if the error is of that kind.
 func played(t *testing.T, answer *pgproto3.ErrorResponse) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,8 +67,9 @@ func play(conn net.Conn, answer *pgproto3.ErrorResponse) {
 	}
 }
 
-// An error that ends the connection leaves a write in doubt, whatever the language
-// in which the server says so, and whether or not it says it in English as well.
+// After an error that ends the connection, the outcome of a write is unknown,
+// whatever the server's language, and whether or not the message also has the
+// severity in English.
 func TestFatalInAnyLanguage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -88,13 +87,8 @@ func TestFatalInAnyLanguage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool, err := pgxpool.New(t.Context(), played(t, test.answer))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			store := postgres.New(pool, postgres.Options{})
-			_, err = store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.NewUsage{InputTokens: 1})
+			store := postgres.New(pgtest.NewPool(t, played(t, test.answer)), postgres.Options{})
+			_, err := store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.NewUsage{InputTokens: 1})
 			for _, sentinel := range repo.Sentinels() {
 				if errors.Is(err, sentinel) != errors.Is(test.want, sentinel) {
 					t.Errorf("%v is %q: %t", err, sentinel, errors.Is(err, sentinel))
@@ -104,23 +98,20 @@ func TestFatalInAnyLanguage(t *testing.T) {
 	}
 }
 
-// The same with a server that speaks Russian, where its catalogues of messages are
-// installed. (C.UTF-8 takes its language from LANGUAGE, and needs no other locale.)
+// The same with a real server in Russian, if its messages are installed. (C.UTF-8
+// takes the language from LANGUAGE and needs no other locale.)
 func TestServerOfAnotherLanguage(t *testing.T) {
 	t.Parallel()
-	server := pgtest.NewKillable(t, pgtest.KillableOptions{
-		Settings: []string{"fsync=off", "lc_messages=C.UTF-8"}, Environment: []string{"LANGUAGE=ru"},
-	})
-	if err := schema.Up(t.Context(), server.URL); err != nil {
-		t.Fatal(err)
-	}
-	store := openURL(t, server.URL, agentstore.Options{MaxConns: 4})
+	server := pgtest.NewCluster(t)
+	server.Environment = []string{"LANGUAGE=ru"}
+	server.Start(t, "lc_messages=C.UTF-8")
+	store := pgtest.OpenStore(t, server.URL("postgres"), agentstore.Options{MaxConns: 4, Migrate: true})
 	_, err := store.Pool().Exec(t.Context(), "nonsense")
 	if err == nil || len(err.Error()) < 6 || err.Error()[:5] == "ERROR" {
-		t.Logf("this server has no messages but the English ones: %v", err)
+		t.Logf("this server has only English messages: %v", err)
 	}
-	id := newSession(t, store)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	id := pgtest.NewSession(t, store)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, store.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT FROM sessions FOR UPDATE"); err != nil {
@@ -128,12 +119,12 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 		}
 		updated := make(chan error, 1)
 		go func() {
-			// Not a usage, which is made again under its id.
+			// Not a usage, which is retried under its id.
 			_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: new("a")})
 			updated <- err
 		}()
 		for ended := false; !ended && ctx.Err() == nil; {
-			// Not pg_stat_activity, which a transaction sees as it first saw it.
+			// Not pg_stat_activity, of which a transaction sees only its first state.
 			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_locks
 				WHERE NOT granted AND pid <> pg_backend_pid()`).Scan(&ended); err != nil {
 				return err

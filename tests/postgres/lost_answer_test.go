@@ -16,13 +16,12 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// losing is a network that carries what the store sends, and of one piece of it,
-// counted from arming, loses the answer: the connection ends when the server has
-// had time to answer.
+// losing is a network that loses the answer to one piece of what the store sends,
+// counted from arming: the connection ends when the server has had time to answer.
 type losing struct {
 	listener net.Listener
 	server   string
-	left     atomic.Int32 // until the piece whose answer is lost; 0: none
+	left     atomic.Int32 // pieces until the one whose answer is lost; 0: none
 	lost     atomic.Bool
 	running  sync.WaitGroup
 }
@@ -89,8 +88,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// The answer to each piece of what a write sends is lost, the commit's among them.
-// What is written is never reported as not written, in each of the driver's modes.
+// The answer to each piece of a write is lost, including that to the commit. What is
+// written is never reported as not written, in each of the driver's modes.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	actor := "written"
@@ -139,18 +138,16 @@ func TestLostAnswers(t *testing.T) {
 				}
 				network := newLosing(t, u.Host)
 				u.Host = network.listener.Addr().String()
-				query := u.Query()
-				query.Set("default_query_exec_mode", mode)
-				u.RawQuery = query.Encode()
-				store, other := openURL(t, u.String(), agentstore.Options{MaxConns: 1}), openURL(t, direct)
+				lossy := pgtest.WithParameter(u.String(), "default_query_exec_mode", mode)
+				store, other := pgtest.OpenStore(t, lossy, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
-					id := newSession(t, other)
+					id := pgtest.NewSession(t, other)
 					network.lost.Store(false)
 					network.left.Store(piece)
 					err := test.write(t.Context(), store, id)
 					network.left.Store(0)
 					lost = network.lost.Load()
-					time.Sleep(50 * time.Millisecond) // the server may still be at it
+					time.Sleep(50 * time.Millisecond) // the server may still be working
 					written := test.written(other.Sessions().Get(t.Context(), id))
 					if written != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("the answer to piece %d lost: %v; written: %v", piece, err, written)
@@ -159,4 +156,55 @@ func TestLostAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// If an append's answer was lost, and its session is then locked for longer than the
+// lock timeout, the error does not say that nothing was written.
+func TestLockTimeoutAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	for range 20 { // until the append's answer is lost, and the lock comes before the second attempt
+		direct := pgtest.NewDatabase(t)
+		u, err := url.Parse(direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		network := newLosing(t, u.Host)
+		u.Host = network.listener.Addr().String()
+		// One connection, which does not wait for rows.
+		store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
+		holder := pgtest.NewPool(t, direct)
+		id := pgtest.NewSession(t, store)
+		if _, err := store.Sessions().Append(t.Context(), id, user("prepares the statement")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // until that is announced
+		network.left.Store(1)
+		appended := make(chan error, 1)
+		go func() {
+			_, err := store.Sessions().Append(t.Context(), id, user("written"))
+			appended <- err
+		}()
+		for !network.lost.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(10 * time.Millisecond) // until the server has committed
+		release := hold(t, holder, id)
+		err = <-appended
+		release()
+		if err == nil {
+			continue // the second attempt was first
+		}
+		session, read := store.Sessions().Get(t.Context(), id)
+		if read != nil {
+			t.Fatal(read)
+		}
+		if session.MessageCount == 1 {
+			continue // another answer was lost
+		}
+		if !errors.Is(err, repo.ErrUnknownOutcome) {
+			t.Errorf("%v, but %d messages are stored", err, session.MessageCount)
+		}
+		return
+	}
+	t.Fatal("the second attempt came before the lock each time")
 }

@@ -7,30 +7,20 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// TestConstraintNames looks up every name in constraints.go in the catalog of a
-// migrated database: an error that is told by a constraint's name must not go
-// unrecognized because the constraint was renamed.
+// TestConstraintNames checks that each name in constraints.go is in the catalog of a
+// migrated database: if a constraint is renamed, its errors must still be recognized.
 func TestConstraintNames(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../repo/postgres/constraints.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pgx.Connect(t.Context(), pgtest.NewDatabase(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, pgtest.NewDatabase(t))
 	exists := func(name string) bool {
-		var found bool
-		if err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_constraint WHERE conname = $1)", name).Scan(&found); err != nil {
-			t.Fatal(err)
-		}
+		found := pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_constraint WHERE conname = $1)", name)
 		return found
 	}
 	names := 0
@@ -53,6 +43,6 @@ func TestConstraintNames(t *testing.T) {
 		t.Error("constraints.go names no constraint")
 	}
 	if exists("messages_no_such_key") {
-		t.Error("the look-up finds what is not there")
+		t.Error("the query finds a constraint that does not exist")
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
@@ -49,8 +47,8 @@ func TestOpenErrorsAreClearAndHoldNoPassword(t *testing.T) {
 		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrPermission, "password authentication failed"},
 		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrSchema, `"nowhere" does not exist`},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_, err := agentstore.Open(ctx, test.databaseURL)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := agentstore.Open(ctx, test.databaseURL, agentstore.Options{})
 		cancel()
 		for _, sentinel := range repo.Sentinels() {
 			if errors.Is(err, sentinel) != errors.Is(test.is, sentinel) {
@@ -69,20 +67,18 @@ func TestOpenErrorsAreClearAndHoldNoPassword(t *testing.T) {
 func TestOpenComparesTheSchema(t *testing.T) {
 	t.Parallel()
 	empty := pgtest.NewEmptyDatabase(t)
-	_, err := agentstore.Open(t.Context(), empty)
-	var behind schema.BehindError
+	_, err := agentstore.Open(t.Context(), empty, agentstore.Options{})
+	var behind *schema.BehindError
 	if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &behind) || behind.Have != 0 || behind.Want != schema.Latest() {
 		t.Fatalf("empty database: %v", err)
 	}
-	// The failure is not remembered, and Migrate mends it.
-	store := openURL(t, empty, agentstore.Options{Migrate: true})
-	newSession(t, store)
+	// The failure is not cached, and Options.Migrate repairs it.
+	store := pgtest.OpenStore(t, empty, agentstore.Options{Migrate: true})
+	pgtest.NewSession(t, store)
 
-	if _, err := store.Pool().Exec(t.Context(), "INSERT INTO "+schema.VersionTable+" (version) VALUES (9999)"); err != nil {
-		t.Fatal(err)
-	}
-	_, err = agentstore.Open(t.Context(), empty)
-	var ahead schema.AheadError
+	pgtest.Exec(t, store.Pool(), "INSERT INTO agentstore_migrations (version) VALUES (9999)")
+	_, err = agentstore.Open(t.Context(), empty, agentstore.Options{})
+	var ahead *schema.AheadError
 	if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &ahead) || ahead.Have != 9999 {
 		t.Fatalf("newer database: %v", err)
 	}
@@ -91,21 +87,20 @@ func TestOpenComparesTheSchema(t *testing.T) {
 func TestOpenOptions(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	for field, options := range map[string][]agentstore.Options{
-		"options.MaxConns":         {{MaxConns: -1}},
-		"options.ConnectTimeout":   {{ConnectTimeout: -1}},
-		"options.StatementTimeout": {{StatementTimeout: time.Microsecond}},
-		"options.LockTimeout":      {{LockTimeout: -time.Second}},
-		"options":                  {{}, {}},
+	for field, options := range map[string]agentstore.Options{
+		"options.MaxConns":         {MaxConns: -1},
+		"options.ConnectTimeout":   {ConnectTimeout: -1},
+		"options.StatementTimeout": {StatementTimeout: time.Microsecond},
+		"options.LockTimeout":      {LockTimeout: -time.Second},
 	} {
-		_, err := agentstore.Open(t.Context(), databaseURL, options...)
+		_, err := agentstore.Open(t.Context(), databaseURL, options)
 		var invalid *repo.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 
-	first := openURL(t, databaseURL, agentstore.Options{MaxConns: 3, StatementTimeout: 7 * time.Second, LockTimeout: 5 * time.Second})
+	first := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 3, StatementTimeout: 7 * time.Second, LockTimeout: 5 * time.Second})
 	if got := first.Pool().Config().MaxConns; got != 3 {
 		t.Errorf("MaxConns %d", got)
 	}
@@ -116,9 +111,9 @@ func TestOpenOptions(t *testing.T) {
 	if statement != "7s" || lock != "5s" {
 		t.Errorf("timeouts %s and %s", statement, lock)
 	}
-	// Another opener gets what there is, or an error if it asks for something else.
-	second := openURL(t, databaseURL)
-	third := openURL(t, databaseURL, agentstore.Options{MaxConns: 3})
+	// Another opener shares the pool, or gets an error if its options differ.
+	second := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	third := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 3})
 	if first.Pool() != second.Pool() || first.Pool() != third.Pool() {
 		t.Error("three openers, more than one pool")
 	}
@@ -130,11 +125,11 @@ func TestOpenOptions(t *testing.T) {
 func TestOpenPoolLeavesThePoolOpen(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
-	store, err := agentstore.OpenPool(t.Context(), pool)
+	store, err := agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := newSession(t, store)
+	id := pgtest.NewSession(t, store)
 	if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -152,18 +147,15 @@ func TestOpenPoolLeavesThePoolOpen(t *testing.T) {
 	}
 }
 
-// A caller's pool that is closed under the store gives ErrClosed too.
+// A caller's pool that is closed while a store uses it gives ErrClosed, too.
 func TestClosedPool(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), pgtest.NewDatabase(t))
+	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
+	store, err := agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := agentstore.OpenPool(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := newSession(t, store)
+	id := pgtest.NewSession(t, store)
 	pool.Close()
 	if _, err := store.Sessions().Append(t.Context(), id, user("x")); !errors.Is(err, repo.ErrClosed) {
 		t.Errorf("append: %v", err)

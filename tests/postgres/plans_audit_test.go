@@ -2,7 +2,7 @@ package postgres
 
 import "regexp"
 
-// fillAudit is fill for the audit trail: entries of three months, most of them
+// fillAudit is like fill, for the audit trail: entries of three months, most of them
 // sealed, some on hold.
 const fillAudit = `
 SELECT audit_make_partitions(now() - interval '3 months', 3);
@@ -17,8 +17,6 @@ BEGIN
     END LOOP;
 END
 $$;
--- Which partitions are read depends on the arguments, of which EXPLAIN has none.
-SET enable_partition_pruning = off;
 INSERT INTO audit_entries (occurred_at, id, type, actor, user_name, plan_id, session_id, project)
 SELECT now() - n % 90 * interval '1 day' + n * interval '1 microsecond', gen_random_uuid(), 'type_' || n % 20,
     'actor/' || n % 100, 'user/' || n % 100, CAST(lpad(to_hex(n % 200), 32, '0') AS uuid), CAST(lpad(to_hex(n % 300), 32, '0') AS uuid),
@@ -33,6 +31,10 @@ INSERT INTO audit_holds (kind, subject, reason) SELECT 'plan', gen_random_uuid()
 INSERT INTO audit_quarantine (id, document, reason) SELECT gen_random_uuid(), '', 'x' FROM generate_series(1, 5000) n;
 ANALYZE;`
 
-// ofPartition is the beginning of the name of a partition's index: the parent's
-// is in the comment.
+// allPartitions is a setting for EXPLAIN without arguments, on which it depends which
+// partitions are read.
+const allPartitions = "SET enable_partition_pruning = off"
+
+// ofPartition matches the beginning of the name of a partition's index. Comments of
+// queries have the parent's name.
 var ofPartition = regexp.MustCompile(`^audit_entries_\d{6}_`)

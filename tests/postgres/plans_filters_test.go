@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/bits"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,13 +21,14 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// sentTracer keeps the statements that were sent, and their arguments.
+// sentTracer records the statements that were sent, with their arguments.
 type sentTracer struct {
 	mu   sync.Mutex
 	sent map[string][]any
 }
 
-func (s *sentTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (s *sentTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	s.add(data.SQL, data.Args)
 	return ctx
 }
 func (s *sentTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -33,15 +36,19 @@ func (s *sentTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 	return ctx
 }
 func (s *sentTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if strings.HasPrefix(data.SQL, "-- name: ") {
-		s.sent[data.SQL] = data.Args
-	}
+	s.add(data.SQL, data.Args)
 }
 func (s *sentTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// take returns what was sent since it was asked last.
+func (s *sentTracer) add(sql string, args []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.HasPrefix(sql, "-- name: ") {
+		s.sent[sql] = args
+	}
+}
+
+// take returns what was sent since the last call.
 func (s *sentTracer) take() map[string][]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,25 +56,17 @@ func (s *sentTracer) take() map[string][]any {
 	return maps.Clone(s.sent)
 }
 
-// Whatever filters are set, what is sent reads by the index of the first of them,
-// in its order: in the generic plan that a prepared statement has in the long run.
-// A plan for the arguments takes those of filters, too.
+// Whatever filters are set, the statement uses the index of the first of them, in its
+// order, with a generic plan, which a prepared statement has in the long run. A plan
+// for the arguments also uses only indexes of filters that are set.
 func TestPlansOfFilters(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	databaseURL := pgtest.NewDatabase(t)
-	conn, err := pgx.Connect(ctx, databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, sql := range []string{fill, fillPlans, fillAudit} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	databaseURL := newFilled(t)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, allPartitions)
 	tracer := &sentTracer{sent: map[string][]any{}}
-	store := openURL(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
 	filters := []struct {
 		column string
 		set    func(*repo.AuditFilter)
@@ -114,32 +113,30 @@ func TestPlansOfFilters(t *testing.T) {
 		for sql, args := range sent {
 			name, _, _ := strings.Cut(strings.TrimPrefix(sql, "-- name: "), " ")
 			names[name] = true
-			if _, err := conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan"); err != nil {
-				t.Fatal(err)
-			}
+			pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 			generic := explain(ctx, t, conn, statement{name: name + strconv.Itoa(set), sql: sql})
 			if got := readBy(generic); !slices.Equal(got, indexes[:1]) {
 				t.Errorf("%s of %v reads by %v in a generic plan:\n%s", name, columns, got, sql)
 			}
-			if _, err := conn.Exec(ctx, "SET plan_cache_mode = auto"); err != nil {
-				t.Fatal(err)
-			}
+			pgtest.Exec(t, conn, "SET plan_cache_mode = auto")
 			for _, index := range readBy(explainWith(ctx, t, conn, sql, args)) {
-				// It may sort the little that it finds, and count all entries without an index.
+				// It may sort the few rows that it finds, and count all entries
+				// without an index.
 				if !slices.Contains(append(indexes, "Sort"), index) && len(columns) > 0 {
 					t.Errorf("%s of %v reads by %s in a plan for the arguments:\n%s", name, columns, index, sql)
 				}
 			}
 		}
 	}
-	if _, err := conn.Exec(ctx, "SET plan_cache_mode = force_generic_plan"); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 	sessions := func(filter repo.SessionFilter) func() error {
 		return func() error { _, err := store.Sessions().List(ctx, filter, repo.Page{}); return err }
 	}
 	plans := func(filter repo.PlanFilter) func() error {
 		return func() error { _, err := store.Plans().List(ctx, filter, repo.Page{}); return err }
+	}
+	leases := func(filter repo.LeaseFilter) func() error {
+		return func() error { _, err := store.Leases().List(ctx, filter, repo.Page{}); return err }
 	}
 	for i, list := range []struct {
 		run   func() error
@@ -147,6 +144,15 @@ func TestPlansOfFilters(t *testing.T) {
 	}{
 		{sessions(repo.SessionFilter{}), "sessions_namespace_created_at_idx"},
 		{sessions(repo.SessionFilter{Actor: "actor/3"}), "sessions_namespace_actor_created_at_idx"},
+		{sessions(repo.SessionFilter{Owner: "owner/3"}), "session_owners_namespace_owner_created_at_idx"},
+		{sessions(repo.SessionFilter{Owner: "owner/3", Actor: "actor/3"}), "session_owners_namespace_owner_created_at_idx"},
+		{sessions(repo.SessionFilter{Order: repo.ByActivity}), "session_activity_namespace_active_at_idx"},
+		{sessions(repo.SessionFilter{Order: repo.ByActivity, Owner: "owner/3"}), "session_activity_namespace_owner_active_at_idx"},
+		{leases(repo.LeaseFilter{Owner: "owner/3"}), "leases_owner_name_kind_idx"},
+		{leases(repo.LeaseFilter{Owner: "owner/3", Kind: "kind/3", Status: repo.LeaseHeld}), "leases_owner_name_kind_idx"},
+		{leases(repo.LeaseFilter{Kind: "kind/3", Status: repo.LeaseExpired}), "leases_kind_name_idx"},
+		{leases(repo.LeaseFilter{Name: "name/3", Kind: "kind/3"}), "leases_pkey"},
+		{leases(repo.LeaseFilter{}), "leases_pkey"},
 		{plans(repo.PlanFilter{}), "plans_namespace_id_idx"},
 		{plans(repo.PlanFilter{ParentID: repo.NewID()}), "plans_parent_id_id_idx"},
 		{plans(repo.PlanFilter{ParentID: repo.NewID(), Namespace: "local", Phase: repo.PhaseApply}), "plans_parent_id_id_idx"},
@@ -157,8 +163,15 @@ func TestPlansOfFilters(t *testing.T) {
 		for sql := range tracer.take() {
 			name, _, _ := strings.Cut(strings.TrimPrefix(sql, "-- name: "), " ")
 			names[name] = true
-			// The rest of a session or a plan is looked up by keys.
-			got := slices.DeleteFunc(readBy(explain(ctx, t, conn, statement{name: name + "_" + strconv.Itoa(i), sql: sql})), func(way string) bool {
+			// The other parts of a session or a plan are looked up by keys.
+			got := readBy(explain(ctx, t, conn, statement{name: name + "_" + strconv.Itoa(i), sql: sql}))
+			if strings.HasSuffix(list.index, "_pkey") {
+				if !slices.Equal(got, []string{list.index}) {
+					t.Errorf("%s reads by %v, not by %s:\n%s", name, got, list.index, sql)
+				}
+				continue
+			}
+			got = slices.DeleteFunc(got, func(way string) bool {
 				return strings.HasSuffix(way, "_pkey") || strings.HasSuffix(way, "_key")
 			})
 			if !slices.Equal(got, []string{list.index}) {
@@ -166,7 +179,7 @@ func TestPlansOfFilters(t *testing.T) {
 			}
 		}
 	}
-	// What TestPlans leaves to this test, this test has.
+	// This test covers what TestPlans leaves out.
 	for _, s := range statements(t) {
 		if hasFilters.MatchString(s.sql) != names[s.name] {
 			t.Errorf("%s is planned as it stands: %t", s.name, names[s.name])
@@ -174,11 +187,60 @@ func TestPlansOfFilters(t *testing.T) {
 	}
 }
 
-// hasFilters matches the statements that are sent for the filters that are set.
+// Whatever a read is asked for, its statement has only the parts that it needs, and reads
+// by keys, in the order of the messages. Those of several sessions, or since a time, are sorted
+// once more to find where a snapshot ends.
+func TestPlansOfReads(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	databaseURL := newFilled(t)
+	conn := pgtest.Connect(t, databaseURL)
+	pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
+	tracer := &sentTracer{sent: map[string][]any{}}
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
+	session := []string{"sessions_pkey", "session_counters_pkey", "session_plans_pkey", "plans_pkey"}
+	seen := map[string]bool{}
+	for i, ids := range [][]repo.ID{{}, {{1}}, {{1}, {2}}} {
+		for j, count := range []repo.ReadSessions{{}, {First: 5}, {Last: 5}, {First: 5, Since: time.Now()}, {Last: 5, Since: time.Now()}} {
+			for k, state := range []repo.ReadSessions{{}, {State: true}, {Scopes: []string{"x"}}} {
+				ask := repo.ReadSessions{IDs: ids, First: count.First, Last: count.Last, Since: count.Since, State: state.State, Scopes: state.Scopes}
+				if _, err := store.Sessions().Read(ctx, ask); err != nil {
+					t.Fatal(err)
+				}
+				want := session
+				if j > 0 {
+					want = append(slices.Clone(want), "messages_pkey")
+				}
+				if state.State && i > 0 || state.Scopes != nil {
+					want = append(slices.Clone(want), "state_scopes_pkey", "state_values_pkey")
+				}
+				sent := tracer.take()
+				if len(sent) != 1 {
+					t.Fatalf("%+v: %d statements were sent", ask, len(sent))
+				}
+				for sql := range sent {
+					seen[sql] = true
+					got := slices.DeleteFunc(readBy(explain(ctx, t, conn, statement{name: fmt.Sprintf("read_%d_%d_%d", i, j, k), sql: sql})), func(way string) bool {
+						return way == "Sort" && (i != 1 && j > 0 || j > 2)
+					})
+					slices.Sort(got)
+					if slices.Sort(want); !slices.Equal(got, want) {
+						t.Errorf("%+v reads by %v, not by %v", ask, got, want)
+					}
+				}
+			}
+		}
+	}
+	if len(seen) != 20 {
+		t.Errorf("there are %d statements", len(seen))
+	}
+}
+
+// hasFilters matches the statements that are sent with only the filters that are set.
 var hasFilters = regexp.MustCompile(`\(\$\d+::\w+ IS NULL OR \w\.\w+ =`)
 
 // readBy returns the indexes that a plan uses, each once, and the kinds of its nodes
-// that read without one, or sort more than a session's links.
+// that read without an index, or sort more than a session's links.
 func readBy(found plan) (ways []string) {
 	found.walk(func(node plan) {
 		way := ofPartition.ReplaceAllString(node.IndexName, "audit_entries_")
@@ -195,13 +257,10 @@ func readBy(found plan) (ways []string) {
 	return ways
 }
 
-// explainWith is explain for the plan that is made for the arguments.
+// explainWith is like explain, for the plan that is made for the arguments.
 func explainWith(ctx context.Context, t *testing.T, conn *pgx.Conn, sql string, args []any) plan {
 	t.Helper()
-	var answer []byte
-	if err := conn.QueryRow(ctx, "EXPLAIN (FORMAT JSON) "+sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...).Scan(&answer); err != nil {
-		t.Fatal(err)
-	}
+	answer := pgtest.Value[[]byte](t, conn, "EXPLAIN (FORMAT JSON) "+sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 	var plans []struct{ Plan plan }
 	if err := json.Unmarshal(answer, &plans); err != nil {
 		t.Fatal(err)

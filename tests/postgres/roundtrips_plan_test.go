@@ -7,15 +7,16 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Actions, plans and the audit trail have their budgets too, whatever the size of
-// what they carry.
+// Actions, plans and the audit trail have budgets, too, whatever the size of their
+// data.
 func TestRoundTripsOfPlans(t *testing.T) {
 	t.Parallel()
 	tracer := &roundTrips{}
-	store := openStore(t, agentstore.Options{Tracer: tracer, MaxConns: 1})
-	session := newSession(t, store)
+	store := pgtest.NewStore(t, agentstore.Options{Tracer: tracer, MaxConns: 1})
+	session := pgtest.NewSession(t, store)
 	definition := repo.ActionDefinition{
 		Reusable:   true,
 		Arguments:  []repo.Argument{{Name: "a", Type: repo.ArgumentString}, {Name: "b", Type: repo.ArgumentList}},
@@ -76,7 +77,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 		{"update an action", 5, func(ctx context.Context) error { _, err := store.Actions().Update(ctx, "a", 0, definition); return err }},
 		// the action, the plan
 		{"use", 2, used(func(*repo.UseAction) {})},
-		// the action, the plan, the plan that is there
+		// the action, the plan, the existing plan
 		{"use with the same id again", 3, func(ctx context.Context) error {
 			_, err := store.Plans().Use(ctx, "a", repo.UseAction{ID: ids[0], Projects: use.Projects, Arguments: use.Arguments, Invariants: use.Invariants})
 			return err
@@ -119,8 +120,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 		}},
 		operation{"count entries", 1, func(ctx context.Context) error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err }},
 	)
-	// Whether the months of the audit trail are there is asked once, before the first
-	// transaction.
+	// The months of the audit trail are looked up once, before the first transaction.
 	if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -21,20 +19,20 @@ import (
 // accented is two bytes in UTF-8, which are two letters in LATIN1.
 const accented = "é"
 
-// hostile are settings that a server, a database or a role may have, and that
-// opened stores must not notice.
+// hostile are settings that a server, a database or a role may have, and that must
+// not affect a store.
 var hostile = []string{
 	"client_encoding=LATIN1", "DateStyle=SQL, DMY", "TimeZone=Asia/Kolkata", "standard_conforming_strings=off",
 	"IntervalStyle=sql_standard", "extra_float_digits=-15", "xmloption=document", "row_security=off", "quote_all_identifiers=on",
 }
 
-// alterDatabase gives a database settings (name=value), which new sessions have.
+// alterDatabase sets settings of a database (name=value), for new sessions.
 func alterDatabase(t *testing.T, databaseURL string, settings ...string) {
 	t.Helper()
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
-		execSQL(t, conn, fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", databaseName(t, databaseURL), name, value))
+		pgtest.Exec(t, conn, fmt.Sprintf("ALTER DATABASE %s SET %s = '%s'", databaseName(t, databaseURL), name, value))
 	}
 }
 
@@ -47,29 +45,12 @@ func databaseName(t *testing.T, databaseURL string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-func connect(t *testing.T, databaseURL string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	return conn
-}
-
-func execSQL(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
-	t.Helper()
-	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-// stored is what the server holds of the last message of a session, read without
-// any encoding between.
+// stored returns the last message of a session as the server has it, without any
+// conversion of its encoding.
 func stored(t *testing.T, databaseURL string, id repo.ID) string {
 	t.Helper()
 	var content []byte
-	err := connect(t, withParameter(t, databaseURL, "client_encoding", "UTF8")).QueryRow(t.Context(),
+	err := pgtest.Connect(t, pgtest.WithParameter(databaseURL, "client_encoding", "UTF8")).QueryRow(t.Context(),
 		"SELECT convert_to(content, 'UTF8') FROM messages WHERE session_id = $1 ORDER BY sequence DESC LIMIT 1", [16]byte(id)).Scan(&content)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +61,7 @@ func stored(t *testing.T, databaseURL string, id repo.ID) string {
 // keepsTexts appends and reads a text that another encoding would change.
 func keepsTexts(t *testing.T, databaseURL string, store repo.Repositories) {
 	t.Helper()
-	id := newSession(t, store)
+	id := pgtest.NewSession(t, store)
 	if _, err := store.Sessions().Append(t.Context(), id, user(accented+`\`)); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +74,7 @@ func keepsTexts(t *testing.T, databaseURL string, store repo.Repositories) {
 	}
 }
 
-// Opened stores have the settings that they need, wherever others come from.
+// Stores have the settings that they need, wherever others are set.
 func TestSettingsArePinned(t *testing.T) {
 	t.Parallel()
 	for name, hostileURL := range map[string]func(*testing.T) string{
@@ -104,14 +85,14 @@ func TestSettingsArePinned(t *testing.T) {
 		},
 		"role": func(t *testing.T) string {
 			databaseURL := pgtest.NewDatabase(t)
-			conn, name := connect(t, databaseURL), databaseName(t, databaseURL)
+			conn, name := pgtest.Connect(t, databaseURL), databaseName(t, databaseURL)
 			t.Cleanup(func() {
 				_, _ = conn.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+name+"; DROP ROLE "+name)
 			})
-			execSQL(t, conn, fmt.Sprintf("CREATE ROLE %s LOGIN SUPERUSER PASSWORD 'x'", name))
+			pgtest.Exec(t, conn, fmt.Sprintf("CREATE ROLE %s LOGIN SUPERUSER PASSWORD 'x'", name))
 			for _, setting := range hostile {
 				setting, value, _ := strings.Cut(setting, "=")
-				execSQL(t, conn, fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = '%s'", name, name, setting, value))
+				pgtest.Exec(t, conn, fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = '%s'", name, name, setting, value))
 			}
 			u, err := url.Parse(databaseURL)
 			if err != nil {
@@ -124,19 +105,19 @@ func TestSettingsArePinned(t *testing.T) {
 			databaseURL := pgtest.NewDatabase(t)
 			for _, setting := range hostile {
 				name, value, _ := strings.Cut(setting, "=")
-				databaseURL = withParameter(t, databaseURL, strings.ToLower(name), value)
+				databaseURL = pgtest.WithParameter(databaseURL, strings.ToLower(name), value)
 			}
 			return databaseURL
 		},
 		"options of the URL": func(t *testing.T) string {
-			return withParameter(t, pgtest.NewDatabase(t), "options", "-c client_encoding=LATIN1 -c DateStyle=SQL -c standard_conforming_strings=off")
+			return pgtest.WithParameter(pgtest.NewDatabase(t), "options", "-c client_encoding=LATIN1 -c DateStyle=SQL -c standard_conforming_strings=off")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			databaseURL := hostileURL(t)
 			for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
-				store := openURL(t, withParameter(t, databaseURL, "default_query_exec_mode", mode))
+				store := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", mode), agentstore.Options{})
 				keepsTexts(t, databaseURL, store)
 				var got string
 				err := store.Pool().QueryRow(t.Context(), `SELECT concat_ws('; ', current_setting('client_encoding'), current_setting('DateStyle'),
@@ -149,24 +130,24 @@ func TestSettingsArePinned(t *testing.T) {
 	}
 }
 
-// A server's own configuration, which the maker of a template may have copied to
-// every database.
+// Settings in the server's configuration, which initdb may have written for every
+// database.
 func TestSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.NewCluster(t)
 	cluster.Start(t, hostile...)
 	databaseURL := cluster.URL("postgres")
-	store := openURL(t, databaseURL, agentstore.Options{Migrate: true})
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Migrate: true})
 	keepsTexts(t, databaseURL, store)
 }
 
-// The conformance suite, all of it, passes under settings that break whoever reads
+// The whole conformance suite passes under settings that break clients that read
 // values as text, in the mode that differs most from the default.
 func TestConformanceUnderSettings(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	alterDatabase(t, databaseURL, hostile...)
-	repotest.Run(t, opener(t, withParameter(t, databaseURL, "default_query_exec_mode", "simple_protocol")))
+	repotest.Run(t, opener(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", "simple_protocol")))
 }
 
 // On a caller's pool and in a caller's transaction the time zone is the caller's.
@@ -174,13 +155,9 @@ func TestConformanceInAnotherTimeZone(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	alterDatabase(t, databaseURL, "TimeZone=Asia/Kolkata", "DateStyle=ISO, DMY", "IntervalStyle=sql_standard")
-	pool := pgtest.NewPool(t, withParameter(t, databaseURL, "default_query_exec_mode", "simple_protocol"))
+	pool := pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", "simple_protocol"))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories {
-		store, err := agentstore.OpenPool(t.Context(), pool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = store.Close() })
+		store := pgtest.OpenPool(t, pool, agentstore.Options{})
 		return store
 	})
 }
@@ -194,13 +171,13 @@ func refusal(t *testing.T, what string, err error, name, value string) {
 	}
 }
 
-// What cannot be pinned is refused by name, in Open where the first column says so,
-// on the caller's pool and in the caller's transaction.
+// Settings that cannot be pinned are refused by name: by Open if the first column
+// says so, on the caller's pool, and in the caller's transaction.
 func TestSettingsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, value     string
-		modes           string // in which it matters
+		modes           string // in which the setting matters
 		open, pool, one bool   // refused by Open, OpenPool, Bind
 	}{
 		{"client_encoding", "LATIN1", "cache_statement exec simple_protocol", false, true, true},
@@ -218,9 +195,9 @@ func TestSettingsThatAreRefused(t *testing.T) {
 			plain := pgtest.NewDatabase(t)
 			alterDatabase(t, plain, test.name+"="+test.value)
 			for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
-				databaseURL := withParameter(t, plain, "default_query_exec_mode", mode)
+				databaseURL := pgtest.WithParameter(plain, "default_query_exec_mode", mode)
 				matters := strings.Contains(test.modes, mode) || strings.Contains(test.modes, "cache_statement") && strings.Contains("cache_describe describe_exec", mode)
-				open, openErr := agentstore.Open(t.Context(), databaseURL)
+				open, openErr := agentstore.Open(t.Context(), databaseURL, agentstore.Options{})
 				if test.open && matters {
 					refusal(t, "Open "+mode, openErr, test.name, test.value)
 				} else if openErr != nil {
@@ -230,7 +207,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 					_ = open.Close()
 				}
 				pool := pgtest.NewPool(t, databaseURL)
-				store, poolErr := agentstore.OpenPool(t.Context(), pool)
+				store, poolErr := agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
 				if test.pool && matters {
 					refusal(t, "OpenPool "+mode, poolErr, test.name, test.value)
 				} else if poolErr != nil {
@@ -249,7 +226,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				_, err = postgres.Bind(tx).Sessions().Create(t.Context(), repo.NewSession{})
 				refusal(t, "Bind "+mode, err, test.name, test.value)
 				_ = tx.Rollback(t.Context())
-				// A store that asked nothing when it was made looks all the same.
+				// A store that did not query the settings when it was made checks
+				// them, too.
 				bare := postgres.New(pool, postgres.Options{})
 				_, err = bare.Sessions().Create(t.Context(), repo.NewSession{})
 				refusal(t, "New "+mode, err, test.name, test.value)
@@ -258,7 +236,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 					return err
 				})
 				refusal(t, "InTx "+mode, err, test.name, test.value)
-				_, err = bare.Trail().Sink(t.Context())
+				_, err = bare.AuditStore().Sink(t.Context())
 				refusal(t, "Sink "+mode, err, test.name, test.value)
 				_, err = bare.Sessions().Append(t.Context(), repo.NewID(), user(accented))
 				refusal(t, "Append "+mode, err, test.name, test.value)
@@ -270,24 +248,20 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever uses a connection of the pool, or the transaction, may set what it likes
+// Other users of the pool's connections, or of the transaction, may change settings
 // between two operations.
 func TestSettingsThatChange(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	store := openURL(t, databaseURL, agentstore.Options{MaxConns: 1})
-	id := newSession(t, store)
-	if _, err := store.Pool().Exec(t.Context(), "SET client_encoding = 'LATIN1'"); err != nil {
-		t.Fatal(err)
-	}
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 1})
+	id := pgtest.NewSession(t, store)
+	pgtest.Exec(t, store.Pool(), "SET client_encoding = 'LATIN1'")
 	_, err := store.Sessions().Append(t.Context(), id, user(accented))
 	refusal(t, "append on a connection that was changed", err, "client_encoding", "LATIN1")
-	if _, err := store.Pool().Exec(t.Context(), "SET client_encoding = 'UTF8'"); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, store.Pool(), "SET client_encoding = 'UTF8'")
 	keepsTexts(t, databaseURL, store)
 
-	conn := connect(t, databaseURL)
+	conn := pgtest.Connect(t, databaseURL)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +270,7 @@ func TestSettingsThatChange(t *testing.T) {
 	if _, err := bound.Sessions().Append(t.Context(), id, user(accented)); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, conn, "SET LOCAL client_encoding = 'LATIN1'")
+	pgtest.Exec(t, conn, "SET LOCAL client_encoding = 'LATIN1'")
 	for name, call := range map[string]func() error{
 		"Append":   func() error { _, err := bound.Sessions().Append(t.Context(), id, user(accented)); return err },
 		"Get":      func() error { _, err := bound.Sessions().Get(t.Context(), id); return err },
@@ -313,34 +287,34 @@ func TestSettingsThatChange(t *testing.T) {
 	} {
 		refusal(t, name, call(), "client_encoding", "LATIN1")
 	}
-	execSQL(t, conn, "SET LOCAL client_encoding = 'UTF8'")
+	pgtest.Exec(t, conn, "SET LOCAL client_encoding = 'UTF8'")
 	if _, err := bound.Sessions().Append(t.Context(), id, user(accented)); err != nil {
-		t.Errorf("when it is set right again: %v", err)
+		t.Errorf("after the setting was corrected: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// An encoding that cannot hold every text is refused by whatever comes first.
+// An encoding that cannot represent every text is refused by the first operation.
 func TestDatabasesOfOtherEncodings(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
 			other := pgtest.NewEmptyDatabase(t)
-			conn, name := connect(t, other), databaseName(t, other)+"_other"
-			execSQL(t, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING %s LC_COLLATE 'C' LC_CTYPE 'C'", name, encoding))
+			conn, name := pgtest.Connect(t, other), databaseName(t, other)+"_other"
+			pgtest.Exec(t, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING %s LC_COLLATE 'C' LC_CTYPE 'C'", name, encoding))
 			t.Cleanup(func() {
 				_, _ = conn.Exec(context.WithoutCancel(t.Context()), "DROP DATABASE "+name+" WITH (FORCE)")
 			})
 			databaseURL := pgtest.WithDatabase(other, name)
-			_, err := agentstore.Open(t.Context(), databaseURL)
+			_, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{})
 			refusal(t, "Open", err, "server_encoding", encoding)
 			_, err = agentstore.Open(t.Context(), databaseURL, agentstore.Options{Migrate: true})
 			refusal(t, "Open with Migrate", err, "server_encoding", encoding)
-			pool := pgtest.NewPool(t, withParameter(t, databaseURL, "client_encoding", "UTF8"))
-			_, err = agentstore.OpenPool(t.Context(), pool)
+			pool := pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "client_encoding", "UTF8"))
+			_, err = agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
 			refusal(t, "OpenPool", err, "server_encoding", encoding)
 			var refused *schema.SettingError
 			if err := schema.Up(t.Context(), databaseURL); !errors.As(err, &refused) || refused.Name != "server_encoding" || refused.Value != encoding {
@@ -350,23 +324,23 @@ func TestDatabasesOfOtherEncodings(t *testing.T) {
 	}
 }
 
-// A role that only reads may be kept from writing by default; so may whoever asks
-// for it in the URL.
+// A role that only reads may be read-only by default, and so may a session whose URL
+// requests it.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	asked := openURL(t, withParameter(t, databaseURL, "default_transaction_read_only", "on"))
+	asked := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "default_transaction_read_only", "on"), agentstore.Options{})
 	if _, err := asked.Sessions().List(t.Context(), repo.SessionFilter{}, repo.Page{}); err != nil {
 		t.Error(err)
 	}
 	alterDatabase(t, databaseURL, "default_transaction_read_only=on")
-	_, err := agentstore.Open(t.Context(), databaseURL)
+	_, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{})
 	refusal(t, "Open", err, "default_transaction_read_only", "on")
 	// The error's advice works.
-	openAndUse(t, withParameter(t, databaseURL, "default_transaction_read_only", "off"))
+	openAndUse(t, pgtest.WithParameter(databaseURL, "default_transaction_read_only", "off"))
 }
 
 func openAndUse(t *testing.T, databaseURL string) {
 	t.Helper()
-	keepsTexts(t, databaseURL, openURL(t, databaseURL))
+	keepsTexts(t, databaseURL, pgtest.OpenStore(t, databaseURL, agentstore.Options{}))
 }

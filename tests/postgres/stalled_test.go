@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -14,8 +15,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// stalled reads and writes until its room is used up, and then not until it is
-// released.
+// stalled is a reader and writer that works until its room is used up, and then
+// blocks until it is released.
 type stalled struct {
 	document io.Reader
 	room     int
@@ -46,15 +47,15 @@ func (s *stalled) stall() {
 	<-s.released
 }
 
-// Callers' readers and writers that stall, as many as the pool has connections,
-// hold up nobody, and no call outlives its context for them.
+// As many stalled readers and writers as the pool has connections delay no other
+// operation, and no call outlives its context because of them.
 func TestStalledReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	const conns = 4
-	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: conns})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: conns})
 	sessions := store.Sessions()
-	id := newSession(t, store)
-	for range 3 { // several of an import's chunks
+	id := pgtest.NewSession(t, store)
+	for range 3 { // several chunks of an import
 		batch := make([]repo.NewMessage, 1000)
 		for i := range batch {
 			batch[i] = user("a message that takes some room in the document")
@@ -74,7 +75,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 	if err := sessions.Export(t.Context(), id, &document); err != nil {
 		t.Fatal(err)
 	}
-	working := newSession(t, store)
+	working := pgtest.NewSession(t, store)
 	for name, call := range map[string]func(ctx context.Context, s *stalled) error{
 		"Import": func(ctx context.Context, s *stalled) error {
 			_, err := sessions.Import(ctx, s)
@@ -91,12 +92,8 @@ func TestStalledReadersAndWriters(t *testing.T) {
 				ended <- call(ctx, &stalled{bytes.NewReader(document.Bytes()), document.Len() / 2 % 200_000, &stalls, released})
 			}()
 		}
-		for deadline := time.Now().Add(60 * time.Second); stalls.Load() < conns; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d of %d stall", name, stalls.Load(), conns)
-			}
-		}
-		soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		pgtest.Await(t, time.Minute, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
+		soon, stop := context.WithTimeout(t.Context(), time.Minute)
 		if _, err := sessions.Append(soon, working, user("x")); err != nil {
 			t.Errorf("%s: beside those that stall an append fails: %v", name, err)
 		}
@@ -109,10 +106,10 @@ func TestStalledReadersAndWriters(t *testing.T) {
 			select {
 			case err := <-ended:
 				if !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
-					t.Errorf("%s: its context ended, and it gave %v", name, err)
+					t.Errorf("%s: after its context ended it gave %v", name, err)
 				}
 			case <-time.After(5 * time.Second):
-				t.Errorf("%s: its context has ended, and it has not", name)
+				t.Errorf("%s: it still runs after its context has ended", name)
 			}
 		}
 		close(released)

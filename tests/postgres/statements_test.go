@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// statement is a query as it is sent, with what its comment says of it.
+// statement is a query as it is sent, with the indexes that its comment names.
 type statement struct {
 	name    string
 	sql     string
-	indexes [][]string // those that its comment names, with their alternatives
+	indexes [][]string // each with its alternatives
 }
 
 var (
@@ -23,8 +23,8 @@ var (
 	indexLine = regexp.MustCompile(`(?m)^-- Index: ([^.]*)`)
 )
 
-// statements reads all queries: the SQL from package db, as sqlc generated it,
-// and the comments from queries/.
+// statements returns all queries: the SQL from package db, which sqlc generated, and
+// the comments from queries/.
 func statements(t *testing.T) []statement {
 	t.Helper()
 	indexes := map[string][][]string{}
@@ -73,7 +73,7 @@ func readAll(t *testing.T, pattern string) []string {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// parameters is how many parameters the statement has.
+// parameters returns the number of the statement's parameters.
 func (s statement) parameters() int {
 	highest := 0
 	for _, match := range parameter.FindAllStringSubmatch(s.sql, -1) {

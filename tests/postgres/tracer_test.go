@@ -10,9 +10,10 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// plainTracer knows nothing of batches.
+// plainTracer is a tracer without support for batches.
 type plainTracer struct {
 	mu           sync.Mutex
 	begun, ended []string
@@ -38,13 +39,12 @@ func (p *plainTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.T
 	}
 }
 
-// A tracer that knows nothing of batches sees each statement begin and end all
-// the same.
+// A tracer without support for batches still sees each statement begin and end.
 func TestTracerOfStatements(t *testing.T) {
 	t.Parallel()
 	tracer := &plainTracer{}
-	store := openStore(t, agentstore.Options{Tracer: tracer, MaxConns: 1})
-	id := newSession(t, store)
+	store := pgtest.NewStore(t, agentstore.Options{Tracer: tracer, MaxConns: 1})
+	id := pgtest.NewSession(t, store)
 	if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
 		t.Fatal(err)
 	}

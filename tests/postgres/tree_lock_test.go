@@ -6,12 +6,14 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A tree grows under the lock of its root: a child waits for who has that.
+// Children are added under the lock of the tree's root: adding one waits for that
+// lock.
 func TestChildWaitsForTheTree(t *testing.T) {
 	t.Parallel()
-	store := openStore(t, agentstore.Options{MaxConns: 4})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	f := newFamily(t, store)
 	release := lock(t, store.Pool(), "UPDATE plans SET depth = depth WHERE id = $1", uuidText(f.root))
 	made := make(chan error, 1)
@@ -26,17 +28,15 @@ func TestChildWaitsForTheTree(t *testing.T) {
 	}
 }
 
-// A plan has so many children, and no more.
+// A plan has at most repo.MaxChildPlans children.
 func TestChildLimit(t *testing.T) {
 	t.Parallel()
-	store := openStore(t)
+	store := pgtest.NewStore(t, agentstore.Options{})
 	f := newFamily(t, store)
-	if _, err := store.Pool().Exec(t.Context(), `INSERT INTO plans (id, namespace, action_name, root_id, parent_id, depth, phase, state)
+	pgtest.Exec(t, store.Pool(), `INSERT INTO plans (id, namespace, action_name, root_id, parent_id, depth, phase, state)
 		SELECT gen_random_uuid(), p.namespace, p.action_name, p.id, p.id, 1, 'strategize', 'queued'
 		FROM plans p, generate_series(1, $2 - 1 - (SELECT count(*) FROM plans c WHERE c.parent_id = $1)) WHERE p.id = $1`,
-		uuidText(f.root), repo.MaxChildPlans); err != nil {
-		t.Fatal(err)
-	}
+		uuidText(f.root), repo.MaxChildPlans)
 	for _, want := range []error{nil, repo.ErrLimit} {
 		if _, err := store.Plans().Use(t.Context(), f.action, repo.UseAction{ParentID: f.root}); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)

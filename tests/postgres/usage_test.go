@@ -15,14 +15,14 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// delayed is a session and a store whose next statement reaches the server only when
-// the network is released: the store sees its connection end.
+// delayed is a session, and a store whose next statement reaches the server only when
+// the network is released. The store sees its connection end.
 type delayed struct {
 	network *delay
 	store   *agentstore.Store
 	direct  *agentstore.Store
 	id      repo.ID
-	pid     int32 // of the backend that gets the statement late
+	pid     int32 // of the backend that receives the statement late
 }
 
 func newDelayed(t *testing.T, session repo.NewSession) *delayed {
@@ -32,15 +32,15 @@ func newDelayed(t *testing.T, session repo.NewSession) *delayed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &delayed{network: newDelay(t, u.Host), direct: openURL(t, direct)}
+	l := &delayed{network: newDelay(t, u.Host), direct: pgtest.OpenStore(t, direct, agentstore.Options{})}
 	u.Host = l.network.listener.Addr().String()
-	l.store = openURL(t, u.String(), agentstore.Options{MaxConns: 1})
+	l.store = pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1})
 	created, err := l.store.Sessions().Create(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.id = created.ID
-	// The connection knows the statement from now on: it is sent in one piece.
+	// The statement is prepared now, so it is sent in one piece.
 	if _, err := l.store.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,29 +50,20 @@ func newDelayed(t *testing.T, session repo.NewSession) *delayed {
 	return l
 }
 
-// arrive releases the network and waits until the server has carried out what came
-// late.
+// arrive releases the network and waits until the server has carried out the delayed
+// statement.
 func (l *delayed) arrive(t *testing.T) {
 	t.Helper()
 	close(l.network.release)
 	awaitEnd(t, l.direct, l.pid)
 }
 
-// awaitEnd waits until a backend has ended, whose client has gone.
+// awaitEnd waits until the backend of a client that has gone has ended.
 func awaitEnd(t *testing.T, store *agentstore.Store, pid int32) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		var there bool
-		if err := store.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there); err != nil {
-			t.Fatal(err)
-		}
-		if !there {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the late statement did not end")
-		}
-	}
+	pgtest.Await(t, time.Minute, "the late statement has ended", func() bool {
+		return !pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
+	})
 }
 
 func (l *delayed) usage(t *testing.T) repo.Usage {
@@ -84,8 +75,8 @@ func (l *delayed) usage(t *testing.T) repo.Usage {
 	return session.Usage
 }
 
-// A usage whose answer was lost is added again by the store itself, and counts
-// once, whenever the first attempt arrives.
+// The store itself retries a usage whose answer was lost. It counts once, whenever
+// the first attempt arrives.
 func TestLostUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	for _, given := range []bool{true, false} {
@@ -94,7 +85,7 @@ func TestLostUsageCountsOnce(t *testing.T) {
 		if given {
 			add.ID = repo.NewID()
 		}
-		l.network.armed.Store(true)
+		l.network.arm(l.store)
 		got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add)
 		if l.network.armed.Load() {
 			t.Fatal("nothing was kept")
@@ -110,9 +101,9 @@ func TestLostUsageCountsOnce(t *testing.T) {
 	}
 }
 
-// A refusal stays one. Where the first attempt may still arrive when there is room
-// in the budget, the outcome is unknown, and the id settles it.
-func TestLateUsageIsNotRefused(t *testing.T) {
+// A refusal is final. If the first attempt may still arrive when the budget has room,
+// the outcome is unknown, and can be found out by the id.
+func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 	t.Parallel()
 	budget, more := repo.Cost(10), repo.Cost(20)
 	l := newDelayed(t, repo.NewSession{Budget: &budget})
@@ -120,7 +111,7 @@ func TestLateUsageIsNotRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	add := repo.NewUsage{ID: repo.NewID(), Cost: 6}
-	l.network.armed.Store(true)
+	l.network.arm(l.store)
 	_, err := l.store.Sessions().AddUsage(t.Context(), l.id, add)
 	if l.network.armed.Load() {
 		t.Fatal("nothing was kept")
@@ -136,11 +127,11 @@ func TestLateUsageIsNotRefused(t *testing.T) {
 		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
 	}
 	if got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add); err != nil || got.Cost != 14 {
-		t.Errorf("made again it gave %+v, %v", got, err)
+		t.Errorf("the repeated call gave %+v, %v", got, err)
 	}
 }
 
-// counted has one usage added by many at once, and returns what it came to.
+// counted makes many callers add one usage at once, and returns the total.
 func counted(t *testing.T, store *agentstore.Store, add func(ctx context.Context, session, usage repo.ID) error) int64 {
 	t.Helper()
 	var total int64
@@ -162,20 +153,20 @@ func counted(t *testing.T, store *agentstore.Store, add func(ctx context.Context
 		}
 		close(start)
 		running.Wait()
-		session, err = store.Sessions().Get(t.Context(), session.ID)
+		stored, err := store.Sessions().Get(t.Context(), session.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		total += session.Usage.InputTokens
+		total += stored.Usage.InputTokens
 	}
 	return total
 }
 
-// One usage that many add at once counts once. Who looks for the id before he adds
-// counts it several times: the harness sees it.
+// A usage that many callers add at once counts once. An implementation that looks for
+// the id before it adds counts it several times. The harness finds that.
 func TestUsageCountsOnce(t *testing.T) {
 	t.Parallel()
-	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 16})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 16})
 	if got := counted(t, store, func(ctx context.Context, session, usage repo.ID) error {
 		_, err := store.Sessions().AddUsage(ctx, session, repo.NewUsage{ID: usage, InputTokens: 1})
 		return err
@@ -194,17 +185,17 @@ func TestUsageCountsOnce(t *testing.T) {
 	})
 	t.Logf("naive: 10 usages count %d", naive)
 	if naive <= 10 {
-		t.Error("the harness does not catch the naive way")
+		t.Error("the harness does not catch the naive implementation")
 	}
 }
 
-// What was refused for want of a session may be added when the first attempt
-// arrives late, and there is one.
-func TestLateUsageOfANewSession(t *testing.T) {
+// A usage that was refused because its session did not exist may be added when the
+// first attempt arrives late and the session exists.
+func TestFirstAttemptOfUsageIsBeforeItsSession(t *testing.T) {
 	t.Parallel()
 	l := newDelayed(t, repo.NewSession{})
 	id, add := repo.NewID(), repo.NewUsage{ID: repo.NewID(), Cost: 6}
-	l.network.armed.Store(true)
+	l.network.arm(l.store)
 	_, err := l.store.Sessions().AddUsage(t.Context(), id, add)
 	if l.network.armed.Load() {
 		t.Fatal("nothing was kept")
@@ -222,11 +213,11 @@ func TestLateUsageOfANewSession(t *testing.T) {
 	}
 }
 
-// duringTheWait has a usage added that waits for its session, and something done
-// to the session meanwhile, in the transaction that it waits for.
+// duringTheWait adds a usage that waits for its session, while the transaction for
+// which it waits changes the session.
 func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, then func(tx repo.Repositories, id repo.ID) error) (repo.Usage, error) {
 	t.Helper()
-	store := openURL(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 4})
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	created, err := store.Sessions().Create(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
@@ -251,8 +242,8 @@ func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, the
 	return got, err
 }
 
-// An id that was stored while its statement waited for the session is another
-// usage's, if that says other amounts.
+// If the id was stored while the statement waited, and with other amounts, it is the
+// id of another usage.
 func TestUsageStoredDuringTheWait(t *testing.T) {
 	t.Parallel()
 	add := repo.NewUsage{ID: repo.NewID(), InputTokens: 1}
@@ -267,7 +258,7 @@ func TestUsageStoredDuringTheWait(t *testing.T) {
 	}
 }
 
-// A budget that was raised while the usage waited is the one that counts.
+// If the budget was raised while the usage waited, the new budget counts.
 func TestBudgetRaisedDuringTheWait(t *testing.T) {
 	t.Parallel()
 	budget, more := repo.Cost(10), repo.Cost(20)

@@ -11,12 +11,12 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// firstCompatible is the version in which a database began to say what works on
-// it. A library that does not know it refuses every newer database.
+// firstCompatible is the first version in which a database declares which libraries
+// work on it. Libraries that do not know it refuse all newer databases.
 const firstCompatible = 4
 
-// git runs git in the repository. Without a repository that has its whole history
-// there is nothing to build older libraries from, and the test fails.
+// git runs git in the repository. Building older libraries needs its whole history:
+// without it the test fails.
 func git(t *testing.T, arguments ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "git", arguments...)
@@ -35,7 +35,7 @@ func requireHistory(t *testing.T) {
 	}
 }
 
-// file is a version's, from the repository's root.
+// file returns the path of a version's file, from the repository's root.
 func file(t *testing.T, version int64) string {
 	t.Helper()
 	for _, migration := range schema.List() {
@@ -47,15 +47,15 @@ func file(t *testing.T, version int64) string {
 	return ""
 }
 
-// before is the commit that stood before the version landed: its parent on the
-// main line, where a merge may have brought it. It is empty where version 4 is not
-// there either: they landed together, and no commit's library can open a database
-// that has the one and not the other.
+// before returns the newest commit before the one that added the version: its parent
+// on the main line, where a merge may have brought it. It returns an empty text if
+// version 4 was added by the same commit: then no commit's library can open a
+// database that has only one of the two.
 func before(t *testing.T, version int64) string {
 	t.Helper()
 	path := file(t, version)
 	added := strings.Fields(git(t, "log", "--no-patch", "--first-parent", "--diff-merges=first-parent", "--diff-filter=A", "--format=%H", "--", path))
-	commit := "HEAD" // not committed yet
+	commit := "HEAD" // if it is not committed yet
 	if len(added) > 0 {
 		commit = added[len(added)-1] + "^"
 	}
@@ -69,7 +69,7 @@ func before(t *testing.T, version int64) string {
 	return ""
 }
 
-// versionsAt lists the migrations that a commit's library knows.
+// versionsAt returns the versions that a commit's library knows.
 func versionsAt(t *testing.T, commit string) (versions []int64) {
 	t.Helper()
 	for path := range strings.FieldsSeq(git(t, "ls-tree", "--name-only", commit, "schema/migrations/")) {

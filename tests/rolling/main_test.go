@@ -1,6 +1,5 @@
-// Package rolling tests upgrades that replace one instance after another: the
-// library of an older commit works while a newer one migrates the database, and
-// after.
+// Package rolling tests upgrades that replace one instance after another: the library
+// of an older commit works while a newer one migrates the database, and afterwards.
 package rolling
 
 import (

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// clients are the built ones, by commit. Each is built once.
+// clients has the built clients, by commit. Each is built once.
 var clients struct {
 	sync.Mutex
 	directory string
 	paths     map[string]string
 }
 
-// workingTree stands for the commit that is being tested, changes included.
+// workingTree stands for the working tree instead of a commit.
 const workingTree = "working tree"
 
-// build builds the client as it was at a commit, with that commit's library.
+// build builds the client of a commit, with that commit's library.
 func build(t *testing.T, commit string) (path string) {
 	t.Helper()
 	clients.Lock()
@@ -48,7 +48,7 @@ func build(t *testing.T, commit string) (path string) {
 		git(t, "-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", source, commit)
 		defer git(t, "worktree", "remove", "--force", source)
 	}
-	// What is not of this repository is compiled already, for the tests.
+	// Other modules are compiled already, for the tests.
 	command := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./tests/rolling/client")
 	command.Dir = source
 	if output, err := command.CombinedOutput(); err != nil {
@@ -64,7 +64,7 @@ func removeClients() {
 	}
 }
 
-// process is a client that runs.
+// process is a running client.
 type process struct {
 	command *exec.Cmd
 	stdin   io.Closer
@@ -75,7 +75,7 @@ type process struct {
 	report  report
 }
 
-// report is what a client prints at its end.
+// report is what a client prints when it ends.
 type report struct {
 	Appended     int64  `json:"appended"`
 	Failures     int64  `json:"failures"`
@@ -114,10 +114,10 @@ func start(t *testing.T, path, databaseURL string, arguments ...string) *process
 	return p
 }
 
-// patience is used up by a failure alone.
+// patience bounds waits. Only a failure takes that long.
 const patience = time.Minute
 
-// work waits until the client has done so many rounds more.
+// work waits until the client has done a number of further rounds.
 func (p *process) work(t *testing.T, rounds int64) {
 	t.Helper()
 	goal := p.rounds.Load() + rounds
@@ -128,12 +128,12 @@ func (p *process) work(t *testing.T, rounds int64) {
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the client does not get on: %d rounds", p.rounds.Load())
+			t.Fatalf("the client makes no progress: %d rounds", p.rounds.Load())
 		}
 	}
 }
 
-// end lets the client finish, and returns what it did.
+// end stops the client after its round, and returns its report.
 func (p *process) end(t *testing.T) report {
 	t.Helper()
 	_ = p.stdin.Close()
@@ -148,14 +148,14 @@ func (p *process) end(t *testing.T) report {
 	return p.report
 }
 
-// refused waits for the end of a client that cannot open its store, and returns
-// what it says.
+// refused waits for the end of a client that cannot open its store, and returns its
+// error.
 func (p *process) refused(t *testing.T) string {
 	t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		t.Fatal("the client works on")
+		t.Fatal("the client still works")
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](p.err); !ok || exit.ExitCode() != 1 {
 		t.Fatalf("the client ended with %v: %s", p.err, p.stderr.String())

@@ -2,13 +2,13 @@ package rolling
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore"
@@ -18,8 +18,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Each release that the database allows is tried: the one before the newest
-// version, and the oldest of all.
+// The test tries libraries that the database allows: the one before the newest
+// version, and the oldest.
 func TestOlderCommits(t *testing.T) {
 	t.Parallel()
 	requireHistory(t)
@@ -37,7 +37,7 @@ func TestOlderCommits(t *testing.T) {
 	for _, version := range []int64{newest.Version, newest.OldestLibrary + 1} {
 		commit := before(t, version)
 		if commit == "" {
-			t.Logf("version %d landed together with version %d: no commit is between them", version, firstCompatible)
+			t.Logf("versions %d and %d were added together: no commit is between them", version, firstCompatible)
 			continue
 		}
 		if tried[commit] {
@@ -56,8 +56,8 @@ func TestOlderCommits(t *testing.T) {
 	}
 }
 
-// A version that adds what a version may add (CONTRIBUTING.md), with this library
-// as the older one.
+// A version that makes all allowed additions (CONTRIBUTING.md), with this library as
+// the older one.
 const expanding = `-- oldest library: 4
 
 -- +goose Up
@@ -75,7 +75,7 @@ CREATE INDEX sessions_extra_idx ON sessions (extra) WHERE extra IS NOT NULL;
 SELECT 1;
 `
 
-// contracting takes something away: what an older library needs is gone.
+// contracting is a version that removes what an older library needs.
 const contracting = `-- oldest library: 9002
 
 -- +goose Up
@@ -114,14 +114,14 @@ func TestNewerVersion(t *testing.T) {
 	}
 	databaseURL, session := u.run(t)
 
-	// The next version takes away what the older library needs, and says so.
+	// The next version removes what the older library needs, and declares that.
 	migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{
 		Migrations: with(t, map[string]string{"9001_expanding.sql": expanding, "9002_contracting.sql": contracting}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrator.Up(t.Context()); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
 		t.Fatal(err)
 	}
 	for _, arguments := range [][]string{{"-session", session}, {"-session", session, "-migrate"}} {
@@ -134,13 +134,13 @@ func TestNewerVersion(t *testing.T) {
 
 // upgrade is an older library's client, and what happens to its database.
 type upgrade struct {
-	old  string // the client's path
-	from int64  // the version that it knows
-	// migrations are the newer library's; nil for the embedded ones.
+	old  string // the path of the client
+	from int64  // the newest version that it knows
+	// migrations are the newer library's. Nil: the embedded ones.
 	migrations fs.FS
-	// current is the newer library's client; empty where there is none.
+	// current is the path of the newer library's client. Empty: there is none.
 	current string
-	// naive also reads by SELECT *, which this harness must see fail.
+	// naive: also read with SELECT *, which the harness must see fail.
 	naive bool
 }
 
@@ -153,14 +153,14 @@ func (u upgrade) run(t *testing.T) (databaseURL, session string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrator.UpTo(t.Context(), u.from); err != nil {
+	if _, err := migrator.Run(t.Context(), schema.TargetUp(u.from)); err != nil {
 		t.Fatal(err)
 	}
 	session = newSession(t, databaseURL)
-	if u.current != "" { // the newer library came too early, and says what to do
+	if u.current != "" { // before the migration the newer library is refused, and says what to do
 		said := start(t, u.current, databaseURL, "-session", session).refused(t)
 		if !strings.Contains(said, "database is behind") || !strings.Contains(said, "agentstore migrate up") {
-			t.Errorf("a library on a database that was not migrated says %q", said)
+			t.Errorf("on a database that was not migrated the library printed %q", said)
 		}
 	}
 	checkNaive := func() {}
@@ -170,22 +170,28 @@ func (u upgrade) run(t *testing.T) (databaseURL, session string) {
 
 	first := start(t, u.old, databaseURL, "-session", session)
 	first.work(t, rounds)
-	steps, err := migrator.Up(t.Context())
+	steps, err := migrator.Run(t.Context(), schema.TargetLatest())
 	if err != nil || len(steps) == 0 {
 		t.Fatalf("migrate under the older library's load: %v, %v", steps, err)
 	}
 	first.work(t, rounds)
 	checkNaive()
 
-	// Others restart, or are started again to roll back, beside the newer one.
+	// Older clients restart, or are started again to roll back, beside the newer one.
 	running := []*process{first, start(t, u.old, databaseURL, "-session", session), start(t, u.old, databaseURL, "-session", session, "-migrate")}
 	if u.current != "" {
 		running = append(running, start(t, u.current, databaseURL, "-session", session))
 	}
+	// This library's turns, beside them.
+	stop := make(chan struct{})
+	turned := make(chan int64, 1)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	go func() { turned <- turns(t, store, session, stop) }()
 	for _, p := range running {
 		p.work(t, rounds)
 	}
-	var appended int64
+	close(stop)
+	appended := <-turned
 	for i, p := range running {
 		report := p.end(t)
 		if report.Failures != 0 {
@@ -195,20 +201,55 @@ func (u upgrade) run(t *testing.T) (databaseURL, session string) {
 		appended += report.Appended
 	}
 	checkSession(t, databaseURL, session, appended)
-	checkTrail(t, databaseURL)
+	checkAudit(t, databaseURL)
 	return databaseURL, session
 }
 
-// checkTrail seals what is left, and verifies what libraries of several versions
-// have sealed.
-func checkTrail(t *testing.T, databaseURL string) {
-	t.Helper()
-	store, err := agentstore.Open(t.Context(), databaseURL)
+// turns adds turns to the clients' session until it is told to stop, alone and together
+// with one of another session. It returns how many messages of the session it has stored.
+func turns(t *testing.T, store repo.Store, session string, stop <-chan struct{}) (stored int64) {
+	shared, err := repo.ParseID(session)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0
 	}
-	defer func() { _ = store.Close() }()
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	turn := repo.Turn{
+		Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "turn"}}, Usage: &repo.NewUsage{Cost: 1},
+		State: []repo.StateChange{{Scope: repo.Scope{Name: "rolling"}, Key: "n", Op: repo.StateIncrement, By: 1}, {Key: "n", Op: repo.StateIncrement, By: 1}},
+	}
+	other := pgtest.NewSession(t, store)
+	for {
+		if _, err := store.Sessions().AppendTurn(t.Context(), shared, turn); err != nil {
+			t.Errorf("a turn: %v", err)
+			return stored
+		}
+		if _, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: other, Turn: turn},
+			repo.SessionTurn{SessionID: shared, Turn: turn}); err != nil {
+			t.Errorf("turns together: %v", err)
+			return stored
+		}
+		stored += 2
+		select {
+		case <-stop:
+		default:
+			continue
+		}
+		for scope, want := range map[repo.Scope]int64{{Name: "rolling"}: stored / 2 * 3, {SessionID: shared}: stored} {
+			sum, err := store.State().Get(t.Context(), scope, "n")
+			if err != nil || string(sum.Value) != fmt.Sprint(want) {
+				t.Errorf("the sum of %+v is %s, want %d: %v", scope, sum.Value, want, err)
+			}
+		}
+		return stored
+	}
+}
+
+// checkAudit seals the remaining entries, and verifies what libraries of several
+// versions have sealed.
+func checkAudit(t *testing.T, databaseURL string) {
+	t.Helper()
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,37 +258,27 @@ func checkTrail(t *testing.T, databaseURL string) {
 			t.Fatal(err)
 		}
 	}
-	report, err := audit.Verify(t.Context(), store.Trail(), audit.VerifyOptions{})
+	report, err := audit.Verify(t.Context(), store.AuditStore(), audit.VerifyOptions{})
 	if err != nil || len(report.Breaks) != 0 || report.Sealed == 0 {
 		t.Errorf("the trail: %d sealed, breaks %+v, %v", report.Sealed, report.Breaks, err)
 	}
 }
 
-// newSession makes one whatever the database's version.
+// newSession creates a session, whatever the database's version.
 func newSession(t *testing.T, databaseURL string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, databaseURL)
 	id := repo.NewID()
 	const sql = `WITH made AS (INSERT INTO sessions (id) VALUES ($1) RETURNING id) INSERT INTO session_counters (session_id) SELECT id FROM made`
-	if _, err := conn.Exec(t.Context(), sql, [16]byte(id)); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, conn, sql, [16]byte(id))
 	return id.String()
 }
 
-// naiveReader prepares a query that does not name its columns, and returns the
-// look at how that fares when there are more.
+// naiveReader prepares a query that does not name its columns. The function it
+// returns checks how it fails when there are more.
 func naiveReader(t *testing.T, databaseURL string) (check func()) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	conn := pgtest.Connect(t, databaseURL)
 	read := func() error {
 		rows, err := conn.Query(t.Context(), "SELECT * FROM messages WHERE session_id = $1", [16]byte{})
 		if err == nil {
@@ -261,35 +292,21 @@ func naiveReader(t *testing.T, databaseURL string) (check func()) {
 	}
 	return func() {
 		if refused, ok := errors.AsType[*pgconn.PgError](read()); !ok || refused.Code != "0A000" {
-			t.Errorf("SELECT * under the migration gave %v: the harness does not catch the naive way", refused)
+			t.Errorf("SELECT * during the migration gave %v: the harness does not catch it", refused)
 		}
 	}
 }
 
-// checkSession reads what the clients wrote: every acknowledged message, in one
-// dense sequence.
+// checkSession reads what the clients wrote, and checks that each acknowledged
+// message is there, in one dense sequence.
 func checkSession(t *testing.T, databaseURL, session string, want int64) {
 	t.Helper()
-	store, err := agentstore.Open(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	id, err := repo.ParseID(session)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var next int64
-	for message, err := range store.Sessions().Stream(t.Context(), id, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if message.Sequence != next {
-			t.Fatalf("sequence %d, want %d", message.Sequence, next)
-		}
-		next++
-	}
-	if next != want || want == 0 {
-		t.Errorf("%d messages, %d acknowledged", next, want)
+	if count := pgtest.CountDense(t, store, id); count != want || want == 0 {
+		t.Errorf("%d messages, %d acknowledged", count, want)
 	}
 }

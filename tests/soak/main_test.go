@@ -1,6 +1,6 @@
-// Package soak puts a mixed load on one store for as long as it is told to, and
-// looks whether memory, goroutines and connections stay flat. `make soak` takes ten
-// minutes; within `make test` it is some seconds, which show that it runs.
+// Package soak puts a mixed load on one store for a given time, and checks that
+// memory, goroutines and connections do not grow. `make soak` takes ten minutes;
+// `make test` only checks within some seconds that it runs.
 package soak
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// duration is AGENTSTORE_SOAK's, or a few seconds.
+// duration is the value of AGENTSTORE_SOAK, or a few seconds.
 func duration(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("AGENTSTORE_SOAK")
@@ -29,7 +29,7 @@ func duration(t *testing.T) time.Duration {
 	return d
 }
 
-// sample is what has to stay flat.
+// sample has the values that must not grow.
 type sample struct {
 	heap       uint64
 	goroutines int
@@ -65,7 +65,7 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	// The first sample is taken when every worker has done its work many times.
+	// The first sample is taken when each worker has done its work many times.
 	time.Sleep(total / 10)
 	first := l.report(t, "start", take(store))
 	time.Sleep(total * 4 / 10)
@@ -75,7 +75,7 @@ func TestSoak(t *testing.T) {
 	stop()
 	all.Wait()
 	if left, err := l.writer.Close(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("the audit writer: %d entries came back, %v", len(left), err)
+		t.Errorf("the audit writer returned %d entries, %v", len(left), err)
 	}
 	if err := l.writer.Stats().Check(); err != nil {
 		t.Error(err)
@@ -86,7 +86,7 @@ func TestSoak(t *testing.T) {
 	}
 	for _, s := range []sample{middle, last} {
 		if s.heap > 2*first.heap+64*mebibyte || s.goroutines > first.goroutines+20 || s.conns > 8 {
-			t.Errorf("not flat: %+v, after %+v", s, first)
+			t.Errorf("grown: %+v, first %+v", s, first)
 		}
 	}
 	if l.appends.Load() == 0 || l.plans.Load() == 0 || l.entries.Load() == 0 || l.reads.Load() == 0 {
@@ -94,7 +94,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// load is the mixed load, and what it did.
+// load is the mixed load, and counts what it did.
 type load struct {
 	store    *agentstore.Store
 	writer   *audit.Writer
@@ -118,10 +118,10 @@ func newLoad(t *testing.T, store *agentstore.Store) *load {
 		t.Fatal(err)
 	}
 	var err error
-	if l.writer, err = audit.NewWriter(store.Trail(), audit.Options{}); err != nil {
+	if l.writer, err = audit.NewWriter(store.AuditStore(), audit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if l.sealer, err = audit.NewSealer(store.Trail(), audit.SealerOptions{}); err != nil {
+	if l.sealer, err = audit.NewSealer(store.AuditStore(), audit.SealerOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -135,8 +135,9 @@ func (l *load) report(t *testing.T, when string, s sample) sample {
 	return s
 }
 
-// workers are what runs over and over, each in its goroutine. They rest a little,
-// so that it is the time that counts, and not how much the machine can do.
+// workers returns the functions that run repeatedly, each in its goroutine. They
+// pause a little, so that the amount of work depends on the time rather than on the
+// machine.
 func (l *load) workers() []func(context.Context) error {
 	var workers []func(context.Context) error
 	for i := range 8 {

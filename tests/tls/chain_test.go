@@ -19,7 +19,7 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// pem is the certificate alone, as a client's sslrootcert holds it.
+// pem returns the certificate, as in a client's sslrootcert.
 func (a authority) pem() string { return certificatePEM(a.certificate.Raw) }
 
 // newAuthority makes a root, which signs itself.
@@ -32,12 +32,12 @@ func newAuthority(t *testing.T, name string) authority {
 func (a authority) intermediate(t *testing.T, name string) authority {
 	t.Helper()
 	template := authorityTemplate(name)
-	template.MaxPathLenZero = true // it signs servers, and no further authority
+	template.MaxPathLenZero = true // it signs servers only
 	return issue(t, a, template)
 }
 
-// server issues a server's certificate for one host name, and returns it and its
-// key as PEM.
+// server issues a certificate for a server's host name, and returns it and its key as
+// PEM.
 func (a authority) server(t *testing.T, host string) (certificate, key string) {
 	t.Helper()
 	leaf := issue(t, a, &x509.Certificate{

@@ -1,5 +1,5 @@
-// Package tls tests sslmode=verify-full against a server with a certificate
-// chain as a real authority issues it: root, intermediate, leaf.
+// Package tls tests sslmode=verify-full on a server with a certificate chain as real
+// authorities issue it: root, intermediate, leaf.
 package tls
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// clientFile makes a file of a client's own.
+// clientFile creates a file for a client.
 func clientFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -26,18 +26,18 @@ func clientFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// startTLS starts a server that shows the certificates and answers nobody
-// without TLS.
+// startTLS starts a server that has the certificates and refuses connections without
+// TLS.
 func startTLS(t *testing.T, certificates, key string) *pgtest.Cluster {
 	t.Helper()
 	server := pgtest.NewCluster(t)
 	certFile, keyFile := server.WriteFile(t, "server.crt", certificates), server.WriteFile(t, "server.key", key)
 	rules := server.WriteFile(t, "hba.conf", "hostssl all all 127.0.0.1/32 scram-sha-256\nlocal all all scram-sha-256\n")
-	server.StartTLS(t, "ssl=on", "ssl_cert_file="+certFile, "ssl_key_file="+keyFile, "hba_file="+rules)
+	server.Start(t, "ssl=on", "ssl_cert_file="+certFile, "ssl_key_file="+keyFile, "hba_file="+rules)
 	return server
 }
 
-// at is a URL of the server at a host name, with these parameters.
+// at returns a URL of the server with a host name and these parameters.
 func at(server *pgtest.Cluster, host string, parameters url.Values) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword("postgres", server.Password),
@@ -58,50 +58,32 @@ func TestVerifyFull(t *testing.T) {
 	server := startTLS(t, leaf+intermediate.pem(), key)
 
 	ours := verifyFull(clientFile(t, "root.pem", root.pem()))
-	store, err := agentstore.Open(t.Context(), at(server, "localhost", ours), agentstore.Options{Migrate: true})
-	if err != nil {
-		t.Fatalf("the right chain: %v", err)
-	}
-	defer func() {
-		pgtest.CheckReturned(t, store.Pool())
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	// It is TLS that carried it, and the migrator's connection too.
+	store := pgtest.OpenStore(t, at(server, "localhost", ours), agentstore.Options{Migrate: true})
+	// The connection uses TLS, and so does the migrator's.
 	var encrypted bool
 	if err := store.Pool().QueryRow(t.Context(), "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").Scan(&encrypted); err != nil || !encrypted {
 		t.Fatalf("encrypted %t, %v", encrypted, err)
 	}
-	session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+	session := pgtest.NewSession(t, store)
+	if _, err := store.Sessions().Append(t.Context(), session, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
 
-	// The same authority in another file is the same demand: one pool.
-	again, err := agentstore.Open(t.Context(), at(server, "localhost", verifyFull(clientFile(t, "copy.pem", root.pem()))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The same authority in another file means the same: one pool.
+	again := pgtest.OpenStore(t, at(server, "localhost", verifyFull(clientFile(t, "copy.pem", root.pem()))), agentstore.Options{})
 	if again.Pool() != store.Pool() {
-		t.Error("two files with one root, two pools")
-	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
+		t.Error("two files with the same root gave two pools")
 	}
 
 	other := verifyFull(clientFile(t, "other.pem", newAuthority(t, "root").pem()))
 	refused(t, "the root of another authority of the same name", at(server, "localhost", other), server.Password, repo.ErrUnavailable, "unknown authority")
 	refused(t, "another host name", at(server, "127.0.0.1", ours), server.Password, repo.ErrUnavailable, "certificate")
 	refused(t, "no root certificate at the client", at(server, "localhost", verifyFull("/nowhere/root.pem")), server.Password, repo.ErrInvalid, "database URL")
-	// The server's own rule, for who asks for no TLS at all.
+	// The server refuses clients that do not request TLS.
 	refused(t, "no TLS at the client", at(server, "localhost", url.Values{"sslmode": {"disable"}}), server.Password, repo.ErrPermission, "no pg_hba.conf entry")
 }
 
-// A server that shows its leaf alone cannot be traced to the root.
+// A server that sends only its leaf certificate cannot be verified.
 func TestVerifyFullWithoutTheIntermediate(t *testing.T) {
 	t.Parallel()
 	root := newAuthority(t, "root")
@@ -111,7 +93,7 @@ func TestVerifyFullWithoutTheIntermediate(t *testing.T) {
 	refused(t, "no intermediate", at(server, "localhost", ours), server.Password, repo.ErrUnavailable, "unknown authority")
 }
 
-// A password is never sent to a server that does not speak TLS.
+// A password is never sent to a server that does not use TLS.
 func TestVerifyFullOfServerWithoutTLS(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewCluster(t)
@@ -120,13 +102,13 @@ func TestVerifyFullOfServerWithoutTLS(t *testing.T) {
 	refused(t, "no TLS at the server", at(server, "localhost", ours), server.Password, repo.ErrUnavailable, "refused TLS")
 }
 
-// refused opens a store, which must fail soon, with this error that says so
-// much, and without the password.
+// refused opens a store, which must fail soon, with an error that contains a text but
+// not the password.
 func refused(t *testing.T, what, databaseURL, password string, is error, says string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	store, err := agentstore.Open(ctx, databaseURL)
+	store, err := agentstore.Open(ctx, databaseURL, agentstore.Options{})
 	if err == nil {
 		_ = store.Close()
 		t.Errorf("%s: it was opened", what)

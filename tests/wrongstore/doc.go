@@ -1,4 +1,4 @@
-// Package wrongstore shows that the conformance suite catches what it is for:
-// stores that are wrong on purpose fail it, in the subtest that looks for their
-// fault, and the store that they wrap passes it.
+// Package wrongstore tests the conformance suite: stores with a planted fault fail
+// it, in the subtest that looks for the fault, and the store that they wrap passes
+// it.
 package wrongstore

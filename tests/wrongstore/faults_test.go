@@ -3,15 +3,18 @@ package wrongstore
 import (
 	"context"
 	"errors"
+	"iter"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// countingStore takes the count of messages, read before, for the next sequence.
+// countingStore uses the count of messages, read before, as the next sequence.
 type countingStore struct{ repo.Store }
 
 func (s countingStore) Sessions() repo.Sessions { return countingSessions{s.Store.Sessions()} }
@@ -23,18 +26,18 @@ func (s countingSessions) Append(ctx context.Context, id repo.ID, messages ...re
 	if err != nil {
 		return nil, err
 	}
-	runtime.Gosched() // what a round trip does
+	runtime.Gosched() // as during a round trip
 	stored, err := s.Sessions.Append(ctx, id, messages...)
 	for i := range stored {
-		if stored[i].Sequence >= session.MessageCount { // a new one
+		if stored[i].Sequence >= session.MessageCount { // a new message
 			stored[i].Sequence = session.MessageCount + int64(i)
 		}
 	}
 	return stored, err
 }
 
-// unconditionalStore moves a plan from where it read it, without the condition
-// that it is still there: whoever looked in time believes to have moved it.
+// unconditionalStore moves a plan from the stage that it read, without the condition
+// that the plan is still there: several callers believe that they moved it.
 type unconditionalStore struct{ repo.Store }
 
 func (s unconditionalStore) Plans() repo.Plans { return unconditionalPlans{s.Store.Plans()} }
@@ -46,7 +49,7 @@ func (p unconditionalPlans) Transition(ctx context.Context, id repo.ID, transiti
 	if err != nil {
 		return stored, err
 	}
-	moved, moves, err := stored.Moved(transition, cause)
+	moved, moves, err := rules.Moved(stored, transition, cause)
 	if err != nil || !moves {
 		return p.Plans.Transition(ctx, id, transition, cause)
 	}
@@ -58,7 +61,7 @@ func (p unconditionalPlans) Transition(ctx context.Context, id repo.ID, transiti
 	return after, err
 }
 
-// versionlessStore ignores the version that the caller knows.
+// versionlessStore ignores the version that the caller gives.
 type versionlessStore struct{ repo.Store }
 
 func (s versionlessStore) Plans() repo.Plans { return versionlessPlans{s.Store.Plans()} }
@@ -72,7 +75,7 @@ func (p versionlessPlans) Transition(ctx context.Context, id repo.ID, transition
 	return p.Plans.Transition(ctx, id, transition, cause)
 }
 
-// sharingStore keeps the caller's slices and hands out its own.
+// sharingStore keeps the caller's slices and returns its own.
 type sharingStore struct {
 	repo.Store
 	mu       sync.Mutex
@@ -110,7 +113,7 @@ func (s sharingSessions) Get(ctx context.Context, id repo.ID) (repo.Session, err
 	session, err := s.Sessions.Get(ctx, id)
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	if known, found := s.store.sessions[id]; found && err == nil && known.UpdatedAt.Equal(session.UpdatedAt) {
+	if known, found := s.store.sessions[id]; found && err == nil && known.Version == session.Version {
 		session.Metadata, session.Budget = known.Metadata, known.Budget
 	}
 	s.store.sessions[id] = session
@@ -176,7 +179,7 @@ func (p cachingPlans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	return plan, err
 }
 
-// uncheckedStore passes over arguments that the action does not take.
+// uncheckedStore ignores arguments that the action does not take.
 type uncheckedStore struct{ repo.Store }
 
 func (s uncheckedStore) Plans() repo.Plans { return uncheckedPlans{s.Store.Plans()} }
@@ -210,7 +213,72 @@ func (s looseStore) InTx(ctx context.Context, run func(context.Context, repo.Rep
 	return run(ctx, s.Store)
 }
 
-// naiveStore answers a creation from what it saw before it.
+// queueStore has followers read what there is, and then take what appends of the process
+// return for all that comes.
+type queueStore struct {
+	repo.Store
+	mu     *sync.Mutex
+	queues map[chan []repo.Message]repo.ID
+}
+
+func newQueueStore(store repo.Store) repo.Store {
+	return queueStore{store, &sync.Mutex{}, map[chan []repo.Message]repo.ID{}}
+}
+
+func (s queueStore) Sessions() repo.Sessions { return queueSessions{s.Store.Sessions(), s} }
+
+type queueSessions struct {
+	repo.Sessions
+	store queueStore
+}
+
+func (s queueSessions) Append(ctx context.Context, id repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
+	stored, err := s.Sessions.Append(ctx, id, messages...)
+	runtime.Gosched()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for queue, of := range s.store.queues {
+		if of == id && err == nil {
+			select {
+			case queue <- stored:
+			default: // the follower is slow
+			}
+		}
+	}
+	return stored, err
+}
+
+func (s queueSessions) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		for message, err := range s.Stream(ctx, id, from) {
+			if !yield(message, err) || err != nil {
+				return
+			}
+		}
+		queue := make(chan []repo.Message, 8)
+		s.store.mu.Lock()
+		s.store.queues[queue] = id
+		s.store.mu.Unlock()
+		for {
+			select {
+			case messages := <-queue:
+				for _, message := range messages {
+					if !yield(message, nil) {
+						return
+					}
+				}
+			case <-ctx.Done():
+				yield(repo.Message{}, ctx.Err())
+				return
+			case <-time.After(time.Second): // so that the suite ends
+				yield(repo.Message{}, repo.ErrUnavailable)
+				return
+			}
+		}
+	}
+}
+
+// naiveStore answers a creation from what it read before it.
 type naiveStore struct{ repo.Store }
 
 func (s naiveStore) Actions() repo.Actions { return naiveActions{s.Store.Actions()} }
@@ -222,7 +290,7 @@ func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.A
 	runtime.Gosched()
 	created, err := a.Actions.Create(ctx, action)
 	if errors.Is(before, repo.ErrNotFound) && errors.Is(err, repo.ErrConflict) {
-		name, definition, err := action.Normalize()
+		name, definition, err := rules.NormalizeAction(action)
 		return repo.Action{Name: name, ActionDefinition: definition, State: repo.ActionAvailable, Version: 1}, err
 	}
 	return created, err

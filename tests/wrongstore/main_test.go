@@ -8,12 +8,12 @@ import (
 )
 
 // faultEnv names the fault of the store that this process tests. Without it the
-// process is the one that starts the others.
+// process starts the others.
 const faultEnv = "AGENTSTORE_TEST_FAULT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(faultEnv) != "" {
-		os.Exit(m.Run()) // a suite that fails may leave anything behind
+		os.Exit(m.Run()) // a failing suite may leave goroutines behind
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// run is a part of the file with nothing but whole records.
+// run is a part of the file that contains only whole records.
 type run struct{ from, to int64 }
 
 // recover finds the records of a file that was just opened.
@@ -24,7 +24,7 @@ func (f *File) recover() error {
 	if _, err := f.file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if info.Size() < headerBytes { // new, or torn at its begin: before any record
+	if info.Size() < headerBytes { // new, or torn before its first record
 		if string(begin) != header[:len(begin)] {
 			return ErrForeign
 		}
@@ -48,7 +48,7 @@ func (f *File) recover() error {
 	return f.replace(runs)
 }
 
-// distance is how many bytes of the first line are other ones.
+// distance returns how many bytes differ from the header.
 func distance(begin []byte) (bytes int) {
 	for i := range begin {
 		if begin[i] != header[i] {
@@ -58,7 +58,7 @@ func distance(begin []byte) (bytes int) {
 	return bytes
 }
 
-// begin makes an empty spool of a file.
+// begin makes the file an empty spool.
 func (f *File) begin() error {
 	if _, err := f.file.WriteAt([]byte(header), 0); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (f *File) begin() error {
 	return syncDirectory(f.path)
 }
 
-// scan finds the whole records between two places.
+// scan finds the whole records between two positions.
 func (f *File) scan(from, end int64) (runs []run, err error) {
 	v := view{file: f.file, end: end}
 	for at := from; at < end; {
@@ -112,9 +112,9 @@ func (f *File) scan(from, end int64) (runs []run, err error) {
 	return runs, nil
 }
 
-// replace keeps the file under another name, and puts one with the runs alone in
-// its place. Nothing of the old one is ever written to, so that a second name of
-// it is as good as a copy, and takes no room.
+// replace keeps the file under another name, and replaces it with one that has only
+// the runs. The old file is never written to, so a second name for it is as good as
+// a copy and takes no space.
 func (f *File) replace(runs []run) error {
 	saved, err := f.save()
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *File) replace(runs []run) error {
 	if err != nil {
 		_ = whole.Close()
 		_ = os.Remove(name)
-		_ = os.Remove(saved) // the file itself is as it was
+		_ = os.Remove(saved) // the file itself is unchanged
 		return err
 	}
 	_ = f.file.Close()
@@ -158,7 +158,8 @@ func (f *File) copyRuns(to *os.File, runs []run) (size int64, err error) {
 	return size, to.Sync()
 }
 
-// save gives the file a second name, or where there are no such, makes a copy.
+// save gives the file a second name, or copies it where the file system has no hard
+// links.
 func (f *File) save() (string, error) {
 	name := f.path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000")
 	err := os.Link(f.path, name)

@@ -1,7 +1,7 @@
 // Package spool keeps records, which are JSON objects, in a local file until they
-// are somewhere else. What Append has taken is on the disk, and stays there until
-// Done: no damage to one record loses another, and nothing is removed from a
-// damaged file before it was kept under another name.
+// are stored elsewhere. A record that Append has taken is on the disk until Done:
+// damage to one record loses no other, and a damaged file is kept under another
+// name before anything is removed from it.
 package spool
 
 import (
@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 )
 
-// A file begins with a line, and then has records: four bytes of length, four of
-// CRC-32C (Castagnoli), both big-endian, and the record. Records are only ever
-// appended; the file is emptied when all of them are done.
+// A file is a header line followed by records: four bytes of length, four of CRC-32C
+// (Castagnoli), both big-endian, and the record. Records are only appended; the file
+// is emptied when all of them are done.
 //
 // A record is JSON without line breaks, so it has no byte below a space; and a
 // length below 16 MiB begins with a zero byte. So a zero byte marks where a record
@@ -26,7 +26,7 @@ const (
 	recordHeader = 8
 	// MaxRecord is the length of the largest record, in bytes.
 	MaxRecord = 1<<24 - 1
-	// nextBytes bounds what Next returns at once, but for one record.
+	// nextBytes bounds what Next returns at once, unless a single record is larger.
 	nextBytes = 32 << 20
 )
 
@@ -34,13 +34,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The errors, for errors.Is.
 var (
-	// ErrFull: the file has reached its bound, or the disk has no room.
+	// ErrFull: the file has reached its maximum size, or the disk is full.
 	ErrFull = errors.New("spool is full")
 	// ErrTooLarge: a record could not be read back.
 	ErrTooLarge = errors.New("record is too large for a spool")
-	// ErrInUse: another process, or another File of this one, has the file.
+	// ErrInUse: another process, or another File of this process, has the file
+	// open.
 	ErrInUse = errors.New("spool is in use by another process")
-	// ErrForeign: the file is something else.
+	// ErrForeign: the file is not a spool.
 	ErrForeign = errors.New("file is not a spool")
 	// ErrGone: the file was deleted, moved or replaced while it was open.
 	ErrGone = errors.New("spool file is gone")
@@ -54,31 +55,30 @@ type File struct {
 	file                *os.File
 	maxBytes, maxRecord int64
 
-	size    int64 // where the next record goes
+	size    int64 // where the next record is written
 	read    int64 // where the first record that is not done begins
 	records int64 // between read and size
 
 	recovery Recovery
 }
 
-// Recovery says what Open found.
+// Recovery is what Open found.
 type Recovery struct {
 	// Entries is the number of whole records.
 	Entries int64
 	// TornBytes is the length of a record at the end that was not written
 	// completely.
 	TornBytes int64
-	// Corrupt are the places of damage, in bytes from the begin of the file.
+	// Corrupt are the offsets of the damaged parts, in bytes.
 	Corrupt []int64
-	// Saved is the name of the file as it was. Empty: nothing was wrong.
+	// Saved is the name of the file as it was found. Empty: nothing was wrong.
 	Saved string
 }
 
-// Open opens, or makes, the file. maxBytes bounds what it grows to. A file that is
-// damaged or torn is kept under another name first (Recovery.Saved), and then
-// replaced by one with the records that are whole, for which there must be room.
-// Errors: ErrInUse, ErrForeign, ErrFull, and the file system's; the file is then
-// as it was.
+// Open opens or creates the file, which grows to at most maxBytes. A damaged or
+// torn file is first kept under another name (Recovery.Saved) and then replaced by
+// one with its whole records, for which there must be room. Errors: ErrInUse,
+// ErrForeign, ErrFull, and the file system's; the file is then unchanged.
 func Open(path string, maxBytes int64) (*File, error) {
 	f := &File{maxBytes: maxBytes, maxRecord: MaxRecord}
 	if err := f.acquire(path); err != nil {
@@ -102,8 +102,8 @@ func (f *File) acquire(path string) error {
 			_ = file.Close()
 			return err
 		}
-		// Who recovers a file replaces it: the lock must be that of the file that
-		// has the name now.
+		// Recovery replaces the file: the lock must be on the file that has the
+		// name now.
 		f.file = file
 		if f.path, err = filepath.EvalSymlinks(path); err == nil {
 			if err = f.named(); err == nil {
@@ -118,7 +118,7 @@ func (f *File) acquire(path string) error {
 	return ErrInUse
 }
 
-// named is ErrGone unless the open file has its name still.
+// named returns ErrGone if the open file no longer has its name.
 func (f *File) named() error {
 	open, err := f.file.Stat()
 	if err != nil {
@@ -131,19 +131,19 @@ func (f *File) named() error {
 	return err
 }
 
-// Gone reports whether what is in the file will be lost when it is closed.
+// Gone reports whether the records will be lost when the file is closed.
 func (f *File) Gone() bool { return errors.Is(f.named(), ErrGone) }
 
-// Recovery says what Open found.
+// Recovery reports what Open found.
 func (f *File) Recovery() Recovery { return f.recovery }
 
-// Records is the number of records that are not done.
+// Records returns the number of records that are not done.
 func (f *File) Records() int64 { return f.records }
 
 // Append adds records, oldest first, and returns when they are on the disk. It
-// returns how many were taken, and if that is not all of them, why. Errors:
-// ErrFull, ErrTooLarge (of the first that was not taken), ErrGone, ErrDamaged and
-// the file system's.
+// returns how many were taken, and an error if those are not all. Errors: ErrFull,
+// ErrTooLarge (of the first that was not taken), ErrGone, ErrDamaged and the file
+// system's.
 func (f *File) Append(records ...[]byte) (int, error) {
 	var raw []byte
 	var refused error
@@ -180,7 +180,7 @@ func (f *File) check(record []byte, before int) error {
 	return nil
 }
 
-// isRecord checks what resync relies on.
+// isRecord checks the properties that resync relies on.
 func isRecord(record []byte) bool {
 	if len(record) < 2 || record[0] != '{' || record[len(record)-1] != '}' {
 		return false
@@ -193,31 +193,31 @@ func isRecord(record []byte) bool {
 	return true
 }
 
-// write puts bytes behind what is there, and on the disk, or leaves nothing.
+// write appends bytes and flushes them to the disk, or leaves the file unchanged.
 func (f *File) write(raw []byte) error {
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Size() < f.size {
-		return ErrDamaged // what was there is not: a hole would hide it
+		return ErrDamaged // the file was cut, and a hole would hide it
 	}
 	if _, err = f.file.WriteAt(raw, f.size); err == nil {
 		err = f.file.Sync()
 	}
 	if err == nil {
-		err = f.named() // in a file without a name nothing is kept
+		err = f.named() // a file without a name does not survive its process
 	}
 	if err != nil {
-		// What got to the disk is behind the end, where the next one goes.
+		// Part of the bytes may be on the disk. The next record overwrites them.
 		_ = f.file.Truncate(f.size)
 	}
 	return err
 }
 
 // Next returns up to limit of the oldest records that are not done, and where each
-// of them ends. Errors: ErrDamaged, where the file was changed; the rest of it is
-// for the next Open to recover.
+// of them ends. Errors: ErrDamaged if the file was changed; the next Open recovers
+// the rest.
 func (f *File) Next(limit int) (records [][]byte, ends []int64, err error) {
 	v := view{file: f.file, end: f.size}
 	for at := f.read; at < f.size && len(records) < limit && at-f.read < nextBytes; {
@@ -234,8 +234,8 @@ func (f *File) Next(limit int) (records [][]byte, ends []int64, err error) {
 	return records, ends, nil
 }
 
-// Done says that the oldest count records, which end at a place that Next gave,
-// are not needed any more. When no others are left the file is emptied.
+// Done marks the oldest count records as done. end is where Next said that they
+// end. When no others are left the file is emptied.
 func (f *File) Done(count int, end int64) error {
 	f.read = end
 	f.records -= int64(count)
@@ -249,10 +249,10 @@ func (f *File) Done(count int, end int64) error {
 	return f.file.Sync()
 }
 
-// Close closes the file, whose records stay.
+// Close closes the file and keeps its records.
 func (f *File) Close() error { return f.file.Close() }
 
-// full says of an error that there is no room, where that is so.
+// full wraps an error in ErrFull if it means that the disk is full.
 func full(err error) error {
 	if isDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)

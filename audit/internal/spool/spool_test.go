@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Only what recovery can find again is taken: a JSON object without a byte below a
-// space.
+// The spool takes only what recovery can find again: a JSON object without a byte
+// below a space.
 func TestRecordsOnOneLine(t *testing.T) {
 	f, err := Open(filepath.Join(t.TempDir(), "spool"), 1<<20)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestRecordsOnOneLine(t *testing.T) {
 	}
 }
 
-// The bound is that of all records, also of those of one call.
+// The bound applies to all records, including those of one call.
 func TestBoundOfABatch(t *testing.T) {
 	const most = 3
 	record := []byte(`{"a":1}`)

@@ -4,10 +4,10 @@ package spool
 
 import "os"
 
-// lock does nothing here: what guards the file elsewhere is unix's own.
+// lock does nothing: flock exists only on Unix.
 func lock(*os.File) error { return nil }
 
-// syncDirectory does nothing here: a directory cannot be flushed.
+// syncDirectory does nothing: a directory cannot be flushed.
 func syncDirectory(string) error { return nil }
 
 func isDiskFull(error) bool { return false }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// lock keeps other processes from the file, for as long as it is open.
+// lock locks the file against other processes for as long as it is open.
 func lock(file *os.File) error {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -18,8 +18,7 @@ func lock(file *os.File) error {
 	return err
 }
 
-// syncDirectory makes the names of path's directory survive a crash of the
-// machine.
+// syncDirectory makes changes to path's directory survive a crash of the machine.
 func syncDirectory(path string) error {
 	directory, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -32,8 +31,8 @@ func syncDirectory(path string) error {
 	return directory.Close()
 }
 
-// isDiskFull reports whether the disk, a quota or a limit of the process has no
-// room for more.
+// isDiskFull reports whether the disk is full, or a quota or a limit of the process
+// is reached.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

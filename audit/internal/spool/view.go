@@ -12,7 +12,7 @@ import (
 // viewBytes is how much of a file is read at once.
 const viewBytes = 256 << 10
 
-// view reads a file up to a place, mostly forwards.
+// view reads a file up to a position, mostly forwards.
 type view struct {
 	file *os.File
 	end  int64
@@ -20,8 +20,8 @@ type view struct {
 	have []byte
 }
 
-// bytes returns size bytes from a place on, until the next call. It returns nil
-// where the file does not have them.
+// bytes returns size bytes at a position, valid until the next call, or nil if the
+// file ends before.
 func (v *view) bytes(at, size int64) ([]byte, error) {
 	if at+size > v.end {
 		return nil, nil
@@ -43,7 +43,7 @@ func (v *view) bytes(at, size int64) ([]byte, error) {
 	return v.have[at-v.at : at-v.at+size], nil
 }
 
-// rest returns what was read already from a place on, or reads some.
+// rest returns the bytes from a position on that are in memory, or reads some.
 func (v *view) rest(at int64) ([]byte, error) {
 	if one, err := v.bytes(at, 1); one == nil {
 		return nil, err
@@ -51,7 +51,8 @@ func (v *view) rest(at int64) ([]byte, error) {
 	return v.have[at-v.at:], nil
 }
 
-// record returns the record that begins at a place, until the next call, or nil.
+// record returns the record that begins at a position, valid until the next call,
+// or nil.
 func (v *view) record(at int64) ([]byte, error) {
 	head, err := v.bytes(at, recordHeader+1)
 	if head == nil {
@@ -68,7 +69,8 @@ func (v *view) record(at int64) ([]byte, error) {
 	return record, nil
 }
 
-// resync finds the first whole record from a place on. There is none: the end.
+// resync returns the position of the first whole record from at on, or the end if
+// there is none.
 func (v *view) resync(at int64) (int64, error) {
 	for at < v.end {
 		part, err := v.rest(at)
@@ -76,7 +78,7 @@ func (v *view) resync(at int64) (int64, error) {
 			return 0, err
 		}
 		if len(part) == 0 {
-			break // the file is shorter than it was
+			break // the file has become shorter
 		}
 		zero := bytes.IndexByte(part, 0)
 		if zero < 0 {
@@ -93,8 +95,8 @@ func (v *view) resync(at int64) (int64, error) {
 	return v.end, nil
 }
 
-// torn reports whether what stands between a place and the end is the begin of a
-// record, or of none: zeros, as a file system leaves them.
+// torn reports whether the bytes from a position to the end are the beginning of a
+// record, or zeros that a file system left.
 func (v *view) torn(at int64) (bool, error) {
 	head, err := v.bytes(at, min(recordHeader, v.end-at))
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command disposable runs a command with a PostgreSQL that lives as long as it
-// does: DATABASE_URL names an empty database on it, and
-// AGENTSTORE_TEST_DATABASE_URL the server, for package pgtest. Where these are
-// set already, it runs the command and nothing else.
+// Command disposable runs a command with a PostgreSQL server that it stops afterwards.
+// DATABASE_URL names an empty database on it, and AGENTSTORE_TEST_DATABASE_URL the
+// server, for package pgtest. If these are set already, it only runs the command.
 //
 //	disposable [-server container|local] [-durable] [-optional] command [argument …]
 package main
@@ -91,7 +90,7 @@ func emptyDatabase(ctx context.Context, server *pgtest.Server) (databaseURL stri
 	return pgtest.WithDatabase(server.URL, name), drop, nil
 }
 
-// child runs the command and returns its exit code. A signal reaches it too.
+// child runs the command and returns its exit code. It passes on signals.
 func child(ctx context.Context, environment []string) int {
 	command := exec.CommandContext(ctx, flag.Arg(0), flag.Args()[1:]...)
 	command.Env = environment

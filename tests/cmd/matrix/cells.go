@@ -6,7 +6,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// cell is one server under one setting, with the tests that run there.
+// cell is a server under a setting, with the tests that run on it.
 type cell struct {
 	name    string
 	server  server
@@ -14,66 +14,69 @@ type cell struct {
 	tests   []tests
 }
 
-// tests are a package's, or those of it that run matches.
+// tests are those of a package that run matches. Empty: all of them.
 type tests struct {
 	pkg string
 	run string
-	// own says that they start servers of their own, which takes binaries.
+	// own: they start servers of their own, which needs binaries.
 	own bool
-	// long says that the short form leaves them out: the version matters little to
-	// them, and they take long.
-	long bool
+	// long: they take long and depend little on the version, so the short form omits
+	// them, or all but those that short matches.
+	long  bool
+	short string
 }
 
-// suite is every package that needs a server, but for the benchmarks, the soak
-// and what is about a client alone.
+// suite has the packages that need a server, except benchmarks, the soak test and tests
+// of clients only.
 var suite = []tests{
-	{pkg: "postgres"},
+	{pkg: "postgres", long: true, short: "^Test(ConformanceOf(Pool|Bind)|.*Plan.*|Constraint|EveryField|Claim|Stream|Fence|Follow|Open|Settings)"},
 	{pkg: "plans"},
-	{pkg: "audit"},
-	{pkg: "grants"},
+	{pkg: "audit", long: true},
+	{pkg: "grants", long: true, short: "^Test(Every|Grants|No|Audit|Reader|Application)"},
 	{pkg: "migrate"},
-	{pkg: "seeds"},
+	{pkg: "bugreports", long: true},
 	{pkg: "pgbouncer", long: true},
 	{pkg: "faults", own: true, long: true},
 	{pkg: "failover", own: true, long: true},
 	{pkg: "tls", own: true},
 }
 
-// conformance is what the contract promises, as a superuser and as the
-// application role.
+// conformance is the conformance suite, as a superuser and as the application role.
 var conformance = []tests{
 	{pkg: "postgres", run: "^TestConformance"},
 	{pkg: "grants", run: "^TestConformance"},
 }
 
-// onePool is that once, on a pool, for the short form and for statements that each
-// take their time.
+// onePool is the conformance suite once, on a pool: for the short form, and for values
+// under which statements are slow.
 var onePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$"}}
 
-// fewOfOnePool are its units of work: statements of each kind.
+// fewOfOnePool is its transactions, which have statements of each kind.
 var fewOfOnePool = []tests{{pkg: "postgres", run: "^TestConformanceOfPool$/^Transactions$"}}
 
-// settled are the packages whose tests run under every setting but those that
-// are for the store alone.
-var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "grants"}, {pkg: "migrate"}, {pkg: "seeds"}}
+// settled has the packages whose own SQL also runs under most settings: see value.store.
+var settled = []tests{{pkg: "postgres"}, {pkg: "plans"}, {pkg: "audit"}, {pkg: "grants"}, {pkg: "migrate"}, {pkg: "bugreports"}}
 
-// makeCells: the suite on each version; each value of each factor on the newest;
-// and rows in which every two values, and every value and version, come
-// together. In short the settings run on the conformance suite of one pool, and the
-// pairs are left to the long form.
+// makeCells returns the suite on each version; each value of each factor on the newest
+// version; and cells in which each pair of values, and of a value and a version, occurs.
+// The short form has each value once, with as many others as possible in one cell, on the
+// conformance suite of one pool.
 func makeCells(servers []server, short bool) []cell {
 	var cells []cell
 	for _, s := range servers {
 		c := cell{name: s.version, server: s}
 		for _, tests := range suite {
-			if (!tests.own || s.binaries != "") && (!short || !tests.long) {
-				c.tests = append(c.tests, tests)
+			if tests.own && s.binaries == "" || short && tests.long && tests.short == "" {
+				continue
 			}
+			if short {
+				tests.run = tests.short
+			}
+			c.tests = append(c.tests, tests)
 		}
 		cells = append(cells, c)
 	}
-	var withBinaries []server // a container's clock and locales are not ours
+	var withBinaries []server // a container's clock and locales cannot be chosen
 	for _, s := range servers {
 		if s.binaries != "" {
 			withBinaries = append(withBinaries, s)
@@ -83,32 +86,58 @@ func makeCells(servers []server, short bool) []cell {
 		return cells
 	}
 	newest := withBinaries[len(withBinaries)-1]
+	if short {
+		return append(cells, makeShort(newest)...)
+	}
 	for _, f := range factors {
 		for _, v := range f.values {
 			c := cell{name: newest.version + " " + f.name + "=" + v.name, server: newest, setting: v.setting, tests: settled}
 			switch {
-			case short && v.slow:
-				c.tests = fewOfOnePool
-			case short || v.slow:
+			case v.slow:
 				c.tests = onePool
 			case v.setting.Owner:
-				c.tests = conformance[:1] // the other makes roles of its own
+				c.tests = conformance[:1] // the other creates roles
 			case v.store:
 				c.tests = conformance
 			}
 			cells = append(cells, c)
 		}
 	}
-	if short {
-		return cells
-	}
 	return append(cells, makePairs(withBinaries)...)
+}
+
+// makeShort returns cells of which the first has the first value of each factor, and so
+// on. A slow value has a cell of its own.
+func makeShort(s server) []cell {
+	var cells []cell
+	for i, more := 0, true; more; i++ {
+		c := cell{name: s.version, server: s, tests: onePool}
+		more = false
+		for _, f := range factors {
+			if i >= len(f.values) {
+				continue
+			}
+			more = true
+			v := f.values[i]
+			name := " " + f.name + "=" + v.name
+			if v.slow {
+				cells = append(cells, cell{name: s.version + name, server: s, setting: v.setting, tests: fewOfOnePool})
+				continue
+			}
+			c.name += name
+			c.setting = c.setting.Merge(v.setting)
+		}
+		if more {
+			cells = append(cells, c)
+		}
+	}
+	return cells
 }
 
 func makePairs(servers []server) []cell {
 	levels := []int{len(servers)}
 	for _, f := range factors {
-		levels = append(levels, 1+len(f.values)) // 0 is what a new server has
+		levels = append(levels, 1+len(f.values)) // 0 is the value of a new server
 	}
 	var cells []cell
 	for _, row := range coverPairs(levels) {

@@ -1,13 +1,12 @@
-// Command matrix runs the suite as it stands on every version of PostgreSQL that
-// can be had, and on one of them under each setting that a deployment may have,
-// one by one and in pairs. It prints a table, and exits with 1 if anything fails
-// that limits.go does not know.
+// Command matrix runs the suite on every version of PostgreSQL that it can get, and on
+// the newest under each setting that a deployment may have, one by one and in pairs. It
+// prints a table, and exits with 1 on any failure that limits.go does not list.
 //
 //	matrix [-short] [-cells REGEXP] [-list]
 //
-// It is run in the root of the repository. What a cell is run with stands in the
-// environment (see package pgtest), and -v prints it, so that a failure can be
-// repeated with go test alone.
+// Run it in the root of the repository. Environment variables select a cell's server and
+// setting (see package pgtest), and -v prints them, so that go test alone can repeat a
+// failure.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	short := flag.Bool("short", false, "the oldest and the newest version, and each setting once on the conformance suite")
+	short := flag.Bool("short", false, "the oldest and the newest version, and all settings in a few cells on the conformance suite")
 	only := flag.String("cells", "", "run the cells whose name matches this `regexp`")
 	list := flag.Bool("list", false, "list the cells, and run none")
 	verbose := flag.Bool("v", false, "print what each cell is run with, and all output of failures")
@@ -70,17 +69,7 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 		return 1
 	}
-	var results []result
-	for _, c := range cells {
-		for _, tests := range c.tests {
-			if ctx.Err() != nil {
-				break
-			}
-			r := runCell(ctx, binaries, c, tests, *short, *verbose)
-			r.print(os.Stdout, *verbose)
-			results = append(results, r)
-		}
-	}
+	results := runAll(ctx, binaries, cells, *short, *verbose)
 	printTable(os.Stdout, cells, results)
 	for _, m := range missing {
 		fmt.Println("not run:", m)

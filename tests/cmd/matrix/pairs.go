@@ -1,9 +1,9 @@
 package main
 
-// coverPairs chooses rows of one level for each factor, such that every pair of
-// levels of two factors is in one row at least. levels is how many each factor
-// has. It is greedy and always the same: a row begins with the first pair that
-// no row has yet, and each other factor takes the level that adds most pairs.
+// coverPairs returns rows with a level for each factor, such that each pair of levels of
+// two factors is in at least one row. levels has the number of levels of each factor.
+// The algorithm is greedy and deterministic: a row begins with the first pair that is in
+// no row yet, and each other factor gets the level that adds the most new pairs.
 func coverPairs(levels []int) [][]int {
 	type pair struct{ f, a, g, b int } // f < g
 	var open []pair

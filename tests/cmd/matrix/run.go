@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
 // timeout bounds a package's tests in a cell.
-const timeout = 10 * time.Minute
+const timeout = 15 * time.Minute
 
 // build builds the packages' tests once for all cells.
 func build(ctx context.Context, dir string, cells []cell) (map[string]string, error) {
@@ -37,23 +38,51 @@ func build(ctx context.Context, dir string, cells []cell) (map[string]string, er
 	return binaries, nil
 }
 
-// result is what a package's tests gave in a cell.
+// result is the result of a package's tests in a cell.
 type result struct {
 	cell   cell
 	tests  tests
 	took   time.Duration
 	err    error
 	output []byte
-	// failures are the tests that failed, without those whose subtests did.
+	// failures are the tests that failed, without those that failed because a subtest
+	// did.
 	failures []string
-	// limits are those of the failures that are documented.
+	// limits has the failures that are documented.
 	limits map[string]limit
+}
+
+// runAll runs the tests of all cells, two packages at a time: most tests wait. It prints
+// each result when it is there.
+func runAll(ctx context.Context, binaries map[string]string, cells []cell, short, verbose bool) (results []result) {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	free := make(chan struct{}, 2)
+	for _, c := range cells {
+		for _, tests := range c.tests {
+			select {
+			case free <- struct{}{}:
+			case <-ctx.Done():
+				continue
+			}
+			running.Go(func() {
+				defer func() { <-free }()
+				r := runCell(ctx, binaries, c, tests, short, verbose)
+				mu.Lock()
+				defer mu.Unlock()
+				r.print(os.Stdout, verbose)
+				results = append(results, r)
+			})
+		}
+	}
+	running.Wait()
+	return results
 }
 
 func runCell(ctx context.Context, binaries map[string]string, c cell, tests tests, short, verbose bool) result {
 	ctx, cancel := context.WithTimeout(ctx, timeout+time.Minute)
 	defer cancel()
-	arguments := []string{"-test.timeout=" + timeout.String()}
+	arguments := []string{"-test.timeout=" + timeout.String(), "-test.parallel=6"} // most tests wait
 	if tests.run != "" {
 		arguments = append(arguments, "-test.run="+tests.run)
 	}
@@ -61,10 +90,10 @@ func runCell(ctx context.Context, binaries map[string]string, c cell, tests test
 		arguments = append(arguments, "-test.short")
 	}
 	command := exec.CommandContext(ctx, binaries[tests.pkg], arguments...)
-	command.Dir = filepath.Join("tests", tests.pkg) // as go test does it
+	command.Dir = filepath.Join("tests", tests.pkg) // as go test does
 	settings := append(c.server.environment(), "AGENTSTORE_TEST_SETTING="+c.setting.String())
 	command.Env = append(os.Environ(), settings...)
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) } // which stops its server
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) } // so that it stops its server
 	command.WaitDelay = time.Minute
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
@@ -96,8 +125,8 @@ func quoted(settings []string) string {
 
 var failureLine = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
 
-// failures reads the names of failed tests, leaving out those that failed
-// because a subtest did.
+// failures returns the names of the tests that failed, without those that failed because
+// a subtest did.
 func failures(output []byte) []string {
 	var all, leaves []string
 	for _, match := range failureLine.FindAllSubmatch(output, -1) {
@@ -115,8 +144,8 @@ func failures(output []byte) []string {
 	return leaves
 }
 
-// ok reports whether everything passed or is a documented limit. A failure that
-// names no test (a panic, a timeout, a leak) is none.
+// ok reports whether all tests passed, or all failures are documented limits. A failure
+// that names no test (a panic, a timeout, a leak) is never one.
 func (r result) ok() bool {
 	if r.err == nil {
 		return true
@@ -139,7 +168,7 @@ func (r result) String() string {
 	}
 }
 
-// shown is how much of a failure is printed.
+// shown is the number of failures that are printed for a package.
 const shown = 12
 
 func (r result) print(w io.Writer, all bool) {
@@ -167,7 +196,7 @@ func (r result) print(w io.Writer, all bool) {
 	}
 }
 
-// firstLine is the first thing that a failed test said.
+// firstLine returns the first line that a failed test printed.
 func firstLine(output []byte, test string) string {
 	_, rest, found := bytes.Cut(output, []byte("--- FAIL: "+test+" ("))
 	if !found {

@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// versions are those that the library supports: docs/operations.md.
+// versions are the supported versions (docs/operations.md).
 var versions = []string{"13", "14", "15", "16", "17", "18"}
 
-// server is a version of PostgreSQL that can be had.
+// server is a version of PostgreSQL, as binaries or as an image.
 type server struct {
 	version string
-	// binaries is the directory of initdb and postgres; empty where there is
-	// only an image.
+	// binaries is the directory of initdb and postgres. Empty: there is only an image.
 	binaries string
 	image    string
 }
 
-// environment has pgtest take this server.
+// environment returns the variables with which pgtest uses this server.
 func (s server) environment() []string {
 	if s.binaries == "" {
 		return []string{"AGENTSTORE_TEST_SERVER=container", "AGENTSTORE_TEST_IMAGE=" + s.image}
@@ -30,9 +29,9 @@ func (s server) environment() []string {
 	return []string{"AGENTSTORE_TEST_SERVER=local", "AGENTSTORE_TEST_BINARIES=" + s.binaries}
 }
 
-// findServers gets the versions, oldest first: binaries of Debian packages, or
-// else an image. In short the oldest and the newest are enough. missing says why
-// others cannot be had.
+// findServers gets each version, oldest first, as binaries of Debian packages or else as
+// an image; in the short form only the oldest and the newest. missing says why others
+// are not available.
 func findServers(ctx context.Context, short bool) (found []server, missing []string) {
 	order := versions
 	if short {
@@ -52,7 +51,7 @@ func findServers(ctx context.Context, short bool) (found []server, missing []str
 }
 
 func findServer(ctx context.Context, version string) (server, error) {
-	unpack := exec.CommandContext(ctx, "bash", "image/binaries.sh", version)
+	unpack := exec.CommandContext(ctx, "bash", "tests/image/binaries.sh", version)
 	var stdout, stderr bytes.Buffer
 	unpack.Stdout, unpack.Stderr = &stdout, &stderr
 	if err := unpack.Run(); err == nil {

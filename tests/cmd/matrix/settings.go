@@ -2,7 +2,7 @@ package main
 
 import "github.com/seed-df90f812/agentstore/tests/pgtest"
 
-// factor is one thing that a deployment may have otherwise than a new server.
+// factor is something in which a deployment may differ from a new server.
 type factor struct {
 	name   string
 	values []value
@@ -11,15 +11,15 @@ type factor struct {
 type value struct {
 	name    string
 	setting pgtest.Setting
-	// store says that only what goes through the store runs under this value:
-	// the tests' own SQL would not.
+	// store: under this value only tests of the store run, because the tests' own SQL
+	// would fail.
 	store bool
-	// slow says that one pool's conformance suite is all that there is time for.
+	// slow: there is only time for a part of the tests.
 	slow bool
 }
 
-// factors are what the matrix varies. The value that a new server has is not
-// among a factor's values.
+// factors are what the matrix varies. The value of a new server is not among their
+// values.
 var factors = []factor{
 	{"isolation", []value{
 		{name: "repeatable-read", setting: onServer("default_transaction_isolation", "repeatable read")},
@@ -42,6 +42,12 @@ var factors = []factor{
 	{"timeouts", []value{{name: "short", setting: onDatabase(
 		"statement_timeout", "20s", "lock_timeout", "10s", "idle_in_transaction_session_timeout", "10s"), store: true}}},
 	{"role", []value{{name: "owner", setting: pgtest.Setting{Owner: true}, store: true}}},
+	// How pgx sends queries (pgx.QueryExecMode), beside its default, cache_statement.
+	{"exec-mode", []value{execMode("cache_describe"), execMode("describe_exec"), execMode("exec"), execMode("simple_protocol")}},
+}
+
+func execMode(name string) value {
+	return value{name: name, setting: pgtest.Setting{Parameters: map[string]string{"default_query_exec_mode": name}}, store: true}
 }
 
 func onServer(settings ...string) pgtest.Setting { return pgtest.Setting{Server: mapOf(settings)} }

@@ -10,19 +10,19 @@ var actionMutants = []mutant{
 		tests: []tests{{"tests/postgres", pool + "^(PlanRaces|Actions)$"}},
 	},
 	{
-		name: "actions/a page that begins with the last one's end", file: actionsSQL,
+		name: "actions/a page repeats the last action of the one before", file: actionsSQL,
 		old:   "a.name > @after_name",
 		new:   "a.name >= @after_name",
 		tests: []tests{{"tests/postgres", pool + "^Actions$"}},
 	},
 	{
-		name: "actions/a tag that narrows nothing down", file: actionsSQL,
+		name: "actions/the tag filter has no effect", file: actionsSQL,
 		old:   "@tag::text = ANY (a.tags)",
 		new:   "@tag::text <> ''",
 		tests: []tests{{"tests/postgres", pool + "^Actions$"}},
 	},
 	{
-		name: "actions/an update that leaves an argument too many", file: actionsSQL,
+		name: "actions/an update leaves an argument behind", file: actionsSQL,
 		old:   "d.position >= cardinality(@argument_names::text[])",
 		new:   "d.position > cardinality(@argument_names::text[])",
 		tests: []tests{{"tests/postgres", pool + "^Actions$"}},

@@ -4,72 +4,79 @@ const (
 	auditSQL     = "queries/audit.sql"
 	auditLists   = "queries/audit_lists.sql"
 	boundsSchema = "schema/migrations/0006_audit_bounds.sql"
+	pruneSchema  = "schema/migrations/0007_audit_prune_entries.sql"
 	inAudit      = "tests/audit"
 )
 
 var auditSQLMutants = []mutant{
 	{
-		name: "audit/pruned, and recorded again", file: auditSQL,
+		name: "audit/a pruned entry is recorded again", file: auditSQL,
 		old:   "    WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = n.id AND l.occurred_at = n.occurred_at LIMIT 1) IS NULL\n    ON CONFLICT",
 		new:   "    ON CONFLICT",
-		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+		tests: []tests{{inPostgres, pool + "^AuditStore$"}},
 	},
 	{
-		name: "audit/recorded twice", file: auditSQL,
+		name: "audit/an entry is recorded twice", file: auditSQL,
 		old:   " IS NULL\n    ON CONFLICT DO NOTHING\n    RETURNING id",
 		new:   " IS NULL\n    RETURNING id",
 		tests: []tests{{inPostgres, pool + "^Audit$"}},
 	},
 	{
-		name: "audit/two sealers at once", file: auditSQL,
+		name: "audit/two sealers work at once", file: auditSQL,
 		old:   "SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0));",
 		new:   "SELECT pg_try_advisory_xact_lock(hashtextextended(gen_random_uuid()::text, 0));",
-		tests: []tests{{inPostgres, pool + "^Keeping$/^SealAlone$"}},
+		tests: []tests{{inPostgres, pool + "^AuditStore$/^SealAlone$"}},
 	},
 	{
-		name: "audit/sealed in any order", file: auditSQL,
+		name: "audit/sealed in the wrong order", file: auditSQL,
 		old:   "    AND u.position = ANY (@positions::bigint[])\nORDER BY u.position;",
 		new:   "    AND u.position = ANY (@positions::bigint[])\nORDER BY u.position DESC;",
-		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+		tests: []tests{{inPostgres, pool + "^AuditStore$"}},
 	},
 	{
-		name: "audit/put back past the library, and it stops the sealer", file: auditSQL,
+		name: "audit/a pruned entry that was inserted again stops the sealer", file: auditSQL,
 		old:   "WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL\nORDER BY u.position\nLIMIT @max_rows;",
 		new:   "ORDER BY u.position\nLIMIT @max_rows;",
-		tests: []tests{{inAudit, "^TestPutBack$"}},
+		tests: []tests{{inAudit, "^TestPrunedEntryThatIsPutBack$"}},
 	},
 	{
-		name: "audit/the first checkpoint", file: auditSQL,
+		name: "audit/the first checkpoint instead of the latest", file: auditSQL,
 		old:   "ORDER BY c.size DESC LIMIT 1;",
 		new:   "ORDER BY c.size LIMIT 1;",
-		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+		tests: []tests{{inPostgres, pool + "^AuditStore$"}},
 	},
 	{
-		name: "audit/strays that are not looked for", file: auditSQL,
+		name: "audit/strays are not found", file: auditSQL,
 		old:   "        false\n    )::boolean AS known",
 		new:   "        true\n    )::boolean AS known",
 		tests: []tests{{inAudit, "^TestTampering$"}},
 	},
 	{
-		name: "audit/lost ones that are not looked for", file: auditSQL,
+		name: "audit/lost entries are not found", file: auditSQL,
 		old:   "    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) IS NULL\n",
 		new:   "    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) AND false\n",
 		tests: []tests{{inAudit, "^TestTampering$"}},
 	},
 	{
+		name: "audit/the age of waiting entries is zero", file: auditSQL,
+		old:   "coalesce(extract(epoch FROM clock_timestamp() - min(w.recorded_at)), 0)",
+		new:   "coalesce(extract(epoch FROM min(w.recorded_at) - min(w.recorded_at)), 0)",
+		tests: []tests{{inAudit, "^TestForgeries$/^have_entries_wait_for_hours$"}},
+	},
+	{
 		name: "audit/holds counted as pruned", file: auditSQL,
 		old:   "count(*) FILTER (WHERE found.sealed AND NOT found.held) AS pruned",
 		new:   "count(*) FILTER (WHERE found.sealed) AS pruned",
-		tests: []tests{{inPostgres, pool + "^Keeping$"}},
+		tests: []tests{{inPostgres, pool + "^AuditStore$"}},
 	},
 	{
-		name: "audit/a page that begins with the last one's end", file: auditLists,
+		name: "audit/a page repeats the last entry of the one before", file: auditLists,
 		old:   "AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) < (",
 		new:   "AND e.occurred_at <= @after_occurred_at AND (e.occurred_at, e.id) <= (",
 		tests: []tests{{inPostgres, pool + "^Audit$"}},
 	},
 	{
-		name: "audit/up to and with", file: auditLists,
+		name: "audit/the upper bound is included", file: auditLists,
 		old:   "WHERE e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before\n    AND e.occurred_at >= @after",
 		new:   "WHERE e.occurred_at >= @occurred_from AND e.occurred_at <= @occurred_before\n    AND e.occurred_at >= @after",
 		tests: []tests{{inPostgres, pool + "^Audit$"}},
@@ -81,13 +88,13 @@ var auditSQLMutants = []mutant{
 		tests: []tests{{inAudit, "^TestQueueWhateverTheRole$"}},
 	},
 	{
-		name: "schema/hashes that may be cut off", file: auditSchema,
+		name: "schema/hashes can be truncated", file: auditSchema,
 		old:   "ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse_truncate;",
 		new:   "ALTER TABLE audit_hashes DISABLE TRIGGER audit_hashes_refuse_truncate;",
 		tests: []tests{{inAudit, "^TestImmutable$"}},
 	},
 	{
-		name: "schema/a prune's setting in anybody's hands", file: boundsSchema,
+		name: "schema/the setting of a prune works for any role", file: boundsSchema,
 		old:   "    IF TG_OP IN ('DELETE', 'UPDATE') AND coalesce(current_setting('agentstore.audit_prune', true), '') = 'on'\n        AND current_user = (SELECT pg_get_userbyid(c.relowner) FROM pg_catalog.pg_class c WHERE c.oid = TG_RELID) THEN",
 		new:   "    IF TG_OP IN ('DELETE', 'UPDATE') AND coalesce(current_setting('agentstore.audit_prune', true), '') = 'on' THEN",
 		tests: []tests{{inAudit, "^TestImmutable$"}},
@@ -105,22 +112,34 @@ var auditSQLMutants = []mutant{
 		tests: []tests{{inPostgres, "^TestConstraints$"}},
 	},
 	{
-		name: "schema/what is not sealed is pruned", file: boundsSchema,
+		name: "schema/unsealed entries are pruned", file: pruneSchema,
 		old:   "            ) < coalesce((SELECT",
 		new:   "            ) IS NULL OR 0 < coalesce((SELECT",
-		tests: []tests{{inPostgres, pool + "^Keeping$/^PruneUnsealed$"}},
+		tests: []tests{{inAudit, "^TestPruneOfWhatWasSealedLater$"}},
 	},
 	{
-		name: "schema/a prune that nothing tells of", file: boundsSchema,
+		name: "schema/a prune without an entry", file: pruneSchema,
 		old:   "    IF stated_before IS NULL THEN\n",
 		new:   "    stated_before := coalesce(stated_before, 'infinity');\n    IF stated_before IS NULL THEN\n",
 		tests: []tests{{inAudit, "^TestPruneOfNothing$"}},
 	},
 	{
-		name: "schema/past what the prune's entry says", file: boundsSchema,
+		name: "schema/the bounds of the prune's entry are not checked", file: pruneSchema,
 		old:   " AND e.occurred_at < stated_before\n",
 		new:   "\n",
 		tests: []tests{{inAudit, "^TestPruneOfNothing$"}},
+	},
+	{
+		name: "schema/another entry with the id of a prune covers it", file: pruneSchema,
+		old:   "e.id = by_entry AND e.occurred_at = by_occurred_at AND e.type = 'audit_pruned';",
+		new:   "e.id = by_entry AND e.type = 'audit_pruned' ORDER BY e.occurred_at LIMIT 1;",
+		tests: []tests{{inAudit, "^TestPruneBesideItsDouble$"}},
+	},
+	{
+		name: "schema/sealed behind the prune, and before another's entry", file: pruneSchema,
+		old:   "l.entry_id = by_entry AND l.occurred_at = by_occurred_at LIMIT 1",
+		new:   "l.entry_id = by_entry ORDER BY l.occurred_at LIMIT 1",
+		tests: []tests{{inAudit, "^TestPruneOfWhatWasSealedLater$"}},
 	},
 	{
 		name: "schema/two months at once", file: boundsSchema,
@@ -133,14 +152,14 @@ var auditSQLMutants = []mutant{
 		old:        "        EXECUTE format('SELECT EXISTS (SELECT FROM %I.%I)', home, partition) INTO used;\n        CONTINUE WHEN used;\n        PERFORM set_config('lock_timeout', '50ms', true);",
 		new:        "        PERFORM set_config('lock_timeout', '50ms', true);",
 		tests:      []tests{{inAudit, "^TestPruneDropsPartitions$"}},
-		equivalent: "it is looked at again under the lock: the first look spares everybody the lock",
+		equivalent: "the month is checked again under the lock; the first check only avoids the lock",
 	},
 	{
 		name: "schema/a month that is not empty is dropped under its lock", file: boundsSchema,
 		old:        "        EXECUTE format('SELECT EXISTS (SELECT FROM %I.%I)', home, partition) INTO used;\n        CONTINUE WHEN used;\n        EXECUTE format('DROP TABLE %I.%I', home, partition);\n        RETURN true;",
 		new:        "        EXECUTE format('DROP TABLE %I.%I', home, partition);\n        RETURN true;",
 		tests:      []tests{{inAudit, "^TestPruneDropsPartitions$"}},
-		equivalent: "an entry would have to come into the month between the first look and the lock, a moment that no test can hold",
+		equivalent: "an entry would have to be inserted between the first check and the lock, which no test can arrange",
 	},
 	{
 		name: "schema/a usage counted twice", file: "schema/migrations/0005_usage_ids_and_clocks.sql",

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// outcome is what came of a mutant.
+// outcome is the outcome of trying a mutant.
 type outcome string
 
 const (
@@ -34,7 +34,7 @@ type bench struct {
 	environment []string
 }
 
-// copyTree copies what git knows of, or would, into dir.
+// copyTree copies all files except ignored ones into dir.
 func copyTree(ctx context.Context, dir string) error {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -42,7 +42,7 @@ func copyTree(ctx context.Context, dir string) error {
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		content, err := os.ReadFile(name)
-		if errors.Is(err, os.ErrNotExist) { // deleted, and not yet committed
+		if errors.Is(err, os.ErrNotExist) { // deleted, but not committed
 			continue
 		}
 		if err != nil {
@@ -59,19 +59,19 @@ func copyTree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// passes runs the tests of all mutants on the code as it is: what fails there
-// kills nothing. Those of one package are run together.
+// passes checks that the tests of all mutants pass on the unchanged code. Those of one
+// package run together.
 func (b bench) passes(ctx context.Context, mutants []mutant) error {
-	b.timeout *= 4 // for those of many mutants
+	b.timeout *= 4 // for the tests of many mutants
 	for _, tests := range together(mutants) {
 		if output, err := b.test(ctx, tests); err != nil {
-			return fmt.Errorf("%s -run %s fails on the code as it is: %w\n%s", tests.pkg, tests.run, err, output)
+			return fmt.Errorf("%s -run %s fails on the unchanged code: %w\n%s", tests.pkg, tests.run, err, output)
 		}
 	}
 	return ctx.Err()
 }
 
-// together are the tests of all mutants, one of each package.
+// together returns the tests of all mutants, one element for each package.
 func together(mutants []mutant) (all []tests) {
 	runs := map[string][]string{}
 	for _, m := range mutants {
@@ -87,8 +87,8 @@ func together(mutants []mutant) (all []tests) {
 	return all
 }
 
-// try makes a mutant, runs its tests and takes the change back. told is what
-// killed it, or what the compiler said.
+// try applies a mutant, runs its tests and undoes the change. told is the test that
+// killed it, or the compiler's error.
 func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err error) {
 	restore, err := m.apply(b.dir)
 	if err != nil {
@@ -130,7 +130,7 @@ func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err
 	return alive, "", nil
 }
 
-// keep reads the files of a directory, and returns what writes them as they were.
+// keep reads the files of a directory. restore writes them as they were.
 func keep(dir string) (restore func() error, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -159,7 +159,7 @@ func (b bench) generate(ctx context.Context) ([]byte, error) {
 }
 
 func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // and the build
+	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // a minute for the build
 	defer cancel()
 	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
 	command.Dir, command.Env = b.dir, b.environment
@@ -175,12 +175,12 @@ func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 	return output, err
 }
 
-// errNotEnded: the time was over before the tests were built, or had begun.
+// errNotEnded: the time was over before a test failed.
 var errNotEnded = errors.New("did not end in time")
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
 
-// reason is the innermost test that failed first.
+// reason returns the innermost test that failed first, or why none did.
 func reason(output []byte) string {
 	names := failedTest.FindAllSubmatch(output, -1)
 	if len(names) == 0 {

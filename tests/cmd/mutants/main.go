@@ -1,13 +1,13 @@
-// Command mutants changes the code in one small way at a time, on a copy of the
-// tree, and runs the tests that must fail then. It prints which mutants were
-// killed, and which live.
+// Command mutants makes one small change to the code at a time, on a copy of the tree,
+// and runs the tests that must then fail. It prints which mutants were killed, and which
+// are alive.
 //
 //	mutants [-filter REGEXP] [-timeout 3m] [-sqlc bin/sqlc] [-trust] [-list]
 //
-// It is run in the root of the repository, and exits with 1 if a mutant lives
-// that is not said to be equivalent, is killed although it is said to be, or does
-// not build. The tests must pass on the code as it is, which is tried first unless
-// it is known. All of them share one disposable server.
+// Run it in the root of the repository. It exits with 1 if a mutant does not build, is
+// alive without being declared equivalent, or is killed although it is. First it checks
+// that the tests pass on the unchanged code, unless -trust is given. All tests share one
+// disposable server.
 package main
 
 import (
@@ -36,8 +36,8 @@ func run(ctx context.Context) int {
 	filter := flag.String("filter", "", "the mutants whose name matches this `regexp`")
 	timeout := flag.Duration("timeout", 3*time.Minute, "bounds the tests of one mutant")
 	sqlc := flag.String("sqlc", "bin/sqlc", "the `program` that generates db/")
-	trust := flag.Bool("trust", false, "do not run the tests on the code as it is first")
-	list := flag.Bool("list", false, "list the mutants, and make none")
+	trust := flag.Bool("trust", false, "do not run the tests on the unchanged code first")
+	list := flag.Bool("list", false, "only list the mutants")
 	flag.Parse()
 	chosen, err := choose(*filter)
 	if err != nil {
@@ -90,7 +90,7 @@ func run(ctx context.Context) int {
 			fmt.Printf("  equivalent: %s", m.equivalent)
 		case got == killed && m.equivalent != "":
 			wrong++
-			fmt.Printf("  but it is said to be equivalent: %s", told)
+			fmt.Printf("  although it is declared equivalent: %s", told)
 		case got == killed:
 			fmt.Printf("  %s", told)
 		default:
@@ -99,7 +99,7 @@ func run(ctx context.Context) int {
 		}
 		fmt.Println()
 	}
-	fmt.Printf("%d mutants: %d killed, %d alive, %d unclear, %d do not build; %d are not as they should be\n",
+	fmt.Printf("%d mutants: %d killed, %d alive, %d unclear, %d do not build; %d unexpected\n",
 		len(chosen), counts[killed], counts[alive], counts[unclear], counts[broken], wrong)
 	if wrong > 0 {
 		return 1
@@ -124,7 +124,7 @@ func choose(filter string) ([]mutant, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, errors.New("no mutant has such a name")
+		return nil, errors.New("no mutant's name matches")
 	}
 	return chosen, nil
 }

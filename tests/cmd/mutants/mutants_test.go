@@ -10,14 +10,14 @@ import (
 
 const root = "../../.."
 
-// Every mutant can still be made: its text stands in its file once, and the
-// tests that must kill it exist.
+// Each mutant can still be applied: its text occurs once in its file, and the tests that
+// must kill it exist.
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	names, there := map[string]bool{}, map[tests]bool{}
 	for _, m := range all() {
 		if names[m.name] {
-			t.Errorf("%s: there are two of this name", m.name)
+			t.Errorf("%s: two mutants have this name", m.name)
 		}
 		names[m.name] = true
 		content, err := os.ReadFile(filepath.Join(root, m.file))
@@ -26,13 +26,13 @@ func TestMutantsApply(t *testing.T) {
 			continue
 		}
 		if count := strings.Count(string(content), m.old); count != 1 {
-			t.Errorf("%s: its text is %d times in %s", m.name, count, m.file)
+			t.Errorf("%s: its text occurs %d times in %s", m.name, count, m.file)
 		}
 		if m.old == m.new || m.old == "" {
 			t.Errorf("%s: changes nothing", m.name)
 		}
 		if len(m.tests) == 0 {
-			t.Errorf("%s: no test must kill it", m.name)
+			t.Errorf("%s: it names no tests", m.name)
 		}
 		for _, tests := range m.tests {
 			if known, found := there[tests]; !found {
@@ -49,7 +49,7 @@ func TestMutantsApply(t *testing.T) {
 
 var function = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// exists looks for the tests, without what is below them.
+// exists reports whether there is such a test. It ignores subtests.
 func exists(t *testing.T, tests tests) bool {
 	t.Helper()
 	top, _, _ := strings.Cut(tests.run, "/")
@@ -75,7 +75,7 @@ func exists(t *testing.T, tests tests) bool {
 	return false
 }
 
-// A change is made once and taken back whole; what cannot be made is an error.
+// A change is made once and undone completely. If it cannot be made, that is an error.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -2,23 +2,23 @@ package main
 
 const (
 	plansSQL = "queries/plans.sql"
-	// pool is the conformance suite on a pool; what follows names a part of it.
+	// pool matches the conformance suite on a pool. Names of its parts are appended.
 	pool = "^TestConformanceOfPool$/"
 )
 
 var planMutants = []mutant{
 	{
 		name: "plans/a transition without its version", file: plansSQL,
-		old:   "AND p.state = @from_state AND p.version = @version\n    RETURNING p.id, p.version",
-		new:   "AND p.state = @from_state AND @version::bigint IS NOT NULL\n    RETURNING p.id, p.version",
+		old:   "AND p.state = @from_state AND p.version = @version\n        AND coalesce",
+		new:   "AND p.state = @from_state AND @version::bigint IS NOT NULL\n        AND coalesce",
 		tests: []tests{{"tests/plans", "^TestStaleVersion$"}},
 	},
 	{
 		name: "plans/a transition without its stage", file: plansSQL,
-		old:        "WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version\n    RETURNING p.id, p.version",
-		new:        "WHERE p.id = @id AND @from_phase::text <> @from_state::text AND p.version = @version\n    RETURNING p.id, p.version",
+		old:        "WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version\n        AND coalesce",
+		new:        "WHERE p.id = @id AND @from_phase::text <> @from_state::text AND p.version = @version\n        AND coalesce",
 		tests:      []tests{{"tests/plans", "^TestStaleVersion$"}, {"tests/postgres", pool + "^(PlanRaces|Lifecycle)$"}},
-		equivalent: "every transition makes another version, so that a version has one stage only",
+		equivalent: "every transition changes the version, so each version has one stage",
 	},
 	{
 		name: "plans/cancelled without its descendants", file: plansSQL,
@@ -27,7 +27,7 @@ var planMutants = []mutant{
 		tests: []tests{{"tests/postgres", pool + "^(PlanRaces|Lifecycle|Plans)$"}},
 	},
 	{
-		name: "plans/cancelled wherever it is by now", file: plansSQL,
+		name: "plans/cancelled without checking its stage", file: plansSQL,
 		old:   "AND EXISTS (SELECT FROM locked o WHERE o.is_target)",
 		new:   "AND true",
 		tests: []tests{{"tests/plans", "^TestStaleVersion$"}},
@@ -45,22 +45,22 @@ var planMutants = []mutant{
 		tests: []tests{{"tests/postgres", pool + "^Lifecycle$"}},
 	},
 	{
-		name: "plans/history after a version, not from it", file: plansSQL,
+		name: "plans/the history begins after the version", file: plansSQL,
 		old:   "AND h.version >= @from_version\nORDER BY h.version",
 		new:   "AND h.version > @from_version\nORDER BY h.version",
 		tests: []tests{{"tests/postgres", pool + "^Lifecycle$"}},
 	},
 	{
-		name: "plans/progress of one that is not processing", file: plansSQL,
+		name: "plans/progress of a plan that is not processing", file: plansSQL,
 		old:   "WHERE p.id = @id AND p.state = 'processing'",
 		new:   "WHERE p.id = @id",
 		tests: []tests{{"tests/postgres", pool + "^Lifecycle$"}},
 	},
 	{
-		name: "plans/made of another version of its action", file: plansSQL,
+		name: "plans/the action's version is not checked", file: plansSQL,
 		old:   "WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND a.reusable",
 		new:   "WHERE a.name = @action_name AND a.state = 'available' AND a.reusable",
-		tests: []tests{{"tests/postgres", pool + "^PlanRaces$"}},
+		tests: []tests{{inPostgres, "^TestUseOfAnActionThatChanges$"}},
 	},
 	{
 		name: "plans/listed twice for a project that is linked twice", file: plansSQL,

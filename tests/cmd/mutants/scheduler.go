@@ -145,7 +145,7 @@ var schedulerMutants = []mutant{
 		name: "scheduler/past those who knock", file: scheduled + "/room.go",
 		old:   "	if r.doors.length == 0 && r.fits(t.size) {",
 		new:   "	if r.fits(t.size) {",
-		tests: []tests{{scheduled, "^TestNobodyPassesTheDoor$"}},
+		tests: []tests{{scheduled, "^TestSmallItemsDoNotPassLargeOnes$"}},
 	},
 	{
 		name: "scheduler/one key has the door to itself", file: scheduled + "/room.go",

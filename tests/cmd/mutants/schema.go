@@ -3,6 +3,7 @@ package main
 const (
 	plansSchema = "schema/migrations/0002_actions_and_plans.sql"
 	auditSchema = "schema/migrations/0003_audit.sql"
+	kindsSchema = "schema/migrations/0009_message_kinds.sql"
 )
 
 var schemaMutants = []mutant{
@@ -23,6 +24,18 @@ var schemaMutants = []mutant{
 		old:   "FOREIGN KEY (root_id, parent_id) REFERENCES plans (root_id, id)",
 		new:   "FOREIGN KEY (parent_id) REFERENCES plans (id)",
 		tests: []tests{{"tests/postgres", "^TestConstraints$"}},
+	},
+	{
+		name: "schema/a message that says nothing", file: kindsSchema,
+		old:   "(content <> '' OR coalesce(",
+		new:   "(content <> ' ' OR coalesce(",
+		tests: []tests{{"tests/postgres", "^TestConstraints$"}},
+	},
+	{
+		name: "schema/developers left to a version without them", file: kindsSchema,
+		old:   "WHERE role = 'developer' OR content = ''",
+		new:   "WHERE content = ''",
+		tests: []tests{{"tests/migrate", "^TestDownOfMessageKinds$"}},
 	},
 	{
 		name: "schema/leaves that a replica's settings change", file: auditSchema,

@@ -3,44 +3,44 @@ package main
 var writerMutants = []mutant{
 	{
 		name: "writer/on with an ended writer", file: "audit/writer.go",
-		old:        "		case w.ctx.Err() != nil:\n			return cancelled\n		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
-		new:        "		case errors.Is(err, repo.ErrInvalid) && len(entries) > 1:",
+		old:        "		case w.ctx.Err() != nil:\n			return false\n",
+		new:        "",
 		tests:      []tests{{"audit", "^(TestCloseReturns|TestCloseWithFullSpool)$"}},
-		equivalent: "all that comes behind it ends with the writer's context, too, and what a spool takes meanwhile is kept",
+		equivalent: "everything after it also ends with the writer's context, and what is spooled meanwhile is kept",
 	},
 	{
 		name: "writer/a batch quarantined for one of it", file: "audit/writer.go",
-		old:   "errors.Is(err, repo.ErrInvalid) && len(entries) > 1:\n			// One",
-		new:   "errors.Is(err, repo.ErrInvalid) && len(entries) > 1000:\n			// One",
+		old:   "	case len(entries) == 1:\n		return w.quarantine(",
+		new:   "	case len(entries) < 1000:\n		return w.quarantine(",
 		tests: []tests{{"audit", "^TestPoison$"}},
 	},
 	{
 		name: "writer/the second half first", file: "audit/writer.go",
-		old:   "if first := w.record(batch[:half], entries[:half]); first != settled || w.spooling {\n				return max(first, begun)\n			}\n			return w.record(batch[half:], entries[half:])",
-		new:   "if first := w.record(batch[half:], entries[half:]); first != settled || w.spooling {\n				return max(first, begun)\n			}\n			return w.record(batch[:half], entries[:half])",
+		old:   "w.record(entries[:half], setAside, settle); err != nil {\n		return err\n	}\n	return w.record(entries[half:], setAside, settle)",
+		new:   "w.record(entries[half:], setAside, settle); err != nil {\n		return err\n	}\n	return w.record(entries[:half], setAside, settle)",
 		tests: []tests{{"audit", "^TestPoison$"}},
 	},
 	{
-		name: "writer/goes on behind a half that is in the spool", file: "audit/writer.go",
-		old:   "first != settled || w.spooling {",
-		new:   "first == cancelled {",
-		tests: []tests{{"audit", "^TestSpoolCountsOnce$"}},
+		name: "writer/goes on behind a half that was not written", file: "audit/writer.go",
+		old:   "w.record(entries[:half], setAside, settle); err != nil {",
+		new:   "w.record(entries[:half], setAside, settle); err != nil && half < 0 {",
+		tests: []tests{{"audit", "^(TestFailureOfAHalf|TestHalfInTheSpoolGoesFirst)$"}},
 	},
 	{
 		name: "writer/poison that is tried for ever", file: "audit/writer.go",
-		old:   "		case errors.Is(err, repo.ErrInvalid):\n			return w.quarantine(batch, entries[0], err)\n",
-		new:   "",
+		old:   "		return w.quarantine(entries[0], err, setAside, settle)\n",
+		new:   "		return err\n",
 		tests: []tests{{"audit", "^TestRecordWaitOfPoison$"}},
 	},
 	{
 		name: "writer/known counted as written", file: "audit/writer.go",
-		old:   "				s.Known += int64(recorded.Known)\n			})\n			return settled",
-		new:   "				s.Written += int64(recorded.Known)\n			})\n			return settled",
+		old:   "			s.Known += int64(recorded.Known)\n",
+		new:   "			s.Written += int64(recorded.Known)\n",
 		tests: []tests{{"audit", "^TestFailingDatabase$"}},
 	},
 	{
-		name: "writer/nobody is told", file: "audit/writer.go",
-		old:   "			it.done <- outcome // it has room for one",
+		name: "writer/the outcome is not reported", file: "audit/queue.go",
+		old:   "			it.done <- outcome // buffered",
 		new:   "			_ = outcome",
 		tests: []tests{{"audit", "^TestRecordWaitOfPoison$"}},
 	},
@@ -54,7 +54,7 @@ var writerMutants = []mutant{
 		name: "writer/what an entry holds is ill health", file: "audit/writer.go",
 		old:   "	if err == nil || errors.Is(err, repo.ErrInvalid) {\n		w.healthy()",
 		new:   "	if err == nil {\n		w.healthy()",
-		tests: []tests{{"audit", "^TestPoisonIsNoIllHealth$"}},
+		tests: []tests{{"audit", "^TestQuarantineIsNoIllHealth$"}},
 	},
 	{
 		name: "writer/a refused right is tried like any failure", file: "audit/writer.go",
@@ -76,8 +76,8 @@ var writerMutants = []mutant{
 	},
 	{
 		name: "writer/returned with their secrets", file: "audit/spooling.go",
-		old:   "		entries := w.redacted(batch)\n		if spooling {",
-		new:   "		entries := make([]repo.AuditEntry, len(batch))\n		for i, it := range batch {\n			entries[i] = it.entry\n		}\n		if spooling {",
+		old:   "		entries, _ := w.front()\n",
+		new:   "		entries, _ := w.queue.front(w.options.BatchEntries)\n",
 		tests: []tests{{"audit", "^TestCloseReturns$"}},
 	},
 	{
@@ -100,13 +100,13 @@ var writerMutants = []mutant{
 	},
 	{
 		name: "queue/refused and not counted", file: "audit/queue.go",
-		old:   "			q.stats.Refused++\n",
+		old:   "		q.stats.Refused++\n",
 		new:   "",
 		tests: []tests{{"audit", "^TestFullQueue$"}},
 	},
 	{
 		name: "queue/taken after Close", file: "audit/queue.go",
-		old:   "		if q.closed {\n			q.mu.Unlock()\n			return repo.ErrClosed\n		}\n",
+		old:   "	case q.closed:\n		return repo.ErrClosed\n",
 		new:   "",
 		tests: []tests{{"audit", "^TestCloseReturns$"}},
 	},
@@ -124,8 +124,8 @@ var writerMutants = []mutant{
 	},
 	{
 		name: "poison/settled before it is set aside", file: "audit/poison.go",
-		old:   "		if err := w.setAside(entry, reason); err == nil {\n			break\n		}",
-		new:   "		if err := w.setAside(entry, reason); err == nil || attempt > 0 {\n			break\n		}",
+		old:   "		err := w.setAside(entry, reason)\n		if err == nil || ",
+		new:   "		err := w.setAside(entry, reason)\n		if err == nil || attempt > 0 {\n			return nil\n		}\n		if ",
 		tests: []tests{{"audit", "^TestQuarantineIsTriedAgain$"}},
 	},
 	{
@@ -148,8 +148,8 @@ var writerMutants = []mutant{
 	},
 	{
 		name: "spooling/past what is in the spool", file: "audit/writer.go",
-		old:   "				w.spooling = true\n				return begun",
-		new:   "				return begun",
+		old:   "				w.spooling = true\n				return true",
+		new:   "				return true",
 		tests: []tests{{"audit", "^TestSpoolWhileAway$"}},
 	},
 	{
@@ -165,9 +165,9 @@ var writerMutants = []mutant{
 		tests: []tests{{"audit", "^TestSpoolDeleted$"}},
 	},
 	{
-		name: "spooling/poison in the spool is tried for ever", file: "audit/spooling.go",
+		name: "spooling/poison in the spool is tried for ever", file: "audit/writer.go",
 		old:   "	case !errors.Is(err, repo.ErrInvalid):\n		return err\n",
-		new:   "	case err != nil && len(entries) == 1:\n		return err\n",
+		new:   "	case !errors.Is(err, repo.ErrInvalid) || len(entries) == 1 && w.spooling:\n		return err\n",
 		tests: []tests{{"audit", "^TestSpoolCountsOnce$"}},
 	},
 }
@@ -175,6 +175,18 @@ var writerMutants = []mutant{
 const spooled = "audit/internal/spool"
 
 var spoolMutants = []mutant{
+	{
+		name: "spool/no entry, and it holds up those behind it", file: "audit/spool.go",
+		old:   "			entries[i] = repo.AuditEntry{ID: repo.ID(sum[:16]), Details: record}\n			continue\n",
+		new:   "			return nil, nil, fmt.Errorf(\"no entry: %x: %w\", sum, err)\n",
+		tests: []tests{{"audit", "^TestSpoolOfNoEntries$"}},
+	},
+	{
+		name: "spool/no entry, with no id either", file: "audit/spool.go",
+		old:   "err != nil || line.ID.IsZero() {",
+		new:   "err != nil {",
+		tests: []tests{{"audit", "^TestSpoolOfNoEntries$"}},
+	},
 	{
 		name: "spool/a record whose sum is wrong", file: spooled + "/view.go",
 		old:   " || crc32.Checksum(record, castagnoli) != sum",
@@ -225,7 +237,7 @@ var spoolMutants = []mutant{
 	},
 	{
 		name: "spool/kept in a file without a name", file: spooled + "/spool.go",
-		old:   "		err = f.named() // in a file without a name nothing is kept",
+		old:   "		err = f.named() // a file without a name does not survive its process",
 		new:   "		err = nil",
 		tests: []tests{{"audit", "^TestSpoolDeleted$"}},
 	},

@@ -1,10 +1,10 @@
-// Command client is a service under load, for the tests of rolling upgrades: they
-// build it as it was at an older commit, with the library of that commit, and let
-// it run on a database that a newer library migrates. It keeps to calls that every
-// release has.
+// Command client is a service under load for the tests of rolling upgrades. They
+// build it as it was at an older commit, with the library of that commit, and run it
+// on a database that a newer library migrates. It uses only calls that all releases
+// have.
 //
-// It works until its standard input ends, prints a line for each round of calls,
-// and at last what it did.
+// It works until its standard input ends. It prints a line for each round of calls,
+// and a report at the end.
 package main
 
 import (
@@ -30,7 +30,7 @@ const (
 	action  = "local/rolling"
 )
 
-// report is what the client did. FirstFailure is empty where nothing failed.
+// report says what the client did. FirstFailure is empty if nothing failed.
 type report struct {
 	Appended     int64  `json:"appended"` // acknowledged messages of the shared session
 	Failures     int64  `json:"failures"`
@@ -68,7 +68,7 @@ func run(session string, migrate bool) (err error) {
 		stop.Store(true)
 	}()
 
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,32 +11,26 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The ways of a workload with sessions that somebody holds.
+// The ways of a workload with locked sessions.
 const (
 	wayHeld = "agentstore, some held"
 	wayFree = "agentstore, none held"
 )
 
-// untilHeld is when the store tries held sessions as seldom as it ever does.
+// untilHeld is the time after which the store retries held sessions at its longest
+// interval.
 const untilHeld = 250 * time.Millisecond
 
-func heldGoals() []goal {
-	return []goal{
-		{subject: wayHeld, baseline: wayFree, figure: 0.9},
-		{subject: wayHeld, baseline: wayFree, latency: true, tail: true, figure: 1.5},
-	}
-}
-
-// besideHeld compares appends to the sessions that nobody holds with the same
-// while a transaction holds the others for the whole time, and an append to each
-// of them waits.
+// besideHeld compares appends to free sessions with the same appends while a
+// transaction locks the other sessions for the whole time, and an append to each of
+// them waits.
 func besideHeld(writers, sessions, held int) preparation {
 	return func(ctx context.Context, l *lab) ([]cell, error) {
 		ids, err := l.sessions(ctx, sessions)
 		if err != nil {
 			return nil, err
 		}
-		held := min(held, len(ids)/2) // in a quick run there are few
+		held := min(held, len(ids)/2) // a quick run has few
 		way, messages := l.appender(wayOurs), batch(1, messageSize)
 		free := appending(way, writers, ids[held:], messages)
 		return []cell{
@@ -46,18 +39,14 @@ func besideHeld(writers, sessions, held int) preparation {
 				if err != nil {
 					return sample{}, err
 				}
-				errs := make([]error, held)
-				var waiting sync.WaitGroup
-				for i, id := range ids[:held] {
-					waiting.Go(func() { errs[i] = way(ctx, id, messages) })
-				}
-				// The first tries of the held sessions come quickly one after the
-				// other. What is measured is a hold that lasts.
+				waiting := make(chan error, 1)
+				go func() { waiting <- each(held, func(i int) error { return way(ctx, ids[i], messages) }) }()
+				// The held sessions are retried often at first. Measure a hold
+				// that lasts.
 				time.Sleep(untilHeld)
 				s, err := free(ctx, duration)
 				release()
-				waiting.Wait()
-				return s, errors.Join(append(errs, err)...)
+				return s, errors.Join(err, <-waiting)
 			}},
 			{way: wayFree, run: free},
 		}, nil

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,9 +16,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// lab is where workloads run: a schema of its own on the user's database, a
-// store on a pool as the URL asks for it, and a larger pool for the baselines,
-// which need a connection per writer to do their best.
+// lab is where workloads run: a schema of its own in the user's database, a store
+// with a pool of the size that the URL gives, and a larger pool for the baselines,
+// which perform best with a connection per writer.
 type lab struct {
 	store     *agentstore.Store
 	pool      *pgxpool.Pool // the store's
@@ -30,42 +31,40 @@ type lab struct {
 	connections int32
 }
 
-// maxBaselineConns bounds the baselines' connections. More only queue in the
-// server instead of here.
+// maxBaselineConns bounds the baselines' connections. With more, requests would
+// only queue in the server instead of here.
 const maxBaselineConns = 64
 
-// reservedConns are left to others, and to the superuser.
+// reservedConns are left to other clients and to the superuser.
 const reservedConns = 10
 
-// Server is what the workloads ran on.
+// Server describes the server of a run.
 type Server struct {
 	Version           string `json:"version"`
 	Fsync             string `json:"fsync"`
 	SynchronousCommit string `json:"synchronous_commit"`
 	SharedBuffers     string `json:"shared_buffers"`
-	// MaxConnections is the server's bound.
+	// MaxConnections is the server's max_connections.
 	MaxConnections int `json:"max_connections"`
 	// StoreConnections and BaselineConnections are the sizes of the pools.
 	StoreConnections    int32 `json:"store_connections"`
 	BaselineConnections int32 `json:"baseline_connections"`
 }
 
-// newLab makes the schema. The function that it returns drops it, also when ctx
-// has ended.
+// newLab creates the schema. The function that it returns drops it, even if ctx has
+// ended.
 func newLab(ctx context.Context, options Options) (l *lab, leave func() error, err error) {
-	l = &lab{options: options, schema: "agentstore_bench_" + strings.ToLower(repo.NewID().String())}
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
-	if err := l.connect(ctx); err != nil {
-		return nil, nil, err
-	}
+	l = &lab{options: options, schema: "agentstore_bench_" + strings.ToLower(repo.NewID().String()), lengths: map[int]repo.ID{}}
 	// Statements on the scratch schema itself are not the library's.
 	name := pgx.Identifier{l.schema}.Sanitize()
-	if _, err := l.pool.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
-		return nil, nil, fmt.Errorf("make a scratch schema: %w", err)
+	if err = l.connect(ctx); err == nil {
+		if _, err = l.pool.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
+			err = fmt.Errorf("make a scratch schema: %w", err)
+		}
+	}
+	if err != nil {
+		l.close()
+		return nil, nil, err
 	}
 	leave = func() error {
 		defer l.close()
@@ -76,18 +75,19 @@ func newLab(ctx context.Context, options Options) (l *lab, leave func() error, e
 		}
 		return nil
 	}
-	if err := l.open(ctx, true); err != nil {
+	if err = l.open(ctx, true); err == nil {
+		if _, err = l.pool.Exec(ctx, baselineTables); err != nil {
+			err = fmt.Errorf("make the baselines' tables: %w", err)
+		}
+	}
+	if err != nil {
 		_ = leave()
 		return nil, nil, err
-	}
-	if _, err := l.pool.Exec(ctx, baselineTables); err != nil {
-		_ = leave()
-		return nil, nil, fmt.Errorf("make the baselines' tables: %w", err)
 	}
 	return l, leave, nil
 }
 
-// connect makes the pools.
+// connect opens the pools.
 func (l *lab) connect(ctx context.Context) error {
 	config := l.options.Config.Copy()
 	config.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{l.schema}.Sanitize()
@@ -141,20 +141,19 @@ const (
 	wayCopy  = "COPY"
 )
 
-// appender makes a way's appender.
+// wayCreate is no way of appending.
+const wayCreate = "create"
+
+// waySelect is a way of reading messages.
+const waySelect = "bare SELECT"
+
+// appender returns the appender of a way.
 func (l *lab) appender(way string) appender {
-	switch way {
-	case wayNaive:
-		return naive(l.baselines)
-	case wayRetry:
-		return retry(l.baselines)
-	case wayBare:
-		return bare(l.baselines)
-	case wayCopy:
-		return copying(l.baselines)
-	default:
-		return appendTo(l.store)
+	byHand := map[string]func(*pgxpool.Pool) appender{wayNaive: naive, wayRetry: retry, wayBare: bare, wayCopy: copying}
+	if make, ok := byHand[way]; ok {
+		return make(l.baselines)
 	}
+	return appendTo(l.store)
 }
 
 func appendTo(store repo.Repositories) appender {
@@ -166,12 +165,12 @@ func appendTo(store repo.Repositories) appender {
 
 // empty removes all data.
 func (l *lab) empty(ctx context.Context) error {
-	l.lengths = nil
+	clear(l.lengths)
 	_, err := l.pool.Exec(ctx, emptyTables)
 	return err
 }
 
-// sessions creates sessions; not many in a quick run.
+// sessions creates sessions; only a few in a quick run.
 func (l *lab) sessions(ctx context.Context, count int) ([]repo.ID, error) {
 	if l.options.Quick {
 		count = min(count, 20)
@@ -182,27 +181,28 @@ func (l *lab) sessions(ctx context.Context, count int) ([]repo.ID, error) {
 func createSessions(ctx context.Context, store repo.Repositories, count int) ([]repo.ID, error) {
 	ids := make([]repo.ID, count)
 	creators := min(count, 16)
-	errs := make([]error, creators)
-	var all sync.WaitGroup
-	for c := range creators {
-		all.Go(func() {
-			for i := c; i < count && errs[c] == nil; i += creators {
-				var session repo.Session
-				session, errs[c] = store.Sessions().Create(ctx, repo.NewSession{Actor: "bench"})
-				ids[i] = session.ID
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
+	return ids, each(creators, func(c int) (err error) {
+		for i := c; i < count && err == nil; i += creators {
+			var session repo.CreatedSession
+			session, err = store.Sessions().Create(ctx, repo.NewSession{Actor: "bench"})
+			ids[i] = session.ID
 		}
-	}
-	return ids, nil
+		return err
+	})
 }
 
-// ofLength returns a session with this many messages, which it makes once.
+// each calls fn concurrently for 0 to count-1.
+func each(count int, fn func(i int) error) error {
+	errs := make([]error, count)
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() { errs[i] = fn(i) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// ofLength returns a session with this many messages, which it creates once.
 func (l *lab) ofLength(ctx context.Context, length int) (repo.ID, error) {
 	if id, ok := l.lengths[length]; ok {
 		return id, nil
@@ -211,24 +211,22 @@ func (l *lab) ofLength(ctx context.Context, length int) (repo.ID, error) {
 	if err != nil {
 		return repo.ID{}, err
 	}
-	if _, err := l.pool.Exec(ctx, fillSession, uuid(ids[0]), length, content(messageSize)); err != nil {
+	_, err = l.pool.Exec(ctx, fillSession, uuid(ids[0]), length, content(messageSize))
+	if err == nil {
+		_, err = l.pool.Exec(ctx, fillCounter, uuid(ids[0]), length)
+	}
+	if err != nil {
 		return repo.ID{}, fmt.Errorf("fill a session: %w", err)
 	}
-	if _, err := l.pool.Exec(ctx, fillCounter, uuid(ids[0]), length); err != nil {
-		return repo.ID{}, fmt.Errorf("fill a session: %w", err)
-	}
-	// Or the server would do so during the measurements.
+	// Otherwise autovacuum would do so during the measurements.
 	if _, err := l.pool.Exec(ctx, "VACUUM (ANALYZE) messages"); err != nil {
 		return repo.ID{}, err
-	}
-	if l.lengths == nil {
-		l.lengths = map[int]repo.ID{}
 	}
 	l.lengths[length] = ids[0]
 	return ids[0], nil
 }
 
-// messageSize is the usual content, in bytes.
+// messageSize is the usual size of a content in bytes.
 const messageSize = 300
 
 // content is text that does not compress well.
@@ -242,7 +240,7 @@ func content(size int) string {
 	return string(text)
 }
 
-// batch is messages of a size.
+// batch returns messages of a size.
 func batch(count, size int) []repo.NewMessage {
 	messages := make([]repo.NewMessage, count)
 	for i := range messages {

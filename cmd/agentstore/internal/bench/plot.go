@@ -14,11 +14,11 @@ const (
 	plotLeft, plotRight, plotTop, low = 80, 20, 50, 60 // low: below the axis
 )
 
-// colours that are told apart by most eyes.
+// colours that most people can tell apart.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
-// SVG draws a curve: both axes logarithmic, a line for each way, its lowest and
-// highest round as a bar.
+// SVG plots a curve with two logarithmic axes: a line for each way, and bars from
+// its lowest to its highest round.
 func (o Outcome) SVG() []byte {
 	value := func(m Measurement) Spread { return m.Rate }
 	unit := o.Unit
@@ -67,7 +67,7 @@ func (o Outcome) SVG() []byte {
 			fmt.Fprintf(&svg, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", px, py, colour)
 		}
 		fmt.Fprintf(&svg, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), colour)
-		// The legend stands above the plot, in columns.
+		// The legend is above the plot, in columns.
 		left := plotLeft + 170*(i%4)
 		top := float64(34 + 14*(i/4))
 		fmt.Fprintf(&svg, `<rect x="%d" y="%.0f" width="10" height="10" fill="%s"/>`+"\n", left, top-9, colour)
@@ -77,7 +77,7 @@ func (o Outcome) SVG() []byte {
 	return []byte(svg.String())
 }
 
-// scale is a logarithmic axis: values first to last, pixels from to.
+// scale is a logarithmic axis: it maps values from first to last to pixels.
 type scale struct{ first, last, from, to float64 }
 
 func (s scale) at(value float64) float64 {
@@ -87,12 +87,12 @@ func (s scale) at(value float64) float64 {
 	return s.from + (s.to-s.from)*math.Log(value/s.first)/math.Log(s.last/s.first)
 }
 
-// decade is a power of ten near value.
+// decade returns a power of ten near value.
 func decade(value float64, round func(float64) float64) float64 {
 	return math.Pow(10, round(math.Log10(max(value, 1e-6))))
 }
 
-// tick is an axis's number.
+// tick formats a number of an axis.
 func tick(value float64) string {
 	if value < 1 {
 		return fmt.Sprintf("%g", math.Round(value*1e6)/1e6)

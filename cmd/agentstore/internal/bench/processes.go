@@ -16,11 +16,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// WorkerVariable is set in the environment of a process that is a worker of a
-// workload with several processes: it runs Work and nothing else.
+// WorkerVariable is set in the environment of a worker process of a workload with
+// several processes: it runs only Work.
 const WorkerVariable = "AGENTSTORE_BENCH_WORKER"
 
-// assignment is what a worker is told in its environment.
+// assignment is what a worker gets in its environment.
 type assignment struct {
 	Schema      string    `json:"schema"`
 	Writers     int       `json:"writers"`
@@ -28,7 +28,7 @@ type assignment struct {
 	Sessions    []repo.ID `json:"sessions"`
 }
 
-// order is a line of a worker's input, and result one of its output.
+// order is a line of a worker's input; result is one of its output.
 type order struct {
 	Way      string        `json:"way"`
 	Duration time.Duration `json:"duration"`
@@ -42,8 +42,7 @@ type result struct {
 	Error      string          `json:"error,omitempty"`
 }
 
-// Work is a worker's whole life: it carries out the orders of its input until
-// that ends.
+// Work executes the orders of a worker's input until that ends.
 func Work(ctx context.Context, config *pgxpool.Config, assigned string, in io.Reader, out io.Writer) error {
 	var a assignment
 	if err := json.Unmarshal([]byte(assigned), &a); err != nil {
@@ -51,10 +50,11 @@ func Work(ctx context.Context, config *pgxpool.Config, assigned string, in io.Re
 	}
 	l := &lab{options: Options{Config: config}, schema: a.Schema, connections: a.Connections}
 	defer l.close()
-	if err := l.connect(ctx); err != nil {
-		return err
+	err := l.connect(ctx)
+	if err == nil {
+		err = l.open(ctx, false)
 	}
-	if err := l.open(ctx, false); err != nil {
+	if err != nil {
 		return err
 	}
 	messages := batch(1, messageSize)
@@ -85,37 +85,22 @@ type worker struct {
 	results *json.Decoder
 }
 
-// startWorker starts this very binary again.
+// startWorker starts another process of this binary.
 func (l *lab) startWorker(ctx context.Context, a assignment) (*worker, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	assigned, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
+	binary, noBinary := os.Executable()
+	assigned, noText := json.Marshal(a)
 	command := exec.CommandContext(ctx, binary, "bench")
 	command.Env = append(os.Environ(), WorkerVariable+"="+string(assigned), "DATABASE_URL="+l.options.DatabaseURL)
 	command.Stderr = l.options.Progress
-	in, err := command.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
+	in, noIn := command.StdinPipe()
+	out, noOut := command.StdoutPipe()
+	if err := errors.Join(noBinary, noText, noIn, noOut); err != nil {
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
 	return &worker{command: command, in: in, orders: json.NewEncoder(in), results: json.NewDecoder(bufio.NewReader(out))}, nil
-}
-
-// stop ends the worker by ending its input.
-func (w *worker) stop() {
-	_ = w.in.Close()
-	_ = w.command.Wait()
 }
 
 // processes compares ways of appending to one session from several processes.
@@ -125,7 +110,7 @@ func processes(count, writers int, ways ...string) preparation {
 		if err != nil {
 			return nil, err
 		}
-		// This process's own connections are idle, and the workers need them.
+		// The workers need the connections, which are idle in this process.
 		l.baselines.Reset()
 		free := int32(l.server.MaxConnections) - 2*reservedConns - int32(count+1)*l.server.StoreConnections
 		a := assignment{
@@ -133,31 +118,30 @@ func processes(count, writers int, ways ...string) preparation {
 			Connections: min(int32(writers), max(1, free/int32(count))),
 		}
 		var workers []*worker
-		stop := func() {
-			for _, w := range workers {
-				w.stop()
-			}
-		}
-		for range count {
-			w, err := l.startWorker(ctx, a)
-			if err != nil {
-				stop()
-				return nil, fmt.Errorf("start a process: %w", err)
-			}
-			workers = append(workers, w)
-		}
 		cells := make([]cell, len(ways))
 		for i, way := range ways {
 			cells[i] = cell{way: way, run: func(_ context.Context, duration time.Duration) (sample, error) {
 				return together(workers, order{Way: way, Duration: duration})
 			}}
 		}
-		cells[0].end = stop
+		cells[0].end = func() {
+			for _, w := range workers {
+				_ = w.in.Close() // ends the worker
+				_ = w.command.Wait()
+			}
+		}
+		for range count {
+			w, err := l.startWorker(ctx, a)
+			if err != nil {
+				return cells, fmt.Errorf("start a process: %w", err)
+			}
+			workers = append(workers, w)
+		}
 		return cells, nil
 	}
 }
 
-// together has all workers carry out an order at the same time.
+// together has all workers execute an order at the same time.
 func together(workers []*worker, o order) (sample, error) {
 	for _, w := range workers {
 		if err := w.orders.Encode(o); err != nil {
@@ -167,11 +151,12 @@ func together(workers []*worker, o order) (sample, error) {
 	var total sample
 	for _, w := range workers {
 		var r result
-		if err := w.results.Decode(&r); err != nil {
-			return sample{}, fmt.Errorf("a process: %w", err)
-		}
+		err := w.results.Decode(&r)
 		if r.Error != "" {
-			return sample{}, fmt.Errorf("a process: %s", r.Error)
+			err = errors.New(r.Error)
+		}
+		if err != nil {
+			return sample{}, fmt.Errorf("a process: %w", err)
 		}
 		total.beside(sample{operations: r.Operations, rows: r.Rows, took: r.Took, latencies: r.Latencies})
 	}

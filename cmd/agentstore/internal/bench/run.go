@@ -1,6 +1,6 @@
-// Package bench measures the library on a real database, each workload beside
-// the ways in which its job is done by hand, in the same run and in turn with
-// them: the ratios hold on another machine, the figures do not.
+// Package bench measures the library on a real database. Each workload alternates
+// with other implementations of the same task: the ratios hold on other machines, the
+// figures do not.
 package bench
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Options say what to run, and where.
+// Options say what to run, and on which database.
 type Options struct {
-	// Config names the database. Its MaxConns is the store's pool.
+	// Config is the database. Its MaxConns is the size of the store's pool.
 	Config *pgxpool.Config
-	// DatabaseURL is what Config was made of, for processes of their own.
+	// DatabaseURL is the URL of Config, for worker processes.
 	DatabaseURL string
 	// Workloads are names of workloads or groups.
 	Workloads []string
-	// Rounds, at least 1, and Duration, of each cell in each round.
+	// Rounds is at least 1. Duration is that of each cell in each round.
 	Rounds   int
 	Duration time.Duration
-	// Quick shrinks the prepared sessions, for tests: its figures mean nothing.
+	// Quick shrinks the prepared sessions for tests: its figures mean nothing.
 	Quick bool
-	// Progress gets a line now and then.
+	// Progress receives a line from time to time.
 	Progress io.Writer
 }
 
-// Report is what a run gave.
+// Report is the result of a run.
 type Report struct {
 	Server    Server    `json:"server"`
 	CPUs      int       `json:"cpus"`
@@ -44,21 +44,21 @@ type Report struct {
 	Figures   []Figure  `json:"figures"`
 }
 
-// Outcome is what one workload gave.
+// Outcome is the result of a workload.
 type Outcome struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Unit is that of rates.
+	// Unit is the unit of rates.
 	Unit string `json:"unit"`
-	// XAxis says what X is, in a curve.
+	// XAxis says what X is in a curve.
 	XAxis string `json:"x_axis,omitempty"`
-	// Latency: a curve of latencies, not of rates.
+	// Latency: the curve shows latencies rather than rates.
 	Latency      bool          `json:"latency,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 }
 
 // Run runs the selected workloads in a schema of its own, which it drops at the
-// end, also when ctx ends early.
+// end, even if ctx ends early.
 func Run(ctx context.Context, options Options) (report Report, err error) {
 	chosen, err := selected(options.Workloads)
 	if err != nil {
@@ -98,7 +98,7 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 	return report, nil
 }
 
-// lines lets several write.
+// lines is a writer for concurrent use.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer

@@ -3,12 +3,11 @@ package bench
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 )
 
-// sample is what one way did in one round: how many operations, how many rows
-// they concerned, how long all took, and how long each.
+// sample is what one way did in one round: the number of operations and of rows,
+// the total time, and the latency of each operation.
 type sample struct {
 	operations int
 	rows       int
@@ -16,7 +15,7 @@ type sample struct {
 	latencies  []time.Duration
 }
 
-// add joins another part of the same round.
+// add adds another part of the same round.
 func (s *sample) add(other sample) {
 	s.operations += other.operations
 	s.rows += other.rows
@@ -24,14 +23,14 @@ func (s *sample) add(other sample) {
 	s.latencies = append(s.latencies, other.latencies...)
 }
 
-// beside joins what another process did in the same time.
+// beside adds what another process did at the same time.
 func (s *sample) beside(other sample) {
 	took := max(s.took, other.took)
 	s.add(other)
 	s.took = took
 }
 
-// rate is rows per second.
+// rate returns rows per second.
 func (s *sample) rate() float64 {
 	if s.took <= 0 {
 		return 0
@@ -39,8 +38,8 @@ func (s *sample) rate() float64 {
 	return float64(s.rows) / s.took.Seconds()
 }
 
-// percentile is the latency that the given part of the operations, 0 to 1, did
-// not pass: the nearest rank. It sorts the latencies. Zero: there was no operation.
+// percentile returns the latency that the given part of the operations, 0 to 1, did
+// not exceed (nearest rank), or zero without operations. It sorts the latencies.
 func (s *sample) percentile(part float64) time.Duration {
 	if len(s.latencies) == 0 {
 		return 0
@@ -50,38 +49,34 @@ func (s *sample) percentile(part float64) time.Duration {
 	return s.latencies[min(max(0, rank), len(s.latencies)-1)]
 }
 
-// operation does one thing for a writer, 0 and up, and returns the rows it
-// concerned.
+// operation does one thing for a writer, 0 and up, and returns the number of rows.
 type operation func(ctx context.Context, writer int) (rows int, err error)
 
-// drive has writers repeat an operation for a time. What has begun is finished,
-// and counted with the time it took. The first error ends all.
+// drive has writers repeat an operation for a time. Operations that have begun are
+// finished, and counted with the time that they took. The first error ends all.
 func drive(ctx context.Context, writers int, duration time.Duration, do operation) (sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	parts := make([]sample, writers)
 	begin := time.Now()
 	deadline := begin.Add(duration)
-	var all sync.WaitGroup
-	for writer := range writers {
-		all.Go(func() {
-			part := sample{}
-			for now := time.Now(); now.Before(deadline) && ctx.Err() == nil; {
-				rows, err := do(ctx, writer)
-				if err != nil {
-					cancel(err)
-					break
-				}
-				end := time.Now()
-				part.operations++
-				part.rows += rows
-				part.latencies = append(part.latencies, end.Sub(now))
-				now = end
+	_ = each(writers, func(writer int) error {
+		part := sample{}
+		defer func() { parts[writer] = part }()
+		for now := time.Now(); now.Before(deadline) && ctx.Err() == nil; {
+			rows, err := do(ctx, writer)
+			if err != nil {
+				cancel(err)
+				return err
 			}
-			parts[writer] = part
-		})
-	}
-	all.Wait()
+			end := time.Now()
+			part.operations++
+			part.rows += rows
+			part.latencies = append(part.latencies, end.Sub(now))
+			now = end
+		}
+		return nil
+	})
 	total := sample{took: time.Since(begin)}
 	for _, part := range parts {
 		total.add(part)

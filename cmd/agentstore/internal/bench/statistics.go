@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Spread is the middle of what the rounds gave, and its ends.
+// Spread is the median of the rounds' results, and their range.
 type Spread struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// spreadOf is of any number of values; none give zeros.
+// spreadOf accepts any number of values; none give zeros.
 func spreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -26,11 +26,11 @@ func spreadOf(values []float64) Spread {
 	return Spread{Median: median, Low: sorted[0], High: sorted[len(sorted)-1]}
 }
 
-// Measurement is what one way of a workload gave over all rounds.
+// Measurement is the result of one way of a workload over all rounds.
 type Measurement struct {
-	// Way names how it was done, such as "agentstore" or "naive".
+	// Way is the name of the way, such as "agentstore" or "naive".
 	Way string `json:"way"`
-	// X is the place on a curve's axis, such as the number of writers. Zero
+	// X is the position on a curve's axis, such as the number of writers. Zero
 	// outside of curves.
 	X float64 `json:"x,omitzero"`
 	// Rate is rows per second.
@@ -39,7 +39,7 @@ type Measurement struct {
 	// over the rounds of each round's percentile.
 	P50 Spread `json:"p50_ms"`
 	P99 Spread `json:"p99_ms"`
-	// Operations is the number of all rounds' operations.
+	// Operations is the number of operations in all rounds.
 	Operations int `json:"operations"`
 
 	rates, p50s, p99s []float64 // by round
@@ -59,7 +59,7 @@ func measure(way string, x float64, rounds []sample) Measurement {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// goal is a figure to reach.
+// goal is a figure that should be reached.
 type goal struct {
 	subject, baseline string // ways; without a baseline the figure is no ratio
 	latency           bool   // of latencies, at most; else of rates, at least
@@ -67,21 +67,21 @@ type goal struct {
 	figure            float64
 }
 
-// Figure is a goal and what was measured.
+// Figure is a goal with what was measured.
 type Figure struct {
 	Workload string `json:"workload"`
 	Title    string `json:"title"`
 	// Subject is compared with Baseline; without one, Value is rows per second.
 	Subject  string `json:"subject"`
 	Baseline string `json:"baseline,omitempty"`
-	// Latency says that latencies are compared, and that less is better.
+	// Latency means that latencies are compared, of which less is better.
 	Latency bool `json:"latency"`
-	// Tail says that it is the 99th percentile, and not the median.
+	// Tail means the 99th percentile instead of the median.
 	Tail bool `json:"tail,omitzero"`
-	// Goal is the figure to reach.
+	// Goal is the figure that should be reached.
 	Goal float64 `json:"goal"`
-	// Value is the median of the rounds' ratios: the two ways of one round ran
-	// next to each other, so that what else the machine did concerns both.
+	// Value is the median of the rounds' ratios. The two ways of a round run next
+	// to each other, so that other load on the machine affects both.
 	Value   Spread `json:"value"`
 	Reached bool   `json:"reached"`
 }

@@ -63,7 +63,7 @@ func TestSamplesAddUp(t *testing.T) {
 	}
 }
 
-// Each ratio is of one round: a machine that is slow for a whole round does not
+// Each ratio is within one round: a machine that is slow for a whole round does not
 // change it.
 func TestGoalComparesWithinRounds(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestDrive(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			return 5, nil
 		})
-		// What has begun is finished: four of 300 ms each.
+		// Operations that have begun are finished: four of 300 ms each.
 		if err != nil || s.operations != 12 || s.rows != 60 || s.took != 1200*time.Millisecond || s.percentile(1) != 300*time.Millisecond {
 			t.Errorf("%+v, %v", s, err)
 		}

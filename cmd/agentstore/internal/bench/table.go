@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes the report as text: what each way did, then each figure
-// beside the one to reach.
+// WriteTable writes the report as text: what each way did, then each figure with
+// its goal.
 func (r Report) WriteTable(out io.Writer) error {
 	s := r.Server
 	fmt.Fprintf(out, "PostgreSQL %s, fsync %s, synchronous_commit %s, shared_buffers %s; %d CPUs, %s; %d rounds of %gs.\n",
@@ -50,12 +50,15 @@ func writeFigures(out io.Writer, figures []Figure) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "workload\tagainst\tfigure\tlowest – highest\tto reach\t")
 	for _, f := range figures {
-		verdict := "reached"
+		bound, verdict := "≥ ", "reached"
+		if f.Latency {
+			bound = "≤ "
+		}
 		if !f.Reached {
 			verdict = "NOT reached"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s – %s\t%s\t%s\n", f.Title, f.against(), f.text(f.Value.Median),
-			f.text(f.Value.Low), f.text(f.Value.High), f.bound(), verdict)
+			f.text(f.Value.Low), f.text(f.Value.High), bound+f.text(f.Goal), verdict)
 	}
 	return table.Flush()
 }
@@ -63,7 +66,7 @@ func writeFigures(out io.Writer, figures []Figure) error {
 func (f Figure) against() string {
 	switch {
 	case f.Baseline == "":
-		return "(appends/s)"
+		return "(rows/s)"
 	case f.Tail:
 		return f.Baseline + ", p99"
 	case f.Latency:
@@ -73,14 +76,7 @@ func (f Figure) against() string {
 	}
 }
 
-func (f Figure) bound() string {
-	if f.Latency {
-		return "≤ " + f.text(f.Goal)
-	}
-	return "≥ " + f.text(f.Goal)
-}
-
-// text is a ratio, or the figure that is none.
+// text formats a ratio, or another figure.
 func (f Figure) text(value float64) string {
 	if f.Baseline == "" {
 		return grouped(value)
@@ -88,7 +84,7 @@ func (f Figure) text(value float64) string {
 	return fmt.Sprintf("%.2f ×", value)
 }
 
-// latencyText is of milliseconds.
+// latencyText formats milliseconds.
 func latencyText(value float64) string {
 	switch {
 	case value < 1:
@@ -100,7 +96,7 @@ func latencyText(value float64) string {
 	}
 }
 
-// grouped is a number without decimals, its thousands apart: 17,028.
+// grouped formats a number without decimals and with separated thousands: 17,028.
 func grouped(value float64) string {
 	digits := fmt.Sprintf("%.0f", value)
 	for i := len(digits) - 3; i > 0; i -= 3 {

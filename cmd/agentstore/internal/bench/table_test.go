@@ -31,7 +31,7 @@ func TestTable(t *testing.T) {
 		"agentstore 17,028 9,999 – 1,234,567 250 µs 123 ms",
 		"a title bare INSERT 2.50 × 2.00 × – 3.00 × ≥ 2.00 × reached",
 		"another bare INSERT, p50 1.40 × 1.30 × – 1.50 × ≤ 1.15 × NOT reached",
-		"a figure (appends/s) 600,000 0 – 0 ≥ 500,000 reached",
+		"a figure (rows/s) 600,000 0 – 0 ≥ 500,000 reached",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is not in\n%s", want, out.String())

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// workload is one thing to do, and the ways of doing it that are compared.
+// workload is a task, and the ways of doing it that are compared.
 type workload struct {
 	name, title string
 	unit        string // of rates
-	// xAxis makes it a curve: what the cells' x is.
+	// xAxis makes the workload a curve, and says what the x of its cells is.
 	xAxis string
-	// latency: a curve draws latencies, not rates.
+	// latency: the curve shows latencies rather than rates.
 	latency bool
-	// prepare makes the cells. Those of figures are as many as there are ways.
+	// prepare makes the cells. A workload with goals has one for each way.
 	prepare preparation
-	// keep leaves the data of the workload before.
+	// keep keeps the data of the previous workload.
 	keep  bool
 	goals []goal
 }
@@ -30,7 +30,7 @@ type cell struct {
 	way string
 	x   float64
 	run runner
-	// end, where it is set, ends what the cell started.
+	// end, if set, stops what the cell started.
 	end func()
 }
 
@@ -62,7 +62,7 @@ func Check(selection []string) error {
 	return err
 }
 
-// selected finds the workloads that selection names, in their own order.
+// selected returns the workloads that selection names, in the order of workloads.
 func selected(selection []string) ([]workload, error) {
 	all := workloads()
 	for _, name := range selection {
@@ -80,8 +80,8 @@ func selected(selection []string) ([]workload, error) {
 	}), nil
 }
 
-// A round of a cell runs in parts, in turn with the other cells' parts, so that
-// what else the machine does concerns all of them.
+// parts is how many parts a cell's round has. They alternate with the parts of
+// other cells, so that other load on the machine affects all of them.
 const parts = 4
 
 // play runs a workload.
@@ -103,7 +103,7 @@ func (w workload) play(ctx context.Context, l *lab, report func(round int)) ([]M
 		return nil, err
 	}
 	duration, rounds := l.options.Duration, l.options.Rounds
-	// Connections are made and statements prepared before anything counts.
+	// Make connections and prepare statements before anything is measured.
 	report(0)
 	for _, c := range cells {
 		if _, err := c.run(ctx, duration/parts); err != nil {
@@ -118,8 +118,8 @@ func (w workload) play(ctx context.Context, l *lab, report func(round int)) ([]M
 		report(round + 1)
 		for part := range parts {
 			for turn := range cells {
-				// Each part another cell is first, and every other the order
-				// turns: nobody always follows the same neighbour.
+				// Each part begins with another cell, and every other part reverses
+				// the order, so that no cell always follows the same one.
 				i := (turn + part) % len(cells)
 				if part%2 == 1 {
 					i = len(cells) - 1 - i

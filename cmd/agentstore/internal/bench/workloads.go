@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -10,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// workloads in the order in which they run. Those about long sessions come
-// last: the others begin with empty tables.
+// workloads returns the workloads in the order in which they run. Those with long
+// sessions are last: the others begin with empty tables.
 func workloads() []workload {
 	return append(figures(), curves()...)
 }
@@ -23,97 +24,140 @@ func figures() []workload {
 	latency := func(subject, baseline string, figure float64) goal {
 		return goal{subject: subject, baseline: baseline, latency: true, figure: figure}
 	}
+	long := func(name, title, unit string, prepare func(way string, lengths ...int) preparation, short int, figure float64) workload {
+		return workload{
+			name: name, title: title, unit: unit, keep: true, prepare: prepare("", short, longSession),
+			goals: []goal{latency(lengthWay(longSession), lengthWay(short), figure)},
+		}
+	}
+	held := func(count int) workload {
+		return workload{
+			name: fmt.Sprintf("held-%d", count), title: fmt.Sprintf("64 writers, %d of 1,000 sessions held", count), unit: "appends/s",
+			prepare: besideHeld(64, 1000, count),
+			goals: []goal{
+				{subject: wayHeld, baseline: wayFree, figure: 0.9},
+				{subject: wayHeld, baseline: wayFree, latency: true, tail: true, figure: 1.5},
+			},
+		}
+	}
 	return []workload{
-		{
-			name: "append-64w-1s", title: "64 writers, 1 session", unit: "appends/s",
-			prepare: appends(64, 1, wayOurs, wayNaive, wayRetry, wayBare),
-			goals:   []goal{rate(wayNaive, 20), rate(wayBare, 2)},
-		},
-		{
-			name: "append-64w-1000s", title: "64 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(64, 1000, wayOurs, wayNaive, wayRetry, wayBare),
-			goals:   []goal{rate(wayNaive, 4), rate(wayBare, 1.3)},
-		},
-		{
-			name: "append-256w-1000s", title: "256 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(256, 1000, wayOurs, wayNaive, wayBare),
-			goals:   []goal{rate(wayBare, 2.5)},
-		},
-		{
-			name: "append-16w-1000s", title: "16 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(16, 1000, wayOurs, wayNaive, wayBare),
-			goals:   []goal{rate(wayNaive, 1.5), rate(wayBare, 0.85)},
-		},
-		{
-			name: "append-8w-1000s", title: "8 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(8, 1000, wayOurs, wayBare),
-			goals:   []goal{rate(wayBare, 0.9)},
-		},
-		{
-			name: "append-4w-1000s", title: "4 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(4, 1000, wayOurs, wayBare),
-			goals:   []goal{rate(wayBare, 0.9)},
-		},
-		{
-			name: "append-2w-1000s", title: "2 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appends(2, 1000, wayOurs, wayBare),
-			goals:   []goal{rate(wayBare, 0.9)},
-		},
+		appendWorkload(64, 1, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 20), rate(wayBare, 2)),
+		appendWorkload(64, 1000, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 4), rate(wayBare, 1.3)),
+		appendWorkload(256, 1000, []string{wayNaive, wayBare}, rate(wayBare, 2.5)),
+		appendWorkload(16, 1000, []string{wayNaive, wayBare}, rate(wayNaive, 1.5), rate(wayBare, 0.85)),
+		appendWorkload(8, 1000, []string{wayBare}, rate(wayBare, 0.9)),
+		appendWorkload(4, 1000, []string{wayBare}, rate(wayBare, 0.9)),
+		appendWorkload(2, 1000, []string{wayBare}, rate(wayBare, 0.9)),
 		{
 			name: "append-100kB", title: "messages of 100 kB, 16 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare),
-			goals:   []goal{rate(wayBare, 0.8)},
+			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare), goals: []goal{rate(wayBare, 0.8)},
+		},
+		held(1),
+		held(100),
+		{
+			name: "turns-64w-1000s", title: "turns that change a shared scope, 64 writers, 1,000 sessions", unit: "turns/s",
+			prepare: turns(64, 1000),
+			goals: []goal{
+				{subject: wayShared, baseline: wayPlain, figure: 0.6},
+				{subject: wayShared, baseline: wayPlain, latency: true, tail: true, figure: 2},
+				{subject: wayOneKey, baseline: wayPlain, figure: 0.4},
+			},
 		},
 		{
-			name: "held-1", title: "64 writers, 1 of 1,000 sessions held", unit: "appends/s",
-			prepare: besideHeld(64, 1000, 1),
-			goals:   heldGoals(),
+			name: "together-64w-1000s", title: "turns of two sessions together, 64 writers, 1,000 sessions", unit: "calls/s",
+			prepare: turnsTogether(64, 1000), goals: []goal{{subject: wayTogether, baseline: wayTogetherByTx, figure: 3}},
+		},
+		appendWorkload(1, 1, []string{wayNaive, wayBare}, latency(wayOurs, wayBare, 1.15)),
+		{
+			name: "append-fenced", title: "1 writer, 1 session, with the token of a lease", unit: "appends/s",
+			prepare: fenced(1), goals: []goal{latency(wayFenced, wayOurs, 1.05)},
 		},
 		{
-			name: "held-100", title: "64 writers, 100 of 1,000 sessions held", unit: "appends/s",
-			prepare: besideHeld(64, 1000, 100),
-			goals:   heldGoals(),
+			name: "append-fenced-64w-1000s", title: "64 writers, 1,000 sessions, with tokens of their leases", unit: "appends/s",
+			prepare: fenced(64), goals: []goal{{subject: wayFenced, baseline: wayOurs, figure: 0.9}},
 		},
 		{
-			name: "append-1w-1s", title: "1 writer, 1 session", unit: "appends/s",
-			prepare: appends(1, 1, wayOurs, wayNaive, wayBare),
-			goals:   []goal{latency(wayOurs, wayBare, 1.15)},
+			name: "create", title: "create a session, beside an append", unit: "operations/s",
+			prepare: creates, goals: []goal{latency(wayCreate, wayOurs, 1.5)},
 		},
 		{
 			name: "append-4p-16w-1s", title: "4 processes × 16 writers, 1 session", unit: "appends/s",
-			prepare: processes(4, 16, wayOurs, wayNaive),
-			goals:   []goal{rate(wayNaive, 8)},
+			prepare: processes(4, 16, wayOurs, wayNaive), goals: []goal{rate(wayNaive, 8)},
 		},
 		{
 			name: "batch-1000", title: "one append of 1,000 messages", unit: "messages/s",
-			prepare: batches(1000, wayOurs, wayCopy),
-			goals:   []goal{rate(wayCopy, 0.5)},
+			prepare: batches(1000, wayOurs, wayCopy), goals: []goal{rate(wayCopy, 0.5)},
 		},
 		{
 			name: "memory-64w-1s", title: "memory store, 64 writers, 1 session", unit: "appends/s",
-			prepare: inMemory(64),
-			goals:   []goal{{subject: wayOurs, figure: 500_000}},
+			prepare: inMemory(64), goals: []goal{{subject: wayOurs, figure: 500_000}},
+		},
+		{
+			name: "read", title: "read of a session with 20 messages and 3 states", unit: "messages/s",
+			prepare: reads, goals: []goal{latency(wayOurs, waySelect, 1.5)},
 		},
 		{
 			name: "stream", title: "stream of a whole session", unit: "messages/s",
-			prepare: streams,
-			goals:   []goal{rate("bare SELECT", 0.8)},
+			prepare: streams, goals: []goal{rate(waySelect, 0.8)},
 		},
 		{
-			name: "append-length", title: "append to a long session", unit: "appends/s", keep: true,
-			prepare: appendsAtLengths(shortSession, longSession),
-			goals:   []goal{latency(lengthWay(longSession), lengthWay(shortSession), 1.1)},
+			name: "follow-1000s", title: "1,000 followers of 1,000 sessions, 2,000 appends/s offered: time to a follower", unit: "messages/s",
+			prepare: follows(1000, 1000, 2000, wayHere, wayElsewhere, wayPoll, wayNotify),
+			goals: []goal{
+				latency(wayElsewhere, wayPoll, 0.05),
+				{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1},
+			},
 		},
 		{
-			name: "page-length", title: "page of 100 at the end of a long session", unit: "messages/s", keep: true,
-			prepare: pagesAtLengths("", 1000, longSession),
-			goals:   []goal{latency(lengthWay(longSession), lengthWay(1000), 1.2)},
+			name: "follow-1s", title: "1,000 followers of 1 session, 100 appends/s offered: time to a follower", unit: "messages/s",
+			prepare: follows(1, 1000, 100, wayElsewhere, wayPoll),
+			goals:   []goal{{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1}},
 		},
 		{
-			name: "last-length", title: "last 100 of a long session", unit: "messages/s", keep: true,
-			prepare: lastAtLengths("", 1000, longSession),
-			goals:   []goal{latency(lengthWay(longSession), lengthWay(1000), 1.2)},
+			name: "follow-lost", title: "1,000 followers, the listener killed every second: time to a follower", unit: "messages/s",
+			prepare: follows(1000, 1000, 500, wayLost, wayElsewhere),
+			goals:   []goal{{subject: wayLost, baseline: wayElsewhere, latency: true, figure: 2}},
 		},
+		{
+			name: "follow-appends", title: "16 writers, 1,000 sessions, beside 1,000 followers", unit: "appends/s",
+			prepare: besideFollowers(1000, 1000, wayAlone, wayElsewhere, wayNotify),
+			goals:   []goal{{subject: wayElsewhere, baseline: wayAlone, figure: 0.9}},
+		},
+		{
+			name: "stream-parts", title: "parts of 20 bytes, 256 streams × 50 parts/s offered: time to a reader elsewhere", unit: "parts/s",
+			prepare: deliversParts(256, 50),
+			goals: []goal{
+				latency(wayElsewhere, wayPoll, 0.05),
+				{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1},
+			},
+		},
+		{
+			name: "stream-writes", title: "parts of 20 bytes, 256 writers, 256 streams", unit: "parts/s",
+			prepare: writesParts(256), goals: []goal{rate(wayInsert, 10)},
+		},
+		{
+			name: "list-active", title: "list 100 of 1,000,000 sessions by last activity", unit: "sessions/s",
+			prepare: listsByActivity, goals: []goal{{subject: wayOurs, figure: 50_000}}, // 100 in 2 ms
+		},
+		long("append-length", "append to a long session", "appends/s", appendsAtLengths, shortSession, 1.1),
+		long("page-length", "page of 100 at the end of a long session", "messages/s", pagesAtLengths, 1000, 1.2),
+		long("last-length", "last 100 of a long session", "messages/s", lastAtLengths, 1000, 1.2),
+	}
+}
+
+// appendWorkload compares the library with other ways of appending one message of
+// the usual size.
+func appendWorkload(writers, sessions int, ways []string, goals ...goal) workload {
+	counted := func(count int, what string) string {
+		if count != 1 {
+			what += "s"
+		}
+		return grouped(float64(count)) + " " + what
+	}
+	return workload{
+		name:  fmt.Sprintf("append-%dw-%ds", writers, sessions),
+		title: counted(writers, "writer") + ", " + counted(sessions, "session"), unit: "appends/s",
+		prepare: appends(writers, sessions, append([]string{wayOurs}, ways...)...), goals: goals,
 	}
 }
 
@@ -122,7 +166,8 @@ const (
 	longSession  = 1_000_000
 )
 
-// shrunk is a prepared session's real length: less in a quick run.
+// shrunk returns the real length of a prepared session, which is less in a quick
+// run.
 func (l *lab) shrunk(length int) int {
 	if l.options.Quick {
 		return min(length, 2000)
@@ -132,7 +177,7 @@ func (l *lab) shrunk(length int) int {
 
 func lengthWay(length int) string { return fmt.Sprintf("length %d", length) }
 
-// appending drives a way's appends of single messages.
+// appending returns a runner that appends single messages.
 func appending(way appender, writers int, sessions []repo.ID, messages []repo.NewMessage) runner {
 	return func(ctx context.Context, duration time.Duration) (sample, error) {
 		return drive(ctx, writers, duration, func(ctx context.Context, _ int) (int, error) {
@@ -146,7 +191,7 @@ func appends(writers, sessions int, ways ...string) preparation {
 	return appendsOf(writers, sessions, batch(1, messageSize), ways...)
 }
 
-// batches compares ways of appending many messages at once, by one writer.
+// batches compares ways of appending many messages at once with one writer.
 func batches(count int, ways ...string) preparation {
 	return appendsOf(1, 1, batch(count, messageSize), ways...)
 }
@@ -165,8 +210,17 @@ func appendsOf(writers, sessions int, messages []repo.NewMessage, ways ...string
 	}
 }
 
-// inMemory appends to the memory store. Each part has a new one: it keeps what
-// it gets.
+// creates compares creating a session with appending a message.
+func creates(ctx context.Context, l *lab) ([]cell, error) {
+	cells, err := appends(1, 1, wayOurs)(ctx, l)
+	return append(cells, cell{way: wayCreate, run: alone(func(ctx context.Context, _ int) (int, error) {
+		_, err := l.store.Sessions().Create(ctx, repo.NewSession{Actor: "bench"})
+		return 1, err
+	})}), err
+}
+
+// inMemory appends to the memory store. Each part has a new store, because a store
+// keeps all its messages.
 func inMemory(writers int) preparation {
 	return func(context.Context, *lab) ([]cell, error) {
 		messages := batch(1, messageSize)
@@ -182,21 +236,14 @@ func inMemory(writers int) preparation {
 	}
 }
 
-// streams compares reading a session whole.
+// streams compares ways of reading a whole session.
 func streams(ctx context.Context, l *lab) ([]cell, error) {
-	length := l.shrunk(50_000)
-	id, err := l.ofLength(ctx, length)
+	id, err := l.ofLength(ctx, l.shrunk(50_000))
 	if err != nil {
 		return nil, err
 	}
-	read := selecting(l.baselines)
-	reading := func(stream operation) runner {
-		return func(ctx context.Context, duration time.Duration) (sample, error) {
-			return drive(ctx, 1, duration, stream)
-		}
-	}
 	return []cell{
-		{way: wayOurs, run: reading(func(ctx context.Context, _ int) (rows int, err error) {
+		{way: wayOurs, run: alone(func(ctx context.Context, _ int) (rows int, err error) {
 			for _, err := range l.store.Sessions().Stream(ctx, id, 0) {
 				if err != nil {
 					return rows, err
@@ -205,22 +252,85 @@ func streams(ctx context.Context, l *lab) ([]cell, error) {
 			}
 			return rows, nil
 		})},
-		{way: "bare SELECT", run: reading(func(ctx context.Context, _ int) (rows int, err error) {
-			return rows, read(ctx, id, func(repo.Message) { rows++ })
+		{way: waySelect, run: alone(func(ctx context.Context, _ int) (rows int, err error) {
+			return rows, selecting(ctx, l.baselines, id, func(repo.Message) { rows++ })
 		})},
 	}, nil
 }
 
+// reads compares a Read of a session, with its state and two shared ones, with a SELECT of
+// its messages.
+func reads(ctx context.Context, l *lab) ([]cell, error) {
+	const messages, keys = 20, 4
+	ids, err := l.sessions(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.store.Sessions().Append(ctx, ids[0], batch(messages, messageSize)...); err != nil {
+		return nil, err
+	}
+	ask := repo.ReadSessions{IDs: ids, Last: messages, State: true, Scopes: []string{"app", "user"}}
+	var changes []repo.StateChange
+	for _, scope := range []repo.Scope{{SessionID: ids[0]}, {Name: "app"}, {Name: "user"}} {
+		for key := range keys {
+			changes = append(changes, repo.StateChange{Scope: scope, Key: fmt.Sprint("key ", key), Value: []byte(`"value"`)})
+		}
+	}
+	if _, err := l.store.State().Change(ctx, changes); err != nil {
+		return nil, err
+	}
+	if _, err := l.pool.Exec(ctx, "VACUUM (ANALYZE) sessions, session_counters, messages, state_scopes, state_values"); err != nil {
+		return nil, err
+	}
+	return []cell{
+		{way: wayOurs, run: alone(func(ctx context.Context, _ int) (int, error) {
+			snapshot, err := l.store.Sessions().Read(ctx, ask)
+			if err != nil {
+				return 0, err
+			}
+			return len(snapshot.Sessions[0].Messages), nil
+		})},
+		{way: waySelect, run: alone(func(ctx context.Context, _ int) (rows int, err error) {
+			return rows, selecting(ctx, l.baselines, ids[0], func(repo.Message) { rows++ })
+		})},
+	}, nil
+}
+
+// listsByActivity reads the first page of many sessions by last activity.
+func listsByActivity(ctx context.Context, l *lab) ([]cell, error) {
+	if _, err := l.pool.Exec(ctx, fillActivity, l.shrunk(longSession)); err != nil {
+		return nil, fmt.Errorf("fill a list: %w", err)
+	}
+	if _, err := l.pool.Exec(ctx, fillActivityCounters); err != nil {
+		return nil, fmt.Errorf("fill a list: %w", err)
+	}
+	// Otherwise autovacuum would do so during the measurements.
+	if _, err := l.pool.Exec(ctx, "VACUUM (ANALYZE) sessions, session_counters, session_activity"); err != nil {
+		return nil, err
+	}
+	return []cell{{way: wayOurs, run: alone(func(ctx context.Context, _ int) (int, error) {
+		page, err := l.store.Sessions().List(ctx, repo.SessionFilter{Order: repo.ByActivity}, repo.Page{Limit: pageSize})
+		return len(page.Sessions), err
+	})}}, nil
+}
+
+// alone has one reader repeat an operation.
+func alone(read operation) runner {
+	return func(ctx context.Context, duration time.Duration) (sample, error) {
+		return drive(ctx, 1, duration, read)
+	}
+}
+
 // appendsAtLengths appends to sessions of several lengths.
-func appendsAtLengths(lengths ...int) preparation {
-	return atLengths("", lengths, func(l *lab, id repo.ID, _ int) runner {
+func appendsAtLengths(way string, lengths ...int) preparation {
+	return atLengths(way, lengths, func(l *lab, id repo.ID, _ int) runner {
 		return appending(l.appender(wayOurs), 1, []repo.ID{id}, batch(1, messageSize))
 	})
 }
 
 const pageSize = 100
 
-// pagesAtLengths reads the page that ends the session.
+// pagesAtLengths reads the last page of the session.
 func pagesAtLengths(way string, lengths ...int) preparation {
 	return atLengths(way, lengths, func(l *lab, id repo.ID, length int) runner {
 		return paging(func(ctx context.Context) ([]repo.Message, error) {
@@ -239,15 +349,13 @@ func lastAtLengths(way string, lengths ...int) preparation {
 }
 
 func paging(page func(context.Context) ([]repo.Message, error)) runner {
-	return func(ctx context.Context, duration time.Duration) (sample, error) {
-		return drive(ctx, 1, duration, func(ctx context.Context, _ int) (int, error) {
-			messages, err := page(ctx)
-			if err == nil && len(messages) != pageSize {
-				err = fmt.Errorf("a page of %d messages", len(messages))
-			}
-			return len(messages), err
-		})
-	}
+	return alone(func(ctx context.Context, _ int) (int, error) {
+		messages, err := page(ctx)
+		if err == nil && len(messages) != pageSize {
+			err = fmt.Errorf("a page of %d messages", len(messages))
+		}
+		return len(messages), err
+	})
 }
 
 // atLengths makes a cell for each length, named by it or, in a curve, by way.
@@ -259,11 +367,7 @@ func atLengths(way string, lengths []int, run func(*lab, repo.ID, int) runner) p
 			if err != nil {
 				return nil, err
 			}
-			name := way
-			if name == "" {
-				name = lengthWay(length)
-			}
-			cells = append(cells, cell{way: name, x: float64(length), run: run(l, id, l.shrunk(length))})
+			cells = append(cells, cell{way: cmp.Or(way, lengthWay(length)), x: float64(length), run: run(l, id, l.shrunk(length))})
 		}
 		return cells, nil
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -10,145 +12,86 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// auditFlags are the flags of the commands that maintain the audit trail; each
+// declares its own. Commands that read it are in audit_list.go.
 type auditFlags struct {
-	databaseURL string
-	key         string
-	keyFile     string
-	held        string
-	before      string
-	types       string
-	reason      string
-	actor       string
-	maxWaiting  time.Duration
-	dryRun      bool
-	json        bool
+	key, keyFile, held string
+	maxWaiting         time.Duration
+	prune              repo.AuditPrune
 }
 
-// auditVerb is a command that keeps the trail: those that read it are in
-// audit_list.go.
-type auditVerb struct {
-	name, summary string
-	arguments     []string
-	offline       bool
-	flags         func(*auditFlags) []urfave.Flag
-	more          string
-	run           func(ctx context.Context, invocation invocation, flags auditFlags, args []string, store *agentstore.Store) error
-}
-
-func auditVerbs() []auditVerb {
-	return []auditVerb{
-		{
+func auditCommand(world invocation) *urfave.Command {
+	var f auditFlags
+	const asJSON = "print one JSON object instead of text"
+	key := stringFlag(&f.key, "key", "the public `key` that checkpoints must be signed with")
+	return group("audit", "read, verify, prune and maintain the audit trail", "", append([]*urfave.Command{auditListCommand(world), auditExportCommand(world)}, leaves(
+		world,
+		leaf{
 			name: "verify", summary: "report every change to sealed entries; exit code 7 if there is one",
-			flags: verifyFlags, run: auditVerify,
+			flags: []urfave.Flag{
+				key,
+				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
+				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed", time.Hour),
+			},
+			json: asJSON, onStore: f.verify,
 			more: `Examples:
   agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
 		},
-		{
+		leaf{
 			name: "prove", summary: "print the proof that an entry is in the log, as JSON",
-			arguments: []string{"ID"}, flags: noFlags, run: auditProve,
+			arguments: []string{"ID"}, onStore: auditProve,
 			more: `Examples:
   agentstore audit prove 01KGGZ7Q3M0000000000000001 > proof.json`,
 		},
-		{
-			name: "check", summary: "check such a proof, offline: it needs no database",
-			arguments: []string{"FILE"}, offline: true, flags: keyFlag, run: auditCheck,
+		leaf{
+			name: "check", summary: "check such a proof; needs no database",
+			arguments: []string{"FILE"}, flags: []urfave.Flag{key}, run: f.check,
 			more: `Examples:
   agentstore audit check proof.json --key "$PUBLIC_KEY"`,
 		},
-		{
-			name: "checkpoint", summary: "print the latest checkpoint, to be kept elsewhere",
-			flags: noFlags, run: auditCheckpoint,
+		leaf{
+			name: "checkpoint", summary: "print the latest checkpoint, to be kept outside the database",
+			onStore: auditCheckpoint,
 		},
-		{
-			name: "seal", summary: "seal the entries that wait, once",
-			flags: sealFlags, run: auditSeal,
+		leaf{
+			name: "seal", summary: "seal the waiting entries, once",
+			flags:   []urfave.Flag{stringFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")},
+			onStore: f.seal,
 			more: `Examples:
   agentstore audit seal --private-key-file /run/secrets/audit`,
 		},
-		{
+		leaf{
 			name: "prune", summary: "remove old entries, except those that are on hold or not sealed",
-			flags: pruneFlags, run: auditPrune,
+			flags: []urfave.Flag{
+				timeFlag(&f.prune.Before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
+				parsedFlag(&f.prune.Types, "types", "only these `types`, separated by commas", readTypes),
+				stringFlag(&f.prune.Reason, "reason", "the `reason`, for the entry that records the prune"),
+				stringFlag(&f.prune.Actor, "actor", "the `name` of the person who prunes, for that entry"),
+				boolFlag(&f.prune.DryRun, "dry-run", "only count"),
+			},
+			json: asJSON, onStore: f.runPrune,
 			more: `Examples:
   agentstore audit prune --before 2026-01-01 --dry-run
   agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
 		},
-		{
+		leaf{
 			name: "doctor", summary: "check partitions, triggers, grants and sealing; exit code 8 if there are findings",
-			flags: doctorFlags, run: auditDoctor,
+			json: asJSON, onStore: auditDoctor,
 		},
-		{
-			name: "keygen", summary: "make a key pair: the private key on stdout, the public on stderr",
-			arguments: []string{"NAME"}, offline: true, flags: noFlags, run: auditKeygen,
+		leaf{
+			name: "keygen", summary: "make a key pair: the private key on stdout, the public key on stderr",
+			arguments: []string{"NAME"}, run: auditKeygen,
 			more: `Examples:
   agentstore audit keygen audit.example.com > private.key`,
 		},
-	}
+	)...)...)
 }
 
-func noFlags(*auditFlags) []urfave.Flag { return nil }
-
-func keyFlag(values *auditFlags) []urfave.Flag {
-	return []urfave.Flag{stringFlag(&values.key, "key", "the public `key` that checkpoints must be signed with")}
-}
-
-func verifyFlags(values *auditFlags) []urfave.Flag {
-	return append(keyFlag(values),
-		stringFlag(&values.held, "checkpoint", "a `file` with a checkpoint that was kept elsewhere"),
-		durationFlag(&values.maxWaiting, "max-waiting", "the `duration` that an entry may wait to be sealed", time.Hour),
-		boolFlag(&values.json, "json", "print one JSON object instead of text"),
-	)
-}
-
-func sealFlags(values *auditFlags) []urfave.Flag {
-	return []urfave.Flag{stringFlag(&values.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")}
-}
-
-func pruneFlags(values *auditFlags) []urfave.Flag {
-	return []urfave.Flag{
-		stringFlag(&values.before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
-		stringFlag(&values.types, "types", "only these `types`, with commas between"),
-		stringFlag(&values.reason, "reason", "the `reason`, for the entry that the prune itself records"),
-		stringFlag(&values.actor, "actor", "the `name` of who prunes, for that entry"),
-		boolFlag(&values.dryRun, "dry-run", "only count"),
-		boolFlag(&values.json, "json", "print one JSON object instead of text"),
-	}
-}
-
-func doctorFlags(values *auditFlags) []urfave.Flag {
-	return []urfave.Flag{boolFlag(&values.json, "json", "print one JSON object instead of text")}
-}
-
-func auditCommand(world invocation) *urfave.Command {
-	commands := []*urfave.Command{auditListCommand(world), auditExportCommand(world)}
-	for _, verb := range auditVerbs() {
-		commands = append(commands, verb.command(world))
-	}
-	return group("audit", "read, verify, prune and maintain the audit trail", "", commands...)
-}
-
-func (v auditVerb) command(world invocation) *urfave.Command {
-	var values auditFlags
-	flags := v.flags(&values)
-	if !v.offline {
-		flags = append(flags, databaseFlag(&values.databaseURL))
-	}
-	return leaf{
-		name: v.name, summary: v.summary, arguments: v.arguments, flags: flags, more: v.more,
-		run: func(ctx context.Context, invocation invocation) error {
-			if v.offline {
-				return v.run(ctx, invocation, values, invocation.args, nil)
-			}
-			return withStore(ctx, invocation, values.databaseURL, func(store *agentstore.Store) error {
-				return v.run(ctx, invocation, values, invocation.args, store)
-			})
-		},
-	}.command(world)
-}
-
-// verifier reads the public key. Nil: none was given.
-func (f auditFlags) verifier() (note.Verifier, error) {
+// verifier parses the public key. It returns nil if none was given.
+func (f *auditFlags) verifier() (note.Verifier, error) {
 	if f.key == "" {
 		return nil, nil
 	}
@@ -159,8 +102,8 @@ func (f auditFlags) verifier() (note.Verifier, error) {
 	return verifier, nil
 }
 
-// signer reads the private key's file. Nil: none was given.
-func (f auditFlags) signer() (note.Signer, error) {
+// signer reads the private key from its file. It returns nil if none was given.
+func (f *auditFlags) signer() (note.Signer, error) {
 	if f.keyFile == "" {
 		return nil, nil
 	}
@@ -170,7 +113,51 @@ func (f auditFlags) signer() (note.Signer, error) {
 	}
 	signer, err := note.NewSigner(strings.TrimSpace(string(raw)))
 	if err != nil { // its message could quote the key
-		return nil, usageError{text: "--private-key-file holds no private key: agentstore audit keygen prints one"}
+		return nil, usageError{text: "--private-key-file does not contain a private key: agentstore audit keygen prints one"}
 	}
 	return signer, nil
+}
+
+// errFindings means that the doctor found problems.
+var errFindings = errors.New("the audit trail needs attention")
+
+func auditDoctor(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	findings, err := store.AuditDoctor(ctx)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		err = errFindings
+	}
+	if invocation.json {
+		return printReport(invocation, object{{"findings", append([]repo.AuditFinding{}, findings...)}}, err)
+	}
+	for _, finding := range findings {
+		fmt.Fprintf(invocation.stdout, "%s: %s\n  %s\n", finding.Check, finding.Problem, finding.Action)
+	}
+	if err == nil {
+		fmt.Fprintln(invocation.stdout, "partitions, triggers, grants and sealing are as they should be")
+	}
+	return err
+}
+
+func (f *auditFlags) runPrune(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	if f.prune.Before.IsZero() {
+		return usageError{text: "audit prune needs --before: entries that occurred before that time are removed"}
+	}
+	pruned, err := store.AuditStore().Prune(ctx, f.prune)
+	if err != nil {
+		return err
+	}
+	if invocation.json {
+		return printJSON(invocation.stdout, object{
+			{"pruned", pruned.Entries}, {"held", pruned.Held}, {"unsealed", pruned.Unsealed}, {"dry_run", f.prune.DryRun},
+		})
+	}
+	verb := "were"
+	if f.prune.DryRun {
+		verb = "would be"
+	}
+	fmt.Fprintf(invocation.stdout, "%d entries %s pruned; %d are on hold, %d not sealed yet\n", pruned.Entries, verb, pruned.Held, pruned.Unsealed)
+	return nil
 }

@@ -16,28 +16,28 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// errBroken is the answer of a verification that found breaks.
+// errBroken means that a verification found breaks.
 var errBroken = errors.New("the trail does not verify")
 
-func auditVerify(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
-	verifier, err := flags.verifier()
+func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	verifier, err := f.verifier()
 	if err != nil {
 		return err
 	}
-	options := audit.VerifyOptions{Verifier: verifier, MaxWaiting: flags.maxWaiting}
-	if flags.held != "" {
-		if options.Held, err = os.ReadFile(flags.held); err != nil {
+	options := audit.VerifyOptions{Verifier: verifier, MaxWaiting: f.maxWaiting}
+	if f.held != "" {
+		if options.Held, err = os.ReadFile(f.held); err != nil {
 			return err
 		}
 	}
-	report, err := audit.Verify(ctx, store.Trail(), options)
+	report, err := audit.Verify(ctx, store.AuditStore(), options)
 	if err != nil {
 		return err
 	}
 	if len(report.Breaks) > 0 {
 		err = errBroken
 	}
-	if flags.json {
+	if invocation.json {
 		return printReport(invocation, report, err)
 	}
 	fmt.Fprintf(invocation.stdout, "%d entries are sealed, %d of them pruned; %d wait to be sealed\n", report.Sealed, report.Pruned, report.Waiting)
@@ -46,7 +46,7 @@ func auditVerify(ctx context.Context, invocation invocation, flags auditFlags, _
 			prune.Entries, prune.Before.Format(time.RFC3339), prune.EntryID, prune.Sequence, prune.OccurredAt.Format(time.RFC3339), prune.Types, prune.Reason)
 	}
 	if report.Unbound > 0 {
-		fmt.Fprintf(invocation.stdout, "%d of the pruned have leaves of version 1, of which it cannot be known whether the prune covered them\n", report.Unbound)
+		fmt.Fprintf(invocation.stdout, "%d of the pruned entries have leaves of version 1: whether the prune covered them cannot be verified\n", report.Unbound)
 	}
 	for _, b := range report.Breaks {
 		line := "BROKEN  " + string(b.Kind)
@@ -70,24 +70,24 @@ func auditVerify(ctx context.Context, invocation invocation, flags auditFlags, _
 	return err
 }
 
-func auditProve(ctx context.Context, invocation invocation, _ auditFlags, args []string, store *agentstore.Store) error {
-	id, err := repo.ParseID(args[0])
+func auditProve(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	id, err := repo.ParseID(invocation.args[0])
 	if err != nil {
 		return usageError{text: err.Error()}
 	}
-	proof, err := audit.Prove(ctx, store.Trail(), id)
+	proof, err := audit.Prove(ctx, store.AuditStore(), id)
 	if err != nil {
 		return err
 	}
 	return printJSON(invocation.stdout, proof)
 }
 
-func auditCheck(_ context.Context, invocation invocation, flags auditFlags, args []string, _ *agentstore.Store) error {
-	verifier, err := flags.verifier()
+func (f *auditFlags) check(_ context.Context, invocation invocation) error {
+	verifier, err := f.verifier()
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(args[0])
+	raw, err := os.ReadFile(invocation.args[0])
 	if err != nil {
 		return err
 	}
@@ -102,16 +102,16 @@ func auditCheck(_ context.Context, invocation invocation, flags auditFlags, args
 	if err != nil {
 		return err
 	}
-	signed := "its checkpoint's signature is right"
+	signed := "the signature of its checkpoint is valid"
 	if verifier == nil {
-		signed = "no --key was given, so that its checkpoint's signature was not checked"
+		signed = "the signature of its checkpoint was not checked, because no --key was given"
 	}
 	fmt.Fprintf(invocation.stdout, "entry %s is leaf %d of %d; %s\n", proof.Entry.ID, proof.Sequence, checkpoint.Size, signed)
 	return nil
 }
 
-func auditCheckpoint(ctx context.Context, invocation invocation, _ auditFlags, _ []string, store *agentstore.Store) error {
-	checkpoint, err := store.Trail().Checkpoint(ctx)
+func auditCheckpoint(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	checkpoint, err := store.AuditStore().Checkpoint(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,12 @@ func auditCheckpoint(ctx context.Context, invocation invocation, _ auditFlags, _
 	return err
 }
 
-func auditSeal(ctx context.Context, invocation invocation, flags auditFlags, _ []string, store *agentstore.Store) error {
-	signer, err := flags.signer()
+func (f *auditFlags) seal(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+	signer, err := f.signer()
 	if err != nil {
 		return err
 	}
-	sealer, err := audit.NewSealer(store.Trail(), audit.SealerOptions{Signer: signer})
+	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{Signer: signer})
 	if err != nil {
 		return err
 	}
@@ -143,10 +143,10 @@ func auditSeal(ctx context.Context, invocation invocation, flags auditFlags, _ [
 	return nil
 }
 
-func auditKeygen(_ context.Context, invocation invocation, _ auditFlags, args []string, _ *agentstore.Store) error {
-	private, public, err := note.GenerateKey(rand.Reader, args[0])
+func auditKeygen(_ context.Context, invocation invocation) error {
+	private, public, err := note.GenerateKey(rand.Reader, invocation.args[0])
 	if err == nil {
-		_, err = note.NewSigner(private) // it checks the name
+		_, err = note.NewSigner(private) // to check the name
 	}
 	if err != nil {
 		return usageError{text: "the name of a key must not be empty, and must not contain a space or a plus sign"}

@@ -143,9 +143,9 @@ func TestExitCodes(t *testing.T) {
 		{interrupted, nil, exitOK},
 		{interrupted, errors.New("x"), exitInterrupted},
 		{context.Background(), errors.New("x"), exitFailed},
-		{context.Background(), schema.BehindError{}, exitBehind},
-		{context.Background(), schema.AheadError{}, exitAhead},
-		{context.Background(), schema.LockedError{}, exitLocked},
+		{context.Background(), &schema.BehindError{}, exitBehind},
+		{context.Background(), &schema.AheadError{}, exitAhead},
+		{context.Background(), &schema.LockedError{}, exitLocked},
 		{context.Background(), reportedError{&schema.StepError{Err: schema.ErrDataLoss}}, exitDataLoss},
 		{context.Background(), fmt.Errorf("x: %w", schema.ErrURL), exitUsage},
 	} {

@@ -8,9 +8,9 @@ import (
 	urfave "github.com/urfave/cli/v3"
 )
 
-// completionFlag, as the last argument, asks for what could stand there. The
-// scripts below give it the words before the cursor, and nothing of what those
-// say is evaluated: a $(command) on the line is not run for a press of TAB.
+// completionFlag, as the last argument, requests the possible completions. The
+// scripts below pass it the words before the cursor without evaluating them:
+// pressing TAB does not run a $(command) on the line.
 const completionFlag = "--generate-shell-completion"
 
 var completionScripts = map[string]string{
@@ -44,16 +44,16 @@ complete -c agentstore -f -n 'test -n "$(__agentstore_complete)"' -a '(__agentst
 `,
 }
 
-const completionHelp = `To have it in every shell:
+const completionHelp = `To load it in every shell:
   bash  echo 'source <(agentstore completion bash)' >> ~/.bashrc
-  zsh   echo 'source <(agentstore completion zsh)' >> ~/.zshrc    (below compinit)
+  zsh   echo 'source <(agentstore completion zsh)' >> ~/.zshrc    (after compinit)
   fish  agentstore completion fish > ~/.config/fish/completions/agentstore.fish
 `
 
-// configureCompletion makes of the library's completion command ours.
+// configureCompletion replaces the library's completion command.
 func configureCompletion(world invocation) urfave.ConfigureShellCompletionCommand {
 	return func(command *urfave.Command) {
-		var shells []*urfave.Command
+		var shells []leaf
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			shells = append(shells, leaf{
 				name: shell, summary: "print the script for " + shell, more: completionHelp,
@@ -61,55 +61,39 @@ func configureCompletion(world invocation) urfave.ConfigureShellCompletionComman
 					_, err := fmt.Fprint(invocation.stdout, completionScripts[shell])
 					return err
 				},
-			}.command(world))
+			})
 		}
-		*command = *group("completion", "print a script that completes commands and flags in a shell", completionHelp, shells...)
+		*command = *group("completion", "print a script that completes commands and flags in a shell", completionHelp, leaves(world, shells...)...)
 	}
 }
 
-// complete prints what may follow: commands and flags, or the values of the flag
-// that stands last. A colon ends the word, and what it means comes behind.
+// complete prints the possible completions: commands and flags, or the values of
+// the flag before the cursor. A colon separates a word from its description.
 func complete(_ context.Context, command *urfave.Command) {
-	given := command.Args().Slice()
+	out, given, last := command.Root().Writer, command.Args().Slice(), ""
 	if len(given) > 0 {
-		if flag := flagNamed(command, given[len(given)-1]); flag != nil && takesValue(flag) {
-			if choice, ok := flag.(*choiceFlag); ok {
-				for _, value := range choice.values {
-					fmt.Fprintln(command.Root().Writer, value)
-				}
-			}
-			return
+		last = given[len(given)-1]
+	}
+	for _, flag := range command.Flags {
+		if name := flag.Names()[0]; !documented(flag).TakesValue() || last != "-"+name && last != "--"+name {
+			continue
 		}
+		if choice, ok := flag.(*choiceFlag); ok {
+			fmt.Fprintln(out, strings.Join(choice.values, "\n"))
+		}
+		return
 	}
 	for _, below := range command.Commands {
-		fmt.Fprintf(command.Root().Writer, "%s:%s\n", below.Name, below.Usage)
+		fmt.Fprintf(out, "%s:%s\n", below.Name, below.Usage)
 	}
-	if command.ArgsUsage != "" && len(given) == 0 && len(command.Commands) == 0 && takesFile(command) {
-		return // the shell offers files
+	if len(given) == 0 && strings.Trim(command.ArgsUsage, "[]") == "FILE" {
+		return // the shell completes file names
 	}
 	for _, flag := range command.Flags {
-		usage := ""
-		if described, ok := flag.(urfave.DocGenerationFlag); ok {
-			usage = strings.ReplaceAll(described.GetUsage(), "`", "")
-		}
-		fmt.Fprintf(command.Root().Writer, "--%s:%s\n", flag.Names()[0], usage)
+		fmt.Fprintf(out, "--%s:%s\n", flag.Names()[0], strings.ReplaceAll(documented(flag).GetUsage(), "`", ""))
 	}
 }
 
-func flagNamed(command *urfave.Command, word string) urfave.Flag {
-	for _, flag := range command.Flags {
-		if word == "--"+flag.Names()[0] || word == "-"+flag.Names()[0] {
-			return flag
-		}
-	}
-	return nil
-}
-
-func takesValue(flag urfave.Flag) bool {
-	described, ok := flag.(urfave.DocGenerationFlag)
-	return ok && described.TakesValue()
-}
-
-func takesFile(command *urfave.Command) bool {
-	return command.ArgsUsage == "FILE" || command.ArgsUsage == "[FILE]"
-}
+// documented returns a flag with the methods that help needs: all flags of the
+// library have them.
+func documented(flag urfave.Flag) urfave.DocGenerationFlag { return flag.(urfave.DocGenerationFlag) }

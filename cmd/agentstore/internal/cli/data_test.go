@@ -14,14 +14,14 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// hostile is a name that would colour, move and rewrite a terminal, turn its
-// direction and end a statement.
+// hostile is a name that would colour, move and rewrite a terminal, reverse its
+// direction, and end a statement.
 const hostile = "'; DROP TABLE sessions; --\x1b[31m\x1b]0;title\a\r\u009b2J\u202eabc\u2066\u200b\U000e0041\t\n|"
 
 // raw are the characters that must not reach a terminal.
 const raw = "\x1b\a\r\u009b\u202e\u2066\u200b\U000e0041"
 
-// database is a store in memory behind the command.
+// database is a store in memory that commands use.
 type database struct {
 	t     *testing.T
 	store *agentstore.Store
@@ -30,7 +30,7 @@ type database struct {
 
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	store, err := agentstore.Open(t.Context(), "memory://"+t.Name())
+	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +43,14 @@ func (d *database) execute(args ...string) (code int, stdout, stderr string) {
 	code = execute(d.t.Context(), invocation{
 		stdin: strings.NewReader(d.stdin), stdout: &out, stderr: &errs,
 		env: func(string) string { return "" },
-		open: func(ctx context.Context, _ string) (*agentstore.Store, error) {
-			return agentstore.Open(ctx, "memory://"+d.t.Name())
+		open: func(ctx context.Context, _, _ string) (*agentstore.Store, error) {
+			return agentstore.Open(ctx, "memory://"+d.t.Name(), agentstore.Options{})
 		},
 	}, append(args, "--database-url", "postgres://a.test")...)
 	return code, out.String(), errs.String()
 }
 
-// run is what a command that succeeds prints.
+// run returns what a successful command prints.
 func (d *database) run(args ...string) string {
 	d.t.Helper()
 	code, stdout, stderr := d.execute(args...)
@@ -63,7 +63,7 @@ func (d *database) run(args ...string) string {
 	return stdout
 }
 
-// lines are the objects that a command prints with --json.
+// lines returns the objects that a command prints with --json.
 func (d *database) lines(args ...string) (found []map[string]any) {
 	d.t.Helper()
 	for line := range strings.Lines(d.run(append(args, "--json")...)) {
@@ -76,7 +76,7 @@ func (d *database) lines(args ...string) (found []map[string]any) {
 	return found
 }
 
-// values are one member of each line.
+// values returns one member of each line.
 func (d *database) values(member string, args ...string) string {
 	d.t.Helper()
 	var found []string
@@ -107,7 +107,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func (d *database) session(actor string, messages ...repo.NewMessage) repo.Session {
 	d.t.Helper()
-	s := must[repo.Session](d.t)(d.store.Sessions().Create(d.t.Context(), repo.NewSession{Actor: actor, Metadata: json.RawMessage(`{"note": "private"}`)}))
+	s := must[repo.CreatedSession](d.t)(d.store.Sessions().Create(d.t.Context(), repo.NewSession{Actor: actor, Metadata: json.RawMessage(`{"note": "private"}`)})).Session
 	if len(messages) > 0 {
 		must[[]repo.Message](d.t)(d.store.Sessions().Append(d.t.Context(), s.ID, messages...))
 	}
@@ -140,6 +140,8 @@ func TestSessionList(t *testing.T) {
 		{"--created-from 2100-01-01T00:00:00Z", ""},
 		{"--created-before 2100-01-01", both},
 		{"--created-before 2000-01-01", ""},
+		{"--order creation", both},
+		{"--order activity", both},
 	} {
 		if got := d.values("id", append([]string{"session", "list"}, strings.Fields(test.flags)...)...); got != test.want {
 			t.Errorf("%s: %s, want %s", test.flags, got, test.want)
@@ -152,9 +154,58 @@ func TestSessionList(t *testing.T) {
 	d.refuses(exitUsage, "--limit must not be negative", "session", "list", "--limit", "-1")
 	d.refuses(exitUsage, "", "session", "list", "--after", "nonsense")
 	d.refuses(exitUsage, "actor", "session", "list", "--actor", strings.Repeat("x", 256))
+	d.refuses(exitUsage, "must be one of creation, activity", "session", "list", "--order", "time")
+	for flag, value := range map[string]string{"--actor": "x", "--created-from": "2000-01-01", "--created-before": "2100-01-01"} {
+		d.refuses(exitUsage, "only for sessions by creation", "session", "list", "--order", "activity", flag, value)
+	}
 }
 
-// Pages are cut by --limit, and by the repository's own limit.
+// Sessions are listed by owner, and shown by key.
+func TestSessionKeys(t *testing.T) {
+	d := newDatabase(t)
+	keyed := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Namespace: "shop", Key: hostile, Owner: "user/1"}))
+	local := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Key: "a/b", Owner: "user/1"}))
+	d.session("")
+	if got := d.values("id", "session", "list", "--owner", "user/1"); got != local.ID.String() {
+		t.Errorf("listed by owner: %s", got)
+	}
+	if got := d.values("id", "session", "list", "--owner", "user/2"); got != "" {
+		t.Errorf("listed by another owner: %s", got)
+	}
+	if text := d.run("session", "list"); !strings.Contains(text, "a/b") || !strings.Contains(text, "user/1") {
+		t.Errorf("listed:\n%s", text)
+	}
+	for _, test := range []struct {
+		flags []string
+		want  repo.Session
+	}{
+		{[]string{"--key", hostile, "--namespace", "shop"}, keyed.Session},
+		{[]string{"--key", "a/b"}, local.Session},
+		{[]string{"--key", "a/b", "--namespace", repo.DefaultNamespace}, local.Session},
+		{[]string{local.ID.String()}, local.Session},
+	} {
+		line := d.lines(append([]string{"session", "show"}, test.flags...)...)[0]
+		if line["id"] != test.want.ID.String() || line["key"] != test.want.Key || line["owner"] != test.want.Owner || line["version"] != 1.0 {
+			t.Errorf("%q shows %v", test.flags, line)
+		}
+	}
+	if text := d.run("session", "show", "--key", "a/b", "--messages"); !strings.Contains(text, "Key:") || !strings.Contains(text, "Owner:") {
+		t.Errorf("shown:\n%s", text)
+	}
+	fenced := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{FencedOnly: true})).ID.String()
+	if line := d.lines("session", "show", fenced)[0]; line["fenced_only"] != true {
+		t.Errorf("a session that needs tokens shows %v", line)
+	}
+	if text := d.run("session", "show", fenced); !strings.Contains(text, "only under a lease") {
+		t.Errorf("shown:\n%s", text)
+	}
+	d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", "show", "--key", "a/b", "--namespace", "shop")
+	d.refuses(exitUsage, "needs either ID or --key", "session", "show")
+	d.refuses(exitUsage, "either ID or --key", "session", "show", local.ID.String(), "--key", "a/b")
+	d.refuses(exitUsage, "only for --key", "session", "show", local.ID.String(), "--namespace", "shop")
+}
+
+// Pages are limited by --limit, and by the repository's own limit.
 func TestListPages(t *testing.T) {
 	d := newDatabase(t)
 	const count = 2500
@@ -184,6 +235,7 @@ func TestSessionShow(t *testing.T) {
 	for range 40 {
 		messages = append(messages, repo.NewMessage{Role: repo.RoleUser, Content: "very secret\n" + hostile, Payload: []byte{0, 1}, Metadata: json.RawMessage(`{"m":1.10}`)})
 	}
+	messages[39].Kind, messages[39].CallID = "tool_result", "call"+hostile
 	id := d.session(hostile, messages...).ID.String()
 	text := d.run("session", "show", id)
 	if !strings.Contains(text, "Messages:   40\n") || strings.Contains(text, "private") || strings.Contains(text, "secret") {
@@ -192,10 +244,11 @@ func TestSessionShow(t *testing.T) {
 	if text := d.run("session", "show", id, "--details"); !strings.Contains(text, "private") {
 		t.Errorf("details:\n%s", text)
 	}
-	if text := d.run("session", "show", id, "--messages"); strings.Contains(text, "secret") || strings.Count(text, "user") != 40 {
+	if text := d.run("session", "show", id, "--messages"); strings.Contains(text, "secret") || strings.Count(text, "user") != 40 ||
+		strings.Count(text, "tool_result  call'; DROP") != 1 {
 		t.Errorf("messages:\n%s", text)
 	}
-	if text := d.run("session", "show", id, "--contents"); strings.Count(text, "very secret\n") != 40 {
+	if text := d.run("session", "show", id, "--contents"); strings.Count(text, "very secret\n") != 40 || strings.Count(text, "Z  tool_result  call'; DROP") != 1 {
 		t.Errorf("contents:\n%s", text)
 	}
 	sequences := func(flags ...string) (first, last float64, count int) {
@@ -234,6 +287,14 @@ func TestSessionShow(t *testing.T) {
 	with := d.lines("session", "show", id, "--last", "1", "--contents")[1]
 	if without["content"] != nil || without["metadata"] != nil || without["payload"] != nil || without["content_bytes"] == nil {
 		t.Errorf("without contents: %v", without)
+	}
+	for _, line := range []map[string]any{without, with} {
+		if line["kind"] != "tool_result" || line["call_id"] != "call"+hostile {
+			t.Errorf("the kind and the call are %v", line)
+		}
+	}
+	if first := d.lines("session", "show", id, "--messages", "--limit", "1")[1]; first["kind"] != nil || first["call_id"] != nil {
+		t.Errorf("without a kind and a call: %v", first)
 	}
 	if with["content"] != "very secret\n"+hostile || with["payload"] != "AAE=" {
 		t.Errorf("with contents: %v", with)
@@ -286,7 +347,7 @@ func TestSessionTransfer(t *testing.T) {
 	d.refuses(exitFailed, "import", "session", "import")
 	d.refuses(exitFailed, "no such file", "session", "import", file+"x")
 
-	// A failed export leaves what was there.
+	// A failed export does not change the file.
 	d.refuses(exitFailed, "not found", "session", "export", id, "--output", file)
 	if now := string(must[[]byte](t)(os.ReadFile(file))); now != document {
 		t.Error("the file was overwritten")
@@ -304,9 +365,9 @@ func TestSessionDelete(t *testing.T) {
 		d.stdin = answer
 		code, _, stderr := d.execute("session", "delete", id)
 		if strings.HasPrefix(answer, "y ") {
-			continue // whatever it is taken for
+			continue // either outcome is allowed
 		}
-		if code != exitFailed || !strings.Contains(stderr, "of 1 messages, for good? [y/N]") || !strings.Contains(stderr, "nothing was deleted") {
+		if code != exitFailed || !strings.Contains(stderr, "with 1 messages? This cannot be undone. [y/N]") || !strings.Contains(stderr, "nothing was deleted") {
 			t.Errorf("%q: code %d, %q", answer, code, stderr)
 		}
 	}
@@ -320,7 +381,7 @@ func TestSessionDelete(t *testing.T) {
 	}
 	d.stdin = ""
 	id = d.session("", repo.NewMessage{Role: repo.RoleUser, Content: "x"}).ID.String()
-	if out := d.run("session", "delete", id, "--yes", "--json"); out != `{"id":"`+id+`","messages":1,"plans":0}`+"\n" {
+	if out := d.run("session", "delete", id, "--yes", "--json"); out != `{"id":"`+id+`","messages":1,"plans":0,"state_keys":0}`+"\n" {
 		t.Errorf("deleted: %s", out)
 	}
 	d.refuses(exitFailed, "not found", "session", "delete", id)
@@ -406,6 +467,15 @@ func TestPlansAndActions(t *testing.T) {
 	code, stdout, stderr := d.execute("plan", "history", plan.ID.String(), "--limit", "2", "--json")
 	if code != exitOK || strings.Count(stdout, "\n") != 2 || stderr != "there is more: --from 3\n" {
 		t.Errorf("history of 2: code %d, %q, %q", code, stdout, stderr)
+	}
+	if text := d.run("plan", "show", plan.ID.String()); strings.Contains(text, "Held") {
+		t.Errorf("nobody holds the plan:\n%s", text)
+	}
+	if _, err := d.store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.PlanLease(plan.ID), Owner: "worker-7"}); err != nil {
+		t.Fatal(err)
+	}
+	if text := d.run("plan", "show", plan.ID.String()); !strings.Contains(text, "worker-7") || !strings.Contains(text, "Held until:") {
+		t.Errorf("the holder is not shown:\n%s", text)
 	}
 	d.refuses(exitFailed, "not found", "plan", "show", repo.NewID().String())
 	d.refuses(exitFailed, "not found", "plan", "history", repo.NewID().String())

@@ -34,7 +34,7 @@ const exitCodesText = `Exit codes:
   7    the audit trail, or a proof, does not verify
   8    the audit doctor has findings
   130  interrupted by a signal; the version that was running is rolled back
-  141  nobody read the rest of the output, as with "| head"
+  141  the reader of the output closed it, as with "| head"
 `
 
 // usageError is a mistake in the arguments.
@@ -42,32 +42,26 @@ type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
-// helpError carries the text of a help that was asked for.
-type helpError struct{ text string }
-
-func (e helpError) Error() string { return e.text }
-
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.Is(err, schema.ErrURL):
+	case errors.As(err, &usage), errors.Is(err, schema.ErrURL), errors.Is(err, schema.ErrSchemaName):
 		return exitUsage
 	case errors.Is(ctx.Err(), context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, schema.ErrBehind):
-		return exitBehind
-	case errors.Is(err, schema.ErrAhead):
-		return exitAhead
-	case errors.Is(err, schema.ErrLocked):
-		return exitLocked
-	case errors.Is(err, schema.ErrDataLoss):
-		return exitDataLoss
-	case errors.Is(err, errBroken), errors.Is(err, audit.ErrProof), errors.Is(err, audit.ErrCheckpoint):
-		return exitBroken
-	case errors.Is(err, errFindings):
-		return exitFindings
+	}
+	for _, of := range []struct {
+		err  error
+		code int
+	}{
+		{schema.ErrBehind, exitBehind}, {schema.ErrAhead, exitAhead}, {schema.ErrLocked, exitLocked}, {schema.ErrDataLoss, exitDataLoss},
+		{errBroken, exitBroken}, {audit.ErrProof, exitBroken}, {audit.ErrCheckpoint, exitBroken}, {errFindings, exitFindings},
+	} {
+		if errors.Is(err, of.err) {
+			return of.code
+		}
 	}
 	return exitFailed
 }

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	urfave "github.com/urfave/cli/v3"
+
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 func stringFlag(to *string, name, usage string) urfave.Flag {
@@ -29,11 +32,29 @@ func durationFlag(to *time.Duration, name, usage string, standard time.Duration)
 	return &urfave.DurationFlag{Name: name, Usage: usage, Value: standard, Destination: to}
 }
 
+const databaseFlagName = "database-url"
+
 func databaseFlag(to *string) urfave.Flag {
-	return stringFlag(to, "database-url", "the database `URL`, else DATABASE_URL of the environment")
+	return stringFlag(to, databaseFlagName, "the database `URL` (otherwise: DATABASE_URL in the environment)")
 }
 
-// choiceFlag takes one of some values.
+const schemaFlagName = "schema"
+
+func schemaFlag() urfave.Flag {
+	return &urfave.StringFlag{Name: schemaFlagName, Usage: "the `name` of the schema of the tables (otherwise: AGENTSTORE_SCHEMA in the environment, or else the search_path)"}
+}
+
+// withSchema adds --schema to the flags of a command that takes a database.
+func withSchema(flags []urfave.Flag) []urfave.Flag {
+	for _, flag := range flags {
+		if flag.Names()[0] == databaseFlagName {
+			return append(slices.Clone(flags), schemaFlag())
+		}
+	}
+	return flags
+}
+
+// choiceFlag takes one of several values.
 type choiceFlag struct {
 	*urfave.StringFlag
 	values []string
@@ -54,8 +75,57 @@ func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
 	return choice
 }
 
-// timeOf reads the value of a flag. Empty is the zero time.
-func timeOf(flag, text string) (time.Time, error) {
+// parsed is the value of a flag that is parsed from text. Empty text is the zero
+// value. An error of read follows the flag's name in the message.
+type parsed[T any] struct {
+	to   *T
+	name string
+	read func(string) (T, error)
+}
+
+func (p parsed[T]) String() string { return "" } // no defaults
+func (p parsed[T]) Get() any       { return *p.to }
+
+func (p parsed[T]) Set(text string) (err error) {
+	if *p.to, err = p.read(text); err != nil {
+		err = fmt.Errorf("--%s%w", p.name, err)
+	}
+	return err
+}
+
+func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) urfave.Flag {
+	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read}}
+}
+
+func idFlag(to *repo.ID, name, usage string) urfave.Flag { return parsedFlag(to, name, usage, readID) }
+
+func readID(text string) (repo.ID, error) {
+	if text == "" {
+		return repo.ID{}, nil
+	}
+	id, err := repo.ParseID(text)
+	if err != nil {
+		return repo.ID{}, errors.New(" is not an id: 26 letters and digits, such as 01KGGZ7Q3M0000000000000001")
+	}
+	return id, nil
+}
+
+// needsID parses the id that is a command's argument.
+func needsID(invocation *invocation) (err error) {
+	if invocation.args[0] == "" {
+		return usageError{text: "ID is empty"}
+	}
+	if invocation.id, err = readID(invocation.args[0]); err != nil {
+		return usageError{text: "ID" + err.Error()}
+	}
+	return nil
+}
+
+func timeFlag(to *time.Time, name, usage string) urfave.Flag {
+	return parsedFlag(to, name, usage, readTime)
+}
+
+func readTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -64,5 +134,28 @@ func timeOf(flag, text string) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, usageError{text: "--" + flag + " is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z"}
+	return time.Time{}, errors.New(" is not a time such as 2026-01-31 or 2026-01-31T12:00:00Z")
+}
+
+// readType accepts any type: applications have types that this binary does not
+// know.
+func readType(text string) (repo.EventType, error) {
+	kind := repo.EventType(text)
+	if text != "" {
+		if err := repo.RegisterEventType(kind); err != nil {
+			return "", fmt.Errorf(": %w", err)
+		}
+	}
+	return kind, nil
+}
+
+func readTypes(text string) (types []repo.EventType, err error) {
+	for name := range strings.SplitSeq(text, ",") {
+		if kind, err := readType(name); err != nil {
+			return nil, err
+		} else if kind != "" {
+			types = append(types, kind)
+		}
+	}
+	return types, nil
 }

@@ -1,23 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"strings"
+	"regexp"
+	"slices"
 
 	urfave "github.com/urfave/cli/v3"
 )
-
-// helpCommand is in the list of commands; what it does, helpFlagLast has done
-// before the arguments are read.
-func helpCommand() *urfave.Command {
-	command := leaf{
-		name: "help", summary: "print this text; agentstore help <command> for one command",
-		arguments: []string{"[COMMAND]"},
-		run:       func(context.Context, invocation) error { return nil },
-	}
-	return command.command(invocation{})
-}
 
 // helpFlagLast turns "help audit verify" into "audit verify --help".
 func helpFlagLast(args []string) []string {
@@ -28,62 +17,42 @@ func helpFlagLast(args []string) []string {
 	if len(topic) > 0 && topic[0] == "help" {
 		topic = nil
 	}
-	return append(append([]string{}, topic...), "--help")
+	return append(slices.Clone(topic), "--help")
 }
 
-// helpText is all about a command.
-func helpText(command *urfave.Command) string {
-	var text strings.Builder
-	usage := command.FullName()
-	if len(command.Commands) > 0 {
-		usage += " <command>"
-	}
-	if command.ArgsUsage != "" {
-		usage += " " + command.ArgsUsage
-	}
-	fmt.Fprintf(&text, "%s: %s.\n\nUsage:\n  %s [flags]\n", command.FullName(), command.Usage, usage)
-	if len(command.Commands) > 0 {
-		text.WriteString("\nCommands:\n")
-		for _, below := range command.Commands {
-			fmt.Fprintf(&text, "  %-10s  %s\n", below.Name, below.Usage)
-		}
-	}
-	text.WriteString("\nFlags:\n")
-	for _, flag := range command.Flags {
-		text.WriteString(flagText(flag))
-	}
-	if command.Root() != command {
-		fmt.Fprintf(&text, "  %-24s  %s\n", "-h, --help", "print this text")
-	}
-	if command.Description != "" {
-		text.WriteString("\n" + strings.Trim(command.Description, "\n") + "\n")
-	}
-	return text.String()
+const helpTemplate = `{{.FullName}}: {{.Usage}}.
+
+Usage:
+  {{.FullName}}{{if .Commands}} <command>{{end}}{{with .ArgsUsage}} {{.}}{{end}} [flags]
+{{with .Commands}}
+Commands:
+{{range .}}{{printf "  %-10s  %s\n" .Name .Usage}}{{end}}{{end}}
+Flags:
+{{range .Flags}}{{flag .}}{{end}}  -h, --help                print this text
+{{with trim .Description}}
+{{.}}
+{{end}}`
+
+// printHelp prints the help of a command.
+func printHelp(command *urfave.Command) {
+	urfave.HelpPrinterCustom(command.Root().Writer, helpTemplate, command, map[string]any{"flag": flagText})
 }
 
-// flagText is a flag's line. The word in backquotes of its usage is the name of
-// its value.
+// valueName matches the name of a flag's value, in backquotes in its usage.
+var valueName = regexp.MustCompile("`(.*)`")
+
+// flagText returns a flag's line. --help has a line of its own.
 func flagText(flag urfave.Flag) string {
-	described, ok := flag.(urfave.DocGenerationFlag)
-	if !ok {
+	name, usage := "--"+flag.Names()[0], documented(flag).GetUsage()
+	if name == "--help" {
 		return ""
 	}
-	usage, value := described.GetUsage(), ""
-	if before, rest, found := strings.Cut(usage, "`"); found {
-		if name, after, found := strings.Cut(rest, "`"); found {
-			usage, value = before+name+after, " "+name
-		}
+	if value := valueName.FindStringSubmatch(usage); value != nil {
+		name += " " + value[1]
 	}
-	name := "--" + flag.Names()[0] + value
-	if len(flag.Names()) > 1 {
-		name = "-" + flag.Names()[1] + ", " + name
-	}
-	if standard := described.GetValue(); described.TakesValue() && !isZero(standard) {
+	usage = valueName.ReplaceAllString(usage, "$1")
+	if standard := documented(flag).GetValue(); !slices.Contains([]string{"", "0", "0s", "false", "-1"}, standard) {
 		usage += fmt.Sprintf(" (default %s)", standard)
 	}
 	return fmt.Sprintf("  %-24s  %s\n", name, usage)
-}
-
-func isZero(value string) bool {
-	return value == "" || value == "0" || value == "0s" || value == "false" || value == "-1"
 }

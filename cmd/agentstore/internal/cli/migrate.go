@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	urfave "github.com/urfave/cli/v3"
@@ -11,79 +12,18 @@ import (
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// verb is one of migrate's actions.
-type verb struct {
-	name    string
-	summary string
-	// flags are what this verb takes.
-	flags func(*migrateFlags) []urfave.Flag
-	run   func(ctx context.Context, invocation invocation, flags migrateFlags) error
-}
-
-func verbs() []verb {
-	return []verb{
-		{"up", "apply the pending versions", upFlags, migrateUp},
-		{"down", "revert the newest version, or more with --steps or --to", downFlags, migrateDown},
-		{"status", "list every version, and when it was applied", readFlags, migrateStatus},
-		{"validate", "check that this binary works on the database", readFlags, migrateValidate},
-		{"version", "print the database's version", readFlags, migrateVersion},
-		{"list", "list the versions in this binary; needs no database", jsonFlag, migrateList},
-		{"sql", "print the SQL of a version; needs no database", sqlFlags, migrateSQL},
-		{"grants", "print the SQL that grants roles what they need; needs no database", grantsFlags, migrateGrants},
-	}
-}
-
-// migrateFlags are the flags of all verbs together; each verb declares its own.
+// migrateFlags are the flags of all verbs; each verb declares its own.
 type migrateFlags struct {
-	databaseURL   string
-	timeout       time.Duration
-	lockTimeout   time.Duration
-	progressEvery time.Duration
-	to            int64
-	steps         int
-	version       int64
-	down          bool
-	dryRun        bool
-	json          bool
-	allowDataLoss bool
-	roles         schema.Roles
+	databaseURL                         string
+	timeout, lockTimeout, progressEvery time.Duration
+	to, version                         int64
+	steps                               int
+	down, dryRun, json, allowDataLoss   bool
+	roles                               schema.Roles
 }
 
-// unset is the value of --to when it was not given: 0 has a meaning.
+// unset is the value of --to if it was not given: 0 has a meaning.
 const unset = -1
-
-func migrateCommand(world invocation) *urfave.Command {
-	var commands []*urfave.Command
-	for _, verb := range verbs() {
-		commands = append(commands, verb.command(world))
-	}
-	return group("migrate", "apply, revert and inspect the database schema", migrateHelp, commands...)
-}
-
-func (v verb) command(world invocation) *urfave.Command {
-	values := migrateFlags{to: unset}
-	return leaf{
-		name: v.name, summary: v.summary, flags: v.flags(&values), more: migrateExamples[v.name],
-		run: func(ctx context.Context, invocation invocation) error { return v.start(ctx, invocation, values) },
-	}.command(world)
-}
-
-// start runs the verb within its --timeout.
-func (v verb) start(ctx context.Context, invocation invocation, values migrateFlags) error {
-	if values.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, values.timeout, fmt.Errorf("not done within --timeout %s", values.timeout))
-		defer cancel()
-	}
-	err := v.run(ctx, invocation, values)
-	if cause := context.Cause(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	if values.json {
-		return reportFailure(invocation, err)
-	}
-	return err
-}
 
 const migrateHelp = `Any number of processes may migrate one database at once: one works, the others
 wait for it. Each version runs in a transaction.
@@ -93,73 +33,116 @@ which keeps the password out of the process list.
 
 ` + exitCodesText
 
-var migrateExamples = map[string]string{
-	"up": `Examples:
+func migrateCommand(world invocation) *urfave.Command {
+	return group("migrate", "apply, revert and inspect the database schema", migrateHelp, leaves(world, verbs()...)...)
+}
+
+// verbs are the subcommands of migrate.
+func verbs() []leaf {
+	var f migrateFlags
+	asJSON := []urfave.Flag{boolFlag(&f.json, "json", "print one JSON object instead of text")}
+	reading := append(slices.Clip(asJSON),
+		databaseFlag(&f.databaseURL),
+		durationFlag(&f.timeout, "timeout", "give up after this `time`, for example 90s (otherwise: never)", 0),
+	)
+	running := append(slices.Clip(reading),
+		int64Flag(&f.to, "to", "stop at this `version`", unset),
+		boolFlag(&f.dryRun, "dry-run", "only print what would be run"),
+		durationFlag(&f.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0: do not wait", schema.DefaultLockTimeout),
+		durationFlag(&f.progressEvery, "progress-every", "report each `time` that a version is still running; 0: never", 10*time.Second),
+	)
+	return []leaf{
+		{
+			name: "up", summary: "apply the pending versions",
+			run:   f.within(f.runTo(schema.TargetLatest(), schema.TargetUpSteps, schema.TargetUp)),
+			flags: append(slices.Clip(running), intFlag(&f.steps, "steps", "apply at most this `number` of versions (otherwise: all)", 0)),
+			more: `Examples:
   agentstore migrate up --dry-run
-  agentstore migrate up --timeout 5m`,
-	"down": `Examples:
+  agentstore migrate up --timeout 5m
+  agentstore migrate up --schema agents              # created if it does not exist`,
+		},
+		{
+			name: "down", summary: "revert the newest version, or more with --steps or --to",
+			run: f.within(f.runTo(schema.TargetDownSteps(1), schema.TargetDownSteps, schema.TargetDown)),
+			flags: append(slices.Clip(running),
+				intFlag(&f.steps, "steps", "revert this `number` of versions (otherwise: 1)", 0),
+				boolFlag(&f.allowDataLoss, "allow-data-loss", "revert even if that destroys rows"),
+			),
+			more: `Examples:
   agentstore migrate down                           # the newest version
   agentstore migrate down --to 2 --allow-data-loss`,
-	"sql": `Examples:
+		},
+		{name: "status", summary: "list every version, and when it was applied", flags: reading, run: f.within(f.status)},
+		{name: "validate", summary: "check that this binary works on the database", flags: reading, run: f.within(f.validate)},
+		{name: "version", summary: "print the database's version", flags: reading, run: f.within(f.databaseVersion)},
+		{name: "list", summary: "list the versions in this binary; needs no database", flags: asJSON, run: f.list},
+		{
+			name: "sql", summary: "print the SQL of a version; needs no database", run: f.printSQL,
+			flags: []urfave.Flag{
+				int64Flag(&f.version, "version", "the `version` (otherwise: all)", 0),
+				boolFlag(&f.down, "down", "print the SQL that reverts it"),
+			},
+			more: `Examples:
   agentstore migrate sql --version 3 | psql "$DATABASE_URL"`,
-	"grants": `Examples:
+		},
+		{
+			name: "grants", summary: "print the SQL that creates roles and grants their privileges; needs no database", run: f.grants,
+			flags: []urfave.Flag{
+				stringFlag(&f.roles.Application, "application-role", "`name` of the role that services use (otherwise: agentstore_application)"),
+				stringFlag(&f.roles.Reader, "reader-role", "`name` of the role that only reads (otherwise: agentstore_reader)"),
+				schemaFlag(),
+				stringFlag(&f.roles.Audit, "audit-role", "`name` of the role that writes the audit trail (otherwise: agentstore_audit)"),
+			},
+			more: `Examples:
   agentstore migrate grants --application-role shop | psql "$DATABASE_URL"`,
-}
-
-func jsonFlag(values *migrateFlags) []urfave.Flag {
-	return []urfave.Flag{boolFlag(&values.json, "json", "print one JSON object instead of text")}
-}
-
-func readFlags(values *migrateFlags) []urfave.Flag {
-	return append(jsonFlag(values),
-		databaseFlag(&values.databaseURL),
-		durationFlag(&values.timeout, "timeout", "give up after this `time`, for example 90s (otherwise: never)", 0),
-	)
-}
-
-func runFlags(values *migrateFlags) []urfave.Flag {
-	return append(readFlags(values),
-		int64Flag(&values.to, "to", "stop at this `version`", unset),
-		boolFlag(&values.dryRun, "dry-run", "only print what would be run"),
-		durationFlag(&values.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0 does not wait", schema.DefaultLockTimeout),
-		durationFlag(&values.progressEvery, "progress-every", "report a version that is still running each time this `time` has passed; 0 never", 10*time.Second),
-	)
-}
-
-func upFlags(values *migrateFlags) []urfave.Flag {
-	return append(runFlags(values), intFlag(&values.steps, "steps", "apply at most this `number` of versions (otherwise: all)", 0))
-}
-
-func downFlags(values *migrateFlags) []urfave.Flag {
-	return append(runFlags(values),
-		intFlag(&values.steps, "steps", "revert this `number` of versions (otherwise: 1)", 0),
-		boolFlag(&values.allowDataLoss, "allow-data-loss", "revert even if that destroys rows"),
-	)
-}
-
-func sqlFlags(values *migrateFlags) []urfave.Flag {
-	return []urfave.Flag{
-		int64Flag(&values.version, "version", "the `version` (otherwise: all)", 0),
-		boolFlag(&values.down, "down", "print how it is reverted instead of applied"),
+		},
 	}
 }
 
-// open makes the migrator for a verb that needs the database.
-func open(ctx context.Context, invocation invocation, values migrateFlags, progress func(schema.Event)) (*schema.Migrator, error) {
-	databaseURL := values.databaseURL
-	if databaseURL == "" {
-		databaseURL = invocation.env("DATABASE_URL")
+// migration is a verb that uses the database's migrator.
+type migration func(context.Context, invocation, *schema.Migrator) error
+
+// within runs a verb that needs the database, with its --timeout. With --json it
+// also prints the verb's failure.
+func (f *migrateFlags) within(run migration) func(context.Context, invocation) error {
+	return func(ctx context.Context, invocation invocation) error {
+		if f.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not done within --timeout %s", f.timeout))
+			defer cancel()
+		}
+		err := f.run(ctx, invocation, run)
+		if cause := context.Cause(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		if f.json {
+			return reportFailure(invocation, err)
+		}
+		return err
 	}
-	if databaseURL == "" {
-		return nil, usageError{text: "which database? Give --database-url or set DATABASE_URL"}
+}
+
+// run runs a verb with its migrator.
+func (f *migrateFlags) run(ctx context.Context, invocation invocation, run migration) error {
+	databaseURL := invocation.database(f.databaseURL)
+	switch {
+	case f.steps < 0 || f.to < unset:
+		return usageError{text: "--steps and --to must not be negative"}
+	case f.steps > 0 && f.to != unset:
+		return usageError{text: "--steps and --to exclude each other"}
+	case databaseURL == "":
+		return usageError{text: "no database: set DATABASE_URL or --database-url"}
 	}
-	lockTimeout := values.lockTimeout
-	if lockTimeout <= 0 {
-		lockTimeout = -1 // for a person 0 means no wait; for Options, the default
+	if f.lockTimeout <= 0 {
+		f.lockTimeout = -1 // on the command line 0 means no wait; in Options, the default
 	}
-	return schema.Open(ctx, databaseURL, schema.Options{
-		LockTimeout:   lockTimeout,
-		AllowDataLoss: values.allowDataLoss,
-		Progress:      progress,
+	progress := f.progress(invocation)
+	defer func() { progress.stop() }()
+	migrator, err := schema.Open(ctx, databaseURL, schema.Options{
+		Schema: invocation.inSchema(), LockTimeout: f.lockTimeout, AllowDataLoss: f.allowDataLoss, Progress: progress.event,
 	})
+	if err != nil {
+		return err
+	}
+	return run(ctx, invocation, migrator)
 }

@@ -3,27 +3,25 @@ package cli
 import (
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-// progress prints a line per version with its time, and for a long one a line
-// now and then that it is still running. With --json the lines go to stderr:
-// stdout is the JSON object's alone.
+// progress prints a line per version with its duration, and for a long one, from
+// time to time, a line that it is still running. With --json the lines go to
+// stderr: stdout contains only the JSON object.
 type progress struct {
-	every time.Duration
-	lines io.Writer
-	notes io.Writer
-
-	ending  chan struct{} // closed at the end of the version that is running
-	tickers sync.WaitGroup
+	every        time.Duration
+	lines, notes io.Writer
+	// stop ends the lines about the running version, and waits for the last one, so
+	// that no two goroutines write at once.
+	stop func()
 }
 
-func newProgress(invocation invocation, flags migrateFlags) *progress {
-	p := &progress{every: flags.progressEvery, lines: invocation.stdout, notes: invocation.stderr}
-	if flags.json {
+func (f *migrateFlags) progress(invocation invocation) *progress {
+	p := &progress{every: f.progressEvery, lines: invocation.stdout, notes: invocation.stderr, stop: func() {}}
+	if f.json {
 		p.lines = invocation.stderr
 	}
 	return p
@@ -53,19 +51,22 @@ func (p *progress) event(event schema.Event) {
 	}
 }
 
-// start begins the notes about one version; stop ends them and waits until the
-// last is written, so that no two goroutines write at once.
+// start begins the lines about a version.
 func (p *progress) start(step schema.Step) {
 	if p.every <= 0 {
 		return
 	}
-	ending := make(chan struct{})
-	p.ending = ending
-	started := time.Now()
-	p.tickers.Go(func() {
+	ending, ended := make(chan struct{}), make(chan struct{})
+	p.stop = func() {
+		close(ending)
+		<-ended
+		p.stop = func() {}
+	}
+	go func() {
+		defer close(ended)
 		ticker := time.NewTicker(p.every)
 		defer ticker.Stop()
-		for {
+		for started := time.Now(); ; {
 			select {
 			case <-ending:
 				return
@@ -73,15 +74,7 @@ func (p *progress) start(step schema.Step) {
 				fmt.Fprintf(p.notes, "%-4s  %s  still running after %s\n", step.Direction, step.Name, round(time.Since(started)))
 			}
 		}
-	})
-}
-
-func (p *progress) stop() {
-	if p.ending != nil {
-		close(p.ending)
-		p.ending = nil
-	}
-	p.tickers.Wait()
+	}()
 }
 
 func round(duration time.Duration) time.Duration {

@@ -3,44 +3,19 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
-type statusReport struct {
-	Versions []statusJSON `json:"versions"`
-}
-
-type statusJSON struct {
-	Version int64  `json:"version"`
-	Name    string `json:"name,omitempty"`
-	State   string `json:"state"`
-	// OldestLibrary is the oldest that works with this version applied.
-	OldestLibrary int64      `json:"oldest_library"`
-	AppliedAt     *time.Time `json:"applied_at,omitempty"`
-}
-
-func migrateStatus(ctx context.Context, invocation invocation, flags migrateFlags) error {
-	migrator, err := open(ctx, invocation, flags, nil)
-	if err != nil {
-		return err
-	}
+func (f *migrateFlags) status(ctx context.Context, invocation invocation, migrator *schema.Migrator) error {
 	list, err := migrator.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if flags.json {
-		report := statusReport{Versions: []statusJSON{}}
-		for _, status := range list {
-			entry := statusJSON{Version: status.Version, Name: status.Name, State: string(status.State), OldestLibrary: status.OldestLibrary}
-			if status.State != schema.StatePending {
-				at := status.AppliedAt.UTC()
-				entry.AppliedAt = &at
-			}
-			report.Versions = append(report.Versions, entry)
-		}
-		return printJSON(invocation.stdout, report)
+	if f.json {
+		return printJSON(invocation.stdout, object{{"versions", objects(list, statusLine)}})
 	}
 	for _, status := range list {
 		line := fmt.Sprintf("%-8s  %s", status.State, status.Name)
@@ -55,27 +30,25 @@ func migrateStatus(ctx context.Context, invocation invocation, flags migrateFlag
 	return nil
 }
 
-type validateReport struct {
-	Valid bool   `json:"valid"`
-	Error string `json:"error,omitempty"`
+// statusLine is the JSON of a version. It contains oldest_library.
+func statusLine(status schema.Status) object {
+	line := object{
+		{"version", status.Version}, {"name", given{status.Name}}, {"state", status.State}, {"oldest_library", status.OldestLibrary},
+	}
+	if status.State != schema.StatePending {
+		line = append(line, member{"applied_at", status.AppliedAt.UTC().Format(time.RFC3339Nano)})
+	}
+	return line
 }
 
-func migrateValidate(ctx context.Context, invocation invocation, flags migrateFlags) error {
-	migrator, err := open(ctx, invocation, flags, nil)
-	if err != nil {
-		return err
-	}
-	err = migrator.Validate(ctx)
+func (f *migrateFlags) validate(ctx context.Context, invocation invocation, migrator *schema.Migrator) error {
+	err := migrator.Validate(ctx)
 	var version int64
 	if err == nil {
 		version, err = migrator.Version(ctx)
 	}
-	if flags.json {
-		report := validateReport{Valid: err == nil}
-		if err != nil {
-			report.Error = message(err)
-		}
-		return printReport(invocation, report, err)
+	if f.json {
+		return printReport(invocation, object{{"valid", err == nil}, {"error", given{message(err)}}}, err)
 	}
 	switch {
 	case err != nil:
@@ -87,23 +60,60 @@ func migrateValidate(ctx context.Context, invocation invocation, flags migrateFl
 	return err
 }
 
-type versionReport struct {
-	Version int64 `json:"version"`
-	Latest  int64 `json:"latest"`
-}
-
-func migrateVersion(ctx context.Context, invocation invocation, flags migrateFlags) error {
-	migrator, err := open(ctx, invocation, flags, nil)
-	if err != nil {
-		return err
-	}
+func (f *migrateFlags) databaseVersion(ctx context.Context, invocation invocation, migrator *schema.Migrator) error {
 	now, err := migrator.Version(ctx)
 	if err != nil {
 		return err
 	}
-	if flags.json {
-		return printJSON(invocation.stdout, versionReport{Version: now, Latest: schema.Latest()})
+	if f.json {
+		return printJSON(invocation.stdout, object{{"version", now}, {"latest", schema.Latest()}})
 	}
 	fmt.Fprintln(invocation.stdout, now)
 	return nil
+}
+
+// list, printSQL and grants print what is in this binary. They use no database.
+func (f *migrateFlags) list(_ context.Context, invocation invocation) error {
+	if f.json {
+		return printJSON(invocation.stdout, object{{"migrations", objects(schema.List(), func(m schema.Migration) object {
+			return object{{"version", m.Version}, {"name", m.Name}}
+		})}})
+	}
+	for _, migration := range schema.List() {
+		fmt.Fprintln(invocation.stdout, migration.Name)
+	}
+	return nil
+}
+
+func (f *migrateFlags) printSQL(_ context.Context, invocation invocation) error {
+	migrations, direction := schema.List(), schema.DirectionUp
+	if f.version != 0 {
+		migrations = []schema.Migration{{Version: f.version}}
+	}
+	if f.down {
+		direction = schema.DirectionDown
+		slices.Reverse(migrations)
+	}
+	for _, migration := range migrations {
+		text, err := schema.SQL(migration.Version, direction)
+		if err != nil {
+			return usageError{text: err.Error()}
+		}
+		if _, err := fmt.Fprintf(invocation.stdout, "-- version %d %s\n%s\n", migration.Version, direction, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grants prints the SQL that an administrator runs with psql, as the owner of the
+// tables.
+func (f *migrateFlags) grants(_ context.Context, invocation invocation) error {
+	f.roles.Schema = invocation.inSchema()
+	text, err := schema.Grants(f.roles)
+	if err != nil {
+		return usageError{text: err.Error()}
+	}
+	_, err = fmt.Fprint(invocation.stdout, text)
+	return err
 }

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 
 	urfave "github.com/urfave/cli/v3"
 
@@ -13,168 +11,138 @@ import (
 )
 
 func sessionCommand(world invocation) *urfave.Command {
-	return group("session", "list, show, export, import and delete sessions", "",
+	return group("session", "list, show, follow, export, import and delete sessions", "",
 		sessionListCommand(world),
 		sessionShowCommand(world),
+		sessionTailCommand(world),
 		sessionExportCommand(world),
-		sessionImportCommand(world),
+		sessionImport().command(world),
 		sessionDeleteCommand(world),
 	)
 }
 
-func sessionListCommand(world invocation) *urfave.Command {
-	var flags listFlags
-	var filter repo.SessionFilter
-	var from, before string
-	return leaf{
-		name: "list", summary: "list the sessions of a namespace, newest first",
-		flags: flags.flags("metadata, too",
-			stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
-			stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
-			stringFlag(&from, "created-from", "only those made at this `time` (RFC 3339, or 2006-01-02) or later"),
-			stringFlag(&before, "created-before", "only those made before this `time`"),
-		),
-		more: `Examples:
-  agentstore session list --namespace shop --created-from 2026-01-01
-  agentstore session list --json | jq -r 'select(.message_count > 100) | .id'`,
-		run: func(ctx context.Context, invocation invocation) (err error) {
-			if filter.CreatedFrom, err = timeOf("created-from", from); err != nil {
-				return err
-			}
-			if filter.CreatedBefore, err = timeOf("created-before", before); err != nil {
-				return err
-			}
-			return withStore(ctx, invocation, flags.databaseURL, func(store *agentstore.Store) error {
-				return sessionList(store, filter, flags.details).print(ctx, invocation, flags)
-			})
-		},
-	}.command(world)
-}
+// The orders of a list of sessions.
+const (
+	byCreation = "creation"
+	byActivity = "activity"
+)
 
-func sessionList(store *agentstore.Store, filter repo.SessionFilter, details bool) list[repo.Session] {
-	l := list[repo.Session]{
-		page: func(ctx context.Context, page repo.Page) ([]repo.Session, repo.Cursor, error) {
+func sessionListCommand(world invocation) *urfave.Command {
+	var filter repo.SessionFilter
+	var order string
+	return list[repo.Session]{
+		leaf: leaf{
+			name: "list", summary: "list the sessions of a namespace, newest or last active first",
+			flags: []urfave.Flag{
+				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
+				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
+				stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
+				timeFlag(&filter.CreatedFrom, "created-from", "only those made at this `time` (RFC 3339, or 2006-01-02) or later"),
+				timeFlag(&filter.CreatedBefore, "created-before", "only those made before this `time`"),
+				oneOf(&order, "order", "the `order` (otherwise: by creation); by activity, to the minute, all of an owner or of the namespace", byCreation, byActivity),
+			},
+			details: "metadata, too",
+			more: `Examples:
+  agentstore session list --namespace shop --created-from 2026-01-01
+  agentstore session list --owner user-42 --order activity --limit 20
+  agentstore session list --json | jq -r 'select(.message_count > 100) | .id'`,
+		},
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Session, repo.Cursor, error) {
+			if order == byActivity {
+				filter.Order = repo.ByActivity
+			}
 			found, err := store.Sessions().List(ctx, filter, page)
 			return found.Sessions, found.Next, err
 		},
-		weigh: func(s repo.Session) int { return len(s.Metadata) + 100*len(s.Plans) },
-		columns: []column{
-			{name: "ID"}, {name: "CREATED"}, {name: "UPDATED"}, {name: "MESSAGES", number: true},
-			{name: "COST", number: true}, {name: "PLANS", number: true}, {name: "ACTOR"},
+		weigh:   func(s repo.Session) int { return len(s.Metadata) + 100*len(s.Plans) },
+		columns: headings("ID", "CREATED", "UPDATED", "#MESSAGES", "#COST", "#PLANS", "KEY", "OWNER", "ACTOR", "METADATA"),
+		cells: func(s repo.Session) []any {
+			return []any{s.ID, s.CreatedAt, s.UpdatedAt, s.MessageCount, s.Usage.Cost, len(s.Plans), s.Key, s.Owner, s.Actor, s.Metadata}
 		},
-		cells: func(s repo.Session) []string {
-			cells := []string{
-				s.ID.String(), when(s.CreatedAt), when(s.UpdatedAt), strconv.FormatInt(s.MessageCount, 10),
-				s.Usage.Cost.String(), strconv.Itoa(len(s.Plans)), s.Actor,
-			}
-			if details {
-				cells = append(cells, string(s.Metadata))
-			}
-			return cells
-		},
-		line: func(s repo.Session) any { return sessionLine(s, details) },
-	}
-	if details {
-		l.columns = append(l.columns, column{name: "METADATA"})
-	}
-	return l
+		line: sessionLine,
+	}.command(world)
 }
 
-type sessionJSON struct {
-	ID                repo.ID         `json:"id"`
-	Namespace         string          `json:"namespace"`
-	Actor             string          `json:"actor,omitempty"`
-	AutomationProfile string          `json:"automation_profile,omitempty"`
-	Usage             usageJSON       `json:"usage"`
-	Budget            *repo.Cost      `json:"budget_nanos,omitempty"`
-	MessageCount      int64           `json:"message_count"`
-	Plans             []linkedJSON    `json:"plans"`
-	CreatedAt         stamp           `json:"created_at"`
-	UpdatedAt         stamp           `json:"updated_at"`
-	Metadata          json.RawMessage `json:"metadata,omitempty"`
-}
-
-type usageJSON struct {
-	InputTokens  int64     `json:"input_tokens"`
-	OutputTokens int64     `json:"output_tokens"`
-	Cost         repo.Cost `json:"cost_nanos"`
-}
-
-type linkedJSON struct {
-	ID    repo.ID        `json:"id"`
-	Phase repo.Phase     `json:"phase"`
-	State repo.PlanState `json:"state"`
-}
-
-func sessionLine(s repo.Session, details bool) sessionJSON {
-	line := sessionJSON{
-		ID: s.ID, Namespace: s.Namespace, Actor: s.Actor, AutomationProfile: s.AutomationProfile,
-		Usage:  usageJSON{s.Usage.InputTokens, s.Usage.OutputTokens, s.Usage.Cost},
-		Budget: s.Budget, MessageCount: s.MessageCount, Plans: []linkedJSON{},
-		CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
+func sessionLine(s repo.Session, details bool) any {
+	if !details {
+		s.Metadata = nil
 	}
-	for _, plan := range s.Plans {
-		line.Plans = append(line.Plans, linkedJSON{plan.ID, plan.Phase, plan.State})
+	return object{
+		{"id", s.ID}, {"namespace", s.Namespace}, {"key", given{s.Key}}, {"owner", given{s.Owner}}, {"actor", given{s.Actor}}, {"automation_profile", given{s.AutomationProfile}},
+		{"usage", object{{"input_tokens", s.Usage.InputTokens}, {"output_tokens", s.Usage.OutputTokens}, {"cost_nanos", s.Usage.Cost}}},
+		{"budget_nanos", given{s.Budget}}, {"fenced_only", given{s.FencedOnly}}, {"message_count", s.MessageCount}, {"version", s.Version},
+		{"plans", objects(s.Plans, func(p repo.LinkedPlan) object {
+			return object{{"id", p.ID}, {"phase", p.Phase}, {"state", p.State}}
+		})},
+		{"created_at", s.CreatedAt}, {"updated_at", s.UpdatedAt}, {"metadata", given{s.Metadata}},
 	}
-	if details {
-		line.Metadata = s.Metadata
-	}
-	return line
 }
 
 func sessionShowCommand(world invocation) *urfave.Command {
 	var flags messageFlags
+	var key repo.SessionKey
 	return leaf{
 		name: "show", summary: "show one session, and its messages on request",
-		arguments: []string{"ID"}, flags: flags.flags(),
+		arguments: []string{"[ID]"},
+		flags: append([]urfave.Flag{
+			stringFlag(&key.Key, "key", "the session with this `key`, instead of ID"),
+			stringFlag(&key.Namespace, "namespace", "the key's `namespace` (otherwise: "+repo.DefaultNamespace+")"),
+		}, flags.flags()...),
+		json: "print one JSON object on each line: the session's, then the messages'",
 		more: `Examples:
   agentstore session show 01KGGZ7Q3M0000000000000001
+  agentstore session show --key acme/support/42/1 --namespace shop
   agentstore session show 01KGGZ7Q3M0000000000000001 --last 20 --contents
   agentstore session show 01KGGZ7Q3M0000000000000001 --messages --from 100 --limit 50`,
-		run: func(ctx context.Context, invocation invocation) error {
-			id, err := argumentID(invocation)
+		before: func(invocation *invocation) error {
+			if (len(invocation.args) == 0) == (key.Key == "") {
+				return usageError{text: "session show needs either ID or --key. See agentstore session show --help"}
+			}
+			if key.Key == "" && key.Namespace != "" {
+				return usageError{text: "--namespace is only for --key"}
+			}
+			if key.Key == "" {
+				if err := needsID(invocation); err != nil {
+					return err
+				}
+			}
+			return flags.check()
+		},
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			get := func(ctx context.Context) (repo.Session, error) { return store.Sessions().Get(ctx, invocation.id) }
+			if key.Key != "" {
+				get = repo.ByKey(store.Sessions(), key).Get
+			}
+			session, err := get(ctx)
 			if err != nil {
 				return err
 			}
-			if err := flags.check(); err != nil {
+			if err := printOne(invocation, sessionLine(session, flags.details), sessionFields(session, flags.details)); err != nil || !flags.wanted() {
 				return err
 			}
-			return withStore(ctx, invocation, flags.databaseURL, func(store *agentstore.Store) error {
-				session, err := store.Sessions().Get(ctx, id)
-				if err != nil {
-					return err
-				}
-				if err := printSession(invocation, session, flags.details, flags.json); err != nil || !flags.wanted() {
-					return err
-				}
-				if !flags.json {
-					printSection(invocation.stdout, "Messages:")
-				}
-				return printMessages(ctx, invocation, store, session, flags)
-			})
+			if !invocation.json {
+				fmt.Fprint(invocation.stdout, "\nMessages:\n")
+			}
+			return printMessages(ctx, invocation, store, session, flags)
 		},
 	}.command(world)
 }
 
-func printSession(invocation invocation, s repo.Session, details, asJSON bool) error {
-	if asJSON {
-		return printJSON(invocation.stdout, sessionLine(s, details))
-	}
+func sessionFields(s repo.Session, details bool) []field {
 	fields := []field{
-		{"ID", s.ID.String()}, {"Namespace", s.Namespace}, {"Actor", s.Actor}, {"Automation profile", s.AutomationProfile},
-		{"Messages", strconv.FormatInt(s.MessageCount, 10)},
-		{"Tokens", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens)},
-		{"Cost", s.Usage.Cost.String()},
+		{"ID", s.ID}, {"Namespace", s.Namespace}, {"Key", s.Key}, {"Owner", s.Owner}, {"Actor", s.Actor}, {"Automation profile", s.AutomationProfile},
+		{"Messages", s.MessageCount}, {"Tokens", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens)},
+		{"Cost", s.Usage.Cost}, {"Budget", s.Budget},
 	}
-	if s.Budget != nil {
-		fields = append(fields, field{"Budget", s.Budget.String()})
+	if s.FencedOnly {
+		fields = append(fields, field{"Writes", "only under a lease"})
 	}
 	for _, plan := range s.Plans {
-		fields = append(fields, field{"Plan", plan.ID.String() + "  " + stageText(plan.Stage)})
+		fields = append(fields, field{"Plan", plan.ID.String() + "  " + textOf(plan.Stage)})
 	}
-	fields = append(fields, field{"Created", when(s.CreatedAt)}, field{"Updated", when(s.UpdatedAt)})
+	fields = append(fields, field{"Created", s.CreatedAt}, field{"Updated", s.UpdatedAt})
 	if details {
-		fields = append(fields, field{"Metadata", string(s.Metadata)})
+		fields = append(fields, field{"Metadata", s.Metadata})
 	}
-	return printFields(invocation, fields...)
+	return fields
 }

@@ -3,11 +3,8 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
-	"math"
-	"strconv"
 
 	urfave "github.com/urfave/cli/v3"
 
@@ -15,56 +12,53 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// messageFlags are those of session show.
+// messageFlags are the flags of session show.
 type messageFlags struct {
-	databaseURL        string
-	details            bool
-	messages, contents bool
-	from, before       int64
-	last, limit        int
-	json               bool
+	details, messages, contents bool
+	from, before                int64
+	last, limit                 int
 }
 
 func (f *messageFlags) flags() []urfave.Flag {
 	return []urfave.Flag{
 		boolFlag(&f.details, "details", "the session's metadata, too"),
-		boolFlag(&f.messages, "messages", "list its messages, too, without what they say"),
+		boolFlag(&f.messages, "messages", "list its messages, too, without their contents"),
 		boolFlag(&f.contents, "contents", "print its messages with their contents; with --json, metadata and payload too"),
 		int64Flag(&f.from, "from", "messages from this `sequence` on, ascending", unset),
 		int64Flag(&f.before, "before", "messages before this `sequence`, descending", unset),
 		intFlag(&f.last, "last", "the last `number` of messages, ascending", 0),
 		intFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)", 0),
-		boolFlag(&f.json, "json", "print one JSON object on each line: the session's, then the messages'"),
-		databaseFlag(&f.databaseURL),
 	}
 }
 
-// wanted reports whether any messages are asked for.
-func (f *messageFlags) wanted() bool {
-	return f.messages || f.contents || f.from != unset || f.before != unset || f.last != 0
-}
+// wanted reports whether any messages are requested.
+func (f *messageFlags) wanted() bool { return f.messages || f.contents || f.places() > 0 }
 
-func (f *messageFlags) check() error {
-	given := 0
+// places returns how many flags say where to begin.
+func (f *messageFlags) places() (given int) {
 	for _, set := range []bool{f.from != unset, f.before != unset, f.last != 0} {
 		if set {
 			given++
 		}
 	}
+	return given
+}
+
+func (f *messageFlags) check() error {
 	switch {
 	case f.from < unset, f.before < unset, f.last < 0, f.limit < 0:
 		return usageError{text: "--from, --before, --last and --limit must not be negative"}
-	case given > 1:
+	case f.places() > 1:
 		return usageError{text: "--from, --before and --last exclude each other"}
 	}
 	return nil
 }
 
-// fewMessages is how many messages are read at once where their contents, of 16
-// MiB each at most, are all in memory.
+// fewMessages is the page size for messages with their contents, each of up to 16
+// MiB and all in memory.
 const fewMessages = 16
 
-// selected yields the messages that the flags ask for.
+// selected yields the messages that the flags select.
 func (f *messageFlags) selected(ctx context.Context, store *agentstore.Store, session repo.Session) iter.Seq2[repo.Message, error] {
 	from := max(f.from, 0)
 	if f.last > 0 {
@@ -94,11 +88,7 @@ func (f *messageFlags) selected(ctx context.Context, store *agentstore.Store, se
 }
 
 func printMessages(ctx context.Context, invocation invocation, store *agentstore.Store, session repo.Session, flags messageFlags) error {
-	limit := math.MaxInt
-	if flags.limit > 0 {
-		limit = flags.limit
-	}
-	print, flush := messagePrinter(invocation, flags)
+	print, flush := messagePrinter(invocation, flags.contents)
 	printed := 0
 	for message, err := range flags.selected(ctx, store, session) {
 		if err != nil {
@@ -107,72 +97,61 @@ func printMessages(ctx context.Context, invocation invocation, store *agentstore
 		if err := print(message); err != nil {
 			return err
 		}
-		if printed++; printed == limit {
+		if printed++; printed == flags.limit {
 			break
 		}
 	}
 	return flush()
 }
 
-// messagePrinter returns what prints a message, and what ends it.
-func messagePrinter(invocation invocation, flags messageFlags) (print func(repo.Message) error, flush func() error) {
+// messagePrinter returns a function that prints a message, and one that ends the
+// output.
+func messagePrinter(invocation invocation, contents bool) (print func(repo.Message) error, flush func() error) {
 	w := bufio.NewWriter(invocation.screen)
 	switch {
-	case flags.json:
-		return func(m repo.Message) error { return printJSON(w, messageLine(m, flags.contents)) }, w.Flush
-	case flags.contents:
+	case invocation.json:
+		return func(m repo.Message) error { return printJSON(w, messageLine(m, contents)) }, w.Flush
+	case contents:
 		return func(m repo.Message) error {
-			head := fmt.Sprintf("%d  %s  %s", m.Sequence, m.Role, when(m.CreatedAt))
-			if invocation.colour {
-				head = bold + head + reset
-			}
-			_, err := fmt.Fprintf(w, "%s\n%s\n\n", head, lines(m.Content))
+			_, err := fmt.Fprintf(w, "%s\n%s\n\n", messageHead(invocation, m), lines(m.Content))
 			return err
 		}, w.Flush
 	}
-	table := newTable(invocation,
-		column{"SEQUENCE", true}, column{"ID", false}, column{"ROLE", false},
-		column{"BYTES", true}, column{"PAYLOAD", true}, column{"CREATED", false}, column{"OCCURRED", false})
-	rows := 0
+	table := newTable(invocation, headings("#SEQUENCE", "ID", "ROLE", "KIND", "CALL", "#BYTES", "#PAYLOAD", "CREATED", "OCCURRED")...)
 	return func(m repo.Message) error {
-		payload := ""
+		var payload any = ""
 		if m.Payload != nil {
-			payload = strconv.Itoa(len(m.Payload))
+			payload = len(m.Payload)
 		}
-		table.row([]string{
-			strconv.FormatInt(m.Sequence, 10), m.ID.String(), string(m.Role), strconv.Itoa(len(m.Content)), payload,
-			when(m.CreatedAt), when(m.OccurredAt),
-		})
-		if rows++; rows%firstPage == 0 {
+		table.row(texts(m.Sequence, m.ID, m.Role, m.Kind, m.CallID, len(m.Content), payload, m.CreatedAt, m.OccurredAt))
+		if len(table.rows) == firstPage {
 			return table.flush()
 		}
 		return nil
 	}, table.flush
 }
 
-type messageJSON struct {
-	SessionID  repo.ID         `json:"session_id"`
-	Sequence   int64           `json:"sequence"`
-	ID         repo.ID         `json:"id"`
-	Role       repo.Role       `json:"role"`
-	Bytes      int             `json:"content_bytes"`
-	Content    string          `json:"content,omitempty"`
-	Metadata   json.RawMessage `json:"metadata,omitempty"`
-	Payload    *[]byte         `json:"payload,omitempty"`
-	OccurredAt *stamp          `json:"occurred_at,omitempty"`
-	CreatedAt  stamp           `json:"created_at"`
-}
-
-func messageLine(m repo.Message, contents bool) messageJSON {
-	line := messageJSON{
-		SessionID: m.SessionID, Sequence: m.Sequence, ID: m.ID, Role: m.Role, Bytes: len(m.Content),
-		OccurredAt: stampOf(m.OccurredAt), CreatedAt: stamp(m.CreatedAt),
-	}
-	if contents {
-		line.Content, line.Metadata = m.Content, m.Metadata
-		if m.Payload != nil {
-			line.Payload = &m.Payload
+// messageHead is a message's line above its content.
+func messageHead(invocation invocation, m repo.Message) string {
+	head := fmt.Sprintf("%d  %s  %s", m.Sequence, m.Role, textOf(m.CreatedAt))
+	for _, name := range []string{m.Kind, m.CallID} {
+		if name != "" {
+			head += "  " + oneLine(name)
 		}
 	}
-	return line
+	if invocation.colour {
+		head = bold + head + reset
+	}
+	return head
+}
+
+func messageLine(m repo.Message, contents bool) object {
+	line := object{
+		{"session_id", m.SessionID}, {"sequence", m.Sequence}, {"id", m.ID}, {"role", m.Role}, {"kind", given{m.Kind}}, {"call_id", given{m.CallID}},
+		{"content_bytes", len(m.Content)},
+	}
+	if contents {
+		line = append(line, object{{"content", given{m.Content}}, {"metadata", given{m.Metadata}}, {"payload", given{m.Payload}}}...)
+	}
+	return append(line, object{{"occurred_at", given{m.OccurredAt}}, {"created_at", m.CreatedAt}}...)
 }

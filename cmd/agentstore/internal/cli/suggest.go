@@ -9,31 +9,44 @@ import (
 	urfave "github.com/urfave/cli/v3"
 )
 
-// wrongFlag is what the library calls for a flag that it cannot read.
+// wrongFlag handles the library's error for a flag that it cannot parse.
 func wrongFlag(_ context.Context, command *urfave.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
-		return usagef(command, "%s", flagProblem(err.Error()))
+		problem := flagProblem(err.Error())
+		if strings.HasPrefix(problem, "--") { // a complete message of parsed
+			return usageError{text: problem}
+		}
+		return usagef(command, "%s", problem)
 	}
 	hint := didYouMean("--", name, flagNames(command))
-	if elsewhere := commandsWith(command.Root(), name); hint == "" && len(elsewhere) > 0 {
+	var elsewhere []string
+	_ = command.Root().Walk(func(other *urfave.Command) error {
+		if slices.Contains(flagNames(other), name) {
+			elsewhere = append(elsewhere, path(other))
+		}
+		return nil
+	})
+	if hint == "" && len(elsewhere) > 0 {
 		hint = "; it is a flag of " + strings.Join(elsewhere, ", ")
 	}
 	return usagef(command, "unknown flag --%s%s", name, hint)
 }
 
-// flagProblem says what is wrong with a flag's value, which the library says in
-// the words of the parser.
+// flagProblem says what is wrong with a flag's value, which the library says in the
+// words of its parser.
 func flagProblem(text string) string {
 	given, rest, found := strings.Cut(text, " for flag -")
 	name, reason, _ := strings.Cut(rest, ": ")
 	switch {
 	case !found:
-		return strings.Replace(text, "flag needs an argument: ", "a value is missing behind ", 1)
+		return strings.Replace(text, "flag needs an argument: ", "a value is missing after ", 1)
+	case strings.HasPrefix(reason, "--"):
+		return reason
 	case strings.HasPrefix(reason, "strconv.ParseInt"):
 		reason = "it is not a whole number, or too large"
 	case strings.HasPrefix(reason, "time:"):
-		reason = "it is not a time such as 90s, 5m or 1h30m"
+		reason = "it is not a duration such as 90s, 5m or 1h30m"
 	case strings.HasPrefix(reason, "parse error"):
 		reason = "it is neither true nor false"
 	}
@@ -48,19 +61,8 @@ func flagNames(command *urfave.Command) []string {
 	return names
 }
 
-// commandsWith are the commands that have a flag.
-func commandsWith(below *urfave.Command, flag string) (found []string) {
-	for _, command := range below.Commands {
-		if slices.Contains(flagNames(command), flag) {
-			found = append(found, path(command))
-		}
-		found = append(found, commandsWith(command, flag)...)
-	}
-	return found
-}
-
-// didYouMean is a question that ends a sentence, or nothing when none of the
-// names is near what was given.
+// didYouMean returns a question to append to a sentence, or nothing if no name is
+// similar to the given one.
 func didYouMean(prefix, given string, names []string) string {
 	best, nearest := len(given)/3+1, ""
 	for _, name := range names {
@@ -68,13 +70,9 @@ func didYouMean(prefix, given string, names []string) string {
 			best, nearest = far-1, name
 		}
 	}
-	if nearest == "" {
-		for _, name := range names {
-			if len(given) > 1 && strings.HasPrefix(name, given) {
-				nearest = name
-				break
-			}
-		}
+	begins := func(name string) bool { return len(given) > 1 && strings.HasPrefix(name, given) }
+	if i := slices.IndexFunc(names, begins); nearest == "" && i >= 0 {
+		nearest = names[i]
 	}
 	if nearest == "" {
 		return ""
@@ -82,30 +80,29 @@ func didYouMean(prefix, given string, names []string) string {
 	return fmt.Sprintf(". Did you mean %s%s?", prefix, nearest)
 }
 
-// distance is how many letters have to be put in, left out, changed or swapped
-// with their neighbour to make b of a. What is too long to be a slip is far off.
+// distance is the number of letters to insert, remove, replace or swap with their
+// neighbour to turn a into b. Names too long to be a typing error have a large
+// distance.
 func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 100
 	}
-	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
-	next := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := row[j-1]
-			if a[i-1] != b[j-1] {
-				change++
+	far := make([][]int, len(a)+1) // distances between prefixes of a and of b
+	for i := range far {
+		far[i] = make([]int, len(b)+1)
+		for j := range far[i] {
+			if i == 0 || j == 0 {
+				far[i][j] = i + j
+				continue
 			}
-			next[j] = min(change, row[j]+1, next[j-1]+1)
+			far[i][j] = min(far[i-1][j], far[i][j-1], far[i-1][j-1]) + 1
+			if a[i-1] == b[j-1] {
+				far[i][j] = min(far[i][j], far[i-1][j-1])
+			}
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
+				far[i][j] = min(far[i][j], far[i-2][j-2]+1)
 			}
 		}
-		before, row, next = row, next, before
 	}
-	return row[len(b)]
+	return far[len(a)][len(b)]
 }

@@ -2,27 +2,29 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
-	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// column is a column of a table: its heading, and whether its cells are numbers,
-// which stand at the right.
+// column is a column of a table: its heading, and whether it contains numbers,
+// which are aligned to the right.
 type column struct {
 	name   string
 	number bool
 }
 
-// maxCell is where a cell that is not the last of its row is cut off.
+// maxCell is the width at which a cell is cut off, unless it is the last of its
+// row.
 const maxCell = 40
 
-// table prints rows a page at a time, so that the first are there at once and
-// memory does not grow with their number. A column is as wide as the widest cell
-// so far.
+// table prints rows a page at a time, so that the first appear at once and memory
+// does not grow with their number. A column is as wide as its widest cell so far.
 type table struct {
 	w       *bufio.Writer
 	colour  bool
@@ -34,13 +36,25 @@ type table struct {
 
 func newTable(invocation invocation, columns ...column) *table {
 	t := &table{w: bufio.NewWriter(invocation.screen), colour: invocation.colour, columns: columns}
-	for _, column := range columns {
-		t.widths = append(t.widths, cells(column.name))
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i], t.widths = column.name, append(t.widths, cells(column.name))
 	}
+	t.rows = append(t.rows, names)
 	return t
 }
 
-// row adds a row. Cells are stored values: they need not be fit for a terminal.
+// headings returns columns. A number sign before a name marks a column of numbers.
+func headings(names ...string) (columns []column) {
+	for _, name := range names {
+		name, number := strings.CutPrefix(name, "#")
+		columns = append(columns, column{name, number})
+	}
+	return columns
+}
+
+// row adds a row of stored values, which may contain characters that steer a
+// terminal.
 func (t *table) row(values []string) {
 	row := make([]string, len(values))
 	for i, value := range values {
@@ -53,18 +67,10 @@ func (t *table) row(values []string) {
 	t.rows = append(t.rows, row)
 }
 
-// flush prints the rows that were added.
+// flush prints the added rows.
 func (t *table) flush() error {
-	if !t.headed {
-		t.headed = true
-		names := make([]string, len(t.columns))
-		for i, column := range t.columns {
-			names[i] = column.name
-		}
-		t.print(names, bold)
-	}
 	for _, row := range t.rows {
-		t.print(row, "")
+		t.print(row)
 	}
 	t.rows = t.rows[:0]
 	return t.w.Flush()
@@ -78,12 +84,17 @@ const (
 	reset = "\x1b[0m"
 )
 
-func (t *table) print(row []string, style string) {
+func (t *table) print(row []string) {
+	style := ""
+	if !t.headed {
+		t.headed, style = true, bold
+	}
 	for i, cell := range row {
 		padding := strings.Repeat(" ", max(0, t.widths[i]-cells(cell)))
 		colour := style
 		if colour == "" && t.columns[i].name == stageColumn {
-			colour = stageColour(cell)
+			_, state, _ := strings.Cut(cell, "/")
+			colour = stateColours[repo.PlanState(state)]
 		}
 		if t.colour && colour != "" {
 			cell = colour + cell + reset
@@ -102,85 +113,67 @@ func (t *table) print(row []string, style string) {
 	_ = t.w.WriteByte('\n')
 }
 
-// stageColumn is the one whose values have colours.
+// stageColumn is the column with coloured values.
 const stageColumn = "STAGE"
 
-func stageColour(stage string) string {
-	_, state, _ := strings.Cut(stage, "/")
-	switch repo.PlanState(state) {
-	case repo.StateErrored:
-		return red
-	case repo.StateApplied, repo.StateComplete:
-		return green
-	case repo.StateCancelled:
-		return faint
-	}
-	return ""
+var stateColours = map[repo.PlanState]string{
+	repo.StateErrored: red, repo.StateApplied: green, repo.StateComplete: green, repo.StateCancelled: faint,
 }
 
-// field is a line of what one thing is shown as. Without a value it is left out.
-type field struct{ name, value string }
+// field is a line in the description of one entity. Without a value it is omitted.
+type field struct {
+	name  string
+	value any
+}
 
-// printFields prints fields under each other. Further lines of a value are
-// indented.
+// printFields prints one field per line. Further lines of a value are indented.
 func printFields(invocation invocation, fields ...field) error {
+	fields = slices.DeleteFunc(fields, func(f field) bool { return textOf(f.value) == "" })
 	wide := 0
 	for _, field := range fields {
-		if field.value != "" {
-			wide = max(wide, cells(field.name))
-		}
+		wide = max(wide, cells(field.name))
 	}
 	w := bufio.NewWriter(invocation.screen)
 	for _, field := range fields {
-		if field.value == "" {
-			continue
-		}
 		name := field.name + ":" + strings.Repeat(" ", wide-cells(field.name))
 		if invocation.colour {
 			name = bold + name + reset
 		}
-		value := strings.ReplaceAll(lines(field.value), "\n", "\n"+strings.Repeat(" ", wide+3))
+		value := strings.ReplaceAll(lines(textOf(field.value)), "\n", "\n"+strings.Repeat(" ", wide+3))
 		fmt.Fprintf(w, "%s  %s\n", name, value)
 	}
 	return w.Flush()
 }
 
-// printSection prints a table with a heading above it, below fields.
-func printSection(w io.Writer, name string) { fmt.Fprintf(w, "\n%s\n", name) }
+// texts returns the cells of a row.
+func texts(values ...any) []string {
+	cells := make([]string, len(values))
+	for i, value := range values {
+		cells[i] = textOf(value)
+	}
+	return cells
+}
 
-// when is a time for people, in UTC.
-func when(t time.Time) string {
-	if t.IsZero() {
+// textOf returns a value as people read it. A missing value is empty.
+func textOf(value any) string {
+	if thing, ok := value.(interface{ IsZero() bool }); ok && thing.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// stamp is a time for programs: to the microsecond, as it is stored.
-type stamp time.Time
-
-func (s stamp) MarshalJSON() ([]byte, error) {
-	return []byte(time.Time(s).UTC().Format(`"2006-01-02T15:04:05.000000Z"`)), nil
-}
-
-func stampOf(t time.Time) *stamp {
-	if t.IsZero() {
-		return nil
+	switch value := value.(type) {
+	case time.Time:
+		return value.UTC().Format("2006-01-02 15:04:05Z")
+	case repo.Stage:
+		return strings.Trim(string(value.Phase)+"/"+string(value.State), "/")
+	case []string:
+		return strings.Join(value, ", ")
+	case json.RawMessage:
+		return string(value)
 	}
-	s := stamp(t)
-	return &s
-}
-
-func idOf(id repo.ID) *repo.ID {
-	if id.IsZero() {
-		return nil
+	if pointer := reflect.ValueOf(value); pointer.Kind() == reflect.Pointer {
+		if pointer.IsNil() {
+			return ""
+		}
+		value = pointer.Elem().Interface()
 	}
-	return &id
-}
-
-func optional(id repo.ID) string {
-	if id.IsZero() {
-		return ""
-	}
-	return id.String()
+	return fmt.Sprint(value)
 }

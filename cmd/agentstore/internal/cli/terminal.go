@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// isTerminal reports whether somebody looks at w: no file, no pipe.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -22,14 +22,14 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// steers reports whether a character can do more to a terminal than appear on
-// it: move the cursor, begin an escape sequence, turn the direction of a line,
-// or hide.
+// steers reports whether a character does more to a terminal than appear on it:
+// move the cursor, begin an escape sequence, change the direction of a line, or
+// hide.
 func steers(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// escaped is how such a character is shown.
+// escaped returns such a character as it is shown.
 func escaped(r rune) string {
 	switch {
 	case r == '\n':
@@ -44,19 +44,18 @@ func escaped(r rune) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// escapedJSON is how it is written within a string of JSON.
-func escapedJSON(r rune) string {
-	if r > 0xffff {
-		first, second := utf16.EncodeRune(r)
-		return fmt.Sprintf(`\u%04x\u%04x`, first, second)
+// escapedJSON returns such a character as it is written within a JSON string.
+func escapedJSON(r rune) (text string) {
+	for _, unit := range utf16.AppendRune(nil, r) {
+		text += fmt.Sprintf(`\u%04x`, unit)
 	}
-	return fmt.Sprintf(`\u%04x`, r)
+	return text
 }
 
-// oneLine is a stored value for a cell of a table.
+// oneLine prepares a stored value for a cell of a table.
 func oneLine(s string) string { return plain(s, "", escaped) }
 
-// lines is a stored value with its line ends and tabs.
+// lines prepares a stored value, and keeps its line ends and tabs.
 func lines(s string) string { return plain(s, "\n\t", escaped) }
 
 func plain(s, keep string, escaped func(rune) string) string {
@@ -77,12 +76,12 @@ func plain(s, keep string, escaped func(rune) string) string {
 	return out.String()
 }
 
-// plainWriter shows the characters that steer a terminal, apart from line ends
-// and tabs, instead of passing them on.
+// plainWriter escapes the characters that steer a terminal, except line ends and
+// tabs.
 type plainWriter struct {
 	w    io.Writer
-	json bool   // what is written is JSON, and is to stay the same value
-	rest []byte // the beginning of a character, whose end the next write has
+	json bool   // the text is JSON, whose value must not change
+	rest []byte // the beginning of a character that the next write completes
 }
 
 func (p *plainWriter) Write(b []byte) (int, error) {
@@ -111,7 +110,7 @@ func (p *plainWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// cells is how many columns of a terminal a text takes.
+// cells returns the number of columns that a text takes on a terminal.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n += runeCells(r)
@@ -123,7 +122,7 @@ func runeCells(r rune) int {
 	switch {
 	case r < utf8.RuneSelf:
 		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me), 0x1160 <= r && r <= 0x11ff: // they stand on or in what is before them
+	case unicode.In(r, unicode.Mn, unicode.Me), 0x1160 <= r && r <= 0x11ff: // combined with what is before them
 		return 0
 	}
 	switch width.LookupRune(r).Kind() {
@@ -133,7 +132,8 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// clipped is s within some cells, the last of which says that there is more.
+// clipped cuts s to a number of cells. If it does, the last one shows that there is
+// more.
 func clipped(s string, limit int) string {
 	if cells(s) <= limit {
 		return s

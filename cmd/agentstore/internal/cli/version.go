@@ -21,19 +21,11 @@ func versionCommand(world invocation) *urfave.Command {
 	}.command(world)
 }
 
-// buildVersion is the module's version, or the commit of a build from a clone.
+// buildVersion is the module's version, or for a build from a clone one made of the
+// commit.
 func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
 	}
 	return "development"
 }

@@ -1,6 +1,6 @@
-// Package demo shows the library's main job on a real database: writers append
-// to one session while a reader follows it, and the naive way does the same
-// beside it. It works in a schema of its own, which it drops at the end.
+// Package demo shows the library's main task on a real database: writers append to
+// one session while a reader follows it. A naive implementation then does the same.
+// The demonstration uses a new schema, which it drops at the end.
 package demo
 
 import (
@@ -23,8 +23,8 @@ const (
 	perWriter = 500
 )
 
-// Run shows the demonstration on the database of config and writes a report.
-// An error, or a check that fails, is returned. Nothing stays in the database.
+// Run runs the demonstration on the database of config and writes a report. It
+// returns an error if a check fails. It leaves nothing in the database.
 func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error) {
 	scratch := "agentstore_demo_" + repo.NewID().String()
 	name := pgx.Identifier{scratch}.Sanitize()
@@ -42,7 +42,7 @@ func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error)
 		return fmt.Errorf("make a scratch schema: %w", err)
 	}
 	defer func() {
-		// Also when the demonstration was interrupted.
+		// Even if the demonstration was interrupted.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
 		if _, dropErr := pool.Exec(ctx, "DROP SCHEMA "+name+" CASCADE"); err == nil && dropErr != nil {
@@ -62,9 +62,7 @@ func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error)
 	defer func() { _ = store.Close() }()
 	fmt.Fprintf(out, "PostgreSQL %s; the scratch schema %s was migrated in %s and is dropped at the end.\n\n",
 		version, scratch, time.Since(begin).Round(time.Millisecond))
-	fmt.Fprintf(out, "%d writers append %d messages each to one session, while a reader follows it:\n", writers, perWriter)
-
-	ours, checks, err := runOurs(ctx, store.Sessions())
+	ours, checks, err := runOurs(ctx, store.Sessions(), out)
 	if err != nil {
 		return err
 	}
@@ -72,19 +70,18 @@ func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	return report(out, ours, &naive, checks)
+	return report(out, checks, ours, naive)
 }
 
-// RunInMemory shows it in process, where there is no database.
+// RunInMemory runs the demonstration with the store in memory.
 func RunInMemory(ctx context.Context, out io.Writer) error {
 	store := memory.New()
 	defer func() { _ = store.Close() }()
-	fmt.Fprintf(out, "There is no PostgreSQL here, so that this is the store in memory. (With DATABASE_URL, or in a clone with\n"+
-		"a container or PostgreSQL's binaries, make demo shows it on a database, and the naive way beside it.)\n\n")
-	fmt.Fprintf(out, "%d writers append %d messages each to one session, while a reader follows it:\n", writers, perWriter)
-	ours, checks, err := runOurs(ctx, store.Sessions())
+	fmt.Fprintf(out, "Without a database this uses the store in memory. (To compare it with a naive implementation on PostgreSQL,\n"+
+		"set DATABASE_URL, or run make demo in a clone, on a machine with Docker or PostgreSQL's binaries.)\n\n")
+	ours, checks, err := runOurs(ctx, store.Sessions(), out)
 	if err != nil {
 		return err
 	}
-	return report(out, ours, nil, checks)
+	return report(out, checks, ours)
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// runNaive is how sequences are often made: count the messages, then insert with
-// that number. Nothing holds the two together. It has a table of its own, so its
-// statements are not among the library's queries.
+// runNaive assigns sequences as is often done: it counts the messages, then inserts
+// with that number. Nothing makes the two steps atomic. It has a table of its own, so
+// its statements are not among the library's queries.
 func runNaive(ctx context.Context, pool *pgxpool.Pool) (result, error) {
 	if _, err := pool.Exec(ctx, `CREATE TABLE naive_messages (
 		session_id uuid NOT NULL, sequence bigint NOT NULL, id uuid NOT NULL, content text NOT NULL);
@@ -41,17 +42,14 @@ func runNaive(ctx context.Context, pool *pgxpool.Pool) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	defer rows.Close()
 	stored := map[repo.ID]int{}
 	var sequences []int64
-	for rows.Next() {
-		var sequence int64
-		var id pgtype.UUID
-		if err := rows.Scan(&sequence, &id); err != nil {
-			return result{}, err
-		}
+	var sequence int64
+	var id pgtype.UUID
+	_, err = pgx.ForEachRow(rows, []any{&sequence, &id}, func() error {
 		stored[id.Bytes]++
 		sequences = append(sequences, sequence)
-	}
-	return summarize(acknowledged, stored, sequences, took), rows.Err()
+		return nil
+	})
+	return summarize(acknowledged, stored, sequences, took), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -11,14 +12,15 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// check is something that was looked at, and whether it holds.
+// check is a property that was checked, and whether it holds.
 type check struct {
 	what string
 	ok   bool
 }
 
 // runOurs has the writers append through the library while a reader follows.
-func runOurs(ctx context.Context, sessions repo.Sessions) (result, []check, error) {
+func runOurs(ctx context.Context, sessions repo.Sessions, out io.Writer) (result, []check, error) {
+	fmt.Fprintf(out, "%d writers append %d messages each to one session, while a reader follows it:\n", writers, perWriter)
 	session, err := sessions.Create(ctx, repo.NewSession{Actor: "demo/ours"})
 	if err != nil {
 		return result{}, nil, err
@@ -75,13 +77,13 @@ func checkRetries(ctx context.Context, sessions repo.Sessions, last repo.Message
 		return nil, err
 	}
 	_, err = sessions.AppendAt(ctx, last.SessionID, 0, repo.NewMessage{Role: repo.RoleUser, Content: "late"})
-	var conflict *repo.SequenceConflict
+	var conflict *repo.SequenceConflictError
 	if !errors.As(err, &conflict) {
 		return nil, fmt.Errorf("an append at a stale sequence gave %w", err)
 	}
 	return []check{
 		{"appending a message again, by its id, returned the stored one", again[0].Sequence == last.Sequence},
-		{"an append at a stale sequence was refused, and told the next one", conflict.Next == last.Sequence+1},
+		{"an append at a stale sequence was refused, with an error that says the next one", conflict.Next == last.Sequence+1},
 	}, nil
 }
 
@@ -91,8 +93,8 @@ type following struct {
 	err         error
 }
 
-// follow streams the session from where it last ended until it has seen want
-// messages, in order.
+// follow streams the session, each time from where it ended before, until it has
+// seen want messages in order.
 func follow(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, want int) (f following) {
 	for f.seen < want {
 		f.reads++
@@ -117,7 +119,7 @@ func follow(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, want
 	return f
 }
 
-// write runs the writers and returns the ids of what was acknowledged.
+// write runs the writers and returns the ids of the acknowledged messages.
 func write(appendOne func(content string) (repo.ID, error)) ([]repo.ID, error) {
 	var wg sync.WaitGroup
 	acknowledged := make([][]repo.ID, writers)

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// carried has writers submit item after item, each with a key of its own, and
-// counts the groups that it takes. Groups take a millisecond, and are as many at
-// once as there may be.
+// carried runs writers that submit one item after another, each with its own key, and
+// returns the number of groups that it took. A group takes a millisecond.
 func carried(t *testing.T, groups, writers, each int) int64 {
 	t.Helper()
 	var batches atomic.Int64
@@ -40,8 +39,8 @@ func carried(t *testing.T, groups, writers, each int) int64 {
 	return batches.Load()
 }
 
-// The callers of a group who come back at once are in the next one: it does not
-// begin with the first of them.
+// The callers of a group that submit their next item at once are all in the next group:
+// it does not begin with the first of them.
 func TestCallersComeBackTogether(t *testing.T) {
 	const writers, each = 8, 200
 	count := carried(t, 1, writers, each)
@@ -51,13 +50,13 @@ func TestCallersComeBackTogether(t *testing.T) {
 	}
 }
 
-// Where several groups may begin they share what waits: one does not take all.
+// If several groups may begin they share the waiting items.
 func TestGroupsShareWhatWaits(t *testing.T) {
-	// So few that the scheduler has tried no other number yet than two at once.
+	// So few items that the scheduler does not try another number than two.
 	const writers, each = 8, 5
 	count := carried(t, 2, writers, each)
 	t.Logf("%d items in %d groups", writers*each, count)
-	if count < 2*each-1 { // the first and the last may be one
+	if count < 2*each-1 { // the first and the last group may be one each
 		t.Errorf("%d items took %d groups, want at least %d", writers*each, count, 2*each)
 	}
 }

@@ -5,34 +5,33 @@ import (
 	"time"
 )
 
-// The pauses between two tries of a held key for which there is no place apart.
-// The first is short, because most holds are: another process that commits to
-// the same key. The longest bounds what tries cost, and how long a key that is
-// free again may go unnoticed.
+// The pauses between the retries of a held key with the groups. The first is short,
+// because most holds are: another process commits to the same key. The longest bounds
+// the cost of the retries, and the time for which a free key may go unnoticed.
 const (
 	firstPause   = time.Millisecond
 	longestPause = 100 * time.Millisecond
 )
 
-// A key has a place apart because other processes may queue for it, behind whom a
-// try finds it held again and again. They take milliseconds; who holds a key for
-// longer than a turn may do so for an hour, and has its end noticed by the tries as
-// well. So where others want the place a turn ends, and the next is the later the
-// more turns the key has had in vain.
+// A batch of Wait queues for its key. If other processes queue for it too, a retry,
+// which does not, finds the key held again and again. They hold it for milliseconds. A
+// key that is held for longer than a turn may be held for an hour, and a retry notices
+// the end of that as well. So a turn ends if other held keys want a batch of Wait, and
+// the more turns a key has had in vain, the longer it rests before the next.
 const (
 	turnLength = 250 * time.Millisecond
 	firstRest  = 5 * time.Second
-	mostRests  = 10 // that the rest is doubled
+	mostRests  = 10 // bounds how often the rest is doubled
 )
 
-// endTurn has a batch give up its place, if another key wants one.
+// endTurn ends the turn of a batch of Wait, if another held key wants one.
 func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case b.settled:
 	case s.held.length == 0:
-		// Nobody wants it, or who does is being tried just now: look again soon.
+		// No other key waits, or it is just being retried with a group: check again soon.
 		b.timer.Reset(turnLength / 10)
 	default:
 		q := b.queues[0]
@@ -42,14 +41,14 @@ func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
 	}
 }
 
-// hold takes a key that a batch found held out of the groups.
+// hold removes a key that a batch found held from the groups.
 func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
 	pause := longestPause
 	if q.tried < 7 {
 		pause = min(pause, firstPause<<q.tried)
 	}
 	q.tried++
-	// Whole quarters of a pause, so that many keys are tried together.
+	// Round to quarters of a pause, so that many keys are retried together.
 	q.at = (time.Since(s.start) + pause).Truncate(pause / 4)
 	if time.Since(s.start) < q.next {
 		s.resting.pushBack(&q.turn)
@@ -60,7 +59,7 @@ func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
 	s.wake()
 }
 
-// wake sets the timer to the next try.
+// wake sets the timer to the next retry.
 func (s *Scheduler[K, I]) wake() {
 	if len(s.tries.heap) == 0 {
 		return
@@ -73,7 +72,7 @@ func (s *Scheduler[K, I]) wake() {
 	s.timer.Reset(pause)
 }
 
-// try gives the keys whose time has come a turn with the groups.
+// try moves the keys that are due for a retry to the groups' turns.
 func (s *Scheduler[K, I]) try() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,13 +81,13 @@ func (s *Scheduler[K, I]) try() {
 		q := s.tries.heap[0]
 		s.tries.remove(q)
 		q.turn.remove()
-		s.turns.pushBack(&q.turn)
+		s.line(q)
 	}
 	s.spawn(s.next())
 	s.wake()
 }
 
-// tries are held keys by the time of their next try.
+// tries are the held keys, ordered by the time of their next retry.
 type tries[K comparable, I any] struct{ heap tryHeap[K, I] }
 
 func (t *tries[K, I]) add(q *queue[K, I]) { heap.Push(&t.heap, q) }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A held key stops nobody else, has one batch at a time, and goes on in order.
+// A held key does not delay other keys, is in one batch at a time, and keeps its order.
 func TestHeldKey(t *testing.T) {
 	for _, waits := range []int{0, 1, 3} {
 		inWorld(t, 1, waits, roomy(), func(w *world) {
@@ -42,8 +42,8 @@ func TestHeldKey(t *testing.T) {
 	}
 }
 
-// However many keys are held, no more than the bound wait for theirs; each goes on
-// soon after it is free, whether or not it has a place; the others notice nothing.
+// However many keys are held, no more than the bound have a batch of Wait. Each
+// continues soon after it is free, with or without one, and other keys are not delayed.
 func TestManyHeldKeys(t *testing.T) {
 	const keys = 1000
 	for _, waits := range []int{0, 2} {
@@ -63,7 +63,7 @@ func TestManyHeldKeys(t *testing.T) {
 					t.Errorf("another key's item took %v", took)
 				}
 			}
-			// Last come, first free: who waits longest has the places.
+			// Release the last first: the earlier keys have the batches of Wait.
 			for i := keys - 1; i >= 0; i -= 100 {
 				w.release(name(i))
 				start := time.Now()
@@ -84,8 +84,8 @@ func TestManyHeldKeys(t *testing.T) {
 	}
 }
 
-// Keys that are held for long do not keep the places from a key for which others
-// queue, and which only who waits for it gets.
+// Keys that are held for long leave the batches of Wait to a key for which others queue,
+// and which only a batch of Wait gets.
 func TestTurnsToWait(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.queued = map[string]bool{"queued": true}
@@ -106,9 +106,9 @@ func TestTurnsToWait(t *testing.T) {
 				t.Logf("%d: %v", i, <-p.answer)
 			}
 		}
-		// They have the place again, each time later, and go on when they are free.
+		// They get the batch again, each time later, and continue when they are free.
 		w.sleep(firstRest)
-		// The other one is held, rests, or is being tried with a group just now.
+		// The other one is held, rests, or is just being retried with a group.
 		w.look(func(s *Scheduler[string, int]) {
 			if s.waits != 1 || s.held.length+s.resting.length+s.groups != 1 {
 				t.Errorf("%d wait, %d are held, %d rest, %d are tried", s.waits, s.held.length, s.resting.length, s.groups)
@@ -124,7 +124,7 @@ func TestTurnsToWait(t *testing.T) {
 	})
 }
 
-// What waits for held keys takes nobody else's room.
+// The items of held keys take no room from others.
 func TestHeldKeysTakeNoRoom(t *testing.T) {
 	limits := roomy()
 	limits.Items, limits.Callers = 10, 10
@@ -155,8 +155,8 @@ func TestHeldKeysTakeNoRoom(t *testing.T) {
 	})
 }
 
-// Who goes while the key is held is withdrawn; the one who is waited for has left,
-// and the place is free for the next key.
+// A caller whose context ends while its key is held gets ErrWithdrawn, or ErrLeft if its
+// item is in a batch of Wait, which then leaves its place to the next key.
 func TestWithdrawHeld(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
@@ -184,7 +184,7 @@ func TestWithdrawHeld(t *testing.T) {
 	})
 }
 
-// An item that is withdrawn between two tries leaves nothing.
+// An item that is withdrawn between two retries leaves nothing behind.
 func TestWithdrawBetweenTries(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
@@ -204,7 +204,7 @@ func TestWithdrawBetweenTries(t *testing.T) {
 	})
 }
 
-// The pauses between tries grow, so that a key that is held for long costs little.
+// The pauses between retries grow, so that a key that is held for long costs little.
 func TestPauses(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
@@ -221,7 +221,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Where waiting is not allowed, held keys are tried, and everybody gets on.
+// While MayWait forbids batches of Wait, held keys are only retried.
 func TestMayWait(t *testing.T) {
 	inWorld(t, 1, 2, roomy(), func(w *world) {
 		var allowed atomic.Bool
@@ -242,8 +242,7 @@ func TestMayWait(t *testing.T) {
 	})
 }
 
-// A key that somebody else takes again and again, as another process with the same
-// key does, goes on between.
+// A key that another process holds again and again makes progress in between.
 func TestContendedKey(t *testing.T) {
 	for _, waits := range []int{0, 1} {
 		inWorld(t, 1, waits, roomy(), func(w *world) {

@@ -1,57 +1,51 @@
 package scheduler
 
-// list is a doubly linked list whose nodes stand in the values themselves, so
-// that a value leaves from the middle in one step.
+// list is a doubly linked list whose nodes are embedded in the values, so that a value
+// can be removed without a search.
 type list[T any] struct {
 	first, last *node[T]
 	length      int
 }
 
-// node is a value's place in a list. In no list, its zero value is ready.
+// node is a value's place in a list. The zero value is in no list.
 type node[T any] struct {
 	in         *list[T]
 	prev, next *node[T]
 	value      T
 }
 
-func (l *list[T]) pushBack(n *node[T]) {
-	n.in, n.prev, n.next = l, l.last, nil
-	if l.last == nil {
-		l.first = n
-	} else {
-		l.last.next = n
-	}
-	l.last = n
+func (l *list[T]) pushBack(n *node[T]) { l.insert(l.last, n, nil) }
+
+func (l *list[T]) pushFront(n *node[T]) { l.insert(nil, n, l.first) }
+
+func (l *list[T]) insert(before, n, after *node[T]) {
+	n.in = l
+	l.join(before, n)
+	l.join(n, after)
 	l.length++
 }
 
-func (l *list[T]) pushFront(n *node[T]) {
-	n.in, n.prev, n.next = l, nil, l.first
-	if l.first == nil {
-		l.last = n
+// join makes two nodes neighbours. A nil node stands for the list's end.
+func (l *list[T]) join(before, after *node[T]) {
+	if before == nil {
+		l.first = after
 	} else {
-		l.first.prev = n
+		before.next = after
 	}
-	l.first = n
-	l.length++
+	if after == nil {
+		l.last = before
+	} else {
+		after.prev = before
+	}
 }
 
-// remove takes the node out of the list that it is in, if any.
+// remove removes the node from its list, if it is in one.
 func (n *node[T]) remove() {
 	l := n.in
 	if l == nil {
 		return
 	}
-	if n.prev == nil {
-		l.first = n.next
-	} else {
-		n.prev.next = n.next
-	}
-	if n.next == nil {
-		l.last = n.prev
-	} else {
-		n.next.prev = n.prev
-	}
+	l.join(n.prev, n.next)
 	l.length--
 	n.in, n.prev, n.next = nil, nil, nil
 }

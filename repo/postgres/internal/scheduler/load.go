@@ -2,29 +2,29 @@ package scheduler
 
 import "time"
 
-// load finds how many groups should be under way at once, by trying.
+// load finds by experiment how many groups should be under way at once.
 //
-// No fixed number is right. More groups at once use more cores and overlap one's
-// commit with another's work, but each is smaller, and a group costs the more by
-// itself the smaller it is. Measured on two cores, against one row at a time: of 4
-// writers one group at a time makes 0.62 and wants more of them; 16 make 1.0 to
-// 1.3 with one and 0.6 to 0.9 with two; 256 make 2.9 with one and 3.5 with two; and
-// where items are large, and the work is the database's per byte, each core wants
-// a group. What is right depends on the machine, the disk and the items as well.
+// No fixed number is right. More groups at once use more cores, and overlap one's
+// commit with another's work. But each is smaller, and every group has a fixed cost.
+// Measured on two cores, relative to one row at a time: 4 writers reach 0.62 with one
+// group at a time, and need more; 16 reach 1.0 to 1.3 with one group and 0.6 to 0.9
+// with two; 256 reach 2.9 with one and 3.5 with two. If items are large, the database's
+// work is per byte, and there should be a group for each core. The best number also
+// depends on the machine and the disk.
 //
-// So the number is held for a time, and then one beside it is tried, in turn with
-// it, in windows short enough that both see the same load. Whichever carried out
-// more items is kept. Trying is an eighth of the time, and one step away from what
-// was best, so that it costs little.
+// So load keeps a number for some time, and then alternates it with a neighbour, in
+// windows so short that both see the same load. It keeps the one that processed more
+// items. Trials cost little: they take an eighth of the time, and are one step away
+// from the best number.
 type load struct {
-	most   int // groups at once that there may be
+	most   int // the bound of the groups at once
 	best   int
-	beside int // the number that is tried
+	beside int // the neighbour of best that is tried
 	up     bool
 
-	window  int // of a round of windows
+	window  int // its number in this round
 	begin   time.Time
-	items   int     // carried out in this window
+	items   int     // processed in this window
 	refused bool    // a group had to wait in this round
 	rates   [2]rate // of best and of beside, in this round
 }
@@ -36,10 +36,10 @@ type rate struct {
 
 const (
 	windowLength = 10 * time.Millisecond
-	// Windows of a round: best and beside in turn, then best alone.
+	// The windows of a round: best and beside alternate in the first, then best alone.
 	windowsTrying = 4
 	windowsRound  = 16
-	// gain is how much better beside must be, so that chance does not decide.
+	// gain is how much better beside must be, so that noise does not decide.
 	gain = 1.03
 )
 
@@ -49,7 +49,7 @@ func newLoad(most int) load {
 	return l
 }
 
-// groups is how many groups may be under way now.
+// groups returns the number of groups that may be under way now.
 func (l *load) groups() int {
 	if l.trying() {
 		return l.beside
@@ -66,7 +66,7 @@ func (l *load) neighbour() int {
 	return max(l.best-1, 1)
 }
 
-// carried counts what a group carried out. A window ends with the first group
+// carried counts the items that a group processed. A window ends with the first group
 // that ends after its time: without load nothing is measured.
 func (l *load) carried(items int) {
 	l.items += items
@@ -85,7 +85,7 @@ func (l *load) carried(items int) {
 		l.choose()
 	}
 	if l.window == windowsRound {
-		// A higher number than is ever asked for changes nothing.
+		// No group had to wait: a higher number would change nothing.
 		if l.up && !l.refused {
 			l.up = false
 		}
@@ -94,7 +94,8 @@ func (l *load) carried(items int) {
 	}
 }
 
-// choose keeps the better number, and its direction; else it turns round.
+// choose takes beside if it was better, and keeps its direction. Otherwise it changes
+// the direction.
 func (l *load) choose() {
 	best, beside := l.rates[0], l.rates[1]
 	if l.beside != l.best && beside.perSecond() > gain*best.perSecond() {

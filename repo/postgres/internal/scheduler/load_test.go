@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// How many groups are under way follows what they cost, and follows it again when
-// that changes.
+// The number of groups under way adapts to their cost, and adapts again when the cost
+// changes.
 func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4
-		// What a group costs: alone, whatever else goes on; or a time of the one
-		// resource that all share.
+		// The cost of a group: either independent of the other groups, or time with
+		// one resource that all share.
 		shared := make(chan struct{}, 1)
 		var mu sync.Mutex
 		alone := true
@@ -60,7 +60,7 @@ func TestLoad(t *testing.T) {
 			mu.Lock()
 			alone = want == most
 			mu.Unlock()
-			time.Sleep(10 * time.Second)
+			time.Sleep(4 * time.Second)
 			if got := is(); got != want {
 				t.Errorf("round %d: %d groups at once, not %d", round, got, want)
 			}

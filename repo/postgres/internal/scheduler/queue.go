@@ -5,58 +5,62 @@ import (
 	"time"
 )
 
-// Task is an item that was submitted. It belongs to the batch that it is in.
+// Task is an item that was submitted. While it is in a batch it belongs to the batch's
+// function.
 type Task[K comparable, I any] struct {
 	Key  K
 	Item I
 
 	size  Size
 	queue *queue[K, I]
-	place node[*Task[K, I]] // in its queue, or among those without room
+	place node[*Task[K, I]] // in its queue's tasks or knocking
 	batch *Batch[K, I]
-	left  bool // the caller has gone
-	done  chan struct{}
-	// returned: the batch gave it back, and its key is not held.
+	left  bool // the caller's context has ended
+	// shares: see Config.Shares.
+	shares bool
+	done   chan struct{}
+	// returned: the batch returned it, and its key is not held.
 	returned bool
 }
 
-// Batch is what is carried out together. It is for the function that got it,
-// until that returns.
+// Batch is a number of tasks that are processed together. It is valid until the function
+// that it was passed to returns.
 type Batch[K comparable, I any] struct {
-	// Tasks are in the order of the keys' turns; those of one key are neighbours
-	// and in their order.
+	// Tasks are in the order of the keys' turns. Those of one key are adjacent, in
+	// the order of their submission.
 	Tasks []*Task[K, I]
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	callers int
 	size    Size
-	wait    bool // carried out by Wait
-	// Of a batch that waits: its turn to wait ends when others want the place.
+	wait    bool // processed by Wait
+	shares  bool // of items that share something
+	// For a batch of Wait: its turn ends when other held keys want one.
 	turn    context.Context
 	endTurn context.CancelFunc
 	timer   *time.Timer
 	settled bool
-	alone   bool // and counted as a group
+	alone   bool // a batch of Wait that is also counted as a group
 	queues  []*queue[K, I]
 }
 
-// Context ends when all callers have gone, so that a server that does not answer
-// is not waited for on nobody's behalf.
+// Context returns a context that ends when those of all callers have ended, so that the
+// batch does not wait for a server whose answer nobody needs.
 func (b *Batch[K, I]) Context() context.Context { return b.ctx }
 
-// Turn ends when Context does, and when a batch of Wait is to give up its place for
-// other held keys: what it then leaves undone is tried again with the groups.
+// Turn returns a context that ends with Context, and when a batch of Wait must yield to
+// other held keys. The tasks that it leaves undone are then retried with the groups.
 func (b *Batch[K, I]) Turn() context.Context { return b.turn }
 
-// Done says that a task was carried out, whatever came of it: its caller goes on
-// at once. It is called once at the most, and before the batch's function
-// returns. A task without Done or Return is of a key that is held.
+// Done says that a task was processed, with or without success. Its caller's Submit
+// returns at once. Done must be called at most once for a task, and before the batch's
+// function returns. If neither Done nor Return is called for a task, its key is held.
 func (b *Batch[K, I]) Done(t *Task[K, I]) { close(t.done) }
 
-// Return says that a task was not carried out although its key is not held. It
-// is the first of its key in a later batch, and so are, behind it, those tasks
-// of its key that came after it in this batch and are not done.
+// Return says that a task was not processed although its key is not held. It goes to the
+// front of its key's queue, followed by the later tasks of the key in this batch that
+// are not done.
 func (b *Batch[K, I]) Return(t *Task[K, I]) { t.returned = true }
 
 func (b *Batch[K, I]) full(limit Size) bool {
@@ -72,27 +76,26 @@ func (t *Task[K, I]) isDone() bool {
 	}
 }
 
-// queue is the items of one key. It exists while there are any, or a batch has
-// some.
+// queue has the items of one key. It exists while there are any, or some are in a batch.
 type queue[K comparable, I any] struct {
 	key   K
 	tasks list[*Task[K, I]]
 	size  Size // of tasks
-	// knocking are those for whom there is no room, behind tasks.
+	// knocking are the tasks that wait for room. They come after tasks.
 	knocking list[*Task[K, I]]
 	room     *room[K, I]
 
-	turn   node[*queue[K, I]] // in turns, in held or in resting
-	door   node[*queue[K, I]] // in the room's list of those who knock
+	turn   node[*queue[K, I]] // in turns, in sharers, in held or in resting
+	door   node[*queue[K, I]] // in the room's doors
 	flying bool               // in a batch
-	isHeld bool               // as the batch that has just ended found
+	isHeld bool               // as found by the batch that has just ended
 
-	// tried is how often a group found the key held since it last was not.
+	// tried counts how often the key was found held since it last was not.
 	tried int
-	at    time.Duration // of the next try, since the Scheduler's start
+	at    time.Duration // of the next retry, since the Scheduler's start
 	index int           // in tries
-	// turns is how many turns to wait it has had in vain since it last was not
-	// held. It has none before next, since the Scheduler's start.
+	// turns counts the turns of Wait that the key has had in vain since it last was
+	// not held. It gets no other before next, which is since the Scheduler's start.
 	turns int
 	next  time.Duration
 }
@@ -103,15 +106,32 @@ func newQueue[K comparable, I any](key K, in *room[K, I]) *queue[K, I] {
 	return q
 }
 
-// ready gives a queue with items its place among the turns, if it has none.
+// ready gives a queue that has items a turn, unless it is in a list or a batch.
 func (s *Scheduler[K, I]) ready(q *queue[K, I]) {
 	if !q.flying && q.tasks.length > 0 && q.turn.in == nil {
+		s.line(q)
+	}
+}
+
+// line gives a queue that has items a turn.
+func (s *Scheduler[K, I]) line(q *queue[K, I]) {
+	if q.tasks.first.value.shares {
+		s.sharers.pushBack(&q.turn)
+	} else {
 		s.turns.pushBack(&q.turn)
 	}
 }
 
-// rest takes a queue that has nothing to carry out from all lists, and forgets
-// it when nobody knocks either.
+// relist moves a queue whose first item was withdrawn to the list of the next one.
+func (s *Scheduler[K, I]) relist(q *queue[K, I]) {
+	if in := q.turn.in; in != nil && (in == &s.turns || in == &s.sharers) && (in == &s.sharers) != q.tasks.first.value.shares {
+		q.turn.remove()
+		s.line(q)
+	}
+}
+
+// rest removes a queue that has no tasks from all lists, and deletes it if nobody waits
+// for room in it either.
 func (s *Scheduler[K, I]) rest(q *queue[K, I]) {
 	if q.flying {
 		return

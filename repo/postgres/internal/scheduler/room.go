@@ -1,7 +1,7 @@
 package scheduler
 
-// room bounds what waits. Those for whom there is none knock: keys in turn, the
-// items of one in their order.
+// room bounds the waiting items. Callers whose item does not fit wait for room, or
+// knock: their keys take turns, and the items of one key keep their order.
 type room[K comparable, I any] struct {
 	limits             Limits
 	items, rows, bytes int
@@ -13,7 +13,8 @@ func (r *room[K, I]) fits(size Size) bool {
 	return r.items == 0 || r.items < r.limits.Items && r.rows+size.Rows <= r.limits.Rows && r.bytes+size.Bytes <= r.limits.Bytes
 }
 
-// enter takes a new task into its queue, or lets it knock. False: too many do.
+// enter puts a new task into its queue, or lets it wait for room. It reports false if
+// too many callers wait for room.
 func (r *room[K, I]) enter(q *queue[K, I], t *Task[K, I]) bool {
 	if r.doors.length == 0 && r.fits(t.size) {
 		r.add(q, t)
@@ -35,7 +36,7 @@ func (r *room[K, I]) add(q *queue[K, I], t *Task[K, I]) {
 	r.count(q, 1, t.size)
 }
 
-// count counts items that came (1) or went (-1).
+// count adds an item (1) or subtracts it (-1).
 func (r *room[K, I]) count(q *queue[K, I], sign int, size Size) {
 	r.items += sign
 	r.rows += sign * size.Rows
@@ -44,7 +45,7 @@ func (r *room[K, I]) count(q *queue[K, I], sign int, size Size) {
 	q.size.Bytes += sign * size.Bytes
 }
 
-// leave takes a task from its queue, or from the door.
+// leave removes a task from its queue, or from those that wait for room.
 func (r *room[K, I]) leave(q *queue[K, I], t *Task[K, I]) {
 	if t.place.in == &q.knocking {
 		t.place.remove()
@@ -58,8 +59,8 @@ func (r *room[K, I]) leave(q *queue[K, I], t *Task[K, I]) {
 	r.count(q, -1, t.size)
 }
 
-// move takes a queue to another room, with all that waits in it: there may be
-// more than there is room for then.
+// move moves a queue with all its tasks to another room, which may exceed its limits
+// then.
 func (s *Scheduler[K, I]) move(q *queue[K, I], to *room[K, I]) {
 	from := q.room
 	if from == to {
@@ -78,7 +79,7 @@ func (s *Scheduler[K, I]) move(q *queue[K, I], to *room[K, I]) {
 	s.refill(to)
 }
 
-// refill lets in who knocks, as far as there is room.
+// refill lets in those that wait for room, while there is some.
 func (s *Scheduler[K, I]) refill(r *room[K, I]) {
 	for r.doors.length > 0 {
 		q := r.doors.first.value

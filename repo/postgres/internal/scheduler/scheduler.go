@@ -1,20 +1,22 @@
-// Package scheduler decides which of the items that wait are carried out
-// together, and when. It knows neither what an item is nor how it is carried
-// out: a function given from outside does that for a batch of them. There is no
-// SQL here, and no network.
+// Package scheduler decides which waiting items are processed together, and when. It
+// does not know what an item is: a function of the caller's processes a batch of them.
+// The package contains no SQL, and does not use the network.
 //
-// An item belongs to a key. The items of a key are carried out in the order in
-// which they came, and a key is in one batch at a time.
+// An item belongs to a key. The items of a key are processed in the order in which
+// they were submitted, and a key is in one batch at a time.
 //
-// There are two kinds of batches. A group has items of many keys, and its
-// function never waits for a key: a key that somebody outside holds is left
-// undone. Such a key is then held. It leaves the groups, and its items wait
-// apart: in a batch of that one key, whose function may wait for it. These are
-// bounded in number. Held keys that find no place there are tried again with the
-// groups, after a pause that grows. So whoever holds keys stops nobody else.
+// There are two kinds of batches. A group has items of many keys, and its function
+// never waits for a key: it skips the items of a key that is locked elsewhere. Such a
+// key is then held. It leaves the groups, and its items wait separately, in a batch of
+// only that key, whose function may wait for it. The number of these batches is
+// bounded. Held keys that do not get one are retried with the groups, after a growing
+// pause. So a held key never delays the items of others.
 //
-// No timer delays an item whose key is not held: what waits goes at once if
-// another batch may begin (load.go), else with the next one.
+// Items that share something with items of other keys have a group of their own, and at
+// most one of them is under way: two would find what they share locked by each other.
+//
+// No timer delays an item whose key is not held: it is processed at once if another
+// batch may begin (load.go), and otherwise with the next one.
 package scheduler
 
 import (
@@ -25,36 +27,36 @@ import (
 	"time"
 )
 
-// What Submit answers when an item was not carried out, or may not have been.
+// The errors of Submit for an item that was not processed, or may not have been.
 var (
-	// ErrWithdrawn: the context ended before the item was in a batch, or after
-	// a batch gave it back. It was not carried out, by the batches that gave it
-	// back, and never will be.
+	// ErrWithdrawn: the context ended before the item was in a batch, or after a
+	// batch returned it. A batch that returned it has not processed it, and no batch
+	// will.
 	ErrWithdrawn = errors.New("scheduler: withdrawn")
 	// ErrLeft: the context ended while the item was in a batch, which goes on.
 	ErrLeft = errors.New("scheduler: context ended while the item was carried out")
-	// ErrFull: too many wait for room already. The item was not carried out.
+	// ErrFull: too many callers wait for room. The item was not processed.
 	ErrFull = errors.New("scheduler: too many items are waiting")
-	// ErrClosed: Close was called. The item was not carried out.
+	// ErrClosed: Close was called. The item was not processed.
 	ErrClosed = errors.New("scheduler: closed")
 )
 
-// Size is what an item takes of the bounds. Neither may be negative.
+// Size is the size of an item. Neither field may be negative.
 type Size struct{ Rows, Bytes int }
 
 func (s Size) exceeds(limit Size) bool { return s.Rows > limit.Rows || s.Bytes > limit.Bytes }
 
-// Limits are all positive. An item that is larger than a limit goes alone.
+// Limits are all positive. An item that is larger than a limit has a batch of its own.
 type Limits struct {
 	// GroupRows and GroupBytes end a batch.
 	GroupRows, GroupBytes int
-	// ShareRows is what one key may have of a group while others wait.
+	// ShareRows bounds the rows of one key in a group while others wait.
 	ShareRows int
 
-	// Items, Rows and Bytes bound what waits. Held keys have as much again to
-	// themselves, so that what waits for them takes nobody's room.
+	// Items, Rows and Bytes bound the waiting items. Held keys have bounds of the
+	// same size to themselves, so that their items take no room from others.
 	Items, Rows, Bytes int
-	// Callers bounds those who wait for room, of held keys and of others.
+	// Callers bounds the callers that wait for room, for held keys and for others.
 	Callers int
 }
 
@@ -62,15 +64,18 @@ type Limits struct {
 type Config[K comparable, I any] struct {
 	Limits
 	// Groups bounds the groups under way, and Waits the batches of held keys.
-	// Groups is at least 1; without Waits held keys are only tried again.
+	// Groups is at least 1; if Waits is 0, held keys are only retried with groups.
 	Groups, Waits int
-	// Group carries out a group, and must not wait for a key that is held
-	// outside. Items of such a key it leaves undone.
+	// Group processes a group. It must not wait for a key that is locked elsewhere,
+	// but skip its items.
 	Group func(*Batch[K, I])
-	// Wait carries out a batch of one key, and may wait for it.
+	// Wait processes a batch of one key, and may wait for the key.
 	Wait func(*Batch[K, I])
-	// MayWait, where it is set, is asked before Wait is called, and quick. It is
-	// called by one goroutine at a time, and must not call the Scheduler.
+	// Shares, if set, reports whether an item shares something that its function locks
+	// with items of other keys. The group of these items is not among Groups.
+	Shares func(I) bool
+	// MayWait, if set, is called before Wait. It must be quick, must not call the
+	// Scheduler, and is called by one goroutine at a time.
 	MayWait func() bool
 }
 
@@ -80,42 +85,46 @@ type Scheduler[K comparable, I any] struct {
 	start  time.Time // of the monotonic clock that tries go by
 
 	submitting sync.WaitGroup // calls of Submit
-	running    sync.WaitGroup // goroutines that carry out batches
+	running    sync.WaitGroup // goroutines that process batches
 
 	mu     sync.Mutex
 	closed bool
 	queues map[K]*queue[K, I]
-	// turns are the keys with items that wait for a group, in their order.
+	// turns are the keys with items that wait for a group, in order.
 	turns list[*queue[K, I]]
-	// held are the keys that wait for a place apart, the last found held last, and
-	// resting those that had one in vain. tries are both by the time of their next
-	// try with a group.
+	// sharers are those whose first item shares something. sharing: a group of such
+	// items is under way.
+	sharers list[*queue[K, I]]
+	sharing bool
+	// held are the keys that wait for a batch of Wait, in the order in which they were
+	// found held. resting are those that had one in vain. tries has both, by the time
+	// of their next retry with a group.
 	held, resting list[*queue[K, I]]
 	tries         tries[K, I]
 	timer         *time.Timer
-	// What waits, and for whom there is no room: of keys that are not held, and
-	// of those that are.
+	// free bounds the items of keys that are not held, apart those of held keys.
 	free, apart room[K, I]
 
 	gathering bool // a goroutine is about to begin batches
 
-	groups int // groups under way, and batches that went alone because nobody else waited
+	groups int // groups under way, and batches of Wait that are counted as groups
 	waits  int // batches of Wait under way
 	load   load
 }
 
-// New returns a Scheduler. Whoever made it closes it.
+// New returns a Scheduler. The caller must close it.
 func New[K comparable, I any](config Config[K, I]) *Scheduler[K, I] {
 	s := &Scheduler[K, I]{config: config, start: time.Now(), load: newLoad(config.Groups), queues: map[K]*queue[K, I]{}}
 	s.free.limits, s.apart.limits = config.Limits, config.Limits
 	return s
 }
 
-// Submit has an item carried out and returns nil when it was. Where there is no
-// room it waits for some. Errors: ErrWithdrawn, ErrLeft, ErrFull, ErrClosed.
+// Submit submits an item, and returns nil when it was processed. If there is no room it
+// waits for some. Errors: ErrWithdrawn, ErrLeft, ErrFull, ErrClosed.
 func (s *Scheduler[K, I]) Submit(ctx context.Context, key K, item I, size Size) error {
 	t := &Task[K, I]{Key: key, Item: item, size: size, done: make(chan struct{})}
 	t.place.value = t
+	t.shares = s.config.Shares != nil && s.config.Shares(item)
 	if ctx.Err() != nil {
 		return ErrWithdrawn
 	}
@@ -152,8 +161,8 @@ func (s *Scheduler[K, I]) accept(t *Task[K, I]) error {
 	return nil
 }
 
-// withdraw takes back an item whose caller goes. Its place and its bytes are
-// free at once.
+// withdraw removes an item whose caller's context has ended. If the item is in no batch,
+// its room is free at once.
 func (s *Scheduler[K, I]) withdraw(t *Task[K, I]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +183,16 @@ func (s *Scheduler[K, I]) withdraw(t *Task[K, I]) error {
 	q.room.leave(q, t)
 	if q.tasks.length == 0 {
 		s.rest(q)
+	} else {
+		s.relist(q)
 	}
 	s.refill(q.room)
 	s.spawn(s.next())
 	return ErrWithdrawn
 }
 
-// Close refuses later items, waits until each that was submitted is answered or
-// its caller gone, and until no batch is under way.
+// Close refuses later items. It returns when all calls of Submit have returned, and no
+// batch is under way.
 func (s *Scheduler[K, I]) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -195,20 +206,20 @@ func (s *Scheduler[K, I]) Close() {
 	}
 }
 
-// begin has a goroutine begin what may begin, if there is any.
+// begin starts a goroutine that begins batches, if any may begin.
 func (s *Scheduler[K, I]) begin() {
-	if !s.gathering && (s.mayGroup() || s.mayWait()) {
+	if !s.gathering && (s.mayGroup() || s.mayShare() || s.mayWait()) {
 		s.gathering = true
 		s.running.Go(func() { s.work(s.gather()) })
 	}
 }
 
-// gather takes the batches that may begin now, after those who are about to
-// submit have done so: the callers of a batch that has just ended, above all, who
-// come back with their next item and would have to wait for one that began
-// without them. It lets others run as long as that brings more items, which is no
-// wait: without any it takes less than a microsecond. One goroutine at a time
-// gathers. It goes on with one of the batches itself.
+// gather begins the batches that may begin now. Before that it yields to other
+// goroutines for as long as they submit more items. Above all these are the callers of
+// a batch that has just ended: they submit their next items at once, which would
+// otherwise have to wait for a batch that began without them. This is not a wait: if
+// nobody submits, it takes less than a microsecond. One goroutine gathers at a time. It
+// returns one of the batches, for the caller to process.
 func (s *Scheduler[K, I]) gather() *Batch[K, I] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,14 +238,14 @@ func (s *Scheduler[K, I]) gather() *Batch[K, I] {
 	return batches[0]
 }
 
-// spawn begins batches.
+// spawn starts a goroutine for each batch.
 func (s *Scheduler[K, I]) spawn(batches []*Batch[K, I]) {
 	for _, b := range batches {
 		s.running.Go(func() { s.work(b) })
 	}
 }
 
-// work carries out batch after batch until none may begin.
+// work processes batches until no other may begin.
 func (s *Scheduler[K, I]) work(b *Batch[K, I]) {
 	for b != nil {
 		if b.wait {
@@ -247,12 +258,12 @@ func (s *Scheduler[K, I]) work(b *Batch[K, I]) {
 	}
 }
 
-// after puts back what a batch left undone, and begins what may begin now. One
-// batch goes on in this goroutine.
+// after puts back the tasks that a batch left undone, and begins the batches that may
+// begin now. It returns one of them for this goroutine, if any.
 func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 	s.mu.Lock()
 	s.settle(b)
-	gathering := s.gathering // somebody else does
+	gathering := s.gathering // another goroutine does
 	s.gathering = true
 	s.mu.Unlock()
 	if gathering {
@@ -261,16 +272,19 @@ func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 	return s.gather()
 }
 
-// next takes all batches that may begin now.
+// next makes all batches that may begin now.
 func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 	for s.held.length > 0 && s.mayWait() {
-		// The last: new ones, and those that are tried often. The others have
-		// waited in vain for longer.
+		// The last was found held most recently. The others are likely to be held for
+		// longer still.
 		batches = append(batches, s.takeWait(s.held.last.value))
 	}
+	if s.mayShare() {
+		batches = append(batches, s.takeSharers())
+	}
 	for s.turns.length > 0 && s.mayGroup() {
-		// Where many items of one key wait and nothing else, the batch may as well
-		// be one that waits for its key, which saves the try.
+		// If only one key has items, and more than one, a batch of Wait serves as well
+		// as a group, and saves the attempt without waiting.
 		if first := s.turns.first.value; s.turns.length == 1 && first.tasks.length > 1 && first.tried == 0 && s.mayWait() {
 			b := s.takeWait(first)
 			b.alone = true
@@ -282,6 +296,8 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 	}
 	return batches
 }
+
+func (s *Scheduler[K, I]) mayShare() bool { return !s.sharing && s.sharers.length > 0 }
 
 func (s *Scheduler[K, I]) mayWait() bool {
 	return s.waits < s.config.Waits && (s.config.MayWait == nil || s.config.MayWait())

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// An item that finds nobody goes at once.
+// An item is processed at once if no other waits.
 func TestNobodyWaitsForATimer(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.one("a", 1).wants(t, nil)
@@ -21,7 +24,7 @@ func TestNobodyWaitsForATimer(t *testing.T) {
 	})
 }
 
-// What waits goes together, and nothing of a key before what came earlier.
+// Waiting items are processed together, and those of a key in order.
 func TestGroups(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		var calls []*pending
@@ -35,19 +38,19 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// A key with thousands of items has its share of each group, so that another
-// waits for one group at the most.
+// A key with many items has only its share of each group, so that another key waits for
+// one group at most.
 func TestTurns(t *testing.T) {
 	limits := roomy()
 	limits.Items = 10_000
 	inWorld(t, 1, 0, limits, func(w *world) {
-		calls := []*pending{w.one("under way", 0)} // what comes now is in turns together
+		calls := []*pending{w.one("under way", 0)} // the items below wait together
 		for i := range 500 {
 			calls = append(calls, w.one("busy", i))
 		}
 		quiet := w.one("quiet", 0)
 		quiet.wants(t, nil)
-		// The group that was under way, and one more.
+		// The group under way, and one more.
 		if took := time.Since(begin); took > 2*w.groupTakes {
 			t.Errorf("the quiet key waited %v", took)
 		}
@@ -58,8 +61,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// An item that is larger than a group goes alone, whoever waits beside it, so that
-// nobody else's has its time and its fate.
+// An item that is larger than a group's limits has a batch of its own, so that it neither
+// delays other items nor makes them fail.
 func TestLargeGoesAlone(t *testing.T) {
 	for _, large := range []Size{{1, 5000}, {500, 1}} {
 		inWorld(t, 1, 0, roomy(), func(w *world) {
@@ -77,7 +80,7 @@ func TestLargeGoesAlone(t *testing.T) {
 	}
 }
 
-// A group ends at its rows and at its bytes; an item larger than that goes alone.
+// A group is bounded by rows and by bytes. An item that is larger goes alone.
 func TestGroupLimits(t *testing.T) {
 	for name, size := range map[string]Size{"rows": {40, 1}, "bytes": {1, 400}} {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +101,8 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// More than there is room for waits outside, keys in turn, and more than may wait
-// outside is refused. The item that is larger than the room has it alone.
+// Callers beyond the room wait for it, their keys in turn, and callers beyond those that
+// may wait are refused. An item that is larger than the room has it alone.
 func TestRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit func(*Limits)
@@ -130,7 +133,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Those who wait for room get in by turns of their keys, each key's in order.
+// Callers that wait for room get in by turns of their keys, and in order for each key.
 func TestRoomHasTurns(t *testing.T) {
 	limits := roomy()
 	limits.Items, limits.GroupRows = 1, 1
@@ -148,7 +151,7 @@ func TestRoomHasTurns(t *testing.T) {
 	})
 }
 
-// A withdrawn item's place is free at once, wherever it waits.
+// The room of a withdrawn item is free at once, wherever it waited.
 func TestWithdraw(t *testing.T) {
 	limits := roomy()
 	limits.Items = 2
@@ -179,21 +182,37 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
-// A context that has ended submits nothing.
+// Submit does nothing if the context has ended. An item that it submitted nevertheless
+// might be withdrawn in time, so the test makes many attempts, in parallel.
 func TestEndedContext(t *testing.T) {
-	inWorld(t, 1, 0, roomy(), func(w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := w.s.Submit(ctx, "a", 0, Size{1, 1}); !errors.Is(err, ErrWithdrawn) {
-			t.Errorf("%v", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var carried atomic.Int64
+	s := New(Config[int, int]{Limits: roomy(), Groups: 4, Group: func(b *Batch[int, int]) {
+		for _, task := range b.Tasks {
+			carried.Add(1)
+			b.Done(task)
 		}
-		if len(w.log) != 0 {
-			t.Error("it was carried out")
-		}
-	})
+	}})
+	var callers sync.WaitGroup
+	for caller := range 4 {
+		callers.Go(func() {
+			for range 50_000 {
+				if err := s.Submit(ctx, caller, 0, Size{1, 1}); !errors.Is(err, ErrWithdrawn) {
+					t.Errorf("%v", err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	s.Close()
+	if n := carried.Load(); n > 0 {
+		t.Errorf("%d were carried out", n)
+	}
 }
 
-// A batch's context ends with its last caller, and not before.
+// A batch's context ends with that of its last caller, and not before.
 func TestBatchIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Duration, 1)
@@ -222,7 +241,7 @@ func TestBatchIsCancelled(t *testing.T) {
 	})
 }
 
-// What a batch gives back is first again, in its order.
+// The tasks that a batch returns are first in their queue again, in order.
 func TestReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []int
@@ -251,7 +270,7 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-// Close waits for what is under way, waits or is held, and refuses what comes.
+// Close waits for all submitted items, also those of held keys, and refuses later ones.
 func TestClose(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
@@ -276,8 +295,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Whatever is held, released and withdrawn: each key's items are carried out in
-// order, each once, unless its caller went; and everybody gets an answer.
+// While keys are held and released, and items withdrawn, at random, the items of each
+// key are processed in order and once, unless withdrawn, and every caller gets an answer.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -293,8 +312,13 @@ func TestRandom(t *testing.T) {
 					item int
 				}
 				var calls []call
-				for item := range 300 {
+				for item := 10_000; item < 10_600; item += 2 {
 					key := name(random.IntN(8))
+					if random.IntN(3) == 0 {
+						item |= 1 // it shares something
+					} else {
+						item &^= 1
+					}
 					calls = append(calls, call{w.submit(key, item, Size{1 + random.IntN(4), random.IntN(60)}), key, item})
 					switch random.IntN(8) {
 					case 0:
@@ -317,7 +341,7 @@ func TestRandom(t *testing.T) {
 				for i, c := range calls {
 					answers[i] = <-c.answer
 				}
-				w.sleep(time.Second) // what was left goes on
+				w.sleep(time.Second) // the remaining items are processed
 				for _, e := range w.log {
 					if carried[e.key] == nil {
 						carried[e.key] = map[int]bool{}
@@ -344,7 +368,63 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// An item whose answer came at the moment at which its caller went was carried out.
+// Items that share something have a group of their own. At most one is under way, and it
+// delays no other item, however long it takes. The items of a key keep their order.
+func TestShares(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.groupTakes = time.Hour
+		first := w.one("a", 10_001)
+		w.groupTakes = time.Millisecond
+		second, third := w.one("b", 10_003), w.one("c", 10_005)
+		behind, other := w.one("b", 10_004), w.one("d", 1)
+		other.wants(t, nil)
+		w.sleep(time.Minute)
+		for _, p := range []*pending{first, second, third, behind} {
+			p.waits(t)
+		}
+		w.sleep(time.Hour)
+		all(t, []*pending{first, second, third, behind})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		want := [][]string{{"a"}, {"d"}, {"b", "c"}, {"b"}}
+		if !reflect.DeepEqual(w.batches, want) {
+			t.Errorf("the groups are %v, want %v", w.batches, want)
+		}
+	})
+}
+
+// If the item that shares something is withdrawn, the next one of its key does not wait
+// for the group of those that do.
+func TestSharesNoMore(t *testing.T) {
+	inWorld(t, 1, 0, roomy(), func(w *world) {
+		w.groupTakes = time.Hour
+		first := w.one("a", 10_001)
+		w.groupTakes = time.Millisecond
+		second := w.one("b", 10_003)
+		behind := w.one("b", 10_004)
+		second.cancel()
+		second.wants(t, ErrWithdrawn)
+		behind.wants(t, nil)
+		first.waits(t)
+		w.sleep(time.Hour)
+		first.wants(t, nil)
+	})
+}
+
+// A held key whose item shares something gets a batch of Wait, too.
+func TestHeldShares(t *testing.T) {
+	inWorld(t, 1, 1, roomy(), func(w *world) {
+		w.hold("a")
+		first, other := w.one("a", 10_001), w.one("b", 10_003)
+		other.wants(t, nil)
+		w.sleep(time.Second)
+		first.waits(t)
+		w.release("a")
+		first.wants(t, nil)
+	})
+}
+
+// An item that is done at the moment at which its caller's context ends was processed.
 func TestAnsweredAtTheSameMoment(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		answered := &Task[string, int]{Key: "a", done: make(chan struct{})}
@@ -357,9 +437,9 @@ func TestAnsweredAtTheSameMoment(t *testing.T) {
 	})
 }
 
-// Who is small enough for the room that is left waits behind those who were there
-// before: a large item would wait for ever.
-func TestNobodyPassesTheDoor(t *testing.T) {
+// An item that fits into the remaining room waits behind those that came before it:
+// otherwise a large item could wait forever.
+func TestSmallItemsDoNotPassLargeOnes(t *testing.T) {
 	limits := roomy()
 	limits.Rows = 10
 	inWorld(t, 1, 0, limits, func(w *world) {
@@ -375,8 +455,8 @@ func TestNobodyPassesTheDoor(t *testing.T) {
 	})
 }
 
-// Close waits for items of held keys between two tries, too, when no batch is under
-// way.
+// Close also waits for the items of held keys between two retries, when no batch is
+// under way.
 func TestCloseWaitsForTheHeld(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")

@@ -12,9 +12,9 @@ func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
 	return b
 }
 
-// takeGroup makes a group: each key that waits has its turn, in order, until the
-// group is full, or has its part of the keys, if several groups may begin now. A
-// key with more than its share waits for another turn.
+// takeGroup makes a group. It takes the keys in the order of their turns until the group
+// is full, or, if several groups may begin now, has its part of the keys. The items
+// beyond a key's share wait for its next turn.
 func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 	limit, share := Size{s.config.GroupRows, s.config.GroupBytes}, s.config.ShareRows
 	if s.turns.length == 1 {
@@ -34,11 +34,29 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 	return b
 }
 
-// takeWait makes a batch of one key, which may be held.
+// takeSharers makes a group of items that share something.
+func (s *Scheduler[K, I]) takeSharers() *Batch[K, I] {
+	limit, share := Size{s.config.GroupRows, s.config.GroupBytes}, s.config.ShareRows
+	if s.sharers.length == 1 {
+		share = limit.Rows
+	}
+	b := s.newBatch()
+	b.shares, s.sharing = true, true
+	for s.sharers.length > 0 && !b.full(limit) {
+		q := s.sharers.first.value
+		if len(b.Tasks) > 0 && q.tasks.first.value.size.exceeds(limit) {
+			break
+		}
+		s.take(b, q, limit, share)
+	}
+	return b
+}
+
+// takeWait makes a batch of Wait for a key.
 func (s *Scheduler[K, I]) takeWait(q *queue[K, I]) *Batch[K, I] {
 	s.move(q, &s.apart)
 	b := s.newBatch()
-	b.wait = true
+	b.wait, b.shares = true, q.tasks.first.value.shares
 	b.turn, b.endTurn = context.WithCancel(b.ctx) //nolint:gosec // settle calls it
 	b.timer = time.AfterFunc(turnLength, func() { s.endTurn(b) })
 	s.take(b, q, Size{s.config.GroupRows, s.config.GroupBytes}, s.config.GroupRows)
@@ -55,8 +73,11 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 	rows, first := 0, len(b.Tasks)
 	for q.tasks.length > 0 {
 		t := q.tasks.first.value
+		if t.shares != b.shares {
+			break
+		}
 		if len(b.Tasks) > first {
-			// A key that was held is tried with one item: most tries are in vain.
+			// A held key is retried with one item, since most retries are in vain.
 			if rows+t.size.Rows > share || b.full(limit) || t.size.exceeds(limit) || !b.wait && q.tried > 0 {
 				break
 			}
@@ -72,7 +93,7 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 	s.refill(q.room)
 }
 
-// settle ends a batch: what it left undone is the first of its key again.
+// settle ends a batch. The tasks that it left undone go to the front of their queues.
 func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	if b.wait {
 		s.waits--
@@ -80,7 +101,10 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		b.timer.Stop()
 		b.endTurn()
 	}
-	if !b.wait || b.alone {
+	switch {
+	case b.shares && !b.wait:
+		s.sharing = false
+	case !b.wait || b.alone:
 		s.groups--
 		s.load.carried(len(b.Tasks))
 	}
@@ -92,7 +116,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 			continue
 		}
 		q := t.queue
-		q.isHeld = !t.returned // what the first of them says counts
+		q.isHeld = !t.returned // the key's first task decides, which comes last here
 		if t.left {
 			continue
 		}
@@ -101,7 +125,8 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		q.room.count(q, 1, t.size)
 	}
 	for _, q := range b.queues {
-		// It may have a turn from now on, and not before: a move lets in who knocks.
+		// Clear flying only after move, whose refill calls ready: the queue must not
+		// get a turn before.
 		switch {
 		case q.tasks.length == 0:
 			q.flying = false

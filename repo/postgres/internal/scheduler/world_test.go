@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// world is what a scheduler under test works on: keys that somebody outside
-// holds, and a log of what was carried out. It finds a key that is in two batches
-// and items of a key out of their order.
+// world is the environment of a scheduler under test: the keys that others hold, and a
+// log of the processed items. It detects a key in two batches at once, and items of a
+// key that are out of order.
 type world struct {
 	t *testing.T
 	s *Scheduler[string, int]
 	// groupTakes and waitTakes are how long a batch takes when nothing is held.
 	groupTakes, waitTakes time.Duration
 
-	// queued are keys that others outside queue for: a group finds them held, and
-	// who waits has them soon.
+	// queued are keys for which other processes queue: a group always finds them held,
+	// while a batch of Wait gets them soon.
 	queued map[string]bool
 
 	mu        sync.Mutex
@@ -28,11 +28,12 @@ type world struct {
 	inBatch   map[string]bool
 	last      map[string]int
 	log       []entry
-	batches   [][]string // the keys of each group, as often as they have items
+	batches   [][]string // the keys of each group's items
 	waiting   int        // batches of Wait under way
 	mostWait  int
 	grouping  int
 	mostGroup int
+	sharing   int // groups of items that share something
 }
 
 type entry struct {
@@ -43,6 +44,9 @@ type entry struct {
 
 var begin time.Time
 
+// shares says which items share something with those of other keys.
+func shares(item int) bool { return item > 10_000 && item%2 == 1 }
+
 func roomy() Limits {
 	return Limits{
 		GroupRows: 100, GroupBytes: 1000, ShareRows: 10,
@@ -50,8 +54,8 @@ func roomy() Limits {
 	}
 }
 
-// inWorld runs a test in a bubble, with a scheduler that is closed at its end: a
-// goroutine that is left fails it.
+// inWorld runs a test in a synctest bubble, and closes the scheduler at its end. The
+// test fails if a goroutine is left.
 func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,10 +64,13 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 			t: t, groupTakes: time.Millisecond, waitTakes: time.Millisecond,
 			held: map[string]chan struct{}{}, inBatch: map[string]bool{}, last: map[string]int{},
 		}
-		w.s = New(Config[string, int]{Limits: limits, Groups: groups, Waits: waits, Group: w.group, Wait: w.wait})
+		w.s = New(Config[string, int]{
+			Limits: limits, Groups: groups, Waits: waits, Group: w.group, Wait: w.wait,
+			Shares: shares,
+		})
 		test(w)
 		w.s.Close()
-		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.held.length != 0 || w.s.resting.length != 0 || len(w.s.tries.heap) != 0 {
+		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.sharers.length != 0 || w.s.sharing || w.s.held.length != 0 || w.s.resting.length != 0 || len(w.s.tries.heap) != 0 {
 			t.Errorf("after Close: %d queues, %d turns, %d held, %d tries",
 				len(w.s.queues), w.s.turns.length, w.s.held.length, len(w.s.tries.heap))
 		}
@@ -78,7 +85,7 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 	})
 }
 
-// look has a look at the scheduler, when all that can go on has.
+// look calls at with the scheduler locked, when all goroutines are blocked.
 func (w *world) look(at func(s *Scheduler[string, int])) {
 	synctest.Wait()
 	w.s.mu.Lock()
@@ -117,7 +124,7 @@ func (w *world) enter(b *Batch[string, int]) {
 	}
 }
 
-// leave does the tasks whose key is not held, and ends the batch's time.
+// leave ends a batch. It processes the tasks whose key is not held.
 func (w *world) leave(b *Batch[string, int]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +145,29 @@ func (w *world) leave(b *Batch[string, int]) {
 func (w *world) group(b *Batch[string, int]) {
 	w.enter(b)
 	w.mu.Lock()
-	w.grouping++
-	w.mostGroup = max(w.mostGroup, w.grouping)
+	for _, t := range b.Tasks {
+		if shares(t.Item) != shares(b.Tasks[0].Item) {
+			w.t.Errorf("%d is in a group with %d", t.Item, b.Tasks[0].Item)
+		}
+	}
+	if len(b.Tasks) > 0 && shares(b.Tasks[0].Item) {
+		if w.sharing++; w.sharing > 1 {
+			w.t.Errorf("%d groups of items that share something are under way", w.sharing)
+		}
+		defer func() {
+			w.mu.Lock()
+			w.sharing--
+			w.mu.Unlock()
+		}()
+	} else {
+		w.grouping++
+		w.mostGroup = max(w.mostGroup, w.grouping)
+		defer func() {
+			w.mu.Lock()
+			w.grouping--
+			w.mu.Unlock()
+		}()
+	}
 	var keys []string
 	for _, t := range b.Tasks {
 		keys = append(keys, t.Key)
@@ -147,9 +175,6 @@ func (w *world) group(b *Batch[string, int]) {
 	w.batches = append(w.batches, keys)
 	w.mu.Unlock()
 	time.Sleep(w.groupTakes)
-	w.mu.Lock()
-	w.grouping--
-	w.mu.Unlock()
 	w.leave(b)
 }
 
@@ -179,7 +204,7 @@ type pending struct {
 	answer chan error
 }
 
-// submit begins a call of Submit, and returns when it waits or is answered.
+// submit calls Submit in a goroutine, and returns when it waits or has returned.
 func (w *world) submit(key string, item int, size Size) *pending {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,10 +224,10 @@ func (p *pending) wants(t *testing.T, want error) {
 	if err := <-p.answer; !errors.Is(err, want) {
 		t.Errorf("answer %v, want %v", err, want)
 	}
-	synctest.Wait() // what it led to can be looked at
+	synctest.Wait() // let its effects happen
 }
 
-// sleep lets time pass, and what happens then come to rest.
+// sleep sleeps, and then waits until all goroutines are blocked.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -239,7 +264,7 @@ func (w *world) order(key string) (items []int) {
 
 func name(i int) string { return fmt.Sprint("key ", i) }
 
-// groups is how many groups there were.
+// groups returns the number of groups so far.
 func (w *world) groups() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,16 @@
+module github.com/seed-df90f812/agentstore/adapters/a2a
+
+go 1.26.0
+
+require (
+	github.com/a2aproject/a2a-go/v2 v2.3.1
+	github.com/seed-df90f812/agentstore v0.0.0-00010101000000-000000000000
+)
+
+require (
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/oklog/ulid/v2 v2.1.2 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
+
+replace github.com/seed-df90f812/agentstore => ../..

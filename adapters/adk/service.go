@@ -1,0 +1,260 @@
+// Package adk keeps the sessions of Google's Agent Development Kit in an agentstore, each
+// under its SessionKey. Events are messages. State is in the session's own scope, or by
+// the prefix of its keys, which they keep, in AppScope or UserScope.
+package adk
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/adk/v2/platform"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// NewSessionService returns a session service. It and its sessions are safe for concurrent
+// use; its errors are those of package repo. AppendEvent appends after all other events,
+// also to a session that was read before them, and changes the keys in StateDelta and no
+// others. It does so once: appending an event again changes nothing, and another one with
+// its ID is ErrConflict. Without an ID, each call stores an event.
+func NewSessionService(store repo.Store) session.Service { return service{store} }
+
+type service struct{ store repo.Store }
+
+// Create creates a session. If there is one with the id, the error is ErrConflict.
+func (s service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
+	get := session.GetRequest{AppName: req.AppName, UserID: req.UserID, SessionID: cmp.Or(req.SessionID, platform.NewUUID(ctx))}
+	key := SessionKey(get.AppName, get.UserID, get.SessionID)
+	state, err := changes(key.ID(), get.AppName, get.UserID, req.State)
+	if err != nil {
+		return nil, err
+	}
+	var created *handle
+	err = s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		_, err := tx.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Owner: req.UserID, Existing: repo.ExistingNone})
+		if err == nil && len(state) > 0 { // late, since it locks scopes until the commit
+			_, err = tx.State().Change(ctx, state)
+		}
+		if err == nil {
+			created, err = read(ctx, tx.Sessions(), &get)
+		}
+		return err
+	})
+	return &session.CreateResponse{Session: created}, err
+}
+
+// Get returns the session as it was at one moment, its events in the order in which they
+// were stored: of the last NumRecentEvents, those with a Timestamp not before After.
+func (s service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
+	h, err := read(ctx, s.store.Sessions(), req)
+	return &session.GetResponse{Session: h}, err
+}
+
+func read(ctx context.Context, sessions repo.Sessions, req *session.GetRequest) (*handle, error) {
+	named := repo.ByKey(sessions, SessionKey(req.AppName, req.UserID, req.SessionID))
+	found, shared, err := named.Read(ctx, max(0, req.NumRecentEvents), AppScope(req.AppName).Name, UserScope(req.AppName, req.UserID).Name)
+	if err != nil {
+		return nil, err
+	}
+	return newHandle(ctx, &found, req.After, req.AppName, shared[0], shared[1])
+}
+
+// List returns the sessions of an application, or of one of its users, newest first,
+// without events.
+func (s service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
+	app, response := AppScope(req.AppName).Name, &session.ListResponse{}
+	for page := (repo.Page{Limit: 128}); ; {
+		listed, err := s.store.Sessions().List(ctx, repo.SessionFilter{Namespace: app, Owner: req.UserID}, page)
+		if err != nil {
+			return nil, err
+		}
+		read := repo.ReadSessions{State: true, Scopes: []string{app}}
+		for _, listed := range listed.Sessions {
+			read.IDs = append(read.IDs, listed.ID)
+			read.Scopes = append(read.Scopes, UserScope(req.AppName, listed.Owner).Name)
+		}
+		snapshot, err := s.store.Sessions().Read(ctx, read)
+		if errors.Is(err, repo.ErrLimit) && page.Limit > 1 { // fewer sessions have less state
+			page.Limit /= 2
+			continue
+		}
+		for i := 0; i < len(snapshot.Sessions) && err == nil; i++ {
+			// It may have been deleted meanwhile, or made by other means.
+			if found := snapshot.Sessions[i]; found != nil && strings.HasPrefix(found.Session.Key, repo.JoinKey(found.Session.Owner, "")) {
+				var h *handle
+				h, err = newHandle(ctx, found, time.Time{}, req.AppName, snapshot.Scopes[0], snapshot.Scopes[i+1])
+				response.Sessions = append(response.Sessions, h)
+			}
+		}
+		if page.After = listed.Next; page.After == "" || err != nil {
+			return response, err
+		}
+	}
+}
+
+// Delete deletes the session and its own state. A session that does not exist is no error.
+func (s service) Delete(ctx context.Context, req *session.DeleteRequest) error {
+	key := SessionKey(req.AppName, req.UserID, req.SessionID)
+	if _, err := s.store.Sessions().Delete(ctx, key.ID()); !errors.Is(err, repo.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// AppendEvent stores the event and adds it to current, unless it is partial.
+func (s service) AppendEvent(ctx context.Context, current session.Session, event *session.Event) error {
+	if current == nil || event == nil {
+		return &repo.InvalidError{Field: "session or event", Reason: "is nil"}
+	}
+	if event.Partial {
+		return nil
+	}
+	key := SessionKey(current.AppName(), current.UserID(), current.ID())
+	turn, err := turn(key.ID(), current, event)
+	if err != nil {
+		return err
+	}
+	added, err := repo.ByKey(s.store.Sessions(), key).AppendTurn(ctx, turn)
+	if h, ok := current.(*handle); ok && err == nil && (!added.Repeated || !h.has(event.ID)) {
+		return h.add(ctx, event)
+	}
+	return err
+}
+
+const kind = "adk.event" // of the messages that are events
+
+// SessionKey returns the key of a session in the store.
+func SessionKey(app, user, id string) repo.SessionKey {
+	return repo.SessionKey{Namespace: AppScope(app).Name, Key: repo.JoinKey(user, id)}
+}
+
+// AppScope returns the scope of an application's keys that begin with "app:".
+func AppScope(app string) repo.Scope { return repo.Scope{Name: repo.JoinKey("adk", app)} }
+
+// UserScope returns the scope of a user's keys that begin with "user:".
+func UserScope(app, user string) repo.Scope { return repo.Scope{Name: repo.JoinKey("adk", app, user)} }
+
+// Event returns the event that a message of a session is. If it is none, but was appended
+// by other means, Event returns nil.
+func Event(message repo.Message) (*session.Event, error) {
+	event := &session.Event{}
+	if message.Kind != kind {
+		return nil, nil
+	}
+	if json.Unmarshal(message.Payload, event) != nil { // whose error may quote the payload
+		return nil, fmt.Errorf("adk: message %d of session %s has no event that can be read", message.Sequence, message.SessionID)
+	}
+	return event, nil
+}
+
+// turn returns what stores the event: its text as content, for other readers, all of it as
+// payload, and its state.
+func turn(id repo.ID, current session.Session, event *session.Event) (repo.Turn, error) {
+	stored := *event
+	stored.Actions.StateDelta = maps.Clone(event.Actions.StateDelta)
+	maps.DeleteFunc(stored.Actions.StateDelta, isTemp)
+	state, err := changes(id, current.AppName(), current.UserID(), event.Actions.StateDelta)
+	if err != nil {
+		return repo.Turn{}, err
+	}
+	m := repo.NewMessage{Role: repo.RoleAssistant, Kind: kind, OccurredAt: event.Timestamp}
+	// A stored event that ADK cannot read again would make the whole session unreadable.
+	if m.Payload, err = json.Marshal(&stored); err != nil || json.Unmarshal(m.Payload, &session.Event{}) != nil {
+		return repo.Turn{}, &repo.InvalidError{Field: "event", Reason: "cannot be written as JSON and read again"}
+	}
+	if event.ID != "" {
+		sum := sha256.Sum256([]byte(event.ID))
+		m.ID = repo.ID(sum[:len(m.ID)])
+	}
+	if event.Author == "user" {
+		m.Role = repo.RoleUser
+	}
+	for i := 0; event.Content != nil && i < len(event.Content.Parts); i++ {
+		if part := event.Content.Parts[i]; part != nil && !part.Thought {
+			m.Content += strings.ReplaceAll(strings.ToValidUTF8(part.Text, "\uFFFD"), "\x00", "\uFFFD")
+		}
+	}
+	return repo.Turn{Messages: []repo.NewMessage{m}, State: state}, nil
+}
+
+// changes returns what stores the keys, always in the same order, since an event that is
+// appended again must be the same.
+func changes(id repo.ID, app, user string, delta map[string]any) (changes []repo.StateChange, err error) {
+	for _, key := range slices.Sorted(maps.Keys(delta)) {
+		change := repo.StateChange{Key: key, Scope: repo.Scope{SessionID: id}}
+		switch {
+		case isTemp(key, nil):
+			continue
+		case strings.HasPrefix(key, session.KeyPrefixApp):
+			change.Scope = AppScope(app)
+		case strings.HasPrefix(key, session.KeyPrefixUser):
+			change.Scope = UserScope(app, user)
+		}
+		if change.Value, err = json.Marshal(delta[key]); err != nil {
+			return nil, &repo.InvalidError{Field: fmt.Sprintf("state[%q]", key), Reason: "cannot be written as JSON"}
+		}
+		changes = append(changes, change)
+	}
+	return changes, nil
+}
+
+func isTemp(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) }
+
+// handle is a session as it was read, with what was appended through it: ADK's own, in
+// memory, and the state of another one, because the events that are read must not change it.
+type handle struct {
+	session.Session
+	memory session.Service // of Session
+	state  session.State
+}
+
+func newHandle(ctx context.Context, found *repo.SessionSnapshot, after time.Time, appName string, app, user repo.ScopeState) (*handle, error) {
+	key := repo.SplitKey(found.Session.Key)
+	names := session.CreateRequest{AppName: appName, UserID: found.Session.Owner, SessionID: key[len(key)-1], State: map[string]any{}}
+	ctx = platform.WithTimeProvider(ctx, func() time.Time { return found.Session.UpdatedAt })
+	memory := session.InMemoryService()
+	created, err := memory.Create(ctx, &names)
+	for i := 0; i < len(found.Messages) && err == nil; i++ {
+		var event *session.Event
+		if event, err = Event(found.Messages[i]); event != nil && !event.Timestamp.Before(after) {
+			err = memory.AppendEvent(ctx, created.Session, event)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, stored := range slices.Concat(app.Values, user.Values, found.State.Values) {
+		value := any(stored.Value) // which stays if it is no JSON for this program, such as 1e400
+		_ = json.Unmarshal(stored.Value, &value)
+		names.State[stored.Key] = value
+	}
+	state, err := session.InMemoryService().Create(ctx, &names)
+	return &handle{created.Session, memory, state.Session.State()}, err
+}
+
+func (h *handle) State() session.State { return h.state }
+
+func (h *handle) has(id string) bool {
+	for event := range h.Events().All() {
+		if event.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *handle) add(ctx context.Context, event *session.Event) error {
+	for key, value := range event.Actions.StateDelta {
+		_ = h.state.Set(key, value) // which cannot fail
+	}
+	return h.memory.AppendEvent(ctx, h.Session, event)
+}

@@ -1,0 +1,3 @@
+// Package mcp tests adapters/mcp with the SDK's own client and server, on PostgreSQL and in
+// memory.
+package mcp

@@ -1,0 +1,310 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// after returns the events of session s that a replica would send again.
+func after(t *testing.T, events mcp.EventStore, stream string, index int) (all [][]byte, err error) {
+	t.Helper()
+	for data, err := range events.After(t.Context(), "s", stream, index) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+func onEach(t *testing.T, run func(t *testing.T, stores [2]repo.Store)) {
+	t.Helper()
+	t.Parallel()
+	for name, database := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, stores(t, database))
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each event has the index of its Append, whatever its size and whether Append failed, at
+// both replicas.
+func TestEventsKeepTheirIndex(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own, other := newEvents(t, stores[0], 0), newEvents(t, stores[1], 0)
+		must(t, own.Open(t.Context(), "s", "r"))
+		if all, err := after(t, other, "r", -1); err != nil || len(all) != 0 {
+			t.Errorf("an open stream has %d events, %v", len(all), err)
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		want := [][]byte{
+			nil, []byte("second"), []byte("not stored at once"), bytes.Repeat([]byte("large"), repo.MaxPartBytes/2),
+			make([]byte, repo.MaxPartBytes-1), make([]byte, repo.MaxPartBytes), []byte("last"),
+		}
+		for i, data := range want {
+			ctx := t.Context()
+			if i == 2 {
+				ctx = canceled
+			}
+			given := bytes.Clone(data)
+			if err := own.Append(ctx, "s", "r", given); (err != nil) != (i == 2) {
+				t.Fatal(i, err)
+			}
+			clear(given)
+		}
+		for _, events := range []mcp.EventStore{own, other} {
+			for index := -1; index <= len(want); index++ {
+				all, err := after(t, events, "r", index)
+				must(t, err)
+				rest := want[min(index+1, len(want)):]
+				if len(all) != len(rest) {
+					t.Fatalf("%d events after %d, want %d", len(all), index, len(rest))
+				}
+				for i := range all {
+					if !bytes.Equal(all[i], rest[i]) {
+						t.Errorf("event %d after %d has %d bytes, want %d", i, index, len(all[i]), len(rest[i]))
+					}
+				}
+			}
+		}
+	})
+}
+
+// lossy loses the answer to each second append.
+type lossy struct {
+	repo.Streams
+	appends int
+}
+
+func (l *lossy) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
+	next, err := l.Streams.Append(ctx, stream, parts...)
+	if l.appends++; l.appends%2 == 0 {
+		return stream.Next, repo.ErrUnknownOutcome
+	}
+	return next, err
+}
+
+// An event whose answer is lost is stored once.
+func TestLostAnswers(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own, err := mcpstore.NewEventStore(&lossy{Streams: stores[0].Streams()}, 0)
+		must(t, err)
+		must(t, own.Open(t.Context(), "s", "r"))
+		refused := 0
+		for i := range byte(20) {
+			if err := own.Append(t.Context(), "s", "r", []byte{'a' + i}); err != nil {
+				refused++
+			}
+		}
+		_, _ = after(t, own, "r", -1) // stores what waits
+		all, err := after(t, newEvents(t, stores[1], 0), "r", -1)
+		if got := string(bytes.Join(all, nil)); err != nil || got != "abcdefghijklmnopqrst" || refused == 0 {
+			t.Errorf("%s, %v; %d were refused", got, err, refused)
+		}
+	})
+}
+
+// What is missing is an error, and never a shorter list.
+func TestMissingEvents(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		events := newEvents(t, stores[0], repo.MinStreamTTL)
+		if _, err := after(t, events, "r", -1); !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("a stream that was never opened: %v", err)
+		}
+		if err := events.Append(t.Context(), "s", "r", []byte("event")); !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("append to it: %v", err)
+		}
+		must(t, events.Open(t.Context(), "s", "r"))
+		must(t, events.Append(t.Context(), "s", "r", []byte("event")))
+		pgtest.Await(t, time.Minute, "the stream to expire", func() bool {
+			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
+			return errors.Is(err, mcp.ErrEventsPurged)
+		})
+		if err := events.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrStreamGone) {
+			t.Errorf("append to an expired stream: %v", err)
+		}
+		lost := newEvents(t, stores[0], 0)
+		must(t, lost.Open(t.Context(), "s", "full"))
+		must(t, lost.Append(t.Context(), "s", "full", []byte("stored")))
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 6 { // more than may wait
+			if err := lost.Append(canceled, "s", "full", make([]byte, repo.MaxPartBytes)); err == nil {
+				t.Error("an append with a context that has ended succeeds")
+			}
+		}
+		for _, replica := range []*mcpstore.EventStore{lost, newEvents(t, stores[1], 0)} {
+			if all, err := after(t, replica, "full", -1); !errors.Is(err, mcp.ErrEventsPurged) || len(all) > 0 {
+				t.Errorf("%d events where some were dropped, %v", len(all), err)
+			}
+			if status, _ := get(t, replica.Handler(http.NotFoundHandler()), "s", "full_0", "alice"); status != http.StatusBadRequest {
+				t.Errorf("events that were dropped: status %d", status)
+			}
+		}
+	})
+}
+
+// A large event expires by itself, although its stream goes on. Who needs it gets a status, before and
+// after it is removed: an empty answer would be asked for again and again.
+func TestLargeEventExpires(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own, other := newEvents(t, stores[0], repo.MinStreamTTL), newEvents(t, stores[1], 0)
+		must(t, own.Open(t.Context(), "s", "r"))
+		must(t, own.Append(t.Context(), "s", "r", []byte("first")))
+		must(t, own.Append(t.Context(), "s", "r", make([]byte, repo.MaxPartBytes)))
+		pgtest.Await(t, time.Minute, "the large event to expire", func() bool {
+			_ = own.Append(t.Context(), "s", "r", []byte("end"))
+			_, err := after(t, other, "r", 0)
+			return errors.Is(err, mcp.ErrEventsPurged)
+		})
+		for range 2 {
+			if _, err := after(t, other, "r", 0); !errors.Is(err, mcp.ErrEventsPurged) {
+				t.Errorf("the large event: %v", err)
+			}
+			if status, _ := get(t, other.Handler(http.NotFoundHandler()), "s", "r_0", "alice"); status != http.StatusBadRequest {
+				t.Errorf("the large event: status %d", status)
+			}
+			_ = own.Append(t.Context(), "s", "r", []byte("end")) // so that only the large one is removed
+			_, err := stores[0].Streams().RemoveExpired(t.Context(), 0)
+			must(t, err)
+		}
+	})
+}
+
+func TestTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{-1, repo.MinStreamTTL - 1, repo.MaxStreamTTL + 1} {
+		var invalid *repo.InvalidError
+		if _, err := mcpstore.NewEventStore(nil, ttl); !errors.As(err, &invalid) || invalid.Field != "ttl" {
+			t.Errorf("%v: %v", ttl, err)
+		}
+	}
+}
+
+// get asks a replica that has no session of its own for events.
+func get(t *testing.T, replica http.Handler, session, last, user string) (status int, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	request.Header.Set("Accept", "text/event-stream")
+	request.Header.Set("Mcp-Session-Id", session)
+	if last != "" {
+		request.Header.Set("Last-Event-ID", last)
+	}
+	request.Header.Set("Authorization", "Bearer "+user)
+	recorder := &enough{ResponseRecorder: httptest.NewRecorder(), cancel: cancel}
+	authorized(replica).ServeHTTP(recorder, request)
+	return recorder.Code, recorder.Body.String()
+}
+
+// enough stops a stream after the event "end".
+type enough struct {
+	*httptest.ResponseRecorder
+	cancel func()
+}
+
+func (e *enough) Write(data []byte) (int, error) {
+	if strings.Contains(string(data), "data: end\n") {
+		e.cancel()
+	}
+	return e.ResponseRecorder.Write(data)
+}
+
+// authorized lets everybody be the user of his token.
+func authorized(next http.Handler) http.Handler {
+	return auth.RequireBearerToken(func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: token, Expiration: time.Now().Add(time.Hour)}, nil
+	}, nil)(next)
+}
+
+// A replica answers for sessions of others as it does for its own.
+func TestHandlerAnswersForOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own, other := newEvents(t, stores[0], 0), newEvents(t, stores[1], 0)
+		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "next", http.StatusNotFound) })
+		replica := other.Handler(next)
+		begin := authorized(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { // as Alice
+			must(t, own.Open(r.Context(), "s", ""))
+			must(t, own.Open(r.Context(), "s", "r"))
+		}))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		request.Header.Set("Authorization", "Bearer alice")
+		begin.ServeHTTP(httptest.NewRecorder(), request)
+		for _, data := range []string{"", "two\nlines", "end"} {
+			must(t, own.Append(t.Context(), "s", "r", []byte(data)))
+		}
+		for _, c := range []struct {
+			name, session, last, user string
+			status                    int
+			body                      string
+		}{
+			{"all", "s", "r_0", "alice", 200, ": ok\n\nevent: message\nid: r_1\ndata: two\ndata: lines\n\nevent: message\nid: r_2\ndata: end\n\n"},
+			{"some", "s", "r_1", "alice", 200, ": ok\n\nevent: message\nid: r_2\ndata: end\n\n"},
+			{"another user", "s", "r_0", "bob", 403, "session user mismatch\n"},
+			{"another session", "other", "r_0", "alice", 404, "next\n"},
+			{"another stream", "s", "other_0", "alice", 404, "next\n"},
+			{"key of another stream", "s/r", "_0", "alice", 404, "next\n"},
+			{"malformed", "s", "r_-1", "alice", 404, "next\n"},
+			{"malformed too", "s", "r", "alice", 404, "next\n"},
+			{"not text", "s\x00", "r_0", "alice", 404, "next\n"},
+		} {
+			if status, body := get(t, replica, c.session, c.last, c.user); status != c.status || body != c.body {
+				t.Errorf("%s: %d %q", c.name, status, body)
+			}
+		}
+		for key, ttl := range map[string]time.Duration{"mcp/s/": repo.MaxStreamTTL, "mcp/s/r": mcpstore.DefaultTTL} {
+			stream, err := stores[1].Streams().Get(t.Context(), key)
+			must(t, err)
+			if life := stream.ExpiresAt.Sub(stream.OpenedAt); life < ttl || life > 2*ttl {
+				t.Errorf("stream %s lives for %v", key, life)
+			}
+		}
+		must(t, own.SessionClosed(t.Context(), "s"))
+		must(t, own.SessionClosed(t.Context(), "s"))
+		if status, _ := get(t, replica, "s", "r_0", "alice"); status != http.StatusNotFound {
+			t.Errorf("a session that is over: %d", status)
+		}
+	})
+}
+
+// A stream that a process opens after another one goes on with the next index.
+func TestSessionMoves(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own, other := newEvents(t, stores[0], 0), newEvents(t, stores[1], 0)
+		must(t, own.Open(t.Context(), "s", "r"))
+		must(t, own.Append(t.Context(), "s", "r", []byte("0")))
+		must(t, other.Open(t.Context(), "s", "r"))
+		must(t, other.Append(t.Context(), "s", "r", []byte("1")))
+		if err := own.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrConflict) {
+			t.Errorf("the former writer: %v", err)
+		}
+		all, err := after(t, newEvents(t, stores[0], 0), "r", -1)
+		if got := bytes.Join(all, []byte(" ")); err != nil || string(got) != "0 1" {
+			t.Errorf("%q, %v", got, err)
+		}
+		must(t, own.Open(t.Context(), "", ""))
+		must(t, own.Append(t.Context(), "", "", []byte("nobody's")))
+	})
+}

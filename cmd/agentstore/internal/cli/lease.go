@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	urfave "github.com/urfave/cli/v3"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func leaseCommand(world invocation) *urfave.Command {
+	return group("lease", "list and release leases", "", leaseListCommand(world), leaseReleaseCommand(world))
+}
+
+func leaseListCommand(world invocation) *urfave.Command {
+	var filter repo.LeaseFilter
+	return list[repo.Lease]{
+		leaf: leaf{
+			name: "list", summary: "list leases, by name and kind, with their holders",
+			flags: []urfave.Flag{
+				stringFlag(&filter.Kind, "kind", "only those of this `kind`, such as session or plan"),
+				stringFlag(&filter.Name, "name", "only those of this `name`; of a session or a plan it is the id"),
+				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
+				oneOf((*string)(&filter.Status), "status", "only those that are in this `status`", repo.LeaseHeld, repo.LeaseExpired),
+			},
+			details: "the times of acquisition, too",
+			more: `A lease that was released is not listed. One that has expired is held by nobody;
+it is listed until somebody acquires or releases it.
+
+Examples:
+  agentstore lease list --owner worker-3
+  agentstore lease list --kind plan --status expired --json`,
+		},
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Lease, repo.Cursor, error) {
+			found, err := store.Leases().List(ctx, filter, page)
+			return found.Leases, found.Next, err
+		},
+		weigh:   func(l repo.Lease) int { return len(l.Key.Name) + len(l.Key.Kind) + len(l.Owner) },
+		columns: headings("KIND", "NAME", "OWNER", "#TOKEN", "STATUS", "EXPIRES", "ACQUIRED"),
+		cells: func(l repo.Lease) []any {
+			return []any{l.Key.Kind, l.Key.Name, l.Owner, l.Token, string(leaseStatus(l)), l.ExpiresAt, l.AcquiredAt}
+		},
+		line: func(l repo.Lease, _ bool) any { return leaseLine(l) },
+	}.command(world)
+}
+
+func leaseStatus(l repo.Lease) repo.LeaseStatus {
+	if l.Expired {
+		return repo.LeaseExpired
+	}
+	return repo.LeaseHeld
+}
+
+func leaseLine(l repo.Lease) object {
+	return object{
+		{"kind", l.Key.Kind}, {"name", l.Key.Name}, {"owner", l.Owner}, {"token", l.Token}, {"status", leaseStatus(l)},
+		{"acquired_at", l.AcquiredAt}, {"expires_at", l.ExpiresAt},
+	}
+}
+
+func leaseReleaseCommand(world invocation) *urfave.Command {
+	var owner string
+	var yes bool
+	return leaf{
+		name: "release", summary: "release one lease, or all of an owner, after asking",
+		arguments: []string{"[KIND]", "[NAME]"},
+		flags: []urfave.Flag{
+			stringFlag(&owner, "owner", "release all leases of this `owner`, instead of one"),
+			boolFlag(&yes, "yes", "do not ask"),
+		},
+		json: "print one JSON object instead of text",
+		more: `The holder is not asked: it notices when it renews the lease next, and may work until
+then, beside whoever acquires the lease meanwhile.
+
+Examples:
+  agentstore lease release plan 01KGGZ7Q3M0000000000000001
+  agentstore lease release --owner worker-3 --yes`,
+		before: func(invocation *invocation) error {
+			if len(invocation.args) == 1 || (len(invocation.args) == 0) == (owner == "") {
+				return usageError{text: "lease release needs KIND and NAME, or --owner, and not both"}
+			}
+			return nil
+		},
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			release := func() (int64, error) { return store.Leases().ReleaseAll(ctx, owner) }
+			question := fmt.Sprintf("Release all leases of %q?", owner)
+			if owner == "" {
+				key := repo.LeaseKey{Kind: invocation.args[0], Name: invocation.args[1]}
+				lease, err := findLease(ctx, store, key)
+				if err != nil {
+					return invalidUsage(err)
+				}
+				release = func() (int64, error) { return 1, store.Leases().Release(ctx, lease) }
+				question = fmt.Sprintf("Release the lease %q %q of %q, which is %s?", key.Kind, key.Name, lease.Owner, leaseStatus(lease))
+			}
+			if !yes {
+				if err := confirm(ctx, invocation, question+" [y/N] "); err != nil {
+					return err
+				}
+			}
+			released, err := release()
+			if err != nil {
+				return invalidUsage(err)
+			}
+			if invocation.json {
+				return printJSON(invocation.stdout, object{{"released", released}})
+			}
+			_, err = fmt.Fprintf(invocation.stdout, "released: %d\n", released)
+			return err
+		},
+	}.command(world)
+}
+
+// findLease returns the lease of a key. It is released by its token, so that another
+// lease that somebody acquires meanwhile is not.
+func findLease(ctx context.Context, store *agentstore.Store, key repo.LeaseKey) (repo.Lease, error) {
+	found, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: key.Kind, Name: key.Name}, repo.Page{Limit: 1})
+	switch {
+	case err != nil:
+		return repo.Lease{}, err
+	case key.Kind == "" || key.Name == "":
+		return repo.Lease{}, usageError{text: "KIND and NAME must not be empty"}
+	case len(found.Leases) == 0:
+		return repo.Lease{}, fmt.Errorf("lease %q %q %w", key.Kind, key.Name, repo.ErrNotFound)
+	}
+	return found.Leases[0], nil
+}

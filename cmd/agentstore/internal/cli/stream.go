@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	urfave "github.com/urfave/cli/v3"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func streamCommand(world invocation) *urfave.Command {
+	return group("stream", "show and follow streams, and remove those that have expired", "",
+		streamShowCommand(world), streamTailCommand(world), streamPruneCommand(world))
+}
+
+func streamShowCommand(world invocation) *urfave.Command {
+	return leaf{
+		name: "show", summary: "show the newest stream of a key, without its parts",
+		arguments: []string{"KEY"},
+		json:      "print one JSON object instead of text",
+		more: `Examples:
+  agentstore stream show answer/01KGGZ7Q3M0000000000000001`,
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			s, err := store.Streams().Get(ctx, invocation.args[0])
+			if err != nil {
+				return invalidUsage(err)
+			}
+			return printOne(invocation, streamLine(s), []field{
+				{"Key", s.Key}, {"ID", s.ID}, {"Owner", s.Owner}, {"Status", string(s.Status)}, {"Reason", s.Reason},
+				{"Parts", s.Next}, {"Fence", s.Fence}, {"Opened", s.OpenedAt}, {"Expires", s.ExpiresAt},
+			})
+		},
+	}.command(world)
+}
+
+func streamLine(s repo.Stream) object {
+	return object{
+		{"key", s.Key}, {"id", s.ID}, {"owner", s.Owner}, {"status", s.Status}, {"reason", given{s.Reason}},
+		{"parts", s.Next}, {"fence", s.Fence}, {"opened_at", s.OpenedAt}, {"expires_at", s.ExpiresAt},
+	}
+}
+
+func streamPruneCommand(world invocation) *urfave.Command {
+	return leaf{
+		name: "prune", summary: "remove what is left of streams that have expired, in small batches",
+		json: "print one JSON object instead of text",
+		more: `Nobody can read a stream that has expired. A service that opens streams removes the
+expired ones by and by; this command is for one that no longer does. It asks nothing.`,
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			var sum repo.RemovedStreams
+			for {
+				removed, err := store.Streams().RemoveExpired(ctx, 0)
+				if err != nil {
+					return err
+				}
+				sum.Streams, sum.Parts = sum.Streams+removed.Streams, sum.Parts+removed.Parts
+				if removed == (repo.RemovedStreams{}) {
+					break
+				}
+			}
+			if invocation.json {
+				return printJSON(invocation.stdout, object{{"streams", sum.Streams}, {"parts", sum.Parts}})
+			}
+			_, err := fmt.Fprintf(invocation.stdout, "removed: %d streams, %d parts\n", sum.Streams, sum.Parts)
+			return err
+		},
+	}.command(world)
+}

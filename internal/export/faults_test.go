@@ -1,0 +1,286 @@
+package export_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// faultDocument contains the word SECRET in every value that is content, so that a
+// test can detect an error that repeats one.
+func faultDocument(t testing.TB) string {
+	session := smallSession(2)
+	session.Actor, session.AutomationProfile = "SECRET actor", "SECRET profile"
+	session.Metadata = []byte(`{"k":"SECRET"}`)
+	session.Budget = ptr(repo.Cost(10))
+	session.Usage = repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}
+	first, second := messageAt(0), messageAt(1)
+	first.Content, first.Metadata = "SECRET content", []byte(`{"m":"SECRET"}`)
+	second.Payload, second.OccurredAt = []byte("SECRET payload"), day
+	second.Kind, second.CallID = "SECRET kind", "SECRET call"
+	return encode(t, session, []repo.ID{testID(3), testID(5)}, first, second)
+}
+
+func TestFaults(t *testing.T) {
+	id1, id2 := messageAt(0).ID.String(), testID(1).String()
+	for _, test := range []struct {
+		name, old, new string
+		field, reason  string
+	}{
+		{"other version", `version":1`, `version":2`, "schema_version", "is not 1"},
+		{"version as text", `version":1`, `version":"1"`, "schema_version", "not a number"},
+		{"version 1.0", `version":1`, `version":1.0`, "schema_version", "whole number"},
+		{"no version", `"schema_version":1,`, ``, "schema_version", "missing"},
+		{"version null", `version":1`, `version":null`, "schema_version", "not a number"},
+		{"an array", `{"schema`, `[{"schema`, "document", "not an object"},
+		{"nothing after a comma", `1,"session"`, `1,,"session"`, "document", "not valid JSON"},
+		{"no comma", `1,"session"`, `1 "session"`, "document", "not valid JSON"},
+		{"no colon", `"session":`, `"session"`, "document", "not valid JSON"},
+		{"unknown member", `"session":`, `"SECRET":1,"session":`, "document", "unknown member"},
+		{"unknown long member", `"session":`, `"` + strings.Repeat("SECRET", 20) + `":1,"session":`, "document", "unknown member"},
+		{"version twice", `"session":`, `"schema_version":1,"session":`, "schema_version", "twice"},
+		{"no session", `"session":`, `"linked_plan_ids":`, "session", "missing"},
+		{"session null", `"session":{`, `"session":null,"x":{`, "session", "not an object"},
+		{"session a list", `"session":{`, `"session":[],"x":{`, "session", "not an object"},
+
+		{"session without id", `"id":"` + id2 + `",`, ``, "session.id", "missing"},
+		{"session id a number", `"id":"` + id2 + `"`, `"id":1`, "session.id", "not a string"},
+		{"session id zero", id2, strings.Repeat("0", 26), "session.id", "is zero"},
+		{"session id lower case", id2, strings.ToLower(repo.ID{0xff, 15: 1}.String()), "session.id", "upper case"},
+		{"session id too large", id2, "8" + id2[1:], "session.id", "not a ULID"},
+		{"session id wrong", id2, "SECRET", "session.id", "not a ULID"},
+		{"namespace empty", `"local"`, `""`, "session.namespace", "is empty"},
+		{"namespace too long", `"local"`, `"` + strings.Repeat("n", 256) + `"`, "session.namespace", "more than 255 bytes"},
+		{"namespace not UTF-8", `"local"`, "\"SECRET\xff\"", "session.namespace", "not valid UTF-8"},
+		{"namespace with NUL", `"local"`, `"SECRET\u0000"`, "session.namespace", "NUL"},
+		{"key of another id", `"local",`, `"local","key":"SECRET",`, "session.id", "not that of the key"},
+		{"key empty", `"local",`, `"local","key":"",`, "session.key", "is empty"},
+		{"key too long", `"local",`, `"local","key":"` + strings.Repeat("k", 256) + `",`, "session.key", "more than 255 bytes"},
+		{"key with NUL", `"local",`, `"local","key":"SECRET\u0000",`, "session.key", "NUL"},
+		{"key null", `"local",`, `"local","key":null,`, "session.key", "not a string"},
+		{"key after owner", `"local",`, `"local","owner":"SECRET","key":"SECRET",`, "session.key", "out of order"},
+		{"owner empty", `"local",`, `"local","owner":"",`, "session.owner", "is empty"},
+		{"owner too long", `"local",`, `"local","owner":"` + strings.Repeat("o", 1025) + `",`, "session.owner", "more than 1024 bytes"},
+		{"owner not UTF-8", `"local",`, "\"local\",\"owner\":\"SECRET\xff\",", "session.owner", "not valid UTF-8"},
+		{"owner twice", `"local",`, `"local","owner":"SECRET","owner":"SECRET",`, "session.owner", "twice"},
+		{"added owner", `"local",`, `"local","owner":"SECRET",`, "checksum", "not that of the document"},
+		{"actor empty", `"SECRET actor"`, `""`, "session.actor", "is empty"},
+		{"actor null", `"SECRET actor"`, `null`, "session.actor", "not a string"},
+		{"profile half a pair", `"SECRET profile"`, `"SECRET\udc00"`, "session.automation_profile", "half a surrogate"},
+		{"actor after profile", `"actor":"SECRET actor","automation_profile":"SECRET profile"`,
+			`"automation_profile":"SECRET profile","actor":"SECRET actor"`, "session.actor", "out of order"},
+		{"session metadata null", `{"k":"SECRET"}`, `null`, "session.metadata", "not an object"},
+		{"session metadata a list", `{"k":"SECRET"}`, `["SECRET"]`, "session.metadata", "not an object"},
+		{"session metadata member twice", `{"k":"SECRET"}`, `{"SECRET":1,"SECRET":1}`, "session.metadata", "twice"},
+		{"no usage", `"usage":{"input_tokens":1,"output_tokens":2,"cost_nanos":3},`, ``, "session.usage", "missing"},
+		{"usage empty", `"usage":{"input_tokens":1,`, `"usage":{`, "session.usage.input_tokens", "missing"},
+		{"usage in another order", `"input_tokens":1,"output_tokens":2`, `"output_tokens":2,"input_tokens":1`, "session.usage.input_tokens", "out of order"},
+		{"tokens negative", `"input_tokens":1`, `"input_tokens":-1`, "session.usage.input_tokens", "negative"},
+		{"tokens too many", `"input_tokens":1`, `"input_tokens":9223372036854775808`, "session.usage.input_tokens", "64 bits"},
+		{"tokens far too many", `"input_tokens":1`, `"input_tokens":` + strings.Repeat("9", 1000), "session.usage.input_tokens", "64 bits"},
+		{"tokens minus zero", `"output_tokens":2`, `"output_tokens":-0`, "session.usage.output_tokens", "whole number"},
+		{"tokens with leading zero", `"output_tokens":2`, `"output_tokens":02`, "session.usage.output_tokens", "whole number"},
+		{"tokens with exponent", `"output_tokens":2`, `"output_tokens":2e0`, "session.usage.output_tokens", "whole number"},
+		{"cost negative", `"cost_nanos":3`, `"cost_nanos":-3`, "session.usage.cost_nanos", "negative"},
+		{"budget below cost", `"budget_nanos":10`, `"budget_nanos":2`, "session.budget_nanos", "below the cost"},
+		{"budget negative", `"budget_nanos":10`, `"budget_nanos":-2`, "session.budget_nanos", "negative"},
+		{"time without fraction", `05:07.789000Z"},"linked`, `05:07Z"},"linked`, "session.updated_at", "not a time"},
+		{"time with an offset", `05:07.789000Z"},"linked`, `05:07.789000+00:00"},"linked`, "session.updated_at", "not a time"},
+		{"time with nanoseconds", `05:07.789000Z"},"linked`, `05:07.789000000Z"},"linked`, "session.updated_at", "not a time"},
+		{"time with a comma", `05:07.789000Z"},"linked`, `05:07,789000Z"},"linked`, "session.updated_at", "not a time"},
+		{"time with lower-case t", `2026-02-03T04:05:07.789000Z"},"linked`, `2026-02-03t04:05:07.789000Z"},"linked`, "session.updated_at", "not a time"},
+		{"time of no day", `2026-02-03T04:05:07.789000Z"},"linked`, `2026-02-30T04:05:07.789000Z"},"linked`, "session.updated_at", "not a time"},
+		{"time with leap second", `05:07.789000Z"},"linked`, `05:60.789000Z"},"linked`, "session.updated_at", "not a time"},
+		{"time in year 0", `2026-02-03T04:05:07.789000Z"},"linked`, `0000-02-03T04:05:07.789000Z"},"linked`, "session.updated_at", "not a time"},
+		{"session with unknown member", `},"linked`, `,"SECRET":1},"linked`, "session", "unknown member"},
+		{"session member twice", `},"linked`, `,"namespace":"x"},"linked`, "session.namespace", "twice"},
+		{"session trailing comma", `},"linked`, `,},"linked`, "session", "not valid JSON"},
+
+		{"no plans", `"linked_plan_ids":["` + testID(3).String() + `","` + testID(5).String() + `"],`, ``, "linked_plan_ids", "missing"},
+		{"plans an object", `"linked_plan_ids":[`, `"linked_plan_ids":{[`, "linked_plan_ids", "not an array"},
+		{"plan wrong", testID(5).String(), "SECRET", "linked_plan_ids[1]", "not a ULID"},
+		{"plans out of order", testID(5).String(), testID(2).String(), "linked_plan_ids[1]", "not greater"},
+		{"plan twice", testID(5).String(), testID(3).String(), "linked_plan_ids[1]", "not greater"},
+		{"plans without comma", testID(3).String() + `",`, testID(3).String() + `"`, "linked_plan_ids", "not valid JSON"},
+
+		{"no messages", `"messages":[`, `"checksum":[`, "messages", "missing"},
+		{"messages an object", `"messages":[`, `"messages":{`, "messages", "not an array"},
+		{"messages begin with a comma", `"messages":[`, `"messages":[,`, "messages[0]", "not an object"},
+		{"messages end with a comma", `],"checksum"`, `,],"checksum"`, "messages[2]", "not an object"},
+		{"no comma between", `},{"id"`, `}{"id"`, "messages", "not valid JSON"},
+		{"message null", `"messages":[`, `"messages":[null,`, "messages[0]", "not an object"},
+		{"message empty", `"messages":[`, `"messages":[{},`, "messages[0].id", "missing"},
+		{"message id zero", id1, strings.Repeat("0", 26), "messages[0].id", "is zero"},
+		{"sequence not the next", `"sequence":1`, `"sequence":2`, "messages[1].sequence", "is 2 where 1 is the next one"},
+		{"sequence again", `"sequence":1`, `"sequence":0`, "messages[1].sequence", "is 0 where 1 is the next one"},
+		{"sequence as text", `"sequence":1`, `"sequence":"1"`, "messages[1].sequence", "not a number"},
+		{"sequence 1.0", `"sequence":1`, `"sequence":1.0`, "messages[1].sequence", "whole number"},
+		{"first sequence not zero", `"sequence":0`, `"sequence":1`, "messages[0].sequence", "is 1 where 0"},
+		{"no sequence", `"sequence":0,`, ``, "messages[0].sequence", "missing"},
+		{"sequence twice", `"sequence":0,`, `"sequence":0,"sequence":0,`, "messages[0].sequence", "twice"},
+		{"role unknown", `"role":"user"`, `"role":"SECRET"`, "messages[0].role", "is not user"},
+		{"role capital", `"role":"user"`, `"role":"User"`, "messages[0].role", "is not user"},
+		{"role null", `"role":"user"`, `"role":null`, "messages[0].role", "not a string"},
+		{"content empty", `"SECRET content","metadata":{"m":"SECRET"}`, `"","metadata":{ }`, "messages[0].content", "is empty"},
+		{"content a number", `"SECRET content"`, `5`, "messages[0].content", "not a string"},
+		{"content twice", `"content":"SECRET content"`, `"content":"a","content":"b"`, "messages[0].content", "twice"},
+		{"content not UTF-8", `"SECRET content"`, "\"SECRET\xc3\"", "messages[0].content", "not valid UTF-8"},
+		{"content surrogate in UTF-8", `"SECRET content"`, "\"SECRET\xed\xa0\x80\"", "messages[0].content", "not valid UTF-8"},
+		{"content overlong UTF-8", `"SECRET content"`, "\"SECRET\xc0\x80\"", "messages[0].content", "not valid UTF-8"},
+		{"content with NUL", `"SECRET content"`, `"SECRET\u0000"`, "messages[0].content", "NUL"},
+		{"content high half", `"SECRET content"`, `"SECRET\ud83d"`, "messages[0].content", "half a surrogate"},
+		{"content high half, escape", `"SECRET content"`, `"SECRET\ud83d\n"`, "messages[0].content", "half a surrogate"},
+		{"content two high halves", `"SECRET content"`, `"SECRET\ud83d\ud83d"`, "messages[0].content", "half a surrogate"},
+		{"content low half", `"SECRET content"`, `"SECRET\ude00"`, "messages[0].content", "half a surrogate"},
+		{"content raw newline", `"SECRET content"`, "\"SECRET\n\"", "messages[0].content", "control character"},
+		{"content bad escape", `"SECRET content"`, `"SECRET\x"`, "messages[0].content", "not valid JSON"},
+		{"content bad digits", `"SECRET content"`, `"SECRET\u12g4"`, "messages[0].content", "not valid JSON"},
+		{"content too long", `"SECRET content"`, `"` + strings.Repeat("a", repo.MaxContentBytes+1) + `"`, "messages[0].content", "more than 16777216"},
+		{"content too long by escapes", `"SECRET content"`, `"` + strings.Repeat(`\u00e9`, repo.MaxContentBytes/2+1) + `"`, "messages[0].content", "more than 16777216"},
+		{"metadata null", `{"m":"SECRET"}`, `null`, "messages[0].metadata", "not an object"},
+		{"metadata text", `{"m":"SECRET"}`, `"SECRET"`, "messages[0].metadata", "not an object"},
+		{"metadata unbalanced", `{"m":"SECRET"}`, `{"m":"SECRET"]`, "messages[0].metadata", "not valid JSON"},
+		{"metadata no JSON", `{"m":"SECRET"}`, `{SECRET}`, "messages[0].metadata", "not valid JSON"},
+		{"metadata number 01", `{"m":"SECRET"}`, `{"SECRET":01}`, "messages[0].metadata", "not valid JSON"},
+		{"metadata not UTF-8", `{"m":"SECRET"}`, "{\"SECRET\":\"\xff\"}", "messages[0].metadata", "not valid UTF-8"},
+		{"metadata half a pair", `{"m":"SECRET"}`, `{"SECRET":"\ud83d"}`, "messages[0].metadata", "half a surrogate"},
+		{"metadata with NUL", `{"m":"SECRET"}`, `{"SECRET":"\u0000"}`, "messages[0].metadata", "u0000"},
+		{"metadata twice", `{"m":"SECRET"}`, `{"a":1,"\u0061":1}`, "messages[0].metadata", "twice"},
+		{"metadata too deep", `{"m":"SECRET"}`, strings.Repeat(`{"a":`, 513) + "1" + strings.Repeat("}", 513), "messages[0].metadata", "deeper than 512"},
+		{"metadata too long", `{"m":"SECRET"}`, `{"m":"` + strings.Repeat("a", repo.MaxMetadataBytes) + `"}`, "messages[0].metadata", "more than 1048576"},
+		{"metadata twice as member", `"metadata":{"m":"SECRET"}`, `"metadata":{},"metadata":{}`, "messages[0].metadata", "twice"},
+		{"payload null", `"payload":"U`, `"payload":null,"x":"U`, "messages[1].payload", "not a string"},
+		{"payload no base64", `"payload":"U`, `"payload":"!`, "messages[1].payload", "base64"},
+		{"payload without padding", `eWxvYWQ=`, `eWxvYWQ`, "messages[1].payload", "base64"},
+		{"payload with line break", `eWxvYWQ=`, `eWxv\nYWQ=`, "messages[1].payload", "base64"},
+		{"payload with stray bits", `eWxvYWQ=`, `eWxvYWR=`, "messages[1].payload", "base64"},
+		{"payload too long", `eWxvYWQ=`, strings.Repeat("AAAA", repo.MaxPayloadBytes/3+2), "messages[1].payload", "more than"},
+		{"kind empty", `"SECRET kind"`, `""`, "messages[1].kind", "is empty"},
+		{"kind null", `"SECRET kind"`, `null`, "messages[1].kind", "not a string"},
+		{"kind too long", `"SECRET kind"`, `"` + strings.Repeat("k", 256) + `"`, "messages[1].kind", "more than 255 bytes"},
+		{"kind with NUL", `"SECRET kind"`, `"SECRET\u0000"`, "messages[1].kind", "NUL"},
+		{"call empty", `"SECRET call"`, `""`, "messages[1].call_id", "is empty"},
+		{"call a number", `"SECRET call"`, `1`, "messages[1].call_id", "not a string"},
+		{"call too long", `"SECRET call"`, `"` + strings.Repeat("c", 1025) + `"`, "messages[1].call_id", "more than 1024 bytes"},
+		{"call not UTF-8", `"SECRET call"`, "\"SECRET\xff\"", "messages[1].call_id", "not valid UTF-8"},
+		{"call before kind", `"kind":"SECRET kind","call_id":"SECRET call"`, `"call_id":"SECRET call","kind":"SECRET kind"`, "messages[1].kind", "out of order"},
+		{"occurred_at zero", `"occurred_at":"2026-02-03T04:05:06.789000Z"`, `"occurred_at":"0001-01-01T00:00:00.000000Z"`, "messages[1].occurred_at", "zero time"},
+		{"occurred_at empty", `"occurred_at":"2026-02-03T04:05:06.789000Z"`, `"occurred_at":""`, "messages[1].occurred_at", "not a time"},
+		{"payload out of place", `"role":"user","content":"hello"`, `"payload":"","role":"user","content":"hello"`, "messages[1].role", "out of order"},
+		{"message without created_at", `,"created_at":"2026-02-03T04:05:06.789000Z"},{`, `},{`, "messages[0].created_at", "missing"},
+		{"message with unknown member", `},{"id"`, `,"SECRET":1},{"id"`, "messages[0]", "unknown member"},
+		{"message with unknown names", `},{"id"`, `,"Id":1},{"id"`, "messages[0]", "unknown member"},
+
+		{"changed content", `"SECRET content"`, `"SECRET other"`, "checksum", "not that of the document"},
+		{"changed metadata", `{"m":"SECRET"}`, `{"m":"other"}`, "checksum", "not that of the document"},
+		{"changed number", `{"m":"SECRET"}`, `{"m":1.0}`, "checksum", "not that of the document"},
+		{"changed kind", `SECRET kind`, `SECRET other`, "checksum", "not that of the document"},
+		{"dropped call", `,"call_id":"SECRET call"`, ``, "checksum", "not that of the document"},
+		{"changed payload", `eWxvYWQ=`, `eWxvYWE=`, "checksum", "not that of the document"},
+		{"changed usage", `"output_tokens":2`, `"output_tokens":3`, "checksum", "not that of the document"},
+		{"dropped actor", `"actor":"SECRET actor",`, ``, "checksum", "not that of the document"},
+		{"no checksum", `],"checksum":"`, `],"x":"`, "document", "unknown member"},
+		{"checksum null", `"checksum":"`, `"checksum":null,"x":"`, "checksum", "not a string"},
+		{"checksum of another kind", `"sha256:`, `"sha512:`, "checksum", "is not sha256:"},
+		{"checksum too long", `"sha256:`, `"sha256:0`, "checksum", "is not sha256:"},
+		{"checksum far too long", `"sha256:`, `"sha256:` + strings.Repeat("0", 1000), "checksum", "more than"},
+		{"checksum upper case", `"sha256:`, `"SHA256:`, "checksum", "is not sha256:"},
+		{"member after checksum", "\"}\n", `","SECRET":1}`, "document", "unknown member"},
+		{"checksum twice", "\"}\n", `","checksum":""}`, "checksum", "twice"},
+		{"something after", "\"}\n", "\"}\nSECRET", "document", "followed by something else"},
+		{"another document after", "\"}\n", "\"}{}", "document", "followed by something else"},
+		{"a NUL after", "\"}\n", "\"}\x00", "document", "followed by something else"},
+		{"a byte order mark", `{"schema`, "\ufeff" + `{"schema`, "document", "not an object"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text := faultDocument(t)
+			if !strings.Contains(text, test.old) {
+				t.Fatalf("the document does not contain %q", test.old)
+			}
+			text = strings.Replace(text, test.old, test.new, 1)
+			_, err := decode(strings.NewReader(text))
+			checkImportError(t, err, test.field, test.reason)
+			// The sizes of the pieces that a network delivers do not matter.
+			if len(text) < 10_000 {
+				_, err = decode(iotest.OneByteReader(strings.NewReader(text)))
+				checkImportError(t, err, test.field, test.reason)
+			}
+		})
+	}
+}
+
+func checkImportError(t *testing.T, err error, field, reason string) {
+	t.Helper()
+	var fault *repo.ImportError
+	if !errors.As(err, &fault) || !errors.Is(err, repo.ErrImport) {
+		t.Fatalf("the error is %v, not an ImportError", err)
+	}
+	if fault.Field != field {
+		t.Errorf("the field is %q, want %q (%v)", fault.Field, field, err)
+	}
+	if !strings.Contains(err.Error(), reason) {
+		t.Errorf("the error is %q, want one that contains %q", err, reason)
+	}
+	for _, content := range []string{"SECRET", "U0VDUkVU", "hello"} {
+		if strings.Contains(err.Error(), content) {
+			t.Errorf("the error repeats content: %v", err)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		t.Errorf("the error is io.EOF, the sign of a complete document: %v", err)
+	}
+}
+
+// A violation of the contract is also the contract's own error.
+func TestFaultWrapsInvalidError(t *testing.T) {
+	text := strings.Replace(faultDocument(t), `"role":"user"`, `"role":"boss"`, 1)
+	_, err := decode(strings.NewReader(text))
+	var invalid *repo.InvalidError
+	if !errors.Is(err, repo.ErrInvalid) || !errors.As(err, &invalid) || invalid.Field != "role" {
+		t.Errorf("the error is %#v", err)
+	}
+}
+
+// A document that is cut off anywhere is refused.
+func TestCutOff(t *testing.T) {
+	text := strings.TrimSpace(faultDocument(t))
+	for length := range len(text) {
+		_, err := decode(strings.NewReader(text[:length]))
+		if !errors.Is(err, repo.ErrImport) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			t.Fatalf("cut off at %d: %v", length, err)
+		}
+	}
+}
+
+func TestReaderErrorsAreWrapped(t *testing.T) {
+	text := strings.TrimSpace(faultDocument(t))
+	broken := errors.New("network is down")
+	for length := range len(text) + 1 {
+		_, err := decode(io.MultiReader(strings.NewReader(text[:length]), iotest.ErrReader(broken)))
+		if !errors.Is(err, repo.ErrImport) || !errors.Is(err, broken) {
+			t.Fatalf("broken at %d: %v", length, err)
+		}
+	}
+	// An error that wraps io.EOF is not the end of a stream.
+	for length := range len(text) + 1 {
+		_, err := decode(io.MultiReader(strings.NewReader(text[:length]), iotest.ErrReader(fmt.Errorf("proxy: %w", io.EOF))))
+		if !errors.Is(err, repo.ErrImport) || errors.Is(err, io.EOF) {
+			t.Fatalf("disguised at %d: %v", length, err)
+		}
+	}
+}
+
+type idleReader struct{}
+
+func (idleReader) Read([]byte) (int, error) { return 0, nil }
+
+func TestReaderThatGivesNothing(t *testing.T) {
+	if _, err := decode(idleReader{}); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+package live_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/seed-df90f812/agentstore/live"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+)
+
+// A session is read over HTTP by a client that already has its first message, until it is
+// deleted.
+func Example() {
+	ctx := context.Background()
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	session, err := store.Sessions().Create(ctx, repo.NewSession{Owner: "ann"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = store.Sessions().Append(ctx, session.ID,
+		repo.NewMessage{Role: repo.RoleSystem, Content: "You answer briefly."},
+		repo.NewMessage{Role: repo.RoleUser, Content: "Hello?"},
+		repo.NewMessage{Role: repo.RoleAssistant, Content: "Yes."})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	events, err := live.New(store, live.Options{
+		// A real one looks at the request: who is it, and what may they read?
+		Authorize: func(*http.Request) (live.Target, error) {
+			return live.Target{Session: session.ID, Reader: session.Owner}, nil
+		},
+		Message: func(_ context.Context, m repo.Message) (live.Event, error) {
+			if m.Role == repo.RoleSystem {
+				return live.Event{}, nil // not for readers
+			}
+			return live.Event{Name: string(m.Role), Data: []byte(m.Content)}, nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := httptest.NewServer(events)
+	defer server.Close()
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	request.Header.Set("Last-Event-ID", "0")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		line := lines.Text()
+		if line != "" && !strings.HasPrefix(line, "retry:") && !strings.HasPrefix(line, ":") {
+			fmt.Println(line)
+		}
+		if line == "data: Yes." { // it ends with the session
+			if _, err := store.Sessions().Delete(ctx, session.ID); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// id: 1
+	// event: user
+	// data: Hello?
+	// id: 2
+	// event: assistant
+	// data: Yes.
+	// id: end
+	// event: end
+	// data: {"reason":"deleted"}
+}

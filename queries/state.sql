@@ -1,0 +1,195 @@
+-- name: StateScopeLock :exec
+-- Index: state_scopes_pkey, sessions_pkey. Locks scopes for a change, in the order of their ids,
+-- and creates those that do not exist, at version 0, at which no scope is when a transaction
+-- ends: see StateChange. WHERE false: rows that exist are locked, not updated. A name is empty
+-- for a session's own scope; a session that does not exist gets none.
+-- It is a statement of its own: the snapshot of the next one then has what was committed
+-- during the wait. The subqueries hide the arrays from the planner, which would otherwise make
+-- a plan for each call.
+INSERT INTO state_scopes (id, session_id, name, version)
+SELECT w.id, CASE WHEN w.name = '' THEN w.id END, nullif(w.name, ''), 0
+FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @names::text[]))) AS w (id, name)
+WHERE w.name <> '' OR (SELECT true FROM sessions s WHERE s.id = w.id LIMIT 1)
+ORDER BY w.id
+ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false;
+
+-- name: StateChange :many
+-- Index: state_scopes_pkey, state_values_pkey. Makes the changes, if nothing is at fault, and
+-- returns a row "done" for each scope that was changed, with its new version. Otherwise it
+-- returns the first fault: of a scope ("missing", which only a session's own can be, "taken",
+-- "scope") or of a change ("key", "type", "range"), with the place of the scope or the
+-- change, and the actual version. The scopes must be locked: see StateScopeLock.
+--
+-- An expected version of -1 means any. A scope at version 0 was created for this call; it is
+-- deleted again if it is not changed. The pattern bounds the digits because a longer number
+-- may have no numeric.
+WITH scopes AS (
+    SELECT w.id, w.name, w.expected, w.changed, w.place, s.version, coalesce(s.name, '') AS stored_name
+    FROM ROWS FROM (
+        unnest((SELECT @scope_ids::uuid[])), unnest((SELECT @scope_names::text[])),
+        unnest((SELECT @scope_expecteds::bigint[])), unnest((SELECT @scope_changeds::boolean[]))
+    ) WITH ORDINALITY AS w (id, name, expected, changed, place)
+    LEFT JOIN LATERAL (SELECT t.version, t.name FROM state_scopes t WHERE t.id = w.id LIMIT 1) AS s ON true
+), changes AS (
+    SELECT c.scope_id, c.key, c.op, c.value, c.by, c.expected, c.place, coalesce(v.version, 0) AS version,
+        CASE
+            WHEN c.op <> 'increment' THEN NULL
+            WHEN v.version IS NULL THEN 0::numeric
+            WHEN v.value::text ~ '^[ \t\r\n]*-?[0-9]{1,19}[ \t\r\n]*$' THEN v.value::text::numeric
+        END AS number
+    FROM ROWS FROM (
+        unnest((SELECT @scopes::uuid[])), unnest((SELECT @keys::text[])), unnest((SELECT @ops::text[])),
+        unnest((SELECT @new_values::text[])), unnest((SELECT @bys::bigint[])), unnest((SELECT @expecteds::bigint[]))
+    ) WITH ORDINALITY AS c (scope_id, key, op, value, by, expected, place)
+    LEFT JOIN LATERAL (SELECT t.version, t.value FROM state_values t WHERE t.scope_id = c.scope_id AND t.key = c.key LIMIT 1) AS v ON true
+), faults AS (
+    SELECT f.fault, f.place, f.version FROM (
+        SELECT 1 AS part, s.place, coalesce(s.version, 0) AS version,
+            CASE WHEN s.version IS NULL THEN 'missing' WHEN s.name <> s.stored_name THEN 'taken' ELSE 'scope' END AS fault
+        FROM scopes s
+        WHERE s.version IS NULL OR s.name <> s.stored_name OR s.expected >= 0 AND s.expected <> s.version
+        UNION ALL
+        SELECT 2 AS part, c.place, c.version,
+            CASE
+                WHEN c.expected >= 0 AND c.expected <> c.version THEN 'key'
+                WHEN c.number BETWEEN -9223372036854775808 AND 9223372036854775807 THEN 'range'
+                ELSE 'type'
+            END AS fault
+        FROM changes c
+        WHERE c.expected >= 0 AND c.expected <> c.version
+            OR c.op = 'increment' AND (
+                c.number BETWEEN -9223372036854775808 AND 9223372036854775807
+                AND c.number + c.by BETWEEN -9223372036854775808 AND 9223372036854775807
+            ) IS NOT TRUE
+    ) AS f
+    ORDER BY f.part, f.place
+    LIMIT 1
+), advanced AS (
+    UPDATE state_scopes s
+    SET version = CASE WHEN s.version = 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.version + 1 END,
+        updated_at = greatest(s.updated_at, clock_timestamp())
+    FROM scopes w
+    WHERE s.id = w.id AND w.changed AND NOT EXISTS (SELECT FROM faults)
+    RETURNING s.id, w.place, s.version, s.updated_at
+), written AS (
+    INSERT INTO state_values (scope_id, key, value, version, updated_at)
+    SELECT c.scope_id, c.key, coalesce((c.number + c.by)::text, c.value)::json, a.version, a.updated_at
+    FROM changes c
+    JOIN advanced a ON a.id = c.scope_id
+    WHERE c.op <> 'remove'
+    ON CONFLICT (scope_id, key) DO UPDATE
+    SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
+), removed AS (
+    DELETE FROM state_values v
+    USING changes c
+    JOIN advanced a ON a.id = c.scope_id
+    WHERE v.scope_id = c.scope_id AND v.key = c.key AND c.op = 'remove'
+), dropped AS (
+    DELETE FROM state_scopes s
+    USING scopes w
+    WHERE s.id = w.id AND w.version = 0 AND (NOT w.changed OR EXISTS (SELECT FROM faults))
+)
+SELECT f.fault::text AS outcome, f.place::bigint AS place, f.version::bigint AS version FROM faults f
+UNION ALL
+SELECT 'done', a.place, a.version FROM advanced a;
+
+-- name: StateGet :one
+-- Index: state_scopes_pkey, sessions_pkey, state_values_pkey. The name is empty for a session's
+-- own scope; known is false if that session does not exist,
+-- and version is 0 if the key does not.
+SELECT (@name::text <> '' OR EXISTS (SELECT FROM sessions t WHERE t.id = @id::uuid))::boolean AS known,
+    v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
+FROM (SELECT 1) AS one
+LEFT JOIN state_scopes s ON s.id = @id::uuid AND coalesce(s.name, '') = @name::text
+LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = @key;
+
+-- name: StateRead :many
+-- Index: state_scopes_pkey, sessions_pkey, state_values_pkey. A row for each key of the scopes,
+-- in the order of the scopes and then of the keys, and a row with an empty key for a scope that
+-- has none. bytes is the sum of the keys and values up to the row; above max_bytes the value is
+-- left out. The session is looked for by its id: EXISTS might also read all sessions, and hash them.
+WITH found AS (
+    SELECT w.place, w.name, w.id, s.version AS scope_version, v.key, v.value, v.version, v.updated_at, v.bytes
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@names::text[])) WITH ORDINALITY AS w (id, name, place)
+    LEFT JOIN LATERAL (SELECT t.id, t.version FROM state_scopes t WHERE t.id = w.id AND coalesce(t.name, '') = w.name LIMIT 1) AS s ON true
+    LEFT JOIN LATERAL (
+        SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
+        WHERE t.scope_id = s.id
+        ORDER BY t.key
+        LIMIT @max_rows::integer
+    ) AS v ON true
+    ORDER BY w.place, v.key
+    LIMIT @max_rows::integer
+), measured AS (
+    SELECT f.*, sum(f.bytes) OVER (ORDER BY f.place, f.key) AS total FROM found f
+)
+SELECT m.place::bigint AS place, (m.name <> '' OR (SELECT t.id FROM sessions t WHERE t.id = m.id) IS NOT NULL)::boolean AS known,
+    coalesce(m.scope_version, 0)::bigint AS scope_version, coalesce(m.total, 0)::bigint AS bytes,
+    coalesce(m.key, '')::text AS key, (CASE WHEN m.total <= @max_bytes::bigint THEN m.value END)::json AS value,
+    coalesce(m.version, 0)::bigint AS version, coalesce(m.updated_at, 'epoch')::timestamptz AS updated_at
+FROM measured m
+ORDER BY m.place, m.key;
+
+-- name: StateList :many
+-- Index: state_scopes_pkey, sessions_pkey, state_values_pkey. The keys after a key and from first
+-- up to before, ordered by their bytes; a row with an empty key if there is
+-- none.
+SELECT (@name::text <> '' OR EXISTS (SELECT FROM sessions t WHERE t.id = @id::uuid))::boolean AS known,
+    coalesce(s.version, 0)::bigint AS scope_version, coalesce(v.key, '')::text AS key, v.value,
+    coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
+FROM (SELECT 1) AS one
+LEFT JOIN state_scopes s ON s.id = @id::uuid AND coalesce(s.name, '') = @name::text
+LEFT JOIN LATERAL (
+    SELECT t.key, t.value, t.version, t.updated_at FROM state_values t
+    WHERE t.scope_id = @id::uuid AND s.id IS NOT NULL AND t.key >= @first::text AND t.key > @after::text AND t.key < @before::text
+    ORDER BY t.key
+    LIMIT @max_rows::integer
+) AS v ON true
+ORDER BY v.key;
+
+-- name: StateErase :one
+-- Index: state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
+-- returns the number of its keys. The scope must be locked: see StateScopeLock, which has created
+-- it at version 0 if it did not exist. id_text is the id as the entry in the audit trail has it.
+WITH counted AS (
+    SELECT s.id, s.version, (SELECT count(*) FROM state_values v WHERE v.scope_id = s.id) AS keys
+    FROM state_scopes s
+    WHERE s.id = @id AND s.name = @name::text
+), deleted AS (
+    DELETE FROM state_scopes s USING counted n WHERE s.id = n.id
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, details)
+    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted',
+        format('{"entity":"state_scope","id":"%s","keys":%s}', @id_text::text, n.keys)::json
+    FROM counted n
+    WHERE n.version > 0
+)
+SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n;
+
+-- name: StateOfSessionLock :exec
+-- Index: state_scopes_session_id_idx. Locks a session's own state before the session is deleted.
+SELECT s.id FROM state_scopes s WHERE s.session_id = @session_id::uuid FOR UPDATE;
+
+-- name: StateExport :many
+-- Index: state_scopes_session_id_idx, sessions_pkey, session_counters_pkey, state_values_pkey. A
+-- session's own state, ordered by key, with the number of messages at the same moment; a row
+-- with an empty key if there is none.
+SELECT o.created_at, c.next_sequence, s.version AS scope_version, coalesce(v.key, '')::text AS key, v.value,
+    coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
+FROM state_scopes s
+JOIN sessions o ON o.id = s.session_id
+JOIN session_counters c ON c.session_id = s.session_id
+LEFT JOIN state_values v ON v.scope_id = s.id
+WHERE s.session_id = @session_id::uuid
+ORDER BY v.key;
+
+-- name: StateScopeImport :exec
+-- Index: state_scopes_pkey. Creates the state of a session that is being imported.
+INSERT INTO state_scopes (id, session_id, version) VALUES (@session_id, @session_id, @version);
+
+-- name: StateImport :exec
+-- Index: state_values_pkey.
+INSERT INTO state_values (scope_id, key, value, version, updated_at)
+SELECT @session_id, n.key, n.value::json, n.version, n.updated_at
+FROM ROWS FROM (unnest(@keys::text[]), unnest(@new_values::text[]), unnest(@versions::bigint[]), unnest(@updated_ats::timestamptz[]))
+    AS n (key, value, version, updated_at);

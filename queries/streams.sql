@@ -1,0 +1,217 @@
+-- Streams. A statement that writes to a stream locks its row first. Whether it has expired
+-- is decided after that, by the server's clock.
+
+-- name: StreamGet :one
+-- Index: streams_key_began_key, backwards. Returns the newest stream of a key.
+SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
+    (s.expires_at <= clock_timestamp())::boolean AS expired
+FROM streams s
+WHERE s.key = @key
+ORDER BY s.began DESC
+LIMIT 1;
+
+-- name: StreamHasKey :one
+-- Index: streams_pkey.
+SELECT (s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
+
+-- name: StreamTurn :exec
+-- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it. The
+-- fence is taken, and the stream opened, by statements after this one, which see what those
+-- before have done. So fences of a key are in the order of commits.
+SELECT pg_advisory_xact_lock(hashtextextended(@key::text, hashtext('stream')));
+
+-- name: StreamLapse :exec
+-- Index: streams_open_key. Ends the stream of a key that has expired before it ended, so
+-- that another one can be opened. It has expired for ever then, also by a clock that steps
+-- back.
+UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
+WHERE s.key = @key AND s.status = 'open' AND s.expires_at <= clock_timestamp();
+
+-- name: StreamOpen :one
+-- Index: streams_open_key. Begins a stream, or goes on with the one that is open. It
+-- returns no row if that has just expired. The fence of a call of Open that is sent twice,
+-- after an answer was lost, is taken once. Where the key is open, the value that was taken
+-- for the insert is wasted.
+INSERT INTO streams (id, key, owner, opener, began, fence, ttl, expires_at)
+SELECT @id, @key, @owner, @id, n.fence, n.fence, n.ttl, clock_timestamp() + n.ttl * 1.125
+FROM (SELECT nextval('stream_fences') AS fence, make_interval(secs => @ttl_seconds::float8) AS ttl) AS n
+ON CONFLICT (key) WHERE status = 'open' DO UPDATE SET
+    owner = excluded.owner,
+    opener = excluded.opener,
+    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE excluded.fence END,
+    ttl = excluded.ttl,
+    expires_at = CASE WHEN streams.expires_at < clock_timestamp() + excluded.ttl THEN excluded.expires_at ELSE streams.expires_at END
+WHERE streams.expires_at > clock_timestamp()
+RETURNING id, fence, next_sequence, opened_at, expires_at;
+
+-- name: StreamLock :exec
+-- Index: streams_pkey. Waits for a stream's row, and locks it.
+SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
+
+-- name: StreamAppendMany :many
+-- Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it
+-- skips those that are locked by others.
+--
+-- Each stream is given once, with the fence of its writer, the sequence of the first part
+-- and the number of parts. For each part, owners is the place of its stream, from 1. The
+-- answer has a row for each stream that exists. If stored is false, nothing was stored for
+-- it: held says that its row is locked, and the other columns what the row has. A SELECT
+-- around an argument, and LIMIT, are explained at MessageAppend.
+WITH locked AS (
+    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.ttl,
+        s.expires_at <= clock_timestamp() AS expired,
+        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence AND s.expires_at > clock_timestamp()) AS fits
+    FROM ROWS FROM (
+        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])),
+        unnest((SELECT @first_sequences::bigint[])), unnest((SELECT @sizes::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, size, place), LATERAL (
+        SELECT streams.fence, streams.status, streams.next_sequence, streams.ttl, streams.expires_at FROM streams
+        WHERE streams.id = n.stream_id
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS s
+), advanced AS (
+    UPDATE streams s
+    SET next_sequence = l.next_sequence + l.size,
+        expires_at = CASE WHEN s.expires_at < clock_timestamp() + l.ttl THEN clock_timestamp() + l.ttl * 1.125 ELSE s.expires_at END
+    FROM locked l
+    WHERE s.id = l.stream_id AND l.fits
+), inserted AS (
+    INSERT INTO stream_parts (stream_id, sequence, data)
+    SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
+    FROM locked l
+    JOIN ROWS FROM (
+        unnest((SELECT @owners::bigint[])), unnest(@places_in_stream::bigint[]), unnest(@datas::bytea[])
+    ) AS n (owner, place_in_stream, data) ON n.owner = l.place
+    WHERE l.fits
+)
+SELECT s.place::bigint AS place, coalesce(l.fits, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
+    coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
+    coalesce(l.expired, false)::boolean AS expired
+FROM unnest((SELECT @stream_ids::uuid[])) WITH ORDINALITY AS s (stream_id, place)
+LEFT JOIN locked l ON l.place = s.place
+WHERE l.place IS NOT NULL
+    OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1);
+
+-- name: StreamEnd :one
+-- Index: streams_pkey. Ends a stream, if it is open and the fence is its writer's. It
+-- returns the stream as it was before.
+WITH locked AS (
+    SELECT s.id, s.fence, s.status, s.reason, s.next_sequence, s.ttl, s.expires_at FROM streams s
+    WHERE s.id = @id
+    FOR NO KEY UPDATE
+), clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now FROM locked
+), ended AS (
+    UPDATE streams s
+    SET status = @status::text, reason = @reason::text,
+        expires_at = CASE WHEN s.expires_at < c.now + l.ttl THEN c.now + l.ttl * 1.125 ELSE s.expires_at END
+    FROM locked l, clock c
+    WHERE s.id = l.id AND l.fence = @fence::bigint AND l.status = 'open' AND l.expires_at > c.now
+)
+SELECT l.fence, l.status, l.reason, (l.expires_at <= c.now)::boolean AS expired
+FROM locked l, clock c;
+
+-- name: StreamPartList :many
+-- Index: stream_parts_pkey. Returns parts from a sequence on.
+SELECT p.data FROM stream_parts p
+WHERE p.stream_id = @stream_id AND p.sequence >= @from_sequence
+ORDER BY p.sequence
+LIMIT @max_rows;
+
+-- name: StreamListNews :many
+-- Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of
+-- streams, of each from a sequence on, up to max_rows of one stream and max_bytes together.
+-- Each row has the stream's place among stream_ids, from 1, and its next sequence, or -1 if
+-- there is no such stream. A stream without parts from there on, or that has expired, has
+-- one row, whose sequence is -1. One for which there was no room has none; the first one
+-- always has. Sorted by place and sequence.
+SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
+    coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
+FROM (
+    SELECT a.place, a.next_sequence, a.status, a.reason, a.expired, t.sequence, t.data, t.size,
+        sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    FROM (
+        SELECT n.place, n.stream_id, n.from_sequence, s.next_sequence, s.status, s.reason, s.expired
+        FROM ROWS FROM (
+            unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
+        ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
+        LEFT JOIN LATERAL (
+            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= clock_timestamp() AS expired FROM streams
+            WHERE streams.id = n.stream_id
+            LIMIT 1
+        ) AS s ON true
+    ) AS a
+    LEFT JOIN LATERAL (
+        SELECT stream_parts.sequence, stream_parts.data, octet_length(stream_parts.data) AS size
+        FROM stream_parts
+        WHERE stream_parts.stream_id = a.stream_id AND stream_parts.sequence >= a.from_sequence AND NOT a.expired
+        ORDER BY stream_parts.sequence
+        LIMIT @max_rows::integer
+    ) AS t ON true
+) AS f
+WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
+ORDER BY f.place, f.sequence;
+
+-- name: StreamListMoved :many
+-- Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is
+-- not the given one, with the actual one, and those that have ended, expired or are
+-- missing, with -1.
+SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
+FROM ROWS FROM (
+    unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))
+) AS n (stream_id, next_sequence)
+LEFT JOIN LATERAL (
+    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > clock_timestamp() AS lives FROM streams
+    WHERE streams.id = n.stream_id
+    LIMIT 1
+) AS s ON true
+WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
+
+-- name: StreamPartRemove :execrows
+-- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
+-- Removes parts of streams that have expired, those first that expired first. It leaves out
+-- streams that are locked by others, and those without parts that StreamRemove keeps. A
+-- stream that has lost a part has expired for ever, also by a clock that steps back.
+WITH expired AS (
+    SELECT s.id FROM streams s
+    WHERE s.expires_at <= clock_timestamp()
+        AND ((SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
+            OR (SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
+            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > clock_timestamp() LIMIT 1) IS NULL)
+    ORDER BY s.expires_at
+    LIMIT @max_rows::bigint
+    FOR UPDATE SKIP LOCKED
+), doomed AS (
+    SELECT e.id, p.sequence FROM expired e, LATERAL (
+        SELECT stream_parts.sequence FROM stream_parts
+        WHERE stream_parts.stream_id = e.id
+        ORDER BY stream_parts.sequence
+        LIMIT @max_rows::bigint
+    ) AS p
+    LIMIT @max_rows::bigint
+), never_again AS (
+    UPDATE streams s SET expires_at = 'epoch'
+    FROM (SELECT DISTINCT doomed.id FROM doomed) AS d
+    WHERE s.id = d.id AND s.expires_at > 'epoch'
+)
+DELETE FROM stream_parts p
+USING doomed d
+WHERE p.stream_id = d.id AND p.sequence = d.sequence;
+
+-- name: StreamRemove :execrows
+-- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
+-- Removes streams that have expired and have no part any more. It keeps the newest one of a
+-- key while one before it lives, which would be the newest otherwise.
+WITH empty AS (
+    SELECT s.id FROM streams s
+    WHERE s.expires_at <= clock_timestamp()
+        AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
+        AND ((SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
+            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > clock_timestamp() LIMIT 1) IS NULL)
+    ORDER BY s.expires_at
+    LIMIT @max_rows::bigint
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM streams s
+USING empty e
+WHERE s.id = e.id;

@@ -1,0 +1,180 @@
+-- name: TurnLimitWait :exec
+-- Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is
+-- below that.
+SELECT set_config('lock_timeout', '20ms', true)
+WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms';
+
+-- name: TurnLimitQueue :exec
+-- Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody
+-- from another.
+SELECT set_config('lock_timeout', '250ms', true)
+WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
+
+-- name: TurnLockCounters :many
+-- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and
+-- either waits for each or skips those that are locked. The answer has a row for each
+-- session that exists. held says that its row was skipped. lock_timeout is the setting of
+-- that name, in milliseconds.
+--
+-- What a turn depends on is read by statements of the same transaction that come after the
+-- locks, so that they see what was committed before. A SELECT around an argument hides its
+-- value from the planner: see MessageAppend.
+WITH locked AS (
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only
+    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
+        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
+        WHERE session_counters.session_id = s.session_id
+        FOR UPDATE SKIP LOCKED
+    ) AS c
+    WHERE NOT (SELECT @waits::boolean)
+    UNION ALL
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only
+    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
+        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
+        WHERE session_counters.session_id = s.session_id
+        FOR UPDATE
+    ) AS c
+    WHERE (SELECT @waits::boolean)
+)
+SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
+    coalesce(l.next_sequence, 0)::bigint AS next_sequence,
+    coalesce(l.fence, 0)::bigint AS fence, coalesce(l.fenced_only, false)::boolean AS fenced_only,
+    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
+FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id)
+LEFT JOIN locked l ON l.session_id = s.session_id
+WHERE l.session_id IS NOT NULL
+    OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
+
+-- name: TurnLockUsages :many
+-- Index: sessions_pkey. Like TurnLockCounters, for the rows that have the usage of sessions.
+WITH locked AS (
+    SELECT s.session_id, c.input_tokens, c.output_tokens, c.cost_nanos, c.budget_nanos
+    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
+        SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
+        WHERE sessions.id = s.session_id
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS c
+    WHERE NOT (SELECT @waits::boolean)
+    UNION ALL
+    SELECT s.session_id, c.input_tokens, c.output_tokens, c.cost_nanos, c.budget_nanos
+    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
+        SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
+        WHERE sessions.id = s.session_id
+        FOR NO KEY UPDATE
+    ) AS c
+    WHERE (SELECT @waits::boolean)
+)
+SELECT l.session_id::uuid AS session_id, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos FROM locked l;
+
+-- name: TurnLockScopes :many
+-- Index: state_scopes_pkey. Like TurnLockCounters, for the rows of scopes. own says that
+-- the scope is a session's. now is the database's clock after the lock.
+WITH locked AS (
+    SELECT s.id, c.session_id, c.version
+    FROM unnest((SELECT @ids::uuid[])) AS s (id), LATERAL (
+        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = s.id
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS c
+    WHERE NOT (SELECT @waits::boolean)
+    UNION ALL
+    SELECT s.id, c.session_id, c.version
+    FROM unnest((SELECT @ids::uuid[])) AS s (id), LATERAL (
+        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = s.id
+        FOR NO KEY UPDATE
+    ) AS c
+    WHERE (SELECT @waits::boolean)
+)
+SELECT s.id::uuid AS id, (l.id IS NULL)::boolean AS held, (l.session_id IS NOT NULL)::boolean AS own,
+    coalesce(l.version, 0)::bigint AS version, clock_timestamp()::timestamptz AS now
+FROM unnest((SELECT @ids::uuid[])) AS s (id)
+LEFT JOIN locked l ON l.id = s.id
+WHERE l.id IS NOT NULL
+    OR (SELECT true FROM state_scopes there WHERE there.id = s.id LIMIT 1);
+
+-- name: TurnFind :many
+-- Index: session_turns_pkey. Returns those of the turns that are stored.
+SELECT t.session_id, t.id, t.digest, t.first_sequence
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence FROM session_turns
+    WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
+) AS t;
+
+-- name: TurnFindMessages :many
+-- Index: messages_session_id_id_key. Returns those of the messages that are stored.
+SELECT n.session_id::uuid AS session_id, n.id::uuid AS id
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
+    SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
+) AS stored;
+
+-- name: TurnFindUsages :many
+-- Index: session_usages_pkey. Returns those of the usages that are stored.
+SELECT u.session_id, u.id, u.input_tokens, u.output_tokens, u.cost_nanos
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
+    SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens, session_usages.cost_nanos
+    FROM session_usages
+    WHERE session_usages.session_id = n.session_id AND session_usages.id = n.id LIMIT 1
+) AS u;
+
+-- name: TurnFindValues :many
+-- Index: state_values_pkey. Returns those of the keys that exist.
+SELECT v.scope_id, v.key, v.value, v.version
+FROM ROWS FROM (unnest((SELECT @scope_ids::uuid[])), unnest((SELECT @keys::text[]))) AS n (scope_id, key), LATERAL (
+    SELECT state_values.scope_id, state_values.key, state_values.value, state_values.version FROM state_values
+    WHERE state_values.scope_id = n.scope_id AND state_values.key = n.key LIMIT 1
+) AS v;
+
+-- name: TurnInsert :exec
+-- Index: session_turns_pkey. Stores turns. The counter rows of their sessions are locked.
+INSERT INTO session_turns (session_id, id, digest, first_sequence)
+SELECT n.session_id, n.id, n.digest, n.first_sequence
+FROM ROWS FROM (
+    unnest(@session_ids::uuid[]), unnest(@ids::uuid[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[])
+) AS n (session_id, id, digest, first_sequence);
+
+-- name: TurnAdvanceScopes :exec
+-- Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
+UPDATE state_scopes s
+SET version = n.version, updated_at = greatest(s.updated_at, clock_timestamp())
+FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @versions::bigint[]))) AS n (id, version)
+WHERE s.id = n.id;
+
+-- name: TurnSetValues :exec
+-- Index: state_values_pkey. Sets keys of scopes whose rows are locked.
+INSERT INTO state_values (scope_id, key, value, version)
+SELECT n.scope_id, n.key, n.value::json, n.version
+FROM ROWS FROM (
+    unnest(@scope_ids::uuid[]), unnest(@keys::text[]), unnest(@key_values::text[]), unnest(@versions::bigint[])
+) AS n (scope_id, key, value, version)
+ON CONFLICT (scope_id, key) DO UPDATE
+SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at);
+
+-- name: TurnRemoveValues :exec
+-- Index: state_values_pkey. Removes keys of scopes whose rows are locked.
+DELETE FROM state_values v
+USING ROWS FROM (unnest((SELECT @scope_ids::uuid[])), unnest((SELECT @keys::text[]))) AS n (scope_id, key)
+WHERE v.scope_id = n.scope_id AND v.key = n.key;
+
+-- name: TurnInsertUsages :exec
+-- Index: session_usages_pkey. Stores usages. The rows of their sessions are locked.
+INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+SELECT n.session_id, n.id, n.input_tokens, n.output_tokens, n.cost_nanos
+FROM ROWS FROM (
+    unnest(@session_ids::uuid[]), unnest(@ids::uuid[]),
+    unnest(@input_tokens::bigint[]), unnest(@output_tokens::bigint[]), unnest(@cost_nanos::bigint[])
+) AS n (session_id, id, input_tokens, output_tokens, cost_nanos);
+
+-- name: TurnSetUsages :exec
+-- Index: sessions_pkey. Sets the usage of sessions whose rows are locked.
+UPDATE sessions s
+SET input_tokens = n.input_tokens, output_tokens = n.output_tokens, cost_nanos = n.cost_nanos
+FROM ROWS FROM (
+    unnest((SELECT @session_ids::uuid[])),
+    unnest((SELECT @input_tokens::bigint[])), unnest((SELECT @output_tokens::bigint[])), unnest((SELECT @cost_nanos::bigint[]))
+) AS n (session_id, input_tokens, output_tokens, cost_nanos)
+WHERE s.id = n.session_id;
+
+-- name: TurnScopeVersions :many
+-- Index: state_scopes_pkey. Returns the versions of those of the scopes that exist.
+SELECT s.id, s.version FROM state_scopes s WHERE s.id = ANY (@ids::uuid[]);

@@ -1,0 +1,236 @@
+package repo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// HeldLease is a lease that is renewed until it is released or lost. [Hold] returns it.
+// It is safe for concurrent use.
+type HeldLease struct {
+	leases LeaseWriter
+	ttl    time.Duration
+	now    func() moment
+	ctx    context.Context //nolint:containedctx // it ends with the lease; without the check of the clock
+	cancel context.CancelCauseFunc
+	alarm  *time.Timer
+	// ended is closed when the goroutine that renews has ended.
+	ended chan struct{}
+
+	mu    sync.Mutex
+	lease Lease
+	// sent is when the request that the lease's life is counted from was sent.
+	sent moment
+	// failed is why the last attempt to renew it failed. Nil: it succeeded.
+	failed error
+}
+
+// Hold acquires a lease and renews it in the background, each time a third of its life is
+// over. Work under the lease with the context of what it returns, which ends when the
+// lease is lost, or can no longer be known to be held: context.Cause then returns a
+// LeaseLostError. It also ends with ctx. Call Release at the end of the work.
+//
+// The life is counted on this machine from before the request was sent, and is over 2 %
+// early, so that it ends here before it ends in the database, however long an answer
+// takes, unless the database's clock steps forward. Setting this machine's clock back has
+// no effect; setting it forward by more than the rest of the life ends the context, because
+// it cannot be told from a machine that was suspended. If renewing fails, it is tried again
+// until the life is over.
+//
+// No process can know how long it was stopped between looking at the context and doing
+// what it has decided. After a stop, Err of the context says that it has ended before
+// Done does, but a write that was about to be sent is sent. What must not happen after
+// the loss of a lease has to be refused where it is written, by Lease.Token.
+//
+// The goroutine that renews ends when the lease is released or lost, when ctx ends, and
+// when the store is closed. Errors: those of LeaseWriter.Acquire. In a transaction use
+// LeaseWriter.Acquire.
+func Hold(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) {
+	return hold(ctx, store.Leases(), lease, clock)
+}
+
+const (
+	// renewPart and attemptPart are the parts of a life after which it is renewed, and
+	// after which an attempt to do so is given up.
+	renewPart, attemptPart = 3, 6
+	// marginPart is the part of a life by which it ends early: clocks run at different
+	// speeds, by far less than this.
+	marginPart = 50
+	// maxRenewPause bounds the pause between attempts, which is a part of the life.
+	maxRenewPause, renewPausePart = time.Second, 50
+)
+
+func hold(ctx context.Context, leases LeaseWriter, lease NewLease, now func() moment) (*HeldLease, error) {
+	h := &HeldLease{leases: leases, ttl: cmp.Or(lease.TTL, DefaultLeaseTTL), now: now, ended: make(chan struct{})}
+	// If the answer took long, another attempt finds the same lease, and less doubt.
+	for attempt := 0; attempt < 2 && (attempt == 0 || h.left() < h.ttl-h.ttl/renewPart); attempt++ {
+		sent := now()
+		acquired, err := leases.Acquire(ctx, lease)
+		switch {
+		case err == nil:
+			h.lease, h.sent = acquired, sent
+		case attempt == 0, h.left() <= 0, errors.Is(err, ErrConflict):
+			return nil, err
+		} // otherwise the lease is held: the error would say that it is not
+	}
+	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	h.mu.Lock() // the alarm may ring at once
+	h.alarm = time.AfterFunc(h.left(), h.ring)
+	h.mu.Unlock()
+	go h.keep() //nolint:contextcheck // it has the context
+	return h, nil
+}
+
+// Context returns the context that ends with the lease.
+func (h *HeldLease) Context() context.Context { return heldContext{h.ctx, h} }
+
+// Lease returns the lease as it was last renewed.
+func (h *HeldLease) Lease() Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// Release ends the context, waits until nothing more is renewed, and releases the lease.
+// It may be called more than once. Errors: those of LeaseWriter.Release; the lease then
+// ends by its expiry. If ctx may have ended, pass context.WithoutCancel(ctx).
+func (h *HeldLease) Release(ctx context.Context) error {
+	h.end(nil)
+	<-h.ended
+	return h.leases.Release(ctx, h.Lease())
+}
+
+// heldContext looks at the clock itself: in a process that was stopped, what is woken
+// first may ask it before the timers ring.
+type heldContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	held *HeldLease
+}
+
+func (c heldContext) Err() error {
+	c.held.check()
+	return c.Context.Err()
+}
+
+// left returns how much is left of the life. The caller holds mu, or nobody else has h.
+func (h *HeldLease) left() time.Duration { return h.ttl - h.ttl/marginPart - h.now().since(h.sent) }
+
+// check ends the context if the life is over.
+func (h *HeldLease) check() (left time.Duration) {
+	h.mu.Lock()
+	left = h.left()
+	h.mu.Unlock()
+	if left <= 0 {
+		h.lose()
+	}
+	return left
+}
+
+// ring is called when the life was to be over, by the life that was known then.
+func (h *HeldLease) ring() {
+	if left := h.check(); left > 0 && h.ctx.Err() == nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.alarm.Reset(left)
+	}
+}
+
+// lose ends the context because the lease was not renewed in time.
+func (h *HeldLease) lose() {
+	h.mu.Lock()
+	lost := &LeaseLostError{Key: h.lease.Key, Owner: h.lease.Owner, Token: h.lease.Token, Err: h.failed}
+	h.mu.Unlock()
+	h.end(lost)
+}
+
+func (h *HeldLease) end(cause error) {
+	h.cancel(cause)
+	h.alarm.Stop()
+}
+
+// keep renews the lease until the context ends.
+func (h *HeldLease) keep() {
+	defer close(h.ended)
+	for {
+		h.mu.Lock()
+		wait := h.ttl/renewPart - h.now().since(h.sent)
+		h.mu.Unlock()
+		if !h.sleep(wait) || !h.renew() {
+			return
+		}
+	}
+}
+
+// sleep waits, and returns false if the context has ended.
+func (h *HeldLease) sleep(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-h.ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// renew renews the lease, in as many attempts as its life allows. It returns false if
+// the context has ended.
+func (h *HeldLease) renew() bool {
+	for {
+		err := h.tryToRenew()
+		if err == nil {
+			return true
+		}
+		if h.ctx.Err() != nil {
+			return false
+		}
+		lost, isLost := errors.AsType[*LeaseLostError](err)
+		switch {
+		case isLost:
+			h.end(lost)
+		case errors.Is(err, ErrClosed): // nobody will renew it
+			h.lose()
+		}
+		if !h.sleep(min(h.ttl/renewPausePart, maxRenewPause)) {
+			return false
+		}
+	}
+}
+
+func (h *HeldLease) tryToRenew() error {
+	lease, sent := h.Lease(), h.now()
+	ctx, cancel := context.WithTimeout(h.ctx, h.ttl/attemptPart)
+	defer cancel()
+	renewed, err := h.leases.Renew(ctx, lease, h.ttl)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed = err
+	if err == nil {
+		h.lease, h.sent = renewed, sent
+		h.alarm.Reset(h.left())
+	}
+	return err
+}
+
+// moment is a reading of this machine's clocks.
+type moment struct {
+	// monotonic does not step, but may stand still while the machine is suspended.
+	monotonic time.Duration
+	wall      time.Time
+}
+
+var clockStart = time.Now()
+
+func clock() moment {
+	now := time.Now()
+	return moment{now.Sub(clockStart), now.Round(0)}
+}
+
+// since returns how long ago a moment was, by the clock that says it was longer.
+func (m moment) since(before moment) time.Duration {
+	return max(m.monotonic-before.monotonic, m.wall.Sub(before.wall))
+}

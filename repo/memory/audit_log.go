@@ -1,0 +1,236 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// sealedLog is the log of the audit trail, with its holds and its quarantine.
+type sealedLog struct {
+	identity repo.ID
+	leaves   []repo.AuditLeaf // without their entries
+	// byEntry has the place of each entry's leaf.
+	byEntry map[entryKey]int64
+	// first has the place of the leaf of the earliest entry with an id.
+	first      map[repo.ID]int64
+	hashes     [][32]byte
+	checkpoint repo.AuditCheckpoint // the last one; its Size is 0 when there is none
+	holds      map[repo.ID]repo.AuditHold
+	quarantine map[repo.ID]repo.AuditPoison
+}
+
+func newSealedLog() *sealedLog {
+	return &sealedLog{
+		identity: repo.NewID(), byEntry: map[entryKey]int64{}, first: map[repo.ID]int64{},
+		holds: map[repo.ID]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{},
+	}
+}
+
+// has reports whether an entry is in the log, which it does not leave when it is
+// pruned.
+func (l *sealedLog) has(key entryKey) bool {
+	_, sealed := l.byEntry[key]
+	return sealed
+}
+
+// Seal runs fn without the lock: it may read hashes. That nobody else seals
+// meanwhile is what sealing is for.
+func (a auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+	if err := rules.CheckSealLimit(limit); err != nil {
+		return 0, err
+	}
+	unsealed, err := a.beginSeal(ctx, limit)
+	if err != nil {
+		return 0, err
+	}
+	defer a.endSeal()
+	if len(unsealed.Entries) == 0 {
+		return 0, nil
+	}
+	seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) { return a.Hashes(ctx, indexes) })
+	if err != nil {
+		return 0, err
+	}
+	if err := rules.CheckSeal(unsealed, seal); err != nil {
+		return 0, err
+	}
+	return run(ctx, a.write, func(t *tables) (int, error) {
+		log := t.log
+		if seal.FirstHash != int64(len(log.hashes)) {
+			return 0, &repo.InvalidError{Field: "seal.first_hash", Reason: "is not the next one"}
+		}
+		for i, entry := range unsealed.Entries {
+			sequence := int64(len(log.leaves))
+			leaf := repo.AuditLeaf{Sequence: sequence, EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i], Version: 1}
+			if len(seal.Hidden) > 0 {
+				leaf.Version = 2
+				leaf.Kept = repo.AuditKept{Type: entry.Type, PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: seal.Hidden[i]}
+			}
+			log.byEntry[keyOf(entry.AuditEntry)] = sequence
+			if first, there := log.first[entry.ID]; !there || entry.OccurredAt.Before(log.leaves[first].OccurredAt) {
+				log.first[entry.ID] = sequence
+			}
+			log.leaves = append(log.leaves, leaf)
+		}
+		log.hashes = append(log.hashes, seal.Hashes...)
+		log.checkpoint = copyCheckpoint(seal.Checkpoint)
+		log.checkpoint.CreatedAt = t.now()
+		t.unsealed = slices.Clone(t.unsealed[len(unsealed.Entries):])
+		return len(unsealed.Entries), nil
+	})
+}
+
+func (a auditStore) beginSeal(ctx context.Context, limit int) (repo.AuditUnsealed, error) {
+	return run(ctx, a.read, func(t *tables) (repo.AuditUnsealed, error) {
+		if t.sealing {
+			return repo.AuditUnsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
+		}
+		t.sealing = true
+		unsealed := repo.AuditUnsealed{
+			Size: int64(len(t.log.leaves)), Identity: t.log.identity, Latest: copyCheckpoint(t.log.checkpoint),
+			VersionOne: func() (int64, error) { return a.versionOne(ctx) },
+		}
+		total := int64(0)
+		for i, key := range t.unsealed {
+			entry := t.entry(key)
+			if total += int64(len(entry.Details)); i == limit || !rules.SealTakes(i+1, total) {
+				unsealed.More = true
+				break
+			}
+			unsealed.Entries = append(unsealed.Entries, *entry)
+		}
+		return unsealed, nil
+	})
+}
+
+func (a auditStore) endSeal() {
+	a.tables.mu.Lock()
+	defer a.tables.mu.Unlock()
+	a.tables.sealing = false
+}
+
+// versionOne counts the leaves of version 1.
+func (a auditStore) versionOne(ctx context.Context) (int64, error) {
+	return run(ctx, a.read, func(t *tables) (count int64, err error) {
+		for i := range t.log.leaves {
+			if t.log.leaves[i].Version == 1 {
+				count++
+			}
+		}
+		return count, nil
+	})
+}
+
+func (a auditStore) Identity(ctx context.Context) (repo.ID, error) {
+	return run(ctx, a.read, func(t *tables) (repo.ID, error) { return t.log.identity, nil })
+}
+
+func (a auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
+	return run(ctx, a.read, func(t *tables) ([][32]byte, error) {
+		hashes := make([][32]byte, len(indexes))
+		for i, index := range indexes {
+			if index < 0 || index >= int64(len(t.log.hashes)) {
+				return nil, &repo.NotFoundError{Kind: "audit hash"}
+			}
+			hashes[i] = t.log.hashes[index]
+		}
+		return hashes, nil
+	})
+}
+
+// entry returns a copy of an entry, or nil.
+func (t *tables) entry(key entryKey) *repo.SealedEntry {
+	entry := copyPointer(t.entries.get(key))
+	if entry != nil {
+		entry.AuditEntry = copyEntry(entry)
+	}
+	return entry
+}
+
+// leaf returns the leaf at a place, with its entry.
+func (t *tables) leaf(at int64) repo.AuditLeaf {
+	leaf := t.log.leaves[at]
+	leaf.Entry = t.entry(entryKey{leaf.OccurredAt.UnixMicro(), leaf.EntryID})
+	return leaf
+}
+
+func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+	limit, err := rules.CheckPage("from", from, limit)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, a.read, func(t *tables) ([]repo.AuditLeaf, error) {
+		first := min(from, int64(len(t.log.leaves)))
+		leaves := make([]repo.AuditLeaf, min(int64(limit), int64(len(t.log.leaves))-first))
+		for i := range leaves {
+			leaves[i] = t.leaf(first + int64(i))
+		}
+		return leaves, nil
+	})
+}
+
+func (a auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return a.find(ctx, entryID, func(log *sealedLog) (int64, bool) {
+		at, found := log.first[entryID]
+		return at, found
+	})
+}
+
+func (a auditStore) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+	return a.find(ctx, entryID, func(log *sealedLog) (int64, bool) {
+		at := slices.IndexFunc(log.leaves, func(leaf repo.AuditLeaf) bool { return leaf.EntryID == entryID })
+		return int64(at), at >= 0
+	})
+}
+
+// find returns an entry's leaf at the place that place says.
+func (a auditStore) find(ctx context.Context, entryID repo.ID, place func(*sealedLog) (int64, bool)) (repo.AuditLeaf, error) {
+	return run(ctx, a.read, func(t *tables) (repo.AuditLeaf, error) {
+		at, found := place(t.log)
+		if !found {
+			return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
+		}
+		return t.leaf(at), nil
+	})
+}
+
+func (a auditStore) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
+	return run(ctx, a.read, func(t *tables) (repo.AuditCheckpoint, error) {
+		if t.log.checkpoint.Size == 0 {
+			return repo.AuditCheckpoint{}, &repo.NotFoundError{Kind: "audit checkpoint"}
+		}
+		return copyCheckpoint(t.log.checkpoint), nil
+	})
+}
+
+// Strays and Lost find nothing: no way leads past this package.
+func (a auditStore) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	if _, err := rules.CheckLimit(limit); err != nil {
+		return nil, err
+	}
+	return nil, a.usable(ctx)
+}
+
+// Lost is as Strays.
+func (a auditStore) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+	return a.Strays(ctx, limit)
+}
+
+func (a auditStore) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {
+	limit, err := rules.CheckCount(limit)
+	if err != nil {
+		return repo.AuditWaiting{}, err
+	}
+	return run(ctx, a.read, func(t *tables) (waiting repo.AuditWaiting, err error) {
+		if len(t.unsealed) > 0 {
+			waiting.Entries = int64(min(len(t.unsealed), limit))
+			waiting.Oldest = t.entries.get(t.unsealed[0]).RecordedAt
+			waiting.Age = t.now().Sub(waiting.Oldest)
+		}
+		return waiting, nil
+	})
+}

@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// fence tells the session or plan that a lease names of its token.
+func (t *tables) fence(lease repo.Lease) {
+	id, err := repo.ParseID(lease.Key.Name)
+	if err != nil {
+		return
+	}
+	switch lease.Key.Kind {
+	case repo.LeaseOfSession:
+		if r := t.sessions.get(id); r != nil && r.fence < lease.Token {
+			if r, err = t.editSession(id); err == nil {
+				r.fence = lease.Token
+			}
+		}
+	case repo.LeaseOfPlan:
+		if r := t.plans.get(id); r != nil && r.fence < lease.Token {
+			t.putFence(r, lease.Token)
+		}
+	}
+}
+
+// fenceOf returns the fence of a session that is to be changed by a write with a token.
+func (t *tables) fenceOf(r *sessionRow, token int64) rules.Fence {
+	key := repo.SessionLease(r.ID)
+	r.fence = t.latest(key, r.fence, token)
+	return rules.Fence{Key: key, Latest: r.fence, Only: r.FencedOnly}
+}
+
+// checkPlan checks the token of a write to a plan, and returns the plan's row, which may
+// have learnt of it.
+func (t *tables) checkPlan(r *planRow, token int64) (*planRow, error) {
+	key := repo.PlanLease(r.ID)
+	latest := t.latest(key, r.fence, token)
+	if latest != r.fence {
+		r = t.putFence(r, latest)
+	}
+	return r, rules.Fence{Key: key, Latest: latest}.Check(token)
+}
+
+// latest returns the latest token of a key, of which fence is known. A larger one was
+// given before there was anything to know of it.
+func (t *tables) latest(key repo.LeaseKey, fence, token int64) int64 {
+	if lease := t.leases.get(key); token > fence && lease != nil {
+		return max(fence, lease.Token)
+	}
+	return fence
+}
+
+// putFence stores a plan with another fence. Rows of plans are never changed.
+func (t *tables) putFence(r *planRow, token int64) *planRow {
+	changed := *r
+	changed.fence = token
+	t.putPlan(&changed)
+	return &changed
+}

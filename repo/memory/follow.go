@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// watch is what those wait for who follow a session and have read all of it.
+type watch struct {
+	changed chan struct{} // closed when the session may have changed
+	waiting int
+}
+
+// wake wakes those who follow a session. The operation that changes it holds mu, so that
+// they see its result. Changes in a transaction are seen when it is committed.
+func (t *tables) wake(id repo.ID) {
+	if w := t.watches[id]; w != nil && t.base == nil {
+		delete(t.watches, id)
+		close(w.changed)
+	}
+}
+
+// watch registers a follower.
+func (t *tables) watch(id repo.ID) *watch {
+	w := t.watches[id]
+	if w == nil {
+		w = &watch{changed: make(chan struct{})}
+		t.watches[id] = w
+	}
+	w.waiting++
+	return w
+}
+
+// unwatch removes a follower that no longer waits.
+func (t *tables) unwatch(id repo.ID, w *watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.waiting--; w.waiting == 0 && t.watches[id] == w {
+		delete(t.watches, id)
+	}
+}
+
+// followed is what a follower finds: the session's row, and messages of it, or else what
+// to wait for.
+type followed struct {
+	row      *sessionRow
+	messages []*repo.Message
+	watch    *watch
+}
+
+func (s sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		var row *sessionRow
+		for next := from; ; {
+			found, err := s.look(ctx, sessionID, row, next)
+			if err == nil {
+				row = found.row
+				err = s.wait(ctx, found)
+			}
+			for _, m := range found.messages {
+				if err = ctx.Err(); err != nil {
+					break
+				}
+				if !yield(copyMessage(m), nil) {
+					return
+				}
+				next++
+			}
+			if err != nil {
+				yield(repo.Message{}, err)
+				return
+			}
+		}
+	}
+}
+
+// look reads the next messages for a follower, who has read before from row.
+func (s sessions) look(ctx context.Context, sessionID repo.ID, row *sessionRow, next int64) (followed, error) {
+	if err := rules.CheckSequence("from", next); err != nil {
+		return followed{}, err
+	}
+	if s.tables.base != nil {
+		return followed{}, rules.CannotFollow()
+	}
+	return run(ctx, s.read, func(t *tables) (followed, error) {
+		r := t.sessions.get(sessionID)
+		if r == nil || row != nil && r != row {
+			return followed{}, rules.Deleted(sessionID, row != nil)
+		}
+		count := int64(len(r.messages))
+		if next >= count {
+			return followed{row: r, watch: t.watch(sessionID)}, nil
+		}
+		return followed{row: r, messages: slices.Clone(r.messages[next:min(next+streamChunk, count)])}, nil
+	})
+}
+
+// wait waits until the session may have changed, if nothing was found. Errors: the
+// context's, repo.ErrClosed.
+func (s sessions) wait(ctx context.Context, found followed) error {
+	if found.watch == nil {
+		return nil
+	}
+	select {
+	case <-found.watch.changed:
+		return nil
+	case <-ctx.Done():
+		s.tables.unwatch(found.row.ID, found.watch)
+		return ctx.Err()
+	case <-s.closing:
+		s.tables.unwatch(found.row.ID, found.watch)
+		return repo.ErrClosed
+	}
+}

@@ -1,0 +1,87 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sort"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Read takes everything under one lock, and copies the messages after it.
+func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+	read, err := rules.NormalizeRead(read)
+	if err != nil {
+		return repo.Snapshot{}, err
+	}
+	snapshot := repo.Snapshot{Sessions: make([]*repo.SessionSnapshot, len(read.IDs))}
+	messages := make([][]*repo.Message, len(read.IDs))
+	err = exec(ctx, s.read, func(t *tables) (err error) {
+		var own, shared []repo.Scope
+		for i, id := range read.IDs {
+			if r := t.sessions.get(id); r != nil {
+				snapshot.Sessions[i] = &repo.SessionSnapshot{Session: r.snapshot(t)}
+				messages[i] = slices.Clone(selectMessages(r.messages, read))
+				own = append(own, repo.Scope{SessionID: id})
+			}
+		}
+		if !read.State {
+			own = nil
+		}
+		for _, name := range read.Scopes {
+			shared = append(shared, repo.Scope{Name: name})
+		}
+		snapshot.Scopes, err = t.readScopes(append(own, shared...))
+		return err
+	})
+	if err != nil {
+		return repo.Snapshot{}, err
+	}
+	size := 0
+	for i, entry := range snapshot.Sessions {
+		if entry != nil {
+			if read.State {
+				entry.State, snapshot.Scopes = snapshot.Scopes[0], snapshot.Scopes[1:]
+			}
+			selected := make([]repo.Message, len(messages[i]))
+			for m, message := range messages[i] {
+				selected[m] = without(read, *message)
+			}
+			entry.Messages, size = rules.CutRead(read, selected, size)
+			entry.Cut = len(entry.Messages) < len(selected)
+			for m := range entry.Messages {
+				own := &entry.Messages[m]
+				own.Metadata, own.Payload = bytes.Clone(own.Metadata), bytes.Clone(own.Payload)
+			}
+		}
+	}
+	return snapshot, nil
+}
+
+// selectMessages returns those of a session's messages that are to be read.
+func selectMessages(messages []*repo.Message, read repo.ReadSessions) []*repo.Message {
+	messages = messages[min(read.From, int64(len(messages))):]
+	if read.Last > 0 {
+		messages = messages[max(0, len(messages)-read.Last):]
+	}
+	if !read.Since.IsZero() {
+		messages = messages[sort.Search(len(messages), func(i int) bool { return !messages[i].CreatedAt.Before(read.Since) }):]
+	}
+	if read.Last == 0 {
+		messages = messages[:min(read.First, len(messages))]
+	}
+	return messages
+}
+
+// without returns a message with only the fields that are to be read.
+func without(read repo.ReadSessions, m repo.Message) repo.Message {
+	if read.WithoutContent {
+		m.Content = ""
+	}
+	if read.WithoutPayload {
+		m.Payload = nil
+	}
+	return m
+}

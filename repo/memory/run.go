@@ -1,0 +1,44 @@
+package memory
+
+import "context"
+
+// way is one of a handle's ways to lock its tables: read or write.
+type way func(context.Context) (*tables, error)
+
+// run runs an operation under the lock and returns its result.
+func run[Answer any](ctx context.Context, way way, operation func(*tables) (Answer, error)) (answer Answer, err error) {
+	t, err := way(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer t.mu.Unlock()
+	return operation(t)
+}
+
+// runOn runs an operation on the row that find finds: a session, an action or a plan.
+func runOn[Key, Row, Answer any](
+	ctx context.Context, way way, find func(*tables, Key) (*Row, error), key Key, operation func(*tables, *Row) (Answer, error),
+) (Answer, error) {
+	return run(ctx, way, func(t *tables) (answer Answer, err error) {
+		row, err := find(t, key)
+		if err != nil {
+			return answer, err
+		}
+		return operation(t, row)
+	})
+}
+
+// exec runs an operation without a result.
+func exec(ctx context.Context, way way, operation func(*tables) error) error {
+	_, err := run(ctx, way, func(t *tables) (struct{}, error) { return struct{}{}, operation(t) })
+	return err
+}
+
+// each converts each row to a value.
+func each[Row, Value any](rows []*Row, valueOf func(*Row) Value) []Value {
+	values := make([]Value, len(rows))
+	for i, row := range rows {
+		values[i] = valueOf(row)
+	}
+	return values
+}

@@ -1,0 +1,115 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// sessionRow is one session. Unlike the rows of other tables it is changed in place; a
+// transaction changes a copy.
+type sessionRow struct {
+	// Session is the store's own copy, without MessageCount and Plans.
+	repo.Session
+	// fence is the latest token that was given for the session's lease.
+	fence int64
+	// activeAt orders lists by activity.
+	activeAt time.Time
+	// messages only grows, and a stored message never changes. So a transaction's
+	// copy shares the array: it appends past the end that the committed row knows.
+	messages []*repo.Message
+	byID     table[repo.ID, repo.Message]
+	// usages has the added usages, by their ids.
+	usages table[repo.ID, repo.Usage]
+	// turns has the turns that have a key, by that.
+	turns table[repo.ID, storedTurn]
+	// planIDs are those of the plans that the session is linked to, in order. The
+	// slice is replaced, never changed.
+	planIDs []repo.ID
+	// committed is the row that this one is a transaction's copy of, or nil.
+	committed *sessionRow
+}
+
+// overlay returns a copy for a transaction.
+func (r *sessionRow) overlay() *sessionRow {
+	copied := *r
+	copied.byID, copied.usages, copied.turns, copied.committed = r.byID.overlay(), r.usages.overlay(), r.turns.overlay(), r
+	return &copied
+}
+
+// commit makes a transaction's copy the committed row.
+func (r *sessionRow) commit() {
+	committed := r.committed
+	r.byID.commit()
+	r.usages.commit()
+	r.turns.commit()
+	r.committed = committed.committed // which is itself a copy, in AppendTurns in a transaction
+	*committed = *r
+}
+
+// snapshot returns the session in the form that callers get.
+func (r *sessionRow) snapshot(t *tables) repo.Session {
+	session := copySession(r.Session)
+	session.Plans = nil
+	for _, id := range r.planIDs {
+		session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Stage: t.plans.get(id).Stage})
+	}
+	session.MessageCount = int64(len(r.messages))
+	return session
+}
+
+// link keeps a session's plans in the order of their ids.
+func (r *sessionRow) link(planID repo.ID) {
+	if at, found := slices.BinarySearchFunc(r.planIDs, planID, repo.ID.Compare); !found {
+		r.planIDs = slices.Insert(slices.Clone(r.planIDs), at, planID)
+	}
+}
+
+func (r *sessionRow) unlink(planID repo.ID) {
+	r.planIDs = slices.DeleteFunc(slices.Clone(r.planIDs), func(id repo.ID) bool { return id == planID })
+}
+
+// stored returns those of the messages that are stored already, by their ids.
+func (r *sessionRow) stored(messages []repo.Message) (stored []*repo.Message) {
+	for i := range messages {
+		if m := r.byID.get(messages[i].ID); m != nil {
+			stored = append(stored, m)
+		}
+	}
+	return stored
+}
+
+// add appends messages, which get their sequences.
+func (r *sessionRow) add(messages []repo.Message) {
+	for i := range messages {
+		m := &messages[i]
+		m.Sequence = int64(len(r.messages))
+		r.messages = append(r.messages, m)
+		r.byID.put(m.ID, m)
+	}
+}
+
+// touch notes that the session was active. UpdatedAt stays if it is later: an import may
+// have set it ahead of the clock.
+func (r *sessionRow) touch(now time.Time) {
+	r.activeAt = rules.ActivityAfter(r.activeAt, now)
+	if now.After(r.UpdatedAt) {
+		r.UpdatedAt = now
+	}
+}
+
+// compareActivity orders sessions by activeAt, then ID.
+func compareActivity(a, b *sessionRow) int {
+	return cmp.Or(a.activeAt.Compare(b.activeAt), a.ID.Compare(b.ID))
+}
+
+// compareAge orders sessions by CreatedAt, then ID.
+func compareAge(a, b *sessionRow) int {
+	if order := a.CreatedAt.Compare(b.CreatedAt); order != 0 {
+		return order
+	}
+	return a.ID.Compare(b.ID)
+}

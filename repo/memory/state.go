@@ -1,0 +1,193 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// state is repo.State.
+type state struct{ *handle }
+
+func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
+	if err := rules.CheckStateGet(scope, key); err != nil {
+		return repo.StateValue{}, err
+	}
+	return run(ctx, s.read, func(t *tables) (repo.StateValue, error) {
+		r, err := t.scope(scope)
+		if err != nil {
+			return repo.StateValue{}, err
+		}
+		if r != nil {
+			if stored := r.values.get(key); stored != nil {
+				return copyStateValue(stored), nil
+			}
+		}
+		return repo.StateValue{}, &repo.StateNotFoundError{Scope: scope, Key: key}
+	})
+}
+
+func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
+	if err := rules.CheckStateRead(scopes); err != nil {
+		return nil, err
+	}
+	scopes = slices.Clone(scopes)
+	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return t.readScopes(scopes) })
+}
+
+// readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
+// repo.StateLimitError.
+func (t *tables) readScopes(scopes []repo.Scope) ([]repo.ScopeState, error) {
+	states, found := make([]repo.ScopeState, len(scopes)), make([][]*repo.StateValue, len(scopes))
+	keys, size := 0, 0
+	for i, scope := range scopes {
+		states[i].Scope = scope
+		r, err := t.scope(scope)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil {
+			continue
+		}
+		states[i].Version = r.version
+		found[i] = r.from("", "")
+		for _, stored := range found[i] {
+			keys++
+			size += len(stored.Key) + len(stored.Value)
+		}
+	}
+	if keys > repo.MaxStateReadKeys || size > repo.MaxStateBytes {
+		return nil, &repo.StateLimitError{}
+	}
+	for i := range states {
+		if len(found[i]) > 0 {
+			states[i].Values = each(found[i], copyStateValue)
+		}
+	}
+	return states, nil
+}
+
+// from returns the values with a prefix whose keys are after a key, in the order of the
+// keys.
+func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
+	found := r.values.where(func(v *repo.StateValue) bool { return v.Key > after && strings.HasPrefix(v.Key, prefix) })
+	slices.SortFunc(found, func(a, b *repo.StateValue) int { return strings.Compare(a.Key, b.Key) })
+	return found
+}
+
+func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
+	list, err := rules.StateList(scope, prefix, page)
+	if err != nil {
+		return repo.StatePage{}, err
+	}
+	return run(ctx, s.read, func(t *tables) (repo.StatePage, error) {
+		r, err := t.scope(scope)
+		if err != nil || r == nil {
+			return repo.StatePage{}, err
+		}
+		values, next, err := rules.PageOf(list, r.from(prefix, list.After), func(v *repo.StateValue) (repo.StateValue, error) { return copyStateValue(v), nil })
+		return repo.StatePage{Version: r.version, Values: values, Next: next}, err
+	})
+}
+
+func (s state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, s.write, func(t *tables) ([]repo.ScopeVersion, error) {
+		plan, err := t.planState(checked)
+		if err != nil {
+			return nil, err
+		}
+		return t.changeState(plan, t.now()), nil
+	})
+}
+
+// statePlan is a change of state that was checked against what is stored.
+type statePlan struct {
+	rules.StateChanges
+	// values are the new values of the keys, in the order of the changes; nil removes.
+	values []json.RawMessage
+}
+
+// planState checks changes against what is stored, and changes nothing. Errors:
+// repo.NotFoundError, repo.StateConflictError, repo.StateTypeError, repo.InvalidError
+// for a scope whose id is another's.
+func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
+	for _, scope := range changes.Scopes {
+		r, err := t.scope(scope.Scope)
+		if err != nil {
+			return statePlan{}, err
+		}
+		var version int64
+		switch {
+		case r != nil:
+			version = r.version
+		case t.scopes.get(scope.ID) != nil:
+			return statePlan{}, rules.ScopeTaken()
+		}
+		if err := scope.Conflict(version); err != nil {
+			return statePlan{}, err
+		}
+	}
+	plan := statePlan{changes, make([]json.RawMessage, len(changes.Changes))}
+	for i, c := range changes.Changes {
+		var stored *repo.StateValue
+		if r := t.scopes.get(c.Scope.ID()); r != nil {
+			stored = r.values.get(c.Key)
+		}
+		var err error
+		if plan.values[i], err = rules.ChangedState(c, stored); err != nil {
+			return statePlan{}, err
+		}
+	}
+	return plan, nil
+}
+
+// changeState makes the changes of a plan, which cannot fail.
+func (t *tables) changeState(plan statePlan, now time.Time) []repo.ScopeVersion {
+	versions := make(map[repo.Scope]int64, len(plan.Scopes))
+	for _, scope := range plan.Scopes {
+		if scope.Changed {
+			r := t.editScope(scope.ID, scope.Scope)
+			if r.version == 0 && now.UnixMicro() <= t.lastErased { // within one reading of the clock
+				r.version = t.lastErased
+			}
+			r.version = rules.NextStateVersion(r.version, now)
+			versions[scope.Scope] = r.version
+		}
+	}
+	for i, c := range plan.Changes {
+		r := t.scopes.get(c.Scope.ID())
+		if plan.values[i] == nil {
+			r.values.remove(c.Key)
+		} else {
+			r.values.put(c.Key, &repo.StateValue{Key: c.Key, Value: plan.values[i], Version: r.version, UpdatedAt: now})
+		}
+	}
+	return plan.Versions(versions)
+}
+
+func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
+	if err := rules.CheckErase(scopeName); err != nil {
+		return 0, err
+	}
+	scope := repo.Scope{Name: scopeName}
+	id := scope.ID()
+	return run(ctx, s.write, func(t *tables) (int64, error) {
+		if r, _ := t.scope(scope); r == nil {
+			return 0, nil
+		}
+		keys := t.removeScope(id, scope)
+		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%s","keys":%d}`, id, keys)
+		t.recordEvent(t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Details: details})
+		return keys, nil
+	})
+}

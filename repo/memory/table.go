@@ -1,0 +1,86 @@
+package memory
+
+import "iter"
+
+// table has rows by key. The table of a transaction is an overlay: it has the rows
+// that the transaction changed, and reads the others from its base, the committed
+// table.
+//
+// A stored row never changes, unless it is a session's: an update replaces it. So
+// readers may use rows after the unlock.
+type table[K comparable, V any] struct {
+	// rows has nil in an overlay for a row that the transaction removed.
+	rows map[K]*V
+	// base is nil for a table that is not an overlay.
+	base *table[K, V]
+}
+
+func (t *table[K, V]) overlay() table[K, V] { return table[K, V]{base: t} }
+
+// get returns nil if there is no such row.
+func (t *table[K, V]) get(key K) *V {
+	row, changed := t.rows[key]
+	if changed || t.base == nil {
+		return row
+	}
+	return t.base.get(key)
+}
+
+func (t *table[K, V]) put(key K, row *V) {
+	if t.rows == nil {
+		t.rows = map[K]*V{}
+	}
+	t.rows[key] = row
+}
+
+func (t *table[K, V]) remove(key K) {
+	if t.base == nil {
+		delete(t.rows, key)
+	} else {
+		t.put(key, nil)
+	}
+}
+
+// all yields the rows, in no order.
+func (t *table[K, V]) all() iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		for key, row := range t.rows {
+			if row != nil && !yield(key, row) {
+				return
+			}
+		}
+		if t.base == nil {
+			return
+		}
+		for key, row := range t.base.all() {
+			if _, changed := t.rows[key]; !changed && !yield(key, row) {
+				return
+			}
+		}
+	}
+}
+
+// where returns the rows that match, in no order.
+func (t *table[K, V]) where(matches func(*V) bool) (found []*V) {
+	for _, row := range t.all() {
+		if matches(row) {
+			found = append(found, row)
+		}
+	}
+	return found
+}
+
+// commit merges an overlay into its base, which becomes the table.
+func (t *table[K, V]) commit() {
+	if t.base == nil {
+		return
+	}
+	for key, row := range t.rows {
+		if row == nil {
+			t.base.remove(key)
+		} else {
+			t.base.put(key, row)
+		}
+	}
+	*t = *t.base
+}

@@ -1,0 +1,173 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// storedTurn is what is kept of a turn that has a key.
+type storedTurn struct {
+	digest []byte
+	first  int64 // sequence
+}
+
+func (s sessions) AppendTurn(ctx context.Context, sessionID repo.ID, turn repo.Turn) (repo.AppendedTurn, error) {
+	normal, err := rules.NormalizeTurn(sessionID, turn)
+	if err != nil {
+		return repo.AppendedTurn{}, err
+	}
+	return run(ctx, s.write, func(t *tables) (repo.AppendedTurn, error) { return s.appendTurn(t, normal) })
+}
+
+func (s sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) ([]repo.AppendedTurn, error) {
+	normal, err := rules.NormalizeTurns(turns)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, s.write, func(t *tables) ([]repo.AppendedTurn, error) {
+		together := t.overlay()
+		results := make([]repo.AppendedTurn, len(normal))
+		for i, turn := range normal {
+			if results[i], err = s.appendTurn(together, turn); err != nil {
+				return nil, err
+			}
+		}
+		together.commit()
+		return results, nil
+	})
+}
+
+// appendTurn decides first, and then changes what was decided.
+func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedTurn, err error) {
+	now := t.now()
+	var r *sessionRow
+	if t.sessions.get(turn.SessionID) == nil && turn.Create != nil {
+		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now)), activeAt: now}
+		result.Created = true
+	} else if r, err = t.editSession(turn.SessionID); err != nil {
+		return result, err
+	}
+	messages := make([]repo.Message, len(turn.Messages))
+	for i := range messages {
+		messages[i] = rules.StoredMessage(turn.Messages[i], turn.SessionID, 0, now) // normalized: a copy already
+	}
+	if stored := r.turns.get(turn.ID); stored != nil && !turn.ID.IsZero() {
+		if err := turn.StoredTurn(stored.digest); err != nil {
+			return repo.AppendedTurn{}, err
+		}
+		return t.repeated(turn, r.messages[stored.first:stored.first+int64(len(messages))]), nil
+	}
+	if turn.Repeatable && turn.OnlyMessages() {
+		if known := r.stored(messages); known != nil {
+			repeated := t.repeated(turn, known)
+			return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
+		}
+	}
+	made, err := turn.Add(t.view(turn, r, now))
+	if err != nil {
+		return repo.AppendedTurn{}, err
+	}
+	if result.Created {
+		t.insertSession(r)
+		s.recordSession(t, now, repo.AuditEntry{Type: repo.EventSessionCreated, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`)})
+	}
+	if !turn.ID.IsZero() {
+		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages))})
+	}
+	if len(messages) > 0 {
+		r.add(messages)
+		r.touch(now)
+		for i := range messages {
+			result.Messages = append(result.Messages, copyMessage(&messages[i]))
+		}
+	}
+	t.writeState(made, now)
+	result.Scopes = made.Scopes
+	if turn.Usage != nil {
+		if made.AddsUsage {
+			u := turn.Usage
+			r.Usage = made.Usage
+			r.usages.put(u.ID, &repo.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Cost: u.Cost})
+		}
+		result.Usage = &made.Usage
+	}
+	return result, nil
+}
+
+// view returns what the turn is added to.
+func (t *tables) view(turn *rules.Turn, r *sessionRow, now time.Time) rules.TurnView {
+	view := rules.TurnView{
+		Fence:  t.fenceOf(r, turn.Fence),
+		Next:   int64(len(r.messages)),
+		Known:  func(id repo.ID) bool { return r.byID.get(id) != nil },
+		Usage:  r.Usage,
+		Budget: r.Budget,
+		Taken: func(scope rules.StateScope) bool {
+			stored := t.scopes.get(scope.ID)
+			return stored != nil && stored.scope != scope.Scope
+		},
+		Version: func(scope repo.ID) int64 {
+			if r := t.scopes.get(scope); r != nil {
+				return r.version
+			}
+			return 0
+		},
+		Value: func(scope repo.ID, key string) *repo.StateValue {
+			if r := t.scopes.get(scope); r != nil {
+				return r.values.get(key)
+			}
+			return nil
+		},
+		Now: now,
+	}
+	if now.UnixMicro() <= t.lastErased { // within one reading of the clock
+		view.Now = time.UnixMicro(t.lastErased + 1)
+	}
+	if turn.Usage != nil {
+		view.AddedUsage = r.usages.get(turn.Usage.ID)
+	}
+	return view
+}
+
+func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
+	for _, scope := range made.Scopes {
+		t.editScope(scope.Scope.ID(), scope.Scope).version = scope.Version
+	}
+	for _, w := range made.Values {
+		r := t.scopes.get(w.Scope)
+		if w.Value == nil {
+			r.values.remove(w.Key)
+		} else {
+			r.values.put(w.Key, &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version, UpdatedAt: now})
+		}
+	}
+}
+
+// repeated returns the result of a turn that is stored.
+func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message) repo.AppendedTurn {
+	result := repo.AppendedTurn{Repeated: true}
+	if len(messages) > 0 {
+		result.Messages = each(messages, copyMessage)
+	}
+	versions := map[repo.Scope]int64{}
+	for _, scope := range turn.State.Scopes {
+		if scope.Changed {
+			versions[scope.Scope] = 0
+			if r := t.scopes.get(scope.ID); r != nil && r.scope == scope.Scope {
+				versions[scope.Scope] = r.version
+			}
+		}
+	}
+	if len(versions) > 0 {
+		result.Scopes = turn.State.Versions(versions)
+	}
+	if turn.Usage != nil {
+		usage := t.sessions.get(turn.SessionID).Usage
+		result.Usage = &usage
+	}
+	return result
+}

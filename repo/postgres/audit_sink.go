@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Sink opens a separate connection, so that the audit trail neither waits for an
+// exhausted pool nor takes connections from it.
+func (a *auditStore) Sink(ctx context.Context) (repo.AuditSink, error) {
+	if err := a.exec.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer a.exec.gate.leave()
+	s := &sink{config: a.exec.conns.pool.Config()}
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// sink is repo.AuditSink. One goroutine uses it at a time.
+type sink struct {
+	config *pgxpool.Config
+	conn   *pgx.Conn
+	closed bool
+}
+
+func (s *sink) connect(ctx context.Context) error {
+	if s.closed {
+		return repo.ErrClosed
+	}
+	if s.conn != nil && !s.conn.IsClosed() {
+		return fits(s.conn)
+	}
+	// The pool's hooks apply here too: they may set a changing password, or types.
+	config := s.config.ConnConfig.Copy()
+	if hook := s.config.BeforeConnect; hook != nil {
+		if err := hook(ctx, config); err != nil {
+			return translate(ctx, err, unsent)
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return translate(ctx, err, unsent)
+	}
+	if hook := s.config.AfterConnect; hook != nil {
+		if err := hook(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+			return translate(ctx, err, unsent)
+		}
+	}
+	if err := fits(conn); err != nil {
+		_ = conn.Close(ctx)
+		return err
+	}
+	s.conn = conn
+	return nil
+}
+
+// failed translates an error. It closes the connection if its server takes no writes,
+// for example after a failover: the next connection may reach the one that does.
+func (s *sink) failed(ctx context.Context, err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == readOnlyTransaction || endsConnection(pgErr)) {
+		_ = s.conn.Close(ctx)
+	}
+	return meaning(ctx, err, committing)
+}
+
+func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
+	normal, err := rules.NormalizeEntries(entries)
+	if err != nil {
+		return repo.AuditRecorded{}, err
+	}
+	if err := s.connect(ctx); err != nil {
+		return repo.AuditRecorded{}, err
+	}
+	written, err := recordAudit(ctx, alone{s.conn}, auditParams(normal), monthsOf(normal))
+	if err != nil {
+		return repo.AuditRecorded{}, s.failed(ctx, err)
+	}
+	return repo.AuditRecorded{Written: int(written), Known: len(normal) - int(written)}, nil
+}
+
+func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	err := queries.AuditQuarantine(ctx, alone{s.conn}, db.AuditQuarantineParams{
+		ID: toUUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
+	})
+	return s.failed(ctx, err)
+}
+
+func (s *sink) Close() error {
+	s.closed = true
+	if s.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	if err := s.conn.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return translate(ctx, err, reading)
+	}
+	return nil
+}

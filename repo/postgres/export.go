@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
+	"github.com/seed-df90f812/agentstore/internal/export"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Export reads the session and its state, then the messages up to the count that it read
+// with the state. Messages never change, so they and the state are those of one moment,
+// although many statements read them. Export holds no connection while it writes. At the end it checks that the
+// session was not deleted meanwhile, and another created with its id.
+func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
+	session, mark, state, err := s.begun(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	linked := make([]repo.ID, len(session.Plans))
+	for i, plan := range session.Plans {
+		linked[i] = plan.ID
+	}
+	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked)
+	if err != nil {
+		return err
+	}
+	if session.MessageCount > 0 {
+		for message, err := range s.Stream(ctx, id, 0) {
+			if err != nil {
+				return err
+			}
+			if err := writer.Write(message); err != nil {
+				return err
+			}
+			if message.Sequence+1 == session.MessageCount {
+				break
+			}
+		}
+	}
+	now, err := s.firstMark(ctx, id)
+	if err != nil {
+		return err
+	}
+	if session.MessageCount > 0 && now != mark {
+		return sessionNotFound(id) // deleted meanwhile
+	}
+	if state.version > 0 {
+		if err := writer.BeginState(state.version); err != nil {
+			return err
+		}
+		if err := state.Replay(writer); err != nil {
+			return err
+		}
+	}
+	return writer.Close()
+}
+
+// begun returns what an export begins with: the session, the mark of its first message,
+// if it has one, and its state. The session has the messages that it had when the state
+// was read.
+func (s *sessions) begun(ctx context.Context, id repo.ID) (repo.Session, string, *exportedState, error) {
+	for {
+		session, mark, err := s.marked(ctx, id)
+		if err != nil {
+			return session, "", nil, err
+		}
+		state, err := s.exportState(ctx, id)
+		if err != nil {
+			return session, "", nil, err
+		}
+		switch {
+		case state.version > 0 && !state.createdAt.Equal(session.CreatedAt):
+			state.Close()
+			return session, "", nil, sessionNotFound(id) // deleted meanwhile
+		case session.MessageCount == 0 && state.messages > 0: // the mark is missing
+			state.Close()
+			continue
+		}
+		session.MessageCount = max(session.MessageCount, state.messages)
+		return session, mark, state, nil
+	}
+}
+
+// marked returns a session, and the mark of its first message, if it has one.
+func (s *sessions) marked(ctx context.Context, id repo.ID) (session repo.Session, mark string, err error) {
+	for {
+		// The mark is read first, so that it is not that of a later session.
+		if mark, err = s.firstMark(ctx, id); err != nil {
+			return session, "", err
+		}
+		session, err = s.Get(ctx, id)
+		if err != nil || mark != "" || session.MessageCount == 0 {
+			return session, mark, err
+		}
+	}
+}
+
+// firstMark returns a mark that differs between the first messages of two sessions
+// that had the same id. It is empty if the session has no message.
+func (s *sessions) firstMark(ctx context.Context, id repo.ID) (string, error) {
+	mark, err := run(ctx, s.exec.read, queries.MessageFirstMark, toUUID(id))
+	if isNoRows(err) {
+		return "", nil
+	}
+	return mark, err
+}
+
+// The bounds of the messages that an import writes in one statement.
+const (
+	importChunk      = 1000
+	importChunkBytes = 4 << 20
+)
+
+// Import reads the whole document into a buffer before it takes a connection, so that
+// nobody waits for a slow reader.
+func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error) {
+	document, err := export.Buffer(ctx, r)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	defer document.Close()
+	var session repo.Session
+	err = s.exec.atomically(ctx, func(q db.DBTX) error {
+		reader, err := document.Reader() // each attempt begins anew
+		if err != nil {
+			return err
+		}
+		session = reader.Session()
+		if err := s.importSession(ctx, q, session); err != nil {
+			return err
+		}
+		state := &stateImport{ctx: ctx, q: q, sessionID: session.ID, reader: reader}
+		reader.State = state.add
+		session.MessageCount, err = importMessages(ctx, q, session.ID, reader)
+		if err = cmp.Or(state.err, err); err != nil {
+			return err
+		}
+		if err := state.finish(); err != nil {
+			return err
+		}
+		session.Plans, err = importLinks(ctx, q, session.ID, reader.LinkedPlans())
+		return err
+	})
+	if err != nil {
+		return repo.Session{}, err
+	}
+	s.exec.changed(news{Key: session.ID, Next: follow.Look})
+	return session, nil
+}
+
+// importLinks links the session to the plans of the document, which must all exist.
+func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.ID) ([]repo.LinkedPlan, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if _, err := queries.PlanLinkAll(ctx, q, toUUID(sessionID), toUUIDs(ids)); err != nil {
+		return nil, err
+	}
+	row, err := queries.SessionGet(ctx, q, toUUID(sessionID))
+	if err != nil {
+		return nil, err
+	}
+	linked := linkedPlansOf(row.Plans)
+	for i, id := range ids { // both are in ascending order
+		if i == len(linked) || linked[i].ID != id {
+			return nil, &answer{rules.MissingPlan(i, id)}
+		}
+	}
+	return linked, nil
+}
+
+func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session) error {
+	created, err := queries.SessionImport(ctx, q, db.SessionImportParams{
+		ID:                toUUID(session.ID),
+		Namespace:         session.Namespace,
+		Key:               toNullable(session.Key),
+		Owner:             toNullable(session.Owner),
+		Actor:             toNullable(session.Actor),
+		AutomationProfile: toNullable(session.AutomationProfile),
+		Metadata:          string(session.Metadata),
+		InputTokens:       session.Usage.InputTokens,
+		OutputTokens:      session.Usage.OutputTokens,
+		CostNanos:         int64(session.Usage.Cost),
+		BudgetNanos:       (*int64)(session.Budget),
+		CreatedAt:         session.CreatedAt,
+		UpdatedAt:         session.UpdatedAt,
+		Audited:           s.audited,
+	})
+	if err != nil {
+		return err
+	}
+	if created == 0 {
+		return &answer{rules.SessionTaken(session.ID)}
+	}
+	return nil
+}
+
+// importMessages stores the reader's messages and returns their number.
+func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
+	var count int64
+	for done := false; !done; {
+		chunk, createdAts, bytes := newColumns(0), []time.Time(nil), 0
+		for len(createdAts) < importChunk && bytes < importChunkBytes {
+			message, err := reader.Next()
+			if errors.Is(err, io.EOF) {
+				done = true
+				break
+			}
+			if err != nil {
+				return 0, &answer{err}
+			}
+			imported := repo.NewMessage{
+				ID: message.ID, Role: message.Role, Content: message.Content, Metadata: message.Metadata,
+				Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
+			}
+			chunk.add(imported)
+			createdAts = append(createdAts, message.CreatedAt)
+			bytes += rules.MessageBytes(&imported)
+		}
+		if len(createdAts) == 0 {
+			break
+		}
+		written, err := queries.MessageImport(ctx, q, db.MessageImportParams{
+			SessionID:     toUUID(sessionID),
+			FirstSequence: count,
+			Ids:           chunk.ids,
+			Roles:         chunk.roles,
+			Contents:      chunk.contents,
+			Metadatas:     chunk.metadatas,
+			Payloads:      chunk.payloads,
+			Kinds:         chunk.kinds,
+			CallIds:       chunk.callIDs,
+			OccurredAts:   chunk.occurredAts,
+			CreatedAts:    createdAts,
+		})
+		switch {
+		case violates(err, uniqueMessageID):
+			return 0, &answer{rules.MessageTwice()}
+		case err != nil:
+			return 0, err
+		case written != int64(len(createdAts)):
+			// This transaction created the session, so nobody else can append.
+			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
+		}
+		count += written
+	}
+	return count, nil
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// A session's counter row and a plan's row have the latest token of their lease, which a
+// write compares in the statement that locks the row anyway. Whoever acquires the lease
+// tells them, if they exist by then. So a token that is larger than what they know is
+// refused at first. Then they catch up with the lease, and the write is tried again.
+
+// isRefused reports an answer that says that nothing was written because of the token.
+func isRefused(row db.MessageAppendRow) bool {
+	return row.CreatedAt == nil && !isKnown(row) && !row.Admitted
+}
+
+// fenced returns the error of an append that was refused.
+func (a *appending) fenced(row db.MessageAppendRow) error {
+	return rules.Fence{Key: repo.SessionLease(a.sessionID), Latest: row.Latest, Only: true}.Check(a.fence)
+}
+
+func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
+	return rules.Fence{Key: repo.SessionLease(session), Latest: c.fence, Only: c.fencedOnly}
+}
+
+// refusal returns the error of an append or turn that was not accepted. If it is for want of
+// a token, an earlier attempt may arrive when the session takes writes without one.
+func (a *appending) refusal(err error) error {
+	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.unsure && fenced.Token == 0 {
+		return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+	}
+	return err
+}
+
+// isAhead reports a write that was refused because its token is larger than what the
+// session or plan knew of.
+func isAhead(err error) bool {
+	fenced, is := errors.AsType[*repo.FencedError](err)
+	return is && fenced.Token > fenced.Latest
+}
+
+// catchUp tells a session of the lease whose token it did not know. It returns nil if the
+// write may be tried again.
+func catchUp(ctx context.Context, q db.DBTX, refused error) error {
+	fenced, _ := errors.AsType[*repo.FencedError](refused)
+	id, err := repo.ParseID(fenced.Key.Name)
+	if err != nil {
+		return err
+	}
+	latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(id), fenced.Key.Name)
+	switch {
+	case isNoRows(err):
+		return nil // a new attempt finds no session
+	case err != nil:
+		return err
+	case latest == fenced.Token:
+		return nil
+	}
+	return &answer{&repo.FencedError{Key: fenced.Key, Token: fenced.Token, Latest: latest}}
+}
+
+// catchUp tells a session of the lease in a transaction of its own, whose outcome does not
+// matter: the write is tried again.
+func (p *pooled) catchUp(ctx context.Context, refused error) error {
+	for attempt := 1; ; attempt++ {
+		err := p.conns.run(ctx, reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
+		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+// catchUp tells the sessions of turns of their leases. Their rows are locked.
+func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*appending) error {
+	for _, a := range items {
+		counter := l.counters[a.sessionID]
+		if counter == nil || a.fence <= counter.fence {
+			continue
+		}
+		latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(a.sessionID), repo.SessionLease(a.sessionID).Name)
+		if err != nil {
+			return err
+		}
+		counter.fence = latest
+	}
+	return nil
+}
+
+// acquire acquires a lease, and tells the session or plan that it names.
+func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseAcquireRow, err error) {
+	params := db.LeaseAcquireParams{
+		Name: lease.Key.Name, Kind: lease.Key.Kind, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
+	}
+	var lock, tell func(q db.DBTX) error
+	id, err := repo.ParseID(lease.Key.Name)
+	switch {
+	case err == nil && lease.Key.Kind == repo.LeaseOfSession:
+		lock = func(q db.DBTX) error { return queries.FenceLockSession(ctx, q, toUUID(id), params.Name) }
+		tell = func(q db.DBTX) error {
+			return queries.FenceSession(ctx, q, db.FenceSessionParams{SessionID: toUUID(id), Name: params.Name, Owner: params.Owner})
+		}
+	case err == nil && lease.Key.Kind == repo.LeaseOfPlan:
+		lock = func(q db.DBTX) error { return queries.FenceLockPlan(ctx, q, toUUID(id), params.Name) }
+		tell = func(q db.DBTX) error {
+			return queries.FencePlan(ctx, q, db.FencePlanParams{PlanID: toUUID(id), Name: params.Name, Owner: params.Owner})
+		}
+	default:
+		return queries.LeaseAcquire(ctx, q, params)
+	}
+	p := &pipeline{}
+	p.add(lock)
+	p.add(func(q db.DBTX) (err error) {
+		row, err = queries.LeaseAcquire(ctx, q, params)
+		return err
+	})
+	p.add(tell)
+	return row, p.send(ctx, q)
+}
+
+// admit returns the error of a token that is not the latest of a plan's, or nil. Zero: none
+// was given. The plan catches up with its lease.
+func (p *plans) admit(ctx context.Context, id repo.ID, token int64) error {
+	if token == 0 {
+		return nil
+	}
+	err := p.exec.read(ctx, func(q db.DBTX) error { return admitPlan(ctx, q, id, token) })
+	return orMissing(err, planNotFound(id))
+}
+
+// admitPlan is admit in a transaction, which keeps the plan locked.
+func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, token int64) error {
+	if token == 0 {
+		return nil
+	}
+	key := repo.PlanLease(id)
+	latest, err := queries.FenceCatchUpPlan(ctx, q, toUUID(id), key.Name)
+	if err != nil {
+		return err
+	}
+	if err := (rules.Fence{Key: key, Latest: latest}).Check(token); err != nil {
+		return &answer{err}
+	}
+	return nil
+}

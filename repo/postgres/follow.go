@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// The bounds of one read for those who follow. They are small, because a slow follower
+// keeps what was read for it.
+const (
+	maxPositions   = 1024
+	maxNewsRows    = 4096
+	maxSessionRows = 256
+	minSessionRows = 16
+	maxNewsBytes   = 1 << 20
+)
+
+func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		p, ok := s.exec.(*pooled)
+		if !ok {
+			yield(repo.Message{}, rules.CannotFollow())
+			return
+		}
+		if err := rules.CheckSequence("from", from); err != nil {
+			yield(repo.Message{}, err)
+			return
+		}
+		if err := p.enter(ctx); err != nil {
+			yield(repo.Message{}, err)
+			return
+		}
+		// Not inside of the gate: Close ends followers, and does not wait for them.
+		p.gate.leave()
+		defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is no follower's
+		for message, err := range p.live.messages.Follow(ctx, p.gate.closing, sessionID, from) {
+			if err != nil {
+				yield(repo.Message{}, followError(ctx, sessionID, err))
+				return
+			}
+			message.Metadata, message.Payload = bytes.Clone(message.Metadata), bytes.Clone(message.Payload)
+			if !yield(message, nil) {
+				return
+			}
+		}
+	}
+}
+
+func followError(ctx context.Context, sessionID repo.ID, err error) error {
+	switch {
+	case errors.Is(err, follow.ErrMissing):
+		return rules.Deleted(sessionID, false)
+	case errors.Is(err, follow.ErrGone):
+		return rules.Deleted(sessionID, true)
+	case errors.Is(err, follow.ErrClosed):
+		return repo.ErrClosed
+	}
+	return translate(ctx, err, reading)
+}
+
+// messageBytes is the memory that a message takes, more or less.
+func messageBytes(m repo.Message) int {
+	return len(m.Content) + len(m.Metadata) + len(m.Payload) + len(m.Kind) + len(m.CallID)
+}
+
+// sessionMark tells a session apart from others that had its id.
+func sessionMark(createdAt time.Time) (mark follow.Mark) {
+	binary.BigEndian.PutUint64(mark[:], uint64(createdAt.UnixMicro()))
+	return mark
+}
+
+// readMessages implements follow.Config.Read.
+func (l *live) readMessages(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.Message], error) {
+	params := db.MessageListNewsParams{MaxBytes: maxNewsBytes}
+	params.SessionIds, params.FromSequences, params.MaxRows = positionColumns(positions)
+	scanner := &newsScanner{positions: positions}
+	err := l.within(ctx, readTimeout, readAttempts, func(ctx context.Context, q db.DBTX) error {
+		scanner.DBTX = q
+		_, err := queries.MessageListNews(ctx, scanner, params)
+		return err
+	})
+	return scanner.found, err
+}
+
+// positionColumns returns positions as the arrays that a statement unnests, and the number
+// of rows that it may return for each.
+func positionColumns(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32) {
+	for _, p := range positions {
+		ids, froms = append(ids, toUUID(p.Key)), append(froms, p.From)
+	}
+	return ids, froms, int32(min(max(minSessionRows, maxNewsRows/len(positions)), maxSessionRows))
+}
+
+// newsColumns returns news as the arrays that a statement unnests.
+func newsColumns(known []news) (ids []pgtype.UUID, nexts []int64) {
+	for _, n := range known {
+		ids, nexts = append(ids, toUUID(n.Key)), append(nexts, n.Next)
+	}
+	return ids, nexts
+}
+
+// moved implements follow.Config.Newest.
+func (l *live) moved(ctx context.Context, known []news) (moved []news, err error) {
+	ids, nexts := newsColumns(known)
+	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		rows, err := queries.SessionListMoved(ctx, q, ids, nexts)
+		moved = each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
+		return err
+	})
+	return moved, err
+}
+
+// newsScanner is like messageScanner, for the rows of MessageListNews.
+type newsScanner struct {
+	db.DBTX
+	positions []follow.Position[repo.ID]
+	found     []follow.Found[repo.Message]
+}
+
+// Query implements db.DBTX.
+func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := s.DBTX.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		place      int64
+		next       *int64
+		before     pgtype.UUID
+		made       optionalTime
+		row        db.Message
+		role       roleName
+		occurredAt optionalTime
+	)
+	// The order is that of the statement's columns; nil skips a column.
+	ofMessage := []any{
+		&place, &next, &before, &made, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
+		&occurredAt, &row.CreatedAt,
+	}
+	ofSession := []any{&place, &next, &before, &made, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	const sequence = 4
+	s.found = make([]follow.Found[repo.Message], len(s.positions)) // without what a failed attempt has left
+	for i := range s.found {
+		s.found[i].Cut = true
+	}
+	for rows.Next() {
+		destinations := ofMessage
+		if rows.RawValues()[sequence] == nil {
+			destinations = ofSession
+		}
+		row.Metadata, row.Payload = nil, nil
+		if rows.Scan(destinations...) != nil {
+			break // Scan has closed rows, and rows.Err returns the error
+		}
+		found := &s.found[place-1]
+		found.Cut, found.Missing, found.Before, found.Log = false, next == nil, follow.Mark(before.Bytes), sessionMark(made.Time)
+		if next != nil {
+			found.Next = *next
+		}
+		if rows.RawValues()[sequence] != nil {
+			row.SessionID = toUUID(s.positions[place-1].Key)
+			message := messageOf(row)
+			message.Role, message.OccurredAt = role.Role, occurredAt.Time
+			found.Items = append(found.Items, message)
+		}
+	}
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
+}

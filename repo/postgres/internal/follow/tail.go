@@ -1,0 +1,94 @@
+package follow
+
+// The bounds of a tail.
+const (
+	tailItems = 256
+	tailBytes = 256 << 10
+	// tailPolls is how many polls a tail outlives that nothing was added to.
+	tailPolls = 2
+)
+
+// tail is the latest items of a log that were read. It serves followers that are a little
+// behind the first one, so that an item is read once for all.
+type tail[I any] struct {
+	first  int64 // sequence
+	before Mark  // of the item before
+	items  []I
+	marks  []Mark
+	bytes  int
+	polls  int // since something was added
+}
+
+// end is the sequence after the last item.
+func (t *tail[I]) end() int64 { return t.first + int64(len(t.items)) }
+
+// from returns the items from a sequence on, if it has any.
+func (t *tail[I]) from(sequence int64) (Found[I], bool) {
+	at := sequence - t.first
+	if at < 0 || at >= int64(len(t.items)) {
+		return Found[I]{}, false
+	}
+	before := t.before
+	if at > 0 {
+		before = t.marks[at-1]
+	}
+	// Its capacity ends here: what is added later is not written past it.
+	items := t.items[at:len(t.items):len(t.items)]
+	return Found[I]{Items: items, Before: before}, true
+}
+
+// extend adds what was read from a sequence on. If that does not follow the items, it
+// replaces them, unless it is older.
+func (t *tail[I]) extend(from int64, found *Found[I], mark func(I) Mark, size func(I) int) {
+	if len(found.Items) == 0 {
+		return
+	}
+	end := t.end()
+	last := t.before
+	if len(t.marks) > 0 {
+		last = t.marks[len(t.marks)-1]
+	}
+	items := found.Items
+	switch {
+	case len(t.items) > 0 && from < end:
+		if from+int64(len(items)) <= end {
+			return
+		}
+		*t = tail[I]{first: from, before: found.Before}
+	case len(t.items) == 0 || from != end || found.Before != last:
+		*t = tail[I]{first: from, before: found.Before}
+	}
+	for _, item := range items {
+		t.items = append(t.items, item)
+		t.marks = append(t.marks, mark(item))
+		t.bytes += size(item)
+	}
+	t.polls = 0
+	t.trim(size)
+}
+
+// trim drops the first items while there are too many.
+func (t *tail[I]) trim(size func(I) int) {
+	drop := 0
+	for len(t.items)-drop > tailItems || t.bytes > tailBytes && drop < len(t.items) {
+		t.bytes -= size(t.items[drop])
+		t.before = t.marks[drop]
+		drop++
+	}
+	if drop > 0 {
+		// Copied, so that the dropped items are freed.
+		t.first += int64(drop)
+		t.items = append([]I(nil), t.items[drop:]...)
+		t.marks = append([]Mark(nil), t.marks[drop:]...)
+	}
+}
+
+// age drops the items if nothing was added for a while.
+func (t *tail[I]) age() {
+	if len(t.items) == 0 {
+		return
+	}
+	if t.polls++; t.polls >= tailPolls {
+		*t = tail[I]{}
+	}
+}

@@ -1,0 +1,111 @@
+package follow
+
+import "slices"
+
+// topic is a log that is followed.
+type topic[K comparable, I any] struct {
+	key       K
+	followers int
+	// known is what the next sequence is thought to be, or unknown. Only the need for a
+	// read is decided by it.
+	known int64
+	// looks counts the reasons to read again although no sequence is new.
+	looks    int
+	requests []*request[K, I]
+	tail     tail[I]
+}
+
+const unknown = -1
+
+// request is the need of one or more followers for the items from a sequence on.
+type request[K comparable, I any] struct {
+	topic *topic[K, I]
+	from  int64
+	state state
+	// waiting is the number of followers.
+	waiting int
+	// known is the topic's when the read began, and read the number of the read.
+	known int64
+	read  int
+
+	// answer is set when done is closed.
+	done   chan struct{}
+	answer answer[I]
+}
+
+type state int
+
+const (
+	// parked: there is nothing to read yet, as far as is known.
+	parked state = iota
+	queued
+	underway
+	answered
+	// withdrawn: nobody waits for it any more.
+	withdrawn
+)
+
+type answer[I any] struct {
+	Found[I]
+	err error
+	// looks is the topic's when the read began.
+	looks int
+}
+
+// ask returns what is kept of the follower's next items, or else a request for them,
+// which it makes if there is none.
+func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := f.topic
+	current := f.looks == t.looks
+	// The tail may be of a log that had the key before.
+	if kept, ok := t.tail.from(f.next); ok && current && f.last != (Mark{}) && kept.Before == f.last {
+		kept.Log, kept.Next = f.log, t.tail.end()
+		return nil, &answer[I]{Found: kept, looks: t.looks}
+	}
+	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
+		// A read that began before the follower did may not see what its caller has seen.
+		return r.from == f.next && (r.state != underway || r.read > f.entered)
+	})
+	if at < 0 {
+		at = len(t.requests)
+		t.requests = append(t.requests, &request[K, I]{topic: t, from: f.next, done: make(chan struct{})})
+	}
+	r := t.requests[at]
+	r.waiting++
+	if r.state == parked && (!current || f.next < t.known || t.known == unknown) {
+		r.state = queued
+		h.queue = append(h.queue, r)
+		h.start()
+	}
+	return r, nil
+}
+
+// withdraw removes a follower that no longer waits for a request.
+func (h *Hub[K, I]) withdraw(r *request[K, I]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.waiting--; r.waiting > 0 || r.state == underway || r.state == answered {
+		return
+	}
+	if r.state == queued {
+		h.queue = slices.DeleteFunc(h.queue, func(q *request[K, I]) bool { return q == r })
+	}
+	r.state = withdrawn
+	r.topic.remove(r)
+}
+
+func (t *topic[K, I]) remove(r *request[K, I]) {
+	t.requests = slices.DeleteFunc(t.requests, func(q *request[K, I]) bool { return q == r })
+}
+
+// enqueue has those parked requests of a topic read that are due.
+func (h *Hub[K, I]) enqueue(t *topic[K, I], due func(*request[K, I]) bool) {
+	for _, r := range t.requests {
+		if r.state == parked && due(r) {
+			r.state = queued
+			h.queue = append(h.queue, r)
+		}
+	}
+}

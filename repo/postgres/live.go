@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+)
+
+// news says that a session has messages, or a stream parts, below a sequence. Which of
+// them it is does not matter to a hint, since their ids differ.
+type news = follow.News[repo.ID]
+
+// The intervals of the poll: while the listener listens, what it finds is only what
+// writers did not announce.
+const (
+	pollListening = 900 * time.Millisecond
+	pollDeaf      = 450 * time.Millisecond
+)
+
+// aboutMessages is the kind of news that are about a session's messages or a stream's
+// parts.
+const aboutMessages = 'm'
+
+// live tells those who follow sessions and streams, and those who wait for plans, what is
+// new: in this process at once, in others by notifications. All stores on a pool share one.
+type live struct {
+	conns     conns
+	messages  *follow.Hub[repo.ID, repo.Message]
+	parts     *follow.Hub[repo.ID, repo.StreamPart]
+	claims    *follow.Waiters[repo.Claim]
+	notifier  *follow.Notifier
+	listener  *follow.Listener
+	listening atomic.Bool
+}
+
+func newLive(conns conns) *live {
+	l := &live{conns: conns}
+	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
+		Read:      l.readMessages,
+		Newest:    l.moved,
+		Mark:      func(m repo.Message) follow.Mark { return follow.Mark(m.ID) },
+		Size:      messageBytes,
+		Passes:    isPassing,
+		Interval:  l.interval,
+		Readers:   readerBound(int(conns.pool.Config().MaxConns)),
+		Positions: maxPositions,
+	})
+	l.parts = l.newPartsHub()
+	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Interval: l.interval})
+	l.notifier = follow.NewNotifier(l.notify)
+	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
+	return l
+}
+
+// readerBound is how many connections may read for those who follow.
+func readerBound(connections int) int {
+	if connections < 4 {
+		return 1
+	}
+	return 2
+}
+
+func (l *live) close() {
+	l.listener.Close()
+	l.messages.Close()
+	l.parts.Close()
+	l.claims.Close()
+	l.notifier.Close()
+}
+
+// changed announces what an operation has committed.
+func (l *live) changed(news ...news) {
+	if len(news) == 0 {
+		return
+	}
+	l.messages.Tell(news...)
+	l.parts.Tell(news...)
+	about := make([]follow.News[follow.Subject], len(news))
+	for i, n := range news {
+		about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutMessages, Key: n.Key}, Next: n.Next}
+	}
+	l.notifier.Add(about...)
+}
+
+// notifyLock is the class of the advisory lock of those who listen. The number is
+// arbitrary.
+const notifyLock = 0x61676e74
+
+// notify sends notifications, on a connection of the pool, in a transaction of its own.
+// In the writing transaction a NOTIFY would hold a lock that all writers need until the
+// commit is on disk.
+func (l *live) notify(ctx context.Context, payloads []string) (heard bool, err error) {
+	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		row, err := queries.LiveNotify(ctx, q, payloads, notifyLock)
+		heard = row.Heard
+		return err
+	})
+	return heard, err
+}
+
+// The bounds of a statement that no caller's context bounds: its connection may be dead
+// without anybody having noticed. A read may have to carry large messages.
+const (
+	readTimeout = 15 * time.Second
+	pollTimeout = 5 * time.Second
+)
+
+// readAttempts are the attempts of one read, as of other operations: a connection of the
+// pool may be lost.
+const readAttempts = maxAttempts
+
+// within runs a statement for as long as ctx lives, and at most for bound. After that the
+// database counts as unavailable.
+func (l *live) within(ctx context.Context, bound time.Duration, attempts int, statement func(context.Context, db.DBTX) error) error {
+	timed, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err := l.conns.run(timed, reading, func(q db.DBTX) error { return statement(timed, q) })
+		switch {
+		case err != nil && timed.Err() != nil && ctx.Err() == nil:
+			return &storeError{repo.ErrUnavailable, errNoAnswer}
+		case !isPassing(err) || attempt >= attempts || !pause(timed, attempt):
+			return err
+		}
+	}
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+func (l *live) interval() time.Duration {
+	if l.listening.Load() {
+		return pollListening
+	}
+	return pollDeaf
+}
+
+func (l *live) connected(listening bool, _ error) {
+	l.listening.Store(listening)
+	l.messages.Poke()
+	l.parts.Poke()
+	l.claims.Poke()
+}
+
+func (l *live) heard(payload string) {
+	var about []news
+	for _, n := range follow.Decode(payload) {
+		switch n.Key.Kind {
+		case aboutMessages:
+			about = append(about, news{Key: n.Key.Key, Next: n.Next})
+		case aboutQueue:
+			l.claims.Tell(n.Key.Key)
+		}
+	}
+	l.messages.Tell(about...)
+	l.parts.Tell(about...)
+}
+
+// connect makes the listener's connection. It is not one of the pool's, since it is kept
+// for as long as somebody follows; it is made in the same way.
+func (l *live) connect(ctx context.Context) (follow.Line, error) {
+	pool := l.conns.pool.Config()
+	config := pool.ConnConfig.Copy()
+	// Nothing is left prepared on a pooler's connection.
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	// Otherwise a function of the caller's would be given the notifications instead.
+	config.OnNotification = nil
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if pool.AfterConnect != nil {
+		err = pool.AfterConnect(ctx, conn)
+	}
+	if err == nil {
+		err = listen(ctx, conn)
+	}
+	if err != nil {
+		closeLine(ctx, conn)
+		return nil, err
+	}
+	return line{conn}, nil
+}
+
+// listen has a connection listen. (It is not a query of sqlc, which does not support
+// LISTEN.)
+func listen(ctx context.Context, conn *pgx.Conn) error {
+	process, err := queries.LiveProcess(ctx, alone{conn})
+	if err != nil {
+		return err
+	}
+	if uint32(process) != conn.PgConn().PID() {
+		return follow.ErrDeaf
+	}
+	channel, err := queries.LiveListen(ctx, alone{conn}, notifyLock)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
+	return err
+}
+
+// closeTimeout bounds the closing of a connection.
+const closeTimeout = time.Second
+
+func closeLine(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// line is a connection that listens.
+type line struct{ conn *pgx.Conn }
+
+// The connection is checked when nothing has arrived for quiet.
+const (
+	quiet       = 30 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// Next implements follow.Line.
+func (l line) Next(ctx context.Context) (string, error) {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, quiet)
+		notification, err := l.conn.WaitForNotification(waiting)
+		cancel()
+		if err == nil {
+			return notification.Payload, nil
+		}
+		if ctx.Err() != nil || l.conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
+			return "", err
+		}
+		pinging, cancel := context.WithTimeout(ctx, pingTimeout)
+		err = l.conn.Ping(pinging)
+		cancel()
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// Close implements follow.Line.
+func (l line) Close() { closeLine(context.Background(), l.conn) }

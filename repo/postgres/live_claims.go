@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+)
+
+// aboutQueue is the kind of news that say that a plan of a namespace was queued.
+const aboutQueue = 'q'
+
+// queueOf is what such news have: the digest of the namespace.
+func queueOf(namespace string) (key [16]byte) {
+	sum := sha256.Sum256([]byte(namespace))
+	copy(key[:], sum[:])
+	return key
+}
+
+// queued announces that plans of namespaces were queued, or that their claims have ended.
+func (l *live) queued(namespaces ...string) {
+	for _, namespace := range namespaces {
+		key := queueOf(namespace)
+		l.claims.Tell(key)
+		l.notifier.Add(follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutQueue, Key: key}, Next: follow.Look})
+	}
+}
+
+// awaitPlans calls look until it finds something: see follow.Waiters.
+func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, claim repo.Claim, look func() (bool, error)) error {
+	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
+	about := make([][16]byte, len(claim.Namespaces))
+	for i, namespace := range claim.Namespaces {
+		about[i] = queueOf(namespace)
+	}
+	key, err := json.Marshal([]any{claim.Namespaces, claim.Phases, claim.Actions})
+	if err != nil {
+		return err
+	}
+	err = l.claims.Await(ctx, stop, string(key), claim, about, look)
+	if errors.Is(err, follow.ErrClosed) {
+		return repo.ErrClosed
+	}
+	return err
+}
+
+// claimable implements follow.WaitersConfig.Poll.
+func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, error) {
+	var params db.PlanClaimableParams
+	var whose []int // claims, by lane
+	for i, claim := range claims {
+		lanes := lanesOf(claim)
+		params.Namespaces = append(params.Namespaces, lanes.namespaces...)
+		params.Phases = append(params.Phases, lanes.phases...)
+		params.Actions = append(params.Actions, lanes.actions...)
+		for range lanes.places {
+			whose = append(whose, i)
+		}
+	}
+	some := make([]bool, len(claims))
+	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		places, err := queries.PlanClaimable(ctx, q, params)
+		for _, place := range places {
+			some[whose[place-1]] = true
+		}
+		return err
+	})
+	return some, err
+}

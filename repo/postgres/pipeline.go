@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-df90f812/agentstore/db"
+)
+
+// pipeline sends statements of several generated functions in one round trip. The
+// generated code can send only statements of one kind together.
+//
+// Each step calls a generated function. A step is called twice: the first time it hands
+// over its statement, and stops with an error; the second time it reads the answer.
+type pipeline struct {
+	steps []func(db.DBTX) error
+}
+
+func (p *pipeline) add(step func(db.DBTX) error) { p.steps = append(p.steps, step) }
+
+// exec adds a statement that has no arguments and no answer.
+func (p *pipeline) exec(ctx context.Context, sql string) {
+	p.add(func(q db.DBTX) error {
+		_, err := q.Exec(ctx, sql)
+		return err
+	})
+}
+
+// send sends the statements, and returns the first error.
+func (p *pipeline) send(ctx context.Context, q interface {
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+}) error {
+	batch := &pgx.Batch{}
+	for _, step := range p.steps {
+		if err := step(recorder{batch}); !errors.Is(err, errRecorded) {
+			return err
+		}
+	}
+	results := q.SendBatch(ctx, batch)
+	var err error
+	for _, step := range p.steps {
+		if err = step(replayer{results}); err != nil {
+			break
+		}
+	}
+	if closed := results.Close(); closed != nil && (err == nil || isNoRows(err)) {
+		err = closed // of the commit: no row is not the answer then
+	}
+	return err
+}
+
+// after runs a query behind a statement that locks, in one round trip and one
+// transaction. At read committed each statement has a snapshot of its own: the query
+// sees what was committed while the lock was waited for.
+func after[Answer any](
+	ctx context.Context, q db.DBTX, lock func(db.DBTX) error, query func(db.DBTX) (Answer, error),
+) (answer Answer, err error) {
+	p := &pipeline{}
+	p.add(lock)
+	p.add(func(q db.DBTX) (err error) {
+		answer, err = query(q)
+		return err
+	})
+	err = p.send(ctx, q)
+	return answer, err
+}
+
+// errRecorded ends a step whose statement was handed over.
+var errRecorded = errors.New("recorded")
+
+// recorder puts statements into a batch.
+type recorder struct{ batch *pgx.Batch }
+
+func (r recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	r.batch.Queue(sql, args...)
+	return pgconn.CommandTag{}, errRecorded
+}
+
+func (r recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	r.batch.Queue(sql, args...)
+	return nil, errRecorded
+}
+
+func (r recorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	r.batch.Queue(sql, args...)
+	return failedRow{errRecorded}
+}
+
+func (r recorder) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
+	panic("postgres: a batch in a pipeline")
+}
+
+// replayer reads the answers of a batch's statements, in their order.
+type replayer struct{ results pgx.BatchResults }
+
+func (r replayer) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return r.results.Exec()
+}
+func (r replayer) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.results.Query() }
+func (r replayer) QueryRow(context.Context, string, ...any) pgx.Row        { return r.results.QueryRow() }
+func (r replayer) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
+	panic("postgres: a batch in a pipeline")
+}

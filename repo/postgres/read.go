@@ -1,0 +1,255 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+	read, err := rules.NormalizeRead(read)
+	if err != nil {
+		return repo.Snapshot{}, err
+	}
+	params := db.SessionReadParams{
+		Ids:           toUUIDs(read.IDs),
+		FromSequence:  read.From,
+		Backwards:     read.Last > 0,
+		WithContent:   !read.WithoutContent,
+		WithPayload:   !read.WithoutPayload,
+		MaxMessages:   int64(max(read.First, read.Last)),
+		MaxBytes:      repo.MaxReadBytes,
+		SmallBytes:    repo.MaxReadBytes / int64(max(1, len(read.IDs)*max(read.First, read.Last))),
+		MaxStateBytes: repo.MaxStateBytes,
+	}
+	scanner := &snapshotScanner{read: read, asked: make([]int64, len(read.IDs)), snapshot: repo.Snapshot{
+		Sessions: make([]*repo.SessionSnapshot, len(read.IDs)),
+		Scopes:   make([]repo.ScopeState, len(read.Scopes)),
+	}}
+	if len(read.IDs) == 1 {
+		params.ID = params.Ids[0]
+	} else {
+		scanner.parts = append(scanner.parts, "many")
+	}
+	if !read.Since.IsZero() {
+		params.Since = &read.Since
+		scanner.parts = append(scanner.parts, "since")
+	}
+	if params.MaxMessages > 0 {
+		scanner.parts = append(scanner.parts, "messages")
+	}
+	if read.Last > 0 {
+		scanner.parts = append(scanner.parts, "last")
+	}
+	if read.State {
+		params.ScopeIds = params.Ids
+	}
+	if len(read.Scopes) > 0 {
+		params.ScopeIds = slices.Clip(params.ScopeIds)
+		for _, name := range read.Scopes {
+			params.ScopeIds = append(params.ScopeIds, toUUID(repo.Scope{Name: name}.ID()))
+		}
+	}
+	if len(params.ScopeIds) > 0 {
+		scanner.parts = append(scanner.parts, "state")
+	}
+	scanner.scopes = params.ScopeIds
+	// Each scope may have a row without a key, and one key more shows that there are too
+	// many.
+	params.MaxRows = int32(repo.MaxStateReadKeys + len(params.ScopeIds) + 1)
+	err = s.exec.readAt(ctx, func(q db.DBTX, at level) error {
+		scanner.DBTX, params.AnyLevel = q, bool(at)
+		_, err := queries.SessionRead(ctx, scanner, params)
+		if err == nil && scanner.otherLevel {
+			err = errOtherLevel
+		}
+		return err
+	})
+	if err != nil {
+		return repo.Snapshot{}, err
+	}
+	return scanner.result()
+}
+
+// snapshotScanner sits between the generated query SessionRead and the connection. It
+// leaves out the parts that are not needed, and scans the rows itself: sqlc cannot express
+// what the kinds of rows have in the columns that they share.
+type snapshotScanner struct {
+	db.DBTX
+	read  repo.ReadSessions
+	parts []string
+	// scopes are the ids of the states: those of the sessions, if these are read, and
+	// of the shared ones.
+	scopes   []pgtype.UUID
+	snapshot repo.Snapshot
+	// asked is how many messages of each session were asked for.
+	asked []int64
+	// keys is the number of keys of state, and bytes what they have. partial: the values
+	// of some are missing.
+	keys, bytes int
+	partial     bool
+	// otherLevel: the transaction's level is not that which the statement requires.
+	otherLevel bool
+}
+
+// Query implements db.DBTX.
+func (s *snapshotScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	sql, args = withParts(sql, args, s.parts...)
+	rows, err := s.DBTX.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		place                 *int64
+		number, version       *int64
+		id                    pgtype.UUID
+		role                  roleName
+		name, content         *string
+		kind, callID          *string
+		metadata, payload     []byte
+		createdAt, occurredAt optionalTime
+		texts                 []string
+		numbers               []*int64
+	)
+	// All rows of a kind share one set of destinations; nil skips a column. The order is
+	// that of the statement's columns.
+	ofSession := []any{nil, &number, &version, nil, &name, &content, &kind, &callID, &metadata, nil, &createdAt, &occurredAt, &texts, &numbers}
+	ofMessage := []any{nil, &number, nil, &id, &role, &content, &kind, &callID, &metadata, &payload, &createdAt, &occurredAt, nil, nil}
+	ofState := []any{nil, &number, &version, &id, &name, &content, nil, nil, &metadata, nil, nil, &occurredAt, nil, nil}
+	onlyPlace := make([]any, len(ofSession))
+	onlyPlace[0] = &place
+	s.drop() // what a failed attempt has left
+	for rows.Next() {
+		if rows.Scan(onlyPlace...) != nil {
+			break // Scan has closed rows, and rows.Err returns the error
+		}
+		metadata, payload = nil, nil
+		switch {
+		case place == nil:
+			s.otherLevel = true
+		case *place > 0:
+			if rows.Scan(ofSession...) == nil {
+				s.addSession(*place, repo.Session{
+					Namespace: *name, Key: fromNullable(content), Owner: fromNullable(kind), Actor: fromNullable(callID),
+					AutomationProfile: texts[0], Metadata: metadata, Version: *version, MessageCount: *number,
+					Usage: usageOf(*numbers[1], *numbers[2], *numbers[3]), Budget: (*repo.Cost)(numbers[4]), FencedOnly: *numbers[5] == 1,
+					Plans: linkedPlansOf(texts[1:]), CreatedAt: createdAt.Time, UpdatedAt: occurredAt.Time,
+				}, *numbers[0])
+			}
+		case *place < 0:
+			if rows.Scan(ofMessage...) == nil {
+				entry := s.entry(-*place)
+				entry.Messages = append(entry.Messages, repo.Message{
+					ID: id.Bytes, Sequence: *number, Role: role.Role, Content: *content, Kind: fromNullable(kind), CallID: fromNullable(callID),
+					Metadata: metadata, Payload: payload, CreatedAt: createdAt.Time, OccurredAt: occurredAt.Time,
+				})
+			}
+		default:
+			if rows.Scan(ofState...) == nil {
+				s.addState(id, content, *version, name, number, metadata, occurredAt.Time)
+			}
+		}
+	}
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
+}
+
+func (s *snapshotScanner) addSession(place int64, session repo.Session, low int64) {
+	session.ID = s.read.IDs[place-1]
+	entry := s.entry(place)
+	entry.Session = session
+	s.asked[place-1] = min(max(0, session.MessageCount-low), int64(max(s.read.First, s.read.Last)))
+	entry.Messages = slices.Grow(entry.Messages, int(s.asked[place-1]))
+}
+
+// addState adds a key, or a scope without keys, wherever it was asked for. A shared state
+// has a name. A session may have the id of one, and the other way around.
+func (s *snapshotScanner) addState(id pgtype.UUID, name *string, scopeVersion int64, key *string, version *int64, value []byte, updatedAt time.Time) {
+	own, found := 0, false
+	if s.read.State {
+		own = len(s.read.IDs)
+	}
+	for i := range s.scopes {
+		if s.scopes[i] != id {
+			continue
+		}
+		var state *repo.ScopeState
+		switch {
+		case i < own && name == nil:
+			state = &s.entry(int64(i + 1)).State
+		case i >= own && name != nil && *name == s.read.Scopes[i-own]:
+			state = &s.snapshot.Scopes[i-own]
+		default:
+			continue
+		}
+		state.Version = scopeVersion
+		if key != nil {
+			s.keys++
+			s.bytes += len(*key) + len(value)
+			s.partial = s.partial || value == nil
+			if found {
+				value = bytes.Clone(value)
+			}
+			found = true
+			state.Values = append(state.Values, stateValueOf(*key, value, *version, updatedAt))
+		}
+	}
+}
+
+func (s *snapshotScanner) drop() {
+	clear(s.snapshot.Sessions)
+	clear(s.snapshot.Scopes)
+	s.keys, s.bytes, s.partial, s.otherLevel = 0, 0, false, false
+}
+
+// entry returns the session at a place.
+func (s *snapshotScanner) entry(place int64) *repo.SessionSnapshot {
+	entry := &s.snapshot.Sessions[place-1]
+	if *entry == nil {
+		*entry = &repo.SessionSnapshot{Messages: []repo.Message{}}
+	}
+	return *entry
+}
+
+// result completes the snapshot: the statement's rows had any order, and there may be
+// messages behind the last one that belongs to it.
+func (s *snapshotScanner) result() (repo.Snapshot, error) {
+	if s.keys > repo.MaxStateReadKeys || s.bytes > repo.MaxStateBytes || s.partial {
+		return repo.Snapshot{}, &repo.StateLimitError{}
+	}
+	sortState := func(state *repo.ScopeState) {
+		slices.SortFunc(state.Values, func(a, b repo.StateValue) int { return strings.Compare(a.Key, b.Key) })
+	}
+	size := 0
+	for i, entry := range s.snapshot.Sessions {
+		if entry == nil {
+			continue
+		}
+		slices.SortFunc(entry.Messages, func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+		entry.Messages, size = rules.CutRead(s.read, entry.Messages, size)
+		if entry.Cut = int64(len(entry.Messages)) < s.asked[i]; entry.Cut {
+			entry.Messages = slices.Clone(entry.Messages) // keep none of those behind it
+		}
+		for m := range entry.Messages {
+			entry.Messages[m].SessionID = entry.Session.ID
+		}
+		if s.read.State {
+			entry.State.Scope.SessionID = entry.Session.ID
+			sortState(&entry.State)
+		}
+	}
+	for i := range s.snapshot.Scopes {
+		s.snapshot.Scopes[i].Scope.Name = s.read.Scopes[i]
+		sortState(&s.snapshot.Scopes[i])
+	}
+	return s.snapshot, nil
+}

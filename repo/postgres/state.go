@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// state implements repo.State. Changes are in state_change.go.
+type state struct{ exec executor }
+
+func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
+	if err := rules.CheckStateGet(scope, key); err != nil {
+		return repo.StateValue{}, err
+	}
+	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{ID: toUUID(scope.ID()), Name: scope.Name, Key: key})
+	switch {
+	case err != nil:
+		return repo.StateValue{}, err
+	case !row.Known:
+		return repo.StateValue{}, sessionNotFound(scope.SessionID)
+	case row.Version == 0:
+		return repo.StateValue{}, &repo.StateNotFoundError{Scope: scope, Key: key}
+	}
+	return stateValueOf(key, row.Value, row.Version, row.UpdatedAt), nil
+}
+
+func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
+	if err := rules.CheckStateRead(scopes); err != nil {
+		return nil, err
+	}
+	states := make([]repo.ScopeState, len(scopes))
+	for i, scope := range scopes {
+		states[i].Scope = scope
+	}
+	ids, names := scopeColumns(scopes, ofScopeArgument)
+	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
+		Ids: ids, Names: names, MaxBytes: repo.MaxStateBytes,
+		MaxRows: int32(repo.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys := 0
+	for _, row := range rows {
+		// A missing session is told first, whatever the others hold.
+		if !row.Known {
+			return nil, sessionNotFound(scopes[row.Place-1].SessionID)
+		}
+		if row.Key != "" {
+			keys++
+		}
+	}
+	if keys > repo.MaxStateReadKeys || len(rows) > 0 && rows[len(rows)-1].Bytes > repo.MaxStateBytes {
+		return nil, &repo.StateLimitError{}
+	}
+	for _, row := range rows {
+		state := &states[row.Place-1]
+		state.Version = row.ScopeVersion
+		if row.Key != "" {
+			state.Values = append(state.Values, stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt))
+		}
+	}
+	return states, nil
+}
+
+func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
+	list, err := rules.StateList(scope, prefix, page)
+	if err != nil {
+		return repo.StatePage{}, err
+	}
+	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
+		ID: toUUID(scope.ID()), Name: scope.Name,
+		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
+		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
+	})
+	if err != nil {
+		return repo.StatePage{}, err
+	}
+	if !rows[0].Known {
+		return repo.StatePage{}, sessionNotFound(scope.SessionID)
+	}
+	version := rows[0].ScopeVersion
+	if rows[0].Key == "" {
+		rows = nil
+	}
+	values, next, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
+		return stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt), nil
+	})
+	return repo.StatePage{Version: version, Values: values, Next: next}, err
+}
+
+func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
+	if err := rules.CheckErase(scopeName); err != nil {
+		return 0, err
+	}
+	id := repo.Scope{Name: scopeName}.ID()
+	return ask(ctx, s.exec.write, func(q db.DBTX) (int64, error) {
+		return after(ctx, q,
+			func(q db.DBTX) error {
+				return queries.StateScopeLock(ctx, q, []pgtype.UUID{toUUID(id)}, []string{scopeName})
+			},
+			func(q db.DBTX) (int64, error) {
+				return queries.StateErase(ctx, q, db.StateEraseParams{ID: toUUID(id), Name: scopeName, IDText: id.String()})
+			})
+	})
+}

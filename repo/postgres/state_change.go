@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Change sends one pipeline. Its error may be repo.ErrUnknownOutcome: no id makes a
+// change idempotent.
+func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return changeState(ctx, q, checked) })
+}
+
+// changeState locks the scopes and makes the changes, in statements of one transaction:
+// the last one must see what was committed while the lock was waited for. It returns
+// the changed scopes in the order of the changes.
+func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]repo.ScopeVersion, error) {
+	params := changeParams(changes)
+	rows, err := after(ctx, q,
+		func(q db.DBTX) error { return queries.StateScopeLock(ctx, q, params.ScopeIds, params.ScopeNames) },
+		func(q db.DBTX) ([]db.StateChangeRow, error) { return queries.StateChange(ctx, q, params) })
+	if violates(err, stateSession) {
+		// A session was deleted while its scope was being created. The next attempt finds
+		// that it is missing.
+		return nil, &storeError{repo.ErrContention, err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return changed(changes, rows)
+}
+
+// changed returns the answer of StateChange.
+func changed(changes rules.StateChanges, rows []db.StateChangeRow) ([]repo.ScopeVersion, error) {
+	versions := make(map[repo.Scope]int64, len(rows))
+	for _, row := range rows {
+		if row.Outcome != "done" {
+			return nil, &answer{faultOf(changes, row)}
+		}
+		versions[changes.Scopes[row.Place-1].Scope] = row.Version
+	}
+	return changes.Versions(versions), nil
+}
+
+// faultOf returns the error of a fault that StateChange found.
+func faultOf(changes rules.StateChanges, row db.StateChangeRow) error {
+	switch row.Outcome {
+	case "missing":
+		return sessionNotFound(changes.Scopes[row.Place-1].ID)
+	case "taken":
+		return rules.ScopeTaken()
+	case "scope":
+		return changes.Scopes[row.Place-1].Conflict(row.Version)
+	case "key":
+		return rules.StateConflict(changes.Changes[row.Place-1], row.Version)
+	default:
+		return rules.NotIncremented(changes.Changes[row.Place-1], row.Outcome == "range")
+	}
+}
+
+// anyVersion is used for a condition that was not given.
+const anyVersion = -1
+
+func changeParams(changes rules.StateChanges) db.StateChangeParams {
+	var params db.StateChangeParams
+	params.ScopeIds, params.ScopeNames = scopeColumns(changes.Scopes, ofStateScope)
+	for _, scope := range changes.Scopes {
+		params.ScopeExpecteds = append(params.ScopeExpecteds, versionOrAny(scope.IfVersion))
+		params.ScopeChangeds = append(params.ScopeChangeds, scope.Changed)
+	}
+	params.Scopes = make([]pgtype.UUID, 0, len(changes.Changes))
+	for _, c := range changes.Changes {
+		params.Scopes = append(params.Scopes, toUUID(c.Scope.ID()))
+		params.Keys = append(params.Keys, c.Key)
+		params.Ops = append(params.Ops, string(c.Op))
+		params.NewValues = append(params.NewValues, string(c.Value))
+		params.Bys = append(params.Bys, c.By)
+		params.Expecteds = append(params.Expecteds, versionOrAny(c.IfVersion))
+	}
+	return params
+}
+
+func versionOrAny(version *int64) int64 {
+	if version == nil {
+		return anyVersion
+	}
+	return *version
+}

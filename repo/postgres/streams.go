@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// streams implements repo.Streams.
+type streams struct{ exec executor }
+
+func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
+	if err := rules.CheckStreamKey(key); err != nil {
+		return repo.Stream{}, err
+	}
+	row, err := run(ctx, s.exec.read, queries.StreamGet, key)
+	switch {
+	case err != nil:
+		return repo.Stream{}, orMissing(err, rules.NoStream(key, repo.StreamPosition{}))
+	case row.Expired:
+		return repo.Stream{}, rules.StreamGone(key, row.ID.Bytes)
+	}
+	return repo.Stream{
+		Key: key, ID: row.ID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
+		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+	}, nil
+}
+
+// Open sends its statements again if an answer was lost: the id of the call makes them
+// idempotent.
+func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, error) {
+	stream, err := rules.NormalizeStream(stream)
+	if err != nil {
+		return repo.Stream{}, err
+	}
+	opener := repo.NewID()
+	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (row db.StreamOpenRow, err error) {
+		for range maxAttempts {
+			row, err = openStream(ctx, q, stream, opener)
+			if !isNoRows(err) { // otherwise it expired between two statements
+				return row, err
+			}
+		}
+		return row, &storeError{repo.ErrContention, errExpires}
+	})
+	if err != nil {
+		return repo.Stream{}, err
+	}
+	if p, ok := s.exec.(*pooled); ok {
+		p.parts.sweep(ctx, s)
+	}
+	return repo.Stream{
+		Key: stream.Key, ID: row.ID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
+		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+	}, nil
+}
+
+var errExpires = errors.New("the stream expired again and again while it was opened")
+
+// openStream sends one pipeline. At read committed, its statements see what was committed
+// while the first one waited.
+func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (row db.StreamOpenRow, err error) {
+	p := &pipeline{}
+	p.add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key) })
+	p.add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, stream.Key) })
+	p.add(func(q db.DBTX) (err error) {
+		row, err = queries.StreamOpen(ctx, q, db.StreamOpenParams{
+			ID: toUUID(opener), Key: stream.Key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
+		})
+		return err
+	})
+	err = p.send(ctx, q)
+	return row, err
+}
+
+func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
+	parts, err := rules.NormalizeParts(parts)
+	if err = cmp.Or(rules.CheckStream(stream), err); err != nil {
+		return stream.Next, err
+	}
+	a := &partsAppending{stream: stream, parts: parts}
+	if err = s.exec.appendParts(ctx, a); errors.Is(err, errRepeated) {
+		err = s.compare(ctx, a)
+	}
+	if err != nil {
+		return stream.Next, err
+	}
+	return stream.Next + int64(len(parts)), nil
+}
+
+// compare compares the parts of an append with those that are stored at their sequences.
+func (s *streams) compare(ctx context.Context, a *partsAppending) error {
+	stored, err := run(ctx, s.exec.read, queries.StreamPartList, db.StreamPartListParams{
+		StreamID: toUUID(a.stream.ID), FromSequence: a.stream.Next, MaxRows: int32(len(a.parts)),
+	})
+	switch {
+	case err != nil:
+		return settled(afterDoubt(a.unsure, err))
+	case len(stored) < len(a.parts): // removed meanwhile
+		return rules.StreamGone(a.stream.Key, a.stream.ID)
+	case !rules.SameParts(a.parts, stored):
+		return a.otherwise
+	}
+	return nil
+}
+
+func (s *streams) Finish(ctx context.Context, stream repo.Stream) error {
+	return s.end(ctx, stream, repo.StreamFinished, "")
+}
+
+func (s *streams) Fail(ctx context.Context, stream repo.Stream, reason string) error {
+	return s.end(ctx, stream, repo.StreamFailed, reason)
+}
+
+func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.StreamStatus, reason string) error {
+	if err := cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)); err != nil {
+		return err
+	}
+	var refused error
+	err := s.exec.writeByID(ctx, func(q db.DBTX) error {
+		row, err := queries.StreamEnd(ctx, q, db.StreamEndParams{
+			ID: toUUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
+		})
+		if err != nil && !isNoRows(err) {
+			return err
+		}
+		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
+		refused = rules.CheckStreamWriter(stream, stored, err != nil || row.Expired)
+		if refused != nil {
+			return &answer{errNotMoved} // in doubt if an earlier attempt may have ended it
+		}
+		_, refused = rules.EndedStream(stream, stored, status, reason)
+		return nil
+	})
+	switch {
+	case errors.Is(err, errNotMoved) && !errors.Is(err, repo.ErrUnknownOutcome):
+		return refused
+	case err != nil:
+		return err
+	}
+	if refused == nil {
+		s.exec.changed(news{Key: stream.ID, Next: follow.Look})
+	}
+	return refused
+}
+
+func (s *streams) RemoveExpired(ctx context.Context, limit int) (removed repo.RemovedStreams, err error) {
+	limit, err = rules.CheckStreamRemoval(limit)
+	if err != nil {
+		return removed, err
+	}
+	err = s.exec.write(ctx, func(q db.DBTX) error {
+		p := &pipeline{}
+		p.add(func(q db.DBTX) (err error) {
+			removed.Parts, err = queries.StreamPartRemove(ctx, q, int64(limit))
+			return err
+		})
+		p.add(func(q db.DBTX) (err error) {
+			removed.Streams, err = queries.StreamRemove(ctx, q, int64(limit))
+			return err
+		})
+		return p.send(ctx, q)
+	})
+	if err != nil {
+		return repo.RemovedStreams{}, err
+	}
+	return removed, nil
+}

@@ -1,0 +1,569 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// ledger has the rows on which appends and turns depend that are made in one
+// transaction. It locks them and then reads what they depend on, decides on one after
+// the other, so that each meets what those before it have changed, and writes what has
+// changed.
+type ledger struct {
+	counters map[repo.ID]*counterRow
+	usages   map[repo.ID]*usageRow
+	scopes   map[repo.ID]*scopeRow
+	names    map[repo.ID]string // of the scopes
+	// values are those of keys, nil if the key does not exist. Keys that no change
+	// depends on are not read.
+	values map[ofScope]*repo.StateValue
+	// turns, messages and added are what is stored under ids that may be stored.
+	turns    map[ofSession]db.TurnFindRow
+	messages map[ofSession]bool
+	added    map[ofSession]repo.Usage
+	now      time.Time
+
+	// What is written: sessions have the appends to each in their order.
+	sessions []repo.ID
+	// messageIDs, turnIDs and usageIDs are those that are written.
+	messageIDs, turnIDs, usageIDs map[ofSession]bool
+
+	inserted []*appending
+	writes   map[ofScope]rules.StateWrite
+	used     []*appending
+
+	// undoes: what is decided may be taken back, by undo.
+	undoes bool
+	undo   []func()
+}
+
+type (
+	ofSession struct{ session, id repo.ID }
+	ofScope   struct {
+		scope repo.ID
+		key   string
+	}
+)
+
+// counterRow is a session's counter.
+type counterRow struct {
+	next int64
+	held bool
+	// fence is the latest token of the session's lease. fencedOnly: writes need a token.
+	fence      int64
+	fencedOnly bool
+	// patience: see answerRow.
+	patience time.Duration
+	appends  []*appending // that are written
+}
+
+// usageRow is a session's usage. Nil: it does not exist, or was skipped.
+type usageRow struct {
+	total repo.Usage
+	// budget is nil if there is none.
+	budget  *repo.Cost
+	changed bool
+}
+
+// scopeRow is the row of a scope. Nil: it does not exist.
+type scopeRow struct {
+	version int64
+	held    bool
+	own     bool // a session's
+	changed bool
+}
+
+// newLedger returns the ledger of appends and turns, with an entry for each row that
+// they may need.
+func newLedger(items []*appending) *ledger {
+	l := &ledger{
+		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.ID]*scopeRow{}, names: map[repo.ID]string{},
+		values: map[ofScope]*repo.StateValue{}, turns: map[ofSession]db.TurnFindRow{}, messages: map[ofSession]bool{},
+		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofSession]bool{}, usageIDs: map[ofSession]bool{},
+		writes: map[ofScope]rules.StateWrite{},
+	}
+	for _, a := range items {
+		l.counters[a.sessionID] = nil
+		t := a.turn
+		if t == nil {
+			continue
+		}
+		for _, scope := range t.State.Scopes {
+			l.scopes[scope.ID], l.names[scope.ID] = nil, scope.Scope.Name
+		}
+		if t.Usage != nil {
+			l.usages[a.sessionID] = nil
+		}
+	}
+	return l
+}
+
+// waiting says which locks a transaction waits for. The others it skips. It may create
+// the rows of scopes that do not exist, and waits then for others that do. brief bounds
+// each wait.
+type waiting struct{ sessions, scopes, creates, brief bool }
+
+// lock adds the statements that lock the rows, in an order that all transactions have.
+func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
+	limit := func() {
+		if waits.brief {
+			p.add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+		}
+	}
+	if waits.sessions {
+		limit()
+	}
+	if sessions := sortedIDs(l.counters); len(sessions) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnLockCounters(ctx, q, sessions, waits.sessions)
+			for _, row := range rows {
+				if row.Held && waits.sessions {
+					continue // it was deleted during the wait
+				}
+				l.counters[row.SessionID.Bytes] = &counterRow{
+					next: row.NextSequence, held: row.Held, fence: row.Fence, fencedOnly: row.FencedOnly,
+					patience: maxAttempts * time.Duration(row.LockTimeout) * time.Millisecond,
+				}
+			}
+			return err
+		})
+	}
+	if sessions := sortedIDs(l.usages); len(sessions) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnLockUsages(ctx, q, sessions, waits.sessions)
+			for _, row := range rows {
+				l.usages[row.SessionID.Bytes] = &usageRow{
+					total:  usageOf(row.InputTokens, row.OutputTokens, row.CostNanos),
+					budget: (*repo.Cost)(row.BudgetNanos),
+				}
+			}
+			return err
+		})
+	}
+	scopes := sortedIDs(l.scopes)
+	if waits.scopes && !waits.sessions && len(scopes) > 0 {
+		limit() // only now, so that the setting is what the counters' statement returns
+	}
+	if waits.creates && len(scopes) > 0 {
+		names := make([]string, len(scopes))
+		for i, id := range scopes {
+			names[i] = l.names[id.Bytes]
+		}
+		p.add(func(q db.DBTX) error { return queries.StateScopeLock(ctx, q, scopes, names) })
+	}
+	if len(scopes) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnLockScopes(ctx, q, scopes, waits.scopes)
+			for _, row := range rows {
+				if row.Held && waits.scopes {
+					continue // it was erased during the wait
+				}
+				l.scopes[row.ID.Bytes] = &scopeRow{version: row.Version, held: row.Held, own: row.Own}
+				l.now = row.Now
+			}
+			return err
+		})
+	}
+}
+
+func sortedIDs[Row any](rows map[repo.ID]*Row) []pgtype.UUID {
+	ids := make([]repo.ID, 0, len(rows))
+	for id := range rows {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, repo.ID.Compare)
+	sorted := make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		sorted[i] = toUUID(id)
+	}
+	return sorted
+}
+
+// read adds the statements that read what the items depend on. They come after the
+// locks, so that they see what was committed before these were free.
+func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
+	var turns, messages, usages sessionKeys
+	var values scopeKeys
+	for _, a := range items {
+		if a.repeatable || a.unsure {
+			for i := range a.messages {
+				messages.add(a.sessionID, a.messages[i].ID)
+			}
+		}
+		t := a.turn
+		if t == nil {
+			continue
+		}
+		if t.Given || a.unsure && !t.ID.IsZero() {
+			turns.add(a.sessionID, t.ID)
+		}
+		if t.Usage != nil {
+			usages.add(a.sessionID, t.Usage.ID)
+		}
+		for _, c := range t.State.Changes {
+			if rules.ReadsState(c) {
+				values.add(c.Scope.ID(), c.Key)
+			}
+		}
+	}
+	if len(turns.ids) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnFind(ctx, q, turns.sessions, turns.ids)
+			for _, row := range rows {
+				l.turns[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = row
+			}
+			return err
+		})
+	}
+	if len(messages.ids) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnFindMessages(ctx, q, messages.sessions, messages.ids)
+			for _, row := range rows {
+				l.messages[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = true
+			}
+			return err
+		})
+	}
+	if len(usages.ids) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnFindUsages(ctx, q, usages.sessions, usages.ids)
+			for _, row := range rows {
+				l.added[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = usageOf(row.InputTokens, row.OutputTokens, row.CostNanos)
+			}
+			return err
+		})
+	}
+	if len(values.keys) > 0 {
+		p.add(func(q db.DBTX) error {
+			rows, err := queries.TurnFindValues(ctx, q, values.scopes, values.keys)
+			for _, row := range rows {
+				l.values[ofScope{row.ScopeID.Bytes, row.Key}] = &repo.StateValue{Key: row.Key, Value: row.Value, Version: row.Version}
+			}
+			return err
+		})
+	}
+}
+
+// sessionKeys and scopeKeys are keys as the arrays that a statement unnests.
+type sessionKeys struct{ sessions, ids []pgtype.UUID }
+
+func (k *sessionKeys) add(session, id repo.ID) {
+	k.sessions, k.ids = append(k.sessions, toUUID(session)), append(k.ids, toUUID(id))
+}
+
+type scopeKeys struct {
+	scopes []pgtype.UUID
+	keys   []string
+}
+
+func (k *scopeKeys) add(scope repo.ID, key string) {
+	k.scopes, k.keys = append(k.scopes, toUUID(scope)), append(k.keys, key)
+}
+
+// verdict is what was decided on an append or turn.
+type verdict int
+
+const (
+	// answered: it is not written, and its result says why.
+	answered verdict = iota
+	// accepted: it is written.
+	accepted
+	// held: a row that it needs is locked elsewhere.
+	held
+	// deferred: it has an id that another one of the transaction writes.
+	deferred
+)
+
+// errNoScope: a scope's row does not exist. A group does not create it, because it could
+// have to wait for somebody else who creates it.
+var errNoScope = errors.New("the scope has no row")
+
+// decide decides on the next append or turn. It sets its result, or what of it is known
+// before it is written.
+func (l *ledger) decide(a *appending) verdict {
+	a.row, a.err, a.stored, a.missing, a.made = db.MessageAppendRow{}, nil, nil, nil, rules.TurnChanges{}
+	counter := l.counters[a.sessionID]
+	switch {
+	case counter == nil:
+		a.err = pgx.ErrNoRows
+		if a.unsure { // it may have been written, and the session deleted
+			a.err = &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+		}
+		return answered
+	case counter.held:
+		return held
+	case l.givesAgain(a):
+		return deferred
+	}
+	a.row.NextSequence = counter.next
+	if t := a.turn; t != nil && !t.ID.IsZero() {
+		if row, found := l.turns[ofSession{a.sessionID, t.ID}]; found {
+			a.stored, a.err = &row.FirstSequence, t.StoredTurn(row.Digest)
+			return answered
+		}
+	}
+	if a.turn == nil || a.turn.ID.IsZero() {
+		known := slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] })
+		if known {
+			a.row.Known = &known
+			return answered
+		}
+	}
+	if a.turn == nil {
+		if a.err = counter.fenceOf(a.sessionID).Check(a.fence); a.err != nil {
+			a.err = a.refusal(a.err)
+			return answered
+		}
+		if a.expected != nil && *a.expected != counter.next {
+			a.err = &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: counter.next}
+			if a.unsure && *a.expected > counter.next {
+				a.err = &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+			}
+			return answered
+		}
+		l.accept(a, counter)
+		return accepted
+	}
+	return l.decideTurn(a, counter)
+}
+
+func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
+	t := a.turn
+	for _, scope := range t.State.Scopes {
+		row := l.scopes[scope.ID]
+		switch {
+		case row == nil:
+			a.missing = append(a.missing, scope)
+		case row.held:
+			return held
+		}
+	}
+	if len(a.missing) > 0 {
+		a.err = errNoScope
+		return answered
+	}
+	view := rules.TurnView{
+		Fence:   counter.fenceOf(a.sessionID),
+		Next:    counter.next,
+		Known:   func(id repo.ID) bool { return l.messages[ofSession{a.sessionID, id}] },
+		Taken:   func(scope rules.StateScope) bool { return l.scopes[scope.ID].own != (scope.Scope.Name == "") },
+		Version: func(scope repo.ID) int64 { return l.scopes[scope].version },
+		Value:   func(scope repo.ID, key string) *repo.StateValue { return l.values[ofScope{scope, key}] },
+		Now:     l.now,
+	}
+	usage := l.usages[a.sessionID]
+	if t.Usage != nil {
+		if usage == nil {
+			return held
+		}
+		view.Usage, view.Budget = usage.total, usage.budget
+		if added, found := l.added[ofSession{a.sessionID, t.Usage.ID}]; found {
+			view.AddedUsage = &added
+		}
+	}
+	if a.made, a.err = t.Add(view); a.err != nil {
+		a.err = a.refusal(a.err)
+		return answered
+	}
+	if a.made.AddsUsage {
+		note(l, usage)
+		note(l, &l.used)
+		usage.total, usage.changed = a.made.Usage, true
+		l.used = append(l.used, a)
+		put(l, l.usageIDs, ofSession{a.sessionID, t.Usage.ID}, true)
+	}
+	for _, scope := range a.made.Scopes {
+		row := l.scopes[scope.Scope.ID()]
+		note(l, row)
+		row.version, row.changed = scope.Version, true
+	}
+	for _, w := range a.made.Values {
+		at := ofScope{w.Scope, w.Key}
+		put(l, l.writes, at, w)
+		var value *repo.StateValue
+		if w.Value != nil {
+			value = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
+		}
+		put(l, l.values, at, value)
+	}
+	if !t.ID.IsZero() {
+		note(l, &l.inserted)
+		l.inserted = append(l.inserted, a)
+		put(l, l.turnIDs, ofSession{a.sessionID, t.ID}, true)
+	}
+	l.accept(a, counter)
+	return accepted
+}
+
+// givesAgain reports whether one that was accepted has an id of this one's, of the same
+// kind: a usage may have the id of a message.
+func (l *ledger) givesAgain(a *appending) bool {
+	if a.repeatable && slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.sessionID, m.ID}] }) {
+		return true
+	}
+	t := a.turn
+	return t != nil && (l.turnIDs[ofSession{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
+}
+
+// accept adds the messages.
+func (l *ledger) accept(a *appending, counter *counterRow) {
+	if len(a.messages) == 0 {
+		return
+	}
+	note(l, counter)
+	if len(counter.appends) == 0 {
+		note(l, &l.sessions)
+		l.sessions = append(l.sessions, a.sessionID)
+	}
+	counter.appends = append(counter.appends, a)
+	counter.next += int64(len(a.messages))
+	if a.repeatable {
+		for i := range a.messages {
+			put(l, l.messageIDs, ofSession{a.sessionID, a.messages[i].ID}, true)
+		}
+	}
+}
+
+// level says in transactions of which level something works.
+type level bool
+
+const (
+	atReadCommitted level = false
+	atAnyLevel      level = true
+)
+
+// write adds the statements that write what was accepted. It reports false if that is
+// nothing.
+func (l *ledger) write(ctx context.Context, p *pipeline, at level) bool {
+	l.writeMessages(ctx, p, at)
+	l.writeTurns(ctx, p)
+	l.writeState(ctx, p)
+	l.writeUsages(ctx, p)
+	return len(p.steps) > 0
+}
+
+func (l *ledger) writeMessages(ctx context.Context, p *pipeline, at level) {
+	if len(l.sessions) == 0 {
+		return
+	}
+	statements := make([]*statement, len(l.sessions))
+	for i, session := range l.sessions {
+		// What was accepted has the latest token, or none, which needs none.
+		statements[i] = &statement{fence: l.counters[session].fence}
+		for _, a := range l.counters[session].appends {
+			statements[i].tasks = append(statements[i].tasks, &task{Key: session, Item: a})
+		}
+	}
+	many := at == atAnyLevel || slices.ContainsFunc(statements, func(s *statement) bool {
+		return slices.ContainsFunc(s.tasks, func(t *task) bool { return t.Item.hasCall() })
+	})
+	written := 0
+	done := func(session pgtype.UUID, at *time.Time) {
+		for _, a := range l.counters[session.Bytes].appends {
+			a.row.CreatedAt = at
+		}
+		if at != nil {
+			written++
+		}
+	}
+	p.add(func(q db.DBTX) error {
+		if many { // sequences that are expected are known to be the next ones
+			rows, err := queries.MessageAppendMany(ctx, q, manyParams(statements))
+			for _, row := range rows {
+				done(row.SessionID, row.CreatedAt)
+			}
+			return l.whole(written, err)
+		}
+		rows, err := queries.MessageAppendPlain(ctx, q, plainParams(statements))
+		for _, row := range rows {
+			done(row.SessionID, &row.UpdatedAt)
+		}
+		return l.whole(written, err)
+	})
+}
+
+// whole returns an error if not all sessions were written, although their rows are locked.
+func (l *ledger) whole(written int, err error) error {
+	if err == nil && written != len(l.sessions) {
+		return errors.New("a session was not written whose row is locked")
+	}
+	return err
+}
+
+func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
+	if len(l.inserted) == 0 {
+		return
+	}
+	var params db.TurnInsertParams
+	for _, a := range l.inserted {
+		params.SessionIds = append(params.SessionIds, toUUID(a.sessionID))
+		params.Ids = append(params.Ids, toUUID(a.turn.ID))
+		params.Digests = append(params.Digests, a.turn.Digest[:])
+		params.FirstSequences = append(params.FirstSequences, a.row.NextSequence)
+	}
+	p.add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
+}
+
+func (l *ledger) writeState(ctx context.Context, p *pipeline) {
+	var scopes []pgtype.UUID
+	var versions []int64
+	for id, row := range l.scopes {
+		if row != nil && row.changed {
+			scopes, versions = append(scopes, toUUID(id)), append(versions, row.version)
+		}
+	}
+	if len(scopes) == 0 {
+		return
+	}
+	p.add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes, versions) })
+	var set db.TurnSetValuesParams
+	var removed scopeKeys
+	for at, w := range l.writes {
+		if w.Value == nil {
+			removed.add(at.scope, at.key)
+			continue
+		}
+		set.ScopeIds, set.Keys = append(set.ScopeIds, toUUID(at.scope)), append(set.Keys, at.key)
+		set.KeyValues, set.Versions = append(set.KeyValues, string(w.Value)), append(set.Versions, w.Version)
+	}
+	if len(set.Keys) > 0 {
+		p.add(func(q db.DBTX) error { return queries.TurnSetValues(ctx, q, set) })
+	}
+	if len(removed.keys) > 0 {
+		p.add(func(q db.DBTX) error { return queries.TurnRemoveValues(ctx, q, removed.scopes, removed.keys) })
+	}
+}
+
+func (l *ledger) writeUsages(ctx context.Context, p *pipeline) {
+	if len(l.used) == 0 {
+		return
+	}
+	var added db.TurnInsertUsagesParams
+	for _, a := range l.used {
+		u := a.turn.Usage
+		added.SessionIds, added.Ids = append(added.SessionIds, toUUID(a.sessionID)), append(added.Ids, toUUID(u.ID))
+		added.InputTokens = append(added.InputTokens, u.InputTokens)
+		added.OutputTokens = append(added.OutputTokens, u.OutputTokens)
+		added.CostNanos = append(added.CostNanos, int64(u.Cost))
+	}
+	var totals db.TurnSetUsagesParams
+	for session, row := range l.usages {
+		if row != nil && row.changed {
+			totals.SessionIds = append(totals.SessionIds, toUUID(session))
+			totals.InputTokens = append(totals.InputTokens, row.total.InputTokens)
+			totals.OutputTokens = append(totals.OutputTokens, row.total.OutputTokens)
+			totals.CostNanos = append(totals.CostNanos, int64(row.total.Cost))
+		}
+	}
+	p.add(func(q db.DBTX) error { return queries.TurnInsertUsages(ctx, q, added) })
+	p.add(func(q db.DBTX) error { return queries.TurnSetUsages(ctx, q, totals) })
+}

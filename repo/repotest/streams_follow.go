@@ -1,0 +1,518 @@
+package repotest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func streamsFollowTests() []test {
+	return []test{
+		onPlans("From", testStreamsFollowFrom),
+		onPlans("Long", testStreamsFollowLong),
+		onPlans("Ends", testStreamsFollowEnds),
+		onPlans("EndIsAwaited", testStreamsFollowEndIsAwaited),
+		onPlans("Newer", testStreamsFollowNewer),
+		onPlans("Refused", testStreamsFollowRefused),
+		onPlans("Context", testStreamsFollowContext),
+		onPlans("Own", testStreamsFollowOwn),
+		{"Transaction", testStreamsFollowTransaction},
+		{"InTransaction", testStreamsFollowInTransaction},
+		{"Close", testStreamsFollowClose},
+		{"Expiry", testStreamsExpiry},
+		{"Removal", testStreamsRemoval},
+		{"RemovalShowsNoOlder", testStreamsRemovalShowsNoOlder},
+		{"Contexts", testStreamsContexts},
+		onPlans("Buffers", testBuffers[repo.Streams](streamBuffers)),
+	}
+}
+
+// readParts reads parts until the loop ends, or there are count of them.
+func readParts(parts iter.Seq2[repo.StreamPart, error], count int) (read []repo.StreamPart, err error) {
+	for part, failed := range parts {
+		if err != nil || failed != nil && !reflect.DeepEqual(part, repo.StreamPart{}) {
+			return read, errors.Join(errors.New("it went on after its error, or the error came with a part"), err, failed)
+		}
+		if err = failed; failed != nil {
+			continue
+		}
+		if read = append(read, part); len(read) == count {
+			break
+		}
+	}
+	return read, err
+}
+
+// wantParts checks which parts of a stream were read, from a sequence on.
+func wantParts(t *testing.T, got []repo.StreamPart, stream repo.Stream, from int64, want [][]byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("read %d parts, want %d", len(got), len(want))
+		return
+	}
+	for i, part := range got {
+		if part.StreamID != stream.ID || part.Sequence != from+int64(i) || !bytes.Equal(part.Data, want[i]) {
+			t.Errorf("part %d is %d of stream %s: %s; want %s", from+int64(i), part.Sequence, part.StreamID, brief(part.Data), brief(want[i]))
+			return
+		}
+	}
+}
+
+// streaming is a goroutine that follows a stream.
+type streaming struct {
+	t     *testing.T
+	parts chan repo.StreamPart
+	ended chan error
+	stop  context.CancelFunc
+}
+
+func followParts(t *testing.T, r repo.Repositories, key string, from repo.StreamPosition) *streaming {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	f := &streaming{t, make(chan repo.StreamPart, 10_000), make(chan error, 1), stop}
+	t.Cleanup(stop)
+	go func() {
+		_, err := readParts(func(yield func(repo.StreamPart, error) bool) {
+			for part, err := range r.Streams().Follow(ctx, key, from) {
+				if err == nil {
+					f.parts <- part
+				}
+				if !yield(part, err) {
+					return
+				}
+			}
+		}, math.MaxInt)
+		f.ended <- err
+	}()
+	return f
+}
+
+// wants checks which parts come next.
+func (f *streaming) wants(stream repo.Stream, from int64, data ...[]byte) {
+	f.t.Helper()
+	var got []repo.StreamPart
+	for range data {
+		select {
+		case part := <-f.parts:
+			got = append(got, part)
+		case <-time.After(patience):
+			f.t.Fatalf("part %d did not come", from+int64(len(got)))
+		}
+	}
+	wantParts(f.t, got, stream, from, data)
+}
+
+// end returns the error that ends it, before which no part comes.
+func (f *streaming) end() error {
+	f.t.Helper()
+	select {
+	case err := <-f.ended:
+		select {
+		case part := <-f.parts:
+			f.t.Errorf("part %d came before the end", part.Sequence)
+		default:
+		}
+		return err
+	case <-time.After(patience):
+		f.t.Fatal("Follow did not end")
+		return nil
+	}
+}
+
+func (f *streaming) wantFinished() {
+	f.t.Helper()
+	if err := f.end(); err != nil {
+		f.t.Errorf("Follow ended with %v", err)
+	}
+}
+
+func wantStreamFailed(t *testing.T, err error, stream repo.Stream, reason string) {
+	t.Helper()
+	if got, ok := wantError[*repo.StreamFailedError](t, err, repo.ErrStreamFailed); ok {
+		wantEqual(t, got, repo.StreamFailedError{Key: stream.Key, ID: stream.ID, Reason: reason})
+	}
+}
+
+// Parts are read from any place on, and come as they are appended.
+func testStreamsFollowFrom(t *testing.T, r repo.Repositories) {
+	stream := openStream(t, r, newStream())
+	parts := someParts(3)
+	addParts(t, r, &stream, parts...)
+	whole := followParts(t, r, stream.Key, repo.StreamPosition{})
+	rest := followParts(t, r, stream.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 2})
+	newest := followParts(t, r, stream.Key, repo.StreamPosition{Sequence: 2})
+	beyond := followParts(t, r, stream.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 5})
+	whole.wants(stream, 0, parts...)
+	rest.wants(stream, 2, parts[2:]...)
+	newest.wants(stream, 2, parts[2:]...)
+	for range 3 {
+		from := stream.Next
+		more := someParts(2)
+		addParts(t, r, &stream, more...)
+		for _, f := range []*streaming{whole, rest, newest} {
+			f.wants(stream, from, more...)
+		}
+		if from >= 5 {
+			beyond.wants(stream, from, more...)
+		}
+	}
+	endStream(t, r, stream, repo.StreamFinished)
+	for _, f := range []*streaming{whole, rest, newest, beyond} {
+		f.wantFinished()
+	}
+}
+
+// Long streams are read in chunks, which differ in size.
+func testStreamsFollowLong(t *testing.T, r repo.Repositories) {
+	stream := openStream(t, r, newStream())
+	all := someParts(1500)
+	for i := 59; i < len(all); i += 700 {
+		all[i] = bytes.Repeat([]byte("x"), repo.MaxPartBytes)
+	}
+	for first := 0; first < len(all); first += 500 {
+		addParts(t, r, &stream, all[first:first+500]...)
+	}
+	endStream(t, r, stream, repo.StreamFinished)
+	together(3, func(int) {
+		got, err := readParts(r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{}), math.MaxInt)
+		if err != nil {
+			t.Error(err)
+		}
+		wantParts(t, got, stream, 0, all)
+	})
+}
+
+// A stream that has ended is read to its end, from everywhere.
+func testStreamsFollowEnds(t *testing.T, r repo.Repositories) {
+	for _, status := range []repo.StreamStatus{repo.StreamFinished, repo.StreamFailed} {
+		for _, count := range []int{0, 3} {
+			stream, parts := openStream(t, r, newStream()), someParts(max(count, 1))[:count]
+			if count > 0 {
+				addParts(t, r, &stream, parts...)
+			}
+			endStream(t, r, stream, status)
+			for _, from := range []int64{0, 2, 3, 4, math.MaxInt64} {
+				for _, id := range []repo.ID{{}, stream.ID} {
+					got, err := readParts(r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{StreamID: id, Sequence: from}), math.MaxInt)
+					wantParts(t, got, stream, from, parts[min(from, int64(count)):])
+					if status == repo.StreamFailed {
+						wantStreamFailed(t, err, stream, "why")
+					} else if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Those who wait get the end.
+func testStreamsFollowEndIsAwaited(t *testing.T, r repo.Repositories) {
+	for _, status := range []repo.StreamStatus{repo.StreamFinished, repo.StreamFailed} {
+		stream, parts := openStream(t, r, newStream()), someParts(2)
+		addParts(t, r, &stream, parts...)
+		reader, beyond := followParts(t, r, stream.Key, repo.StreamPosition{}), followParts(t, r, stream.Key, repo.StreamPosition{Sequence: 9})
+		reader.wants(stream, 0, parts...)
+		time.Sleep(20 * time.Millisecond) // they may be waiting by now
+		endStream(t, r, stream, status)
+		for _, f := range []*streaming{reader, beyond} {
+			if err := f.end(); status == repo.StreamFailed {
+				wantStreamFailed(t, err, stream, "why")
+			} else if err != nil {
+				t.Errorf("Follow ended with %v", err)
+			}
+		}
+	}
+}
+
+// Readers of a stream get its end, although another one has the key by then.
+func testStreamsFollowNewer(t *testing.T, r repo.Repositories) {
+	asked := newStream()
+	first, parts := openStream(t, r, asked), someParts(2)
+	addParts(t, r, &first, parts...)
+	reader := followParts(t, r, asked.Key, repo.StreamPosition{})
+	reader.wants(first, 0, parts...)
+	endStream(t, r, first, repo.StreamFinished)
+	newer, newParts := openStream(t, r, asked), someParts(4)
+	addParts(t, r, &newer, newParts...)
+	reader.wantFinished()
+	got, err := readParts(r.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: first.ID, Sequence: 1}), math.MaxInt)
+	wantParts(t, must(t, got, err), first, 1, parts[1:])
+	got, err = readParts(r.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{}), 4)
+	wantParts(t, must(t, got, err), newer, 0, newParts)
+	if next := got[1].Next(); next != (repo.StreamPosition{StreamID: newer.ID, Sequence: 2}) {
+		t.Errorf("after part 1 comes %+v", next)
+	}
+}
+
+func testStreamsFollowRefused(t *testing.T, r repo.Repositories) {
+	follow := func(key string, from repo.StreamPosition) error {
+		got, err := readParts(r.Streams().Follow(t.Context(), key, from), 1)
+		if len(got) > 0 {
+			t.Errorf("read part %d", got[0].Sequence)
+		}
+		return err
+	}
+	stream := openStream(t, r, newStream())
+	wantInvalid(t, follow(stream.Key, repo.StreamPosition{Sequence: -1}), "from.sequence")
+	for _, key := range []string{"", "\xff", "a\x00b", string(make([]byte, repo.MaxKeyBytes+1))} {
+		wantInvalid(t, follow(key, repo.StreamPosition{}), "key")
+	}
+	missing := repo.Stream{Key: randomName()}
+	wantNoStream(t, follow(missing.Key, repo.StreamPosition{}), missing.Key)
+	// Who has read of it before learns that it is gone.
+	wantStreamGone(t, follow(missing.Key, repo.StreamPosition{Sequence: 1}), missing)
+	missing.ID = repo.NewID()
+	wantStreamGone(t, follow(missing.Key, repo.StreamPosition{StreamID: missing.ID}), missing)
+	// It is another key's.
+	missing.ID = stream.ID
+	wantStreamGone(t, follow(missing.Key, repo.StreamPosition{StreamID: stream.ID}), missing)
+}
+
+func testStreamsFollowContext(t *testing.T, r repo.Repositories) {
+	stream := openStream(t, r, newStream())
+	addParts(t, r, &stream, someParts(10)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	count, ended := 0, error(nil)
+	for _, err := range r.Streams().Follow(ctx, stream.Key, repo.StreamPosition{}) {
+		if ended = err; err == nil {
+			count++
+			cancel()
+		}
+	}
+	if count != 1 || !errors.Is(ended, context.Canceled) {
+		t.Errorf("after %d parts Follow ended with %v", count, ended)
+	}
+	waiting := followParts(t, r, stream.Key, repo.StreamPosition{Sequence: 10})
+	time.Sleep(10 * time.Millisecond)
+	waiting.stop()
+	if err := waiting.end(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow ended with %v", err)
+	}
+}
+
+// Each reader may change what it gets.
+func testStreamsFollowOwn(t *testing.T, r repo.Repositories) {
+	stream, parts := openStream(t, r, newStream()), someParts(20)
+	addParts(t, r, &stream, parts...)
+	together(8, func(int) {
+		got, err := readParts(r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{}), 20)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		wantParts(t, got, stream, 0, parts)
+		for _, part := range got {
+			overwrite(part.Data)
+			if len(part.Data) != cap(part.Data) {
+				_ = append(part.Data, 'x') // nor is there anything behind it
+			}
+		}
+	})
+}
+
+// What a transaction writes is there when it is committed, and not if it is rolled back.
+func testStreamsFollowTransaction(t *testing.T, store repo.Store) {
+	stream, parts, failure := openStream(t, store, newStream()), someParts(3), errors.New("failure")
+	addParts(t, store, &stream, parts[:1]...)
+	reader := followParts(t, store, stream.Key, repo.StreamPosition{})
+	reader.wants(stream, 0, parts[0])
+	var dropped repo.Stream
+	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
+		inside := stream
+		addParts(t, tx, &inside, someParts(2)...)
+		endStream(t, tx, inside, repo.StreamFailed)
+		dropped = openStream(t, tx, newStream())
+		addParts(t, tx, &dropped, someParts(2)...)
+		return failure
+	}); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+	_, err := store.Streams().Get(t.Context(), dropped.Key)
+	wantNoStream(t, err, dropped.Key)
+	addParts(t, store, &stream, parts[1])
+	reader.wants(stream, 1, parts[1])
+	id := create(t, store.Sessions())
+	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
+		addParts(t, tx, &stream, parts[2])
+		endStream(t, tx, stream, repo.StreamFinished)
+		appendTo(t, tx.Sessions(), id, user("the whole answer"))
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	reader.wants(stream, 2, parts[2])
+	reader.wantFinished()
+	wantCount(t, store.Sessions(), id, 1)
+}
+
+func testStreamsFollowInTransaction(t *testing.T, store repo.Store) {
+	stream := openStream(t, store, newStream())
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		_, err := readParts(tx.Streams().Follow(ctx, stream.Key, repo.StreamPosition{}), 1)
+		wantInvalid(t, err, "transaction")
+		for name, run := range streamOperations(ctx, store, stream) {
+			if err := run(); !isInside(err) {
+				t.Errorf("%s inside of InTx gave %v", name, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func isInside(err error) bool {
+	_, inside := errors.AsType[*repo.InsideTxError](err)
+	return inside
+}
+
+func testStreamsFollowClose(t *testing.T, store repo.Store) {
+	stream, parts := openStream(t, store, newStream()), someParts(1)
+	addParts(t, store, &stream, parts...)
+	reader := followParts(t, store, stream.Key, repo.StreamPosition{})
+	reader.wants(stream, 0, parts...)
+	closeStore(t, store)
+	if err := reader.end(); !errors.Is(err, repo.ErrClosed) {
+		t.Errorf("Follow ended with %v", err)
+	}
+	for name, run := range streamOperations(t.Context(), store, stream) {
+		if err := run(); !errors.Is(err, repo.ErrClosed) {
+			t.Errorf("%s after Close gave %v", name, err)
+		}
+	}
+}
+
+// A context that has ended stops every operation.
+func testStreamsContexts(t *testing.T, store repo.Store) {
+	stream := openStream(t, store, newStream())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, run := range streamOperations(ctx, store, stream) {
+		if err := run(); !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrUnknownOutcome) {
+			t.Errorf("%s gave %v", name, err)
+		}
+	}
+	wantStream(t, getStream(t, store, stream.Key), stream)
+}
+
+// awaitExpiry waits until a stream has expired.
+func awaitExpiry(t *testing.T, r repo.Repositories, key string) {
+	t.Helper()
+	await(t, "the stream expires", func() bool {
+		_, err := r.Streams().Get(t.Context(), key)
+		return errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrNotFound)
+	})
+}
+
+// What has expired is gone for all, and those who wait are told.
+func testStreamsExpiry(t *testing.T, store repo.Store) {
+	asked := newStream()
+	asked.TTL = repo.MinStreamTTL
+	stream := openStream(t, store, asked)
+	reader := followParts(t, store, asked.Key, repo.StreamPosition{})
+	// On a machine that is busy for a second, neither of them may be in time.
+	if _, err := store.Streams().Append(t.Context(), stream, []byte("x")); err != nil {
+		wantStreamGone(t, err, stream)
+	}
+	var err error
+	select {
+	case err = <-reader.ended: // nobody tells it
+	case <-time.After(patience):
+		t.Fatal("Follow did not end")
+	}
+	switch _, missed := errors.AsType[*repo.StreamNotFoundError](err); {
+	case missed: // another test's call has removed the stream before the reader began
+	default:
+		wantStreamGone(t, err, stream)
+	}
+	for name, run := range streamOperations(t.Context(), store, stream) {
+		if name == "Streams.Open" || name == "Streams.RemoveExpired" {
+			continue
+		}
+		if err := run(); !errors.Is(err, repo.ErrStreamGone) && !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("%s gave %v", name, err)
+		}
+	}
+	_, err = readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 1}), 1)
+	wantStreamGone(t, err, stream)
+	asked.TTL = time.Hour
+	again := openStream(t, store, asked)
+	if again.ID == stream.ID || again.Fence <= stream.Fence || again.Next != 0 {
+		t.Errorf("opened %+v after %+v, which had expired", again, stream)
+	}
+	_, err = store.Streams().Append(t.Context(), stream, []byte("x"))
+	wantStreamGone(t, err, stream)
+}
+
+// What has expired is removed in bounded steps, and nothing else is.
+func testStreamsRemoval(t *testing.T, store repo.Store) {
+	kept, keptParts := openStream(t, store, newStream()), someParts(5)
+	addParts(t, store, &kept, keptParts...)
+	const count = 3
+	var last repo.NewStream
+	for range count {
+		last = newStream()
+		last.TTL = 2 * time.Second
+		stream := openStream(t, store, last)
+		// It may have expired on a busy machine.
+		if _, err := store.Streams().Append(t.Context(), stream, someParts(7)...); err != nil {
+			wantStreamGone(t, err, stream)
+		}
+	}
+	awaitExpiry(t, store, last.Key)
+	// Others may be at it, too, if the store's data are not this test's alone.
+	await(t, "the streams are removed", func() bool {
+		removed, err := store.Streams().RemoveExpired(t.Context(), 4)
+		if must(t, removed, err); removed.Parts > 4 || removed.Streams > 4 {
+			t.Errorf("removed %+v, the limit is 4", removed)
+		}
+		_, err = store.Streams().Get(t.Context(), last.Key)
+		if errors.Is(err, repo.ErrStreamGone) {
+			return false
+		}
+		wantNoStream(t, err, last.Key)
+		return true
+	})
+	got, err := readParts(store.Streams().Follow(t.Context(), kept.Key, repo.StreamPosition{}), 5)
+	wantParts(t, must(t, got, err), kept, 0, keptParts)
+}
+
+// The removal of the newest stream of a key does not make the one before it, which lives
+// longer, the newest one.
+func testStreamsRemovalShowsNoOlder(t *testing.T, store repo.Store) {
+	asked := newStream()
+	asked.TTL = time.Hour
+	older, parts := openStream(t, store, asked), someParts(3)
+	addParts(t, store, &older, parts...)
+	endStream(t, store, older, repo.StreamFinished)
+	asked.TTL = repo.MinStreamTTL
+	newer := openStream(t, store, asked)
+	if _, err := store.Streams().Append(t.Context(), newer, someParts(3)...); err != nil { // it may have expired on a busy machine
+		wantStreamGone(t, err, newer)
+	}
+	await(t, "the stream expires", func() bool {
+		_, err := store.Streams().Get(t.Context(), asked.Key)
+		return errors.Is(err, repo.ErrStreamGone)
+	})
+	for range 10 {
+		removed, err := store.Streams().RemoveExpired(t.Context(), 2)
+		if must(t, removed, err); removed == (repo.RemovedStreams{}) {
+			break
+		}
+	}
+	_, err := store.Streams().Get(t.Context(), asked.Key)
+	wantStreamGone(t, err, newer)
+	_, err = readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{}), 1)
+	wantStreamGone(t, err, newer)
+	got, err := readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: older.ID}), 3)
+	wantParts(t, must(t, got, err), older, 0, parts)
+}

@@ -1,0 +1,1265 @@
+package repotest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func turnTests() []test {
+	return []test{
+		onPlans("Whole", testTurnWhole),
+		onPlans("Parts", testTurnParts),
+		onPlans("Invalid", testTurnInvalid),
+		onPlans("Missing", testTurnMissing),
+		onPlans("AllOrNothing", testTurnAllOrNothing),
+		onPlans("Conditions", testTurnConditions),
+		onPlans("Repeat", testTurnRepeat),
+		onPlans("RepeatByOtherIDs", testTurnRepeatByOtherIDs),
+		onPlans("RepeatOfMessages", testTurnRepeatOfMessages),
+		onPlans("WithoutIDs", testTurnWithoutIDs),
+		onPlans("Conflicts", testTurnConflicts),
+		onPlans("KnownMessage", testTurnKnownMessage),
+		onPlans("KnownUsage", testTurnKnownUsage),
+		onPlans("Order", testTurnOrder),
+		onPlans("Create", testTurnCreate),
+		onPlans("IDsGoWithSession", testTurnIDsGoWithSession),
+		onPlans("ScopeErased", testTurnScopeErased),
+		onPlans("Together", testTurnsTogether),
+		onPlans("TogetherOrNot", testTurnsTogetherOrNot),
+		onPlans("TogetherOnOne", testTurnsTogetherOnOne),
+		onPlans("TogetherIDsOfOtherKinds", testTurnsTogetherIDsOfOtherKinds),
+		onPlans("TogetherCreatedByFirst", testTurnsTogetherCreatedByFirst),
+		onPlans("Calls", testTurnCalls),
+		onPlans("UsageIsNoActivity", testTurnUsageIsNoActivity),
+		onPlans("TogetherInvalid", testTurnsTogetherInvalid),
+	}
+}
+
+func turnRaceTests() []test {
+	return []test{
+		{"Keys", testTurnRacingKeys},
+		{"Increments", testTurnRacingIncrements},
+		{"Versions", testTurnRacingVersions},
+		{"Conditions", testTurnRacingConditions},
+		{"ID", testTurnRacingID},
+		{"Create", testTurnRacingCreate},
+		{"Budget", testTurnRacingBudget},
+		{"Together", testTurnsRacingTogether},
+		{"WithAppends", testTurnsWithAppends},
+		{"Tx", testTurnTx},
+		{"TogetherRolledBack", testTurnsTogetherRolledBack},
+		{"TogetherOrNot", testTurnsRacingRefusals},
+		{"WithAppendsAt", testTurnsWithAppendsAt},
+	}
+}
+
+func addTurn(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn) repo.AppendedTurn {
+	t.Helper()
+	added, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+	return must(t, added, err)
+}
+
+// wantRepeated checks that a turn is stored, as it was added.
+func wantRepeated(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn, added repo.AppendedTurn) {
+	t.Helper()
+	before := recordedState(t, r, id)
+	again := addTurn(t, r, id, turn)
+	if !again.Repeated || again.Created {
+		t.Errorf("the turn again is repeated: %v, created: %v", again.Repeated, again.Created)
+	}
+	wantMessages(t, again.Messages, added.Messages)
+	if len(again.Scopes) != len(added.Scopes) || (again.Usage == nil) != (added.Usage == nil) {
+		t.Errorf("the turn again is %+v, at first %+v", again, added)
+	}
+	wantSame(t, "session", recordedState(t, r, id), before)
+}
+
+// recordedState is a session with its messages and its own state.
+func recordedState(t *testing.T, r repo.Repositories, id repo.ID) []any {
+	t.Helper()
+	states, err := r.State().Read(t.Context(), repo.Scope{SessionID: id})
+	return []any{get(t, r.Sessions(), id), readAll(t, r.Sessions(), id), must(t, states, err)}
+}
+
+// fullTurn has messages, changes of the session's own and of a shared scope, and usage.
+func fullTurn(scope repo.Scope) repo.Turn {
+	return repo.Turn{
+		ID:       repo.NewID(),
+		Messages: []repo.NewMessage{user(secret), fullMessage()},
+		State: []repo.StateChange{
+			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`), increment(scope, "n", 3), unset(scope, "gone"),
+		},
+		Usage: &repo.NewUsage{ID: repo.NewID(), InputTokens: 1, OutputTokens: 2, Cost: 3},
+	}
+}
+
+func testTurnWhole(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	before := get(t, r.Sessions(), id)
+	appendTo(t, r.Sessions(), id, user("first"))
+	change(t, r, set(scope, "gone", `1`), set(scope, "stays", `2`))
+	_, version := readState(t, r, scope)
+	tick()
+	turn := fullTurn(scope)
+	added := addTurn(t, r, id, turn)
+	wantStored(t, id, 1, turn.Messages, added.Messages)
+	wantMessages(t, wantCount(t, r.Sessions(), id, 3)[1:], added.Messages)
+	if added.Repeated || added.Created {
+		t.Errorf("a new turn is repeated: %v, created: %v", added.Repeated, added.Created)
+	}
+	own := repo.Scope{SessionID: id}
+	wantState(t, r, own, map[string]string{"step": `{"n": 1}`})
+	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "3", "stays": "2"})
+	_, ownVersion := readState(t, r, own)
+	wantSame(t, "scopes", added.Scopes, []repo.ScopeVersion{{Scope: scope, Version: version + 1}, {Scope: own, Version: ownVersion}})
+	if got := getState(t, r, scope, "n").Version; got != version+1 {
+		t.Errorf("the key is at version %d, want that of the scope, %d", got, version+1)
+	}
+	want := repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}
+	session := get(t, r.Sessions(), id)
+	if added.Usage == nil || *added.Usage != want || session.Usage != want || !session.UpdatedAt.After(before.UpdatedAt) {
+		t.Errorf("the usage is %+v, and %+v in the session, updated at %v", added.Usage, session.Usage, session.UpdatedAt)
+	}
+}
+
+// None of a turn's parts is required.
+func testTurnParts(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	for range 2 {
+		added := addTurn(t, r, id, repo.Turn{Messages: users(2)})
+		if len(added.Messages) != 2 || added.Scopes != nil || added.Usage != nil || added.Repeated {
+			t.Errorf("a turn of messages gave %+v", added)
+		}
+		added = addTurn(t, r, id, repo.Turn{State: []repo.StateChange{increment(scope, "n", 1)}})
+		if added.Messages != nil || len(added.Scopes) != 1 || added.Usage != nil || added.Repeated {
+			t.Errorf("a turn of state gave %+v", added)
+		}
+		added = addTurn(t, r, id, repo.Turn{Usage: &repo.NewUsage{Cost: 5}})
+		if added.Messages != nil || added.Scopes != nil || added.Usage == nil || added.Repeated {
+			t.Errorf("a turn of usage gave %+v", added)
+		}
+	}
+	wantCount(t, r.Sessions(), id, 4)
+	wantState(t, r, scope, map[string]string{"n": "2"})
+	if got := get(t, r.Sessions(), id).Usage.Cost; got != 10 {
+		t.Errorf("the cost is %d", got)
+	}
+}
+
+func testTurnInvalid(t *testing.T, r repo.Repositories) {
+	id, other, scope := create(t, r.Sessions()), create(t, r.Sessions()), shared()
+	otherScope := repo.Scope{SessionID: other}
+	for field, turn := range map[string]repo.Turn{
+		"turn":                    {ID: repo.NewID(), IfScopes: []repo.ScopeVersion{{Scope: scope}}, Create: &repo.NewSession{}},
+		"messages[1].role":        {Messages: []repo.NewMessage{user("x"), {Content: secret}}},
+		"state[0].scope":          {State: []repo.StateChange{set(otherScope, "a", `1`)}},
+		"state[0].value":          {State: []repo.StateChange{set(scope, "a", secret)}},
+		"state":                   {State: []repo.StateChange{set(scope, "a", `1`), unset(scope, "a")}},
+		"if_scopes[0].scope":      {Messages: users(1), IfScopes: []repo.ScopeVersion{{Scope: otherScope}}},
+		"if_scopes[0].version":    {Messages: users(1), IfScopes: []repo.ScopeVersion{{Scope: scope, Version: -1}}},
+		"usage.cost":              {Usage: &repo.NewUsage{Cost: -1}},
+		"expected":                {Messages: users(1), Expected: ptr(int64(-1))},
+		"create.id":               {Messages: users(1), Create: &repo.NewSession{ID: other}},
+		"create.namespace":        {Messages: users(1), Create: &repo.NewSession{Namespace: string([]byte{255})}},
+		"state[0].scope.name":     {State: []repo.StateChange{set(repo.Scope{Name: string(make([]byte, repo.MaxScopeBytes+1))}, "a", `1`)}},
+		"state[0].key":            {State: []repo.StateChange{set(scope, "", `1`)}},
+		"messages[0].occurred_at": {Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x", OccurredAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+	} {
+		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		wantInvalid(t, err, field)
+	}
+	wantCount(t, r.Sessions(), id, 0)
+}
+
+func testTurnMissing(t *testing.T, r repo.Repositories) {
+	id, scope := repo.NewID(), shared()
+	for _, turn := range []repo.Turn{
+		fullTurn(scope), {Messages: users(1)}, {Usage: &repo.NewUsage{}}, {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
+		{State: []repo.StateChange{set(scope, "a", `1`)}}, {Messages: users(1), Expected: ptr(int64(0))},
+	} {
+		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		wantNotFound(t, err, "session", id)
+	}
+	wantState(t, r, scope, map[string]string{})
+}
+
+// Whatever part of a turn is refused, nothing of it is stored, and the same turn can be
+// added later.
+func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
+	scope := shared()
+	id := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(10))}).ID
+	known := fullMessage()
+	appendTo(t, r.Sessions(), id, user("first"), known)
+	once := repo.NewUsage{ID: repo.NewID(), Cost: 1}
+	_, err := r.Sessions().AddUsage(t.Context(), id, once)
+	must(t, once, err)
+	version := change(t, r, set(scope, "text", `"x"`), set(scope, "most", fmt.Sprint(math.MaxInt64)))
+	before := recordedState(t, r, id)
+	sharedBefore, _ := readState(t, r, scope)
+	refused := func(name string, spoil func(*repo.Turn), want func(error)) {
+		t.Helper()
+		turn := fullTurn(scope)
+		spoil(&turn)
+		added, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		if want(err); !reflect.DeepEqual(added, repo.AppendedTurn{}) {
+			t.Errorf("%s: the refused turn gave %+v", name, added)
+		}
+		wantSame(t, "session", recordedState(t, r, id), before)
+		after, at := readState(t, r, scope)
+		wantSame(t, "state", after, sharedBefore)
+		if at != version || t.Failed() {
+			t.Fatalf("%s: the scope is at version %d, want %d", name, at, version)
+		}
+	}
+	refused("sequence", func(turn *repo.Turn) { turn.Expected = ptr(int64(1)) }, func(err error) {
+		wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 2})
+	})
+	refused("message", func(turn *repo.Turn) { turn.Messages = append(turn.Messages, known) }, func(err error) {
+		wantMessageConflict(t, err, id, known.ID, "turn")
+	})
+	refused("key condition", func(turn *repo.Turn) { turn.State = append(turn.State, ifVersion(set(scope, "text", `1`), 0)) }, func(err error) {
+		wantStateConflict(t, err, repo.StateConflictError{Scope: scope, Key: "text", Actual: version})
+	})
+	refused("scope condition", func(turn *repo.Turn) {
+		turn.IfScopes = []repo.ScopeVersion{{Scope: scope, Version: version + 1}}
+	}, func(err error) {
+		wantStateConflict(t, err, repo.StateConflictError{Scope: scope, Expected: version + 1, Actual: version})
+	})
+	refused("own condition", func(turn *repo.Turn) { turn.IfScopes = []repo.ScopeVersion{{Version: 7}} }, func(err error) {
+		wantStateConflict(t, err, repo.StateConflictError{Scope: repo.Scope{SessionID: id}, Expected: 7})
+	})
+	for _, key := range []string{"text", "most"} {
+		refused("increment", func(turn *repo.Turn) { turn.State = append(turn.State, increment(scope, key, 1)) }, func(err error) {
+			if got, ok := wantError[*repo.StateTypeError](t, err, repo.ErrConflict); ok && (got.Scope != scope || got.Key != key) {
+				t.Errorf("the error names %+v, %q", got.Scope, got.Key)
+			}
+		})
+	}
+	refused("budget", func(turn *repo.Turn) { turn.Usage.Cost = 10 }, func(err error) {
+		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 1, Requested: 10})
+	})
+	refused("usage", func(turn *repo.Turn) { turn.Usage = &repo.NewUsage{ID: once.ID, Cost: 2} }, func(err error) {
+		wantUsageConflict(t, err, repo.UsageConflictError{SessionID: id, ID: once.ID, Field: "cost"})
+	})
+	document := export(t, r.Sessions(), id) // without a trace of them
+	if strings.Contains(string(document), `"state"`) {
+		t.Errorf("the export is %s", brief(document))
+	}
+	turn := fullTurn(scope)
+	turn.Usage.Cost = 10
+	_, err = r.Sessions().AppendTurn(t.Context(), id, turn)
+	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 1, Requested: 10})
+	update(t, r.Sessions(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(11))})
+	if added := addTurn(t, r, id, turn); added.Repeated || added.Usage.Cost != 11 {
+		t.Errorf("with more budget: %+v", added)
+	}
+	wantRepeated(t, r, id, turn, repo.AppendedTurn{Messages: readAll(t, r.Sessions(), id)[2:], Scopes: make([]repo.ScopeVersion, 2), Usage: &repo.Usage{}})
+}
+
+func testTurnConditions(t *testing.T, r repo.Repositories) {
+	id, scope, guard := create(t, r.Sessions()), shared(), shared()
+	// Version 0: there is no key, no scope.
+	added := addTurn(t, r, id, repo.Turn{
+		State:    []repo.StateChange{ifVersion(set(scope, "a", `1`), 0)},
+		IfScopes: []repo.ScopeVersion{{Scope: scope}, {Scope: guard}, {}},
+		Expected: ptr(int64(0)),
+	})
+	version := added.Scopes[0].Version
+	added = addTurn(t, r, id, repo.Turn{
+		State:    []repo.StateChange{ifVersion(set(scope, "a", `2`), version), set(repo.Scope{SessionID: id}, "own", `1`)},
+		IfScopes: []repo.ScopeVersion{{Scope: scope, Version: version}, {Scope: guard}},
+		Messages: users(1), Expected: ptr(int64(0)),
+	})
+	if added.Scopes[0].Version != version+1 {
+		t.Errorf("the version is %d after %d", added.Scopes[0].Version, version)
+	}
+	wantState(t, r, scope, map[string]string{"a": "2"})
+	// A scope that has only a condition is not changed.
+	if values, at := readState(t, r, guard); len(values) != 0 || at != 0 {
+		t.Errorf("the scope with a condition is at version %d", at)
+	}
+}
+
+func testTurnRepeat(t *testing.T, r repo.Repositories) {
+	id, scope := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(5))}).ID, shared()
+	turn := fullTurn(scope)
+	turn.Expected, turn.IfScopes = ptr(int64(0)), []repo.ScopeVersion{{Scope: scope}}
+	added := addTurn(t, r, id, turn)
+	// The conditions no longer hold, and the budget is used up.
+	version := change(t, r, set(scope, "color", `"other"`))
+	appendTo(t, r.Sessions(), id, users(2)...)
+	for range 2 {
+		wantRepeated(t, r, id, turn, added)
+	}
+	// Conditions and ids that were not given are not compared.
+	again := turn
+	again.Expected, again.IfScopes, again.Create = nil, nil, &repo.NewSession{}
+	wantRepeated(t, r, id, again, added)
+	repeated := addTurn(t, r, id, turn)
+	if repeated.Scopes[0] != (repo.ScopeVersion{Scope: scope, Version: version}) || repeated.Usage.Cost != 3 {
+		t.Errorf("repeated, the scopes are %+v, want the version %d; the usage is %+v", repeated.Scopes, version, repeated.Usage)
+	}
+	wantState(t, r, scope, map[string]string{"color": `"other"`, "n": "3"})
+	// The same id in another session is another turn.
+	other := create(t, r.Sessions())
+	if added := addTurn(t, r, other, repo.Turn{ID: turn.ID, Messages: users(1)}); added.Repeated {
+		t.Error("a turn of another session is repeated")
+	}
+}
+
+// Without an id, a turn is recognized by the first id in it.
+func testTurnRepeatByOtherIDs(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	for name, turn := range map[string]repo.Turn{
+		"message":        {Messages: []repo.NewMessage{user("x"), fullMessage()}, State: []repo.StateChange{increment(scope, "n", 1)}},
+		"usage":          {Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}, State: []repo.StateChange{increment(scope, "n", 1)}},
+		"usage alone":    {Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}},
+		"usage, message": {Messages: users(2), Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantRepeated(t, r, id, turn, addTurn(t, r, id, turn))
+		})
+	}
+	wantState(t, r, scope, map[string]string{"n": "2"})
+	if got := get(t, r.Sessions(), id).Usage.Cost; got != 3 {
+		t.Errorf("the cost is %d", got)
+	}
+}
+
+// A turn that has nothing but messages is recognized by their ids, also if an append has
+// stored them, and the other way round.
+func testTurnRepeatOfMessages(t *testing.T, r repo.Repositories) {
+	s, id := r.Sessions(), create(t, r.Sessions())
+	batch := withIDs(users(2))
+	stored := appendTo(t, s, id, batch...)
+	wantRepeated(t, r, id, repo.Turn{Messages: batch}, repo.AppendedTurn{Messages: stored})
+	wantRepeated(t, r, id, repo.Turn{Messages: batch[1:], Expected: ptr(int64(0))}, repo.AppendedTurn{Messages: stored[1:]})
+	more := withIDs(users(2))
+	added := addTurn(t, r, id, repo.Turn{Messages: more, Expected: ptr(int64(2))})
+	wantMessages(t, appendTo(t, s, id, more...), added.Messages)
+	_, err := s.AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{batch[0], user("new")}})
+	wantMessageConflict(t, err, id, batch[0].ID, "batch")
+	other := batch[0]
+	other.Content = secret
+	_, err = s.AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{other}})
+	wantMessageConflict(t, err, id, other.ID, "content")
+	_, err = s.AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Expected: ptr(int64(3))})
+	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 3, Next: 4})
+}
+
+func testTurnWithoutIDs(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	turn := repo.Turn{Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}, Usage: &repo.NewUsage{Cost: 1}}
+	var versions []int64
+	for range 3 {
+		added := addTurn(t, r, id, turn)
+		if added.Repeated {
+			t.Error("a turn without ids is repeated")
+		}
+		versions = append(versions, added.Scopes[0].Version)
+	}
+	if versions[1] != versions[0]+1 || versions[2] != versions[0]+2 {
+		t.Errorf("the versions are %v", versions)
+	}
+	wantCount(t, r.Sessions(), id, 3)
+	wantState(t, r, scope, map[string]string{"n": "3"})
+	if got := get(t, r.Sessions(), id).Usage.Cost; got != 3 {
+		t.Errorf("the cost is %d", got)
+	}
+	if !turn.Messages[0].ID.IsZero() || !turn.Usage.ID.IsZero() || turn.State[0].Scope != scope {
+		t.Errorf("the argument became %+v", turn)
+	}
+}
+
+// The same id with other contents is a conflict, and changes nothing.
+func testTurnConflicts(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	turn := fullTurn(scope)
+	addTurn(t, r, id, turn)
+	before := recordedState(t, r, id)
+	for name, change := range map[string]func(*repo.Turn){
+		"content":         func(turn *repo.Turn) { turn.Messages[0].Content += "x" },
+		"role":            func(turn *repo.Turn) { turn.Messages[0].Role = repo.RoleSystem },
+		"message id":      func(turn *repo.Turn) { turn.Messages[1].ID = repo.NewID() },
+		"no message id":   func(turn *repo.Turn) { turn.Messages[1].ID = repo.ID{} },
+		"metadata":        func(turn *repo.Turn) { turn.Messages[1].Metadata = json.RawMessage(`{"a":2}`) },
+		"payload":         func(turn *repo.Turn) { turn.Messages[1].Payload = nil },
+		"no payload":      func(turn *repo.Turn) { turn.Messages[0].Payload = []byte{} },
+		"time":            func(turn *repo.Turn) { turn.Messages[1].OccurredAt = turn.Messages[1].OccurredAt.AddDate(0, 0, 1) },
+		"fewer messages":  func(turn *repo.Turn) { turn.Messages = turn.Messages[:1] },
+		"no messages":     func(turn *repo.Turn) { turn.Messages = nil },
+		"value":           func(turn *repo.Turn) { turn.State[0].Value = json.RawMessage(`"y"`) },
+		"key":             func(turn *repo.Turn) { turn.State[0].Key = "x" },
+		"scope":           func(turn *repo.Turn) { turn.State[0].Scope = shared() },
+		"operation":       func(turn *repo.Turn) { turn.State[0] = unset(scope, "color") },
+		"increment":       func(turn *repo.Turn) { turn.State[2].By++ },
+		"order of state":  func(turn *repo.Turn) { slices.Reverse(turn.State) },
+		"less state":      func(turn *repo.Turn) { turn.State = turn.State[:1] },
+		"usage":           func(turn *repo.Turn) { turn.Usage.InputTokens++ },
+		"another usage":   func(turn *repo.Turn) { turn.Usage.ID = repo.NewID() },
+		"no usage":        func(turn *repo.Turn) { turn.Usage = nil },
+		"nothing but one": func(turn *repo.Turn) { *turn = repo.Turn{ID: turn.ID, Messages: users(1)} },
+	} {
+		other := clone(turn)
+		change(&other)
+		_, err := r.Sessions().AppendTurn(t.Context(), id, other)
+		if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
+			wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: turn.ID})
+		} else {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantSame(t, "session", recordedState(t, r, id), before)
+	// Written otherwise, it is the same.
+	again := clone(turn)
+	again.Messages[1].Metadata = json.RawMessage(" {\"b\":[\"\\u00e9\", 2.50],\n\"a\":1}")
+	again.State[0].Op, again.State[1].Scope = repo.StateSet, repo.Scope{SessionID: id}
+	if !addTurn(t, r, id, again).Repeated {
+		t.Error("the same turn, written otherwise, is not repeated")
+	}
+}
+
+// A message that an append or another turn has stored cannot be in a turn that has more
+// than messages: what else the turn has is not stored.
+func testTurnKnownMessage(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	message := fullMessage()
+	appendTo(t, r.Sessions(), id, message)
+	for _, turn := range []repo.Turn{
+		{ID: repo.NewID(), Messages: []repo.NewMessage{message}},
+		{Messages: []repo.NewMessage{message}, State: []repo.StateChange{set(scope, "a", `1`)}},
+		{Messages: []repo.NewMessage{user("x"), message}, Usage: &repo.NewUsage{}},
+	} {
+		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		wantMessageConflict(t, err, id, message.ID, "turn")
+	}
+	wantCount(t, r.Sessions(), id, 1)
+	wantState(t, r, scope, map[string]string{})
+}
+
+// Usage that was added already is not added again, and what else the turn has is stored.
+func testTurnKnownUsage(t *testing.T, r repo.Repositories) {
+	id := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(3))}).ID
+	once := repo.NewUsage{ID: repo.NewID(), InputTokens: 1, Cost: 2}
+	_, err := r.Sessions().AddUsage(t.Context(), id, once)
+	must(t, once, err)
+	added := addTurn(t, r, id, repo.Turn{ID: repo.NewID(), Messages: users(1), Usage: &once})
+	if added.Repeated || len(added.Messages) != 1 || added.Usage.Cost != 2 {
+		t.Errorf("the turn gave %+v", added)
+	}
+	// And the other way round.
+	turn := repo.Turn{Messages: users(1), Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}}
+	addTurn(t, r, id, turn)
+	total, err := r.Sessions().AddUsage(t.Context(), id, *turn.Usage)
+	if must(t, total, err).Cost != 3 {
+		t.Errorf("the total is %+v", total)
+	}
+	wantCount(t, r.Sessions(), id, 2)
+}
+
+// The first of several reasons is told.
+func testTurnOrder(t *testing.T, r repo.Repositories) {
+	scope := shared()
+	id := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
+	known, version := fullMessage(), change(t, r, set(scope, "text", `"x"`))
+	appendTo(t, r.Sessions(), id, known)
+	stored := repo.Turn{ID: repo.NewID(), Messages: users(1)}
+	addTurn(t, r, id, stored)
+	turn := repo.Turn{
+		ID: stored.ID, Messages: []repo.NewMessage{known}, Expected: ptr(int64(0)),
+		IfScopes: []repo.ScopeVersion{{Scope: scope}},
+		State:    []repo.StateChange{increment(scope, "text", 1)},
+		Usage:    &repo.NewUsage{Cost: 1},
+	}
+	try := func() error {
+		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		return err
+	}
+	_, _ = wantError[*repo.TurnConflictError](t, try(), repo.ErrConflict)
+	turn.ID = repo.NewID()
+	wantMessageConflict(t, try(), id, known.ID, "turn")
+	turn.Messages = users(1)
+	wantSequenceConflict(t, try(), repo.SequenceConflictError{SessionID: id, Expected: 0, Next: 2})
+	turn.Expected = nil
+	wantStateConflict(t, try(), repo.StateConflictError{Scope: scope, Actual: version})
+	turn.IfScopes = nil
+	_, _ = wantError[*repo.StateTypeError](t, try(), repo.ErrConflict)
+	turn.State = nil
+	wantBudgetExceeded(t, try(), repo.BudgetExceededError{SessionID: id, Requested: 1})
+}
+
+func testTurnCreate(t *testing.T, r repo.Repositories) {
+	s, scope := r.Sessions(), shared()
+	id := repo.NewID()
+	given := fullSession()
+	given.ID, given.Key = repo.ID{}, ""
+	turn := fullTurn(scope)
+	turn.Create = &given
+	// A turn that is refused creates nothing.
+	turn.Expected = ptr(int64(1))
+	_, err := s.AppendTurn(t.Context(), id, turn)
+	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1})
+	_, err = s.Get(t.Context(), id)
+	wantNotFound(t, err, "session", id)
+	wantState(t, r, scope, map[string]string{})
+	turn.Expected = ptr(int64(0))
+	added := addTurn(t, r, id, turn)
+	if !added.Created || added.Repeated {
+		t.Errorf("the turn gave created: %v, repeated: %v", added.Created, added.Repeated)
+	}
+	wantStored(t, id, 0, turn.Messages, added.Messages)
+	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "3"})
+	session := get(t, s, id)
+	if session.Actor != given.Actor || session.Namespace != given.Namespace || session.MessageCount != 2 {
+		t.Errorf("the session is %+v", session)
+	}
+	wantRepeated(t, r, id, turn, added)
+	// One that exists is left as it is.
+	turn = repo.Turn{Messages: users(1), Create: &repo.NewSession{Actor: "other"}}
+	if added := addTurn(t, r, id, turn); added.Created || get(t, s, id).Actor != given.Actor {
+		t.Errorf("a session that exists: %+v", added)
+	}
+	// By its key.
+	key := repo.SessionKey{Namespace: randomName(), Key: "a/b"}
+	named := repo.ByKey(s, key)
+	_, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1)})
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok && got.ID != key.ID() {
+		t.Errorf("the error names %s, want %s", got.ID, key.ID())
+	}
+	added, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1), Create: &repo.NewSession{Key: "other", Existing: repo.ExistingNone}})
+	if must(t, added, err); !added.Created || get(t, s, key.ID()).Key != key.Key {
+		t.Errorf("by its key: %+v", added)
+	}
+	// A turn of messages creates, too.
+	id = repo.NewID()
+	turn.Create.ID = id
+	if added := addTurn(t, r, id, turn); !added.Created || added.Messages[0].Sequence != 0 {
+		t.Errorf("a turn of messages gave %+v", added)
+	}
+	wantCount(t, s, id, 1)
+}
+
+func testTurnIDsGoWithSession(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	turn := fullTurn(scope)
+	addTurn(t, r, id, turn)
+	remove(t, r.Sessions(), id)
+	_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+	wantNotFound(t, err, "session", id)
+	createAs(t, r.Sessions(), repo.NewSession{ID: id})
+	if added := addTurn(t, r, id, turn); added.Repeated || added.Messages[0].Sequence != 0 {
+		t.Errorf("in a new session: %+v", added)
+	}
+	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "6"})
+}
+
+// A scope that was erased is at version 0 again, also in the result of a repeated turn.
+func testTurnScopeErased(t *testing.T, r repo.Repositories) {
+	id, scope := create(t, r.Sessions()), shared()
+	turn := repo.Turn{ID: repo.NewID(), State: []repo.StateChange{set(scope, "a", `1`)}}
+	version := addTurn(t, r, id, turn).Scopes[0].Version
+	if _, err := r.State().Erase(t.Context(), scope.Name); err != nil {
+		t.Fatal(err)
+	}
+	again := addTurn(t, r, id, turn)
+	wantSame(t, "scopes", again.Scopes, []repo.ScopeVersion{{Scope: scope}})
+	wantState(t, r, scope, map[string]string{})
+	turn.ID = repo.ID{}
+	turn.IfScopes = []repo.ScopeVersion{{Scope: scope}}
+	if got := addTurn(t, r, id, turn).Scopes[0].Version; got <= version {
+		t.Errorf("the version is %d, after %d", got, version)
+	}
+}
+
+func addTurns(t *testing.T, r repo.Repositories, turns ...repo.SessionTurn) []repo.AppendedTurn {
+	t.Helper()
+	added, err := r.Sessions().AppendTurns(t.Context(), turns...)
+	if must(t, added, err); len(added) != len(turns) {
+		t.Fatalf("%d turns gave %d results", len(turns), len(added))
+	}
+	return added
+}
+
+func testTurnsTogether(t *testing.T, r repo.Repositories) {
+	scope := shared()
+	var turns []repo.SessionTurn
+	for range 3 {
+		turns = append(turns, repo.SessionTurn{SessionID: create(t, r.Sessions()), Turn: fullTurn(scope)})
+	}
+	turns = append(turns, repo.SessionTurn{SessionID: repo.NewID(), Turn: repo.Turn{Messages: users(2), Create: &repo.NewSession{}}})
+	added := addTurns(t, r, turns...)
+	for i, turn := range turns {
+		wantStored(t, turn.SessionID, 0, turn.Turn.Messages, added[i].Messages)
+		wantCount(t, r.Sessions(), turn.SessionID, 2)
+		if added[i].Repeated || added[i].Created != (i == 3) {
+			t.Errorf("turn %d gave %+v", i, added[i])
+		}
+	}
+	for i := range 2 { // in the order given
+		if added[i+1].Scopes[0].Version != added[i].Scopes[0].Version+1 {
+			t.Errorf("the versions are %d and %d", added[i].Scopes[0].Version, added[i+1].Scopes[0].Version)
+		}
+	}
+	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "9"})
+	// Those that are stored are repeated, and others are added.
+	turns[3] = repo.SessionTurn{SessionID: turns[3].SessionID, Turn: repo.Turn{ID: repo.NewID(), Messages: users(1)}}
+	again := addTurns(t, r, turns...)
+	for i := range 3 {
+		if !again[i].Repeated {
+			t.Errorf("turn %d is not repeated", i)
+		}
+		wantMessages(t, again[i].Messages, added[i].Messages)
+	}
+	if again[3].Repeated || again[3].Created || again[3].Messages[0].Sequence != 2 {
+		t.Errorf("the new turn gave %+v", again[3])
+	}
+	batch := withIDs(users(1))
+	messages := repo.SessionTurn{SessionID: turns[0].SessionID, Turn: repo.Turn{Messages: batch}}
+	first := addTurns(t, r, messages)
+	if again := addTurns(t, r, turns[3], messages); !again[1].Repeated {
+		t.Error("an append is not repeated")
+	} else {
+		wantMessages(t, again[1].Messages, first[0].Messages)
+	}
+}
+
+// If one turn is refused, none is stored.
+func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
+	s, scope := r.Sessions(), shared()
+	id, missing := create(t, s), repo.NewID()
+	known := fullMessage()
+	appendTo(t, s, id, known)
+	before := recordedState(t, r, id)
+	good := repo.SessionTurn{SessionID: id, Turn: fullTurn(scope)}
+	beside := repo.SessionTurn{SessionID: create(t, s), Turn: fullTurn(scope)}
+	besideBefore := recordedState(t, r, beside.SessionID)
+	made := repo.SessionTurn{SessionID: repo.NewID(), Turn: repo.Turn{Messages: users(1), Create: &repo.NewSession{}}}
+	try := func(bad repo.SessionTurn) (err error) {
+		t.Helper()
+		for _, turns := range [][]repo.SessionTurn{{good, made, bad}, {good, beside, bad}} {
+			var added []repo.AppendedTurn
+			added, err = s.AppendTurns(t.Context(), turns...)
+			if added != nil || err == nil {
+				t.Errorf("refused turns gave %+v, %v", added, err)
+			}
+			wantSame(t, "session", recordedState(t, r, id), before)
+			wantSame(t, "session", recordedState(t, r, beside.SessionID), besideBefore)
+			wantState(t, r, scope, map[string]string{})
+			_, missing := s.Get(t.Context(), made.SessionID)
+			wantNotFound(t, missing, "session", made.SessionID)
+		}
+		return err
+	}
+	wantNotFound(t, try(repo.SessionTurn{SessionID: missing, Turn: repo.Turn{Messages: users(1)}}), "session", missing)
+	wantSequenceConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1), Expected: ptr(int64(1))}}),
+		repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 3})
+	other := known
+	other.Content = "other"
+	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{other}}}), id, known.ID, "content")
+	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: repo.NewID(), Messages: []repo.NewMessage{known}}}), id, known.ID, "turn")
+	if _, ok := wantError[*repo.StateTypeError](t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{
+		State: []repo.StateChange{increment(scope, "color", 1)}, // which good has set to a text
+	}}), repo.ErrConflict); !ok {
+		t.Error("the second turn did not meet what the first has changed")
+	}
+}
+
+// Several turns of one session are added one after the other.
+func testTurnsTogetherOnOne(t *testing.T, r repo.Repositories) {
+	id := create(t, r.Sessions())
+	var turns []repo.SessionTurn
+	for i := range 3 {
+		turns = append(turns, repo.SessionTurn{SessionID: id, Turn: repo.Turn{
+			Messages: users(2), Expected: ptr(int64(2 * i)), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{Cost: 1},
+		}})
+	}
+	for i, added := range addTurns(t, r, turns...) {
+		wantStored(t, id, int64(2*i), turns[i].Turn.Messages, added.Messages)
+		if added.Usage.Cost != repo.Cost(i+1) {
+			t.Errorf("after turn %d the cost is %d", i, added.Usage.Cost)
+		}
+	}
+	wantCount(t, r.Sessions(), id, 6)
+	wantState(t, r, repo.Scope{SessionID: id}, map[string]string{"n": "3"})
+}
+
+// Turns that are added together in a transaction are seen, and stored, with it only.
+func testTurnsTogetherRolledBack(t *testing.T, s repo.Store) {
+	id, scope := create(t, s.Sessions()), shared()
+	change(t, s, set(scope, "n", `0`))
+	addTurn(t, s, id, repo.Turn{State: []repo.StateChange{set(repo.Scope{}, "n", `0`)}})
+	turn := repo.SessionTurn{SessionID: id, Turn: repo.Turn{
+		Messages: users(1), Usage: &repo.NewUsage{Cost: 1},
+		State: []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1)},
+	}}
+	want := "0"
+	for _, fails := range []bool{true, false} {
+		failed := errors.New("rolled back")
+		err := s.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			if _, err := tx.Sessions().AppendTurns(ctx, turn, turn); err != nil {
+				return err
+			}
+			wantState(t, tx, scope, map[string]string{"n": "2"})
+			wantState(t, s, scope, map[string]string{"n": "0"})
+			wantCount(t, s.Sessions(), id, 0)
+			if fails {
+				return failed
+			}
+			return nil
+		})
+		if fails != errors.Is(err, failed) {
+			t.Fatal(err)
+		}
+		if !fails {
+			want = "2"
+		}
+		wantState(t, s, scope, map[string]string{"n": want})
+		wantState(t, s, repo.Scope{SessionID: id}, map[string]string{"n": want})
+		if got := fmt.Sprint(int64(get(t, s.Sessions(), id).Usage.Cost)); got != want {
+			t.Errorf("the cost is %s, want %s", got, want)
+		}
+	}
+	wantCount(t, s.Sessions(), id, 2)
+}
+
+// A message, a turn and a usage of one session may have the same id.
+func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
+	id, same := create(t, r.Sessions()), repo.NewID()
+	message := user("x")
+	message.ID = same
+	added := addTurns(t, r,
+		repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{message}}},
+		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: same, State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}}},
+		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: repo.NewID(), Usage: &repo.NewUsage{ID: same, Cost: 1}}},
+	)
+	for i, turn := range added {
+		if turn.Repeated {
+			t.Errorf("turn %d is repeated", i)
+		}
+	}
+	wantCount(t, r.Sessions(), id, 1)
+	wantState(t, r, repo.Scope{SessionID: id}, map[string]string{"a": "1"})
+}
+
+// A turn does not find a session that a later one of the call would create.
+func testTurnsTogetherCreatedByFirst(t *testing.T, r repo.Repositories) {
+	id := repo.NewID()
+	plain := repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1)}}
+	creates := plain
+	creates.Turn.Create = &repo.NewSession{Actor: "first"}
+	_, err := r.Sessions().AppendTurns(t.Context(), plain, creates)
+	wantNotFound(t, err, "session", id)
+	again := plain
+	again.Turn.Create = &repo.NewSession{Actor: "second"}
+	added := addTurns(t, r, creates, again, plain)
+	if !added[0].Created || added[1].Created || added[2].Created {
+		t.Errorf("created: %v, %v, %v", added[0].Created, added[1].Created, added[2].Created)
+	}
+	if got := get(t, r.Sessions(), id).Actor; got != "first" {
+		t.Errorf("the session was created by %q", got)
+	}
+}
+
+// The messages of turns are found by their call.
+func testTurnCalls(t *testing.T, r repo.Repositories) {
+	id := create(t, r.Sessions())
+	call := func(content string) repo.NewMessage {
+		return repo.NewMessage{Role: repo.RoleTool, Content: content, CallID: "call"}
+	}
+	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{user("x"), call("a")}, State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}})
+	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{call("b")}})
+	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{call("c")}, Usage: &repo.NewUsage{Cost: 1}})
+	addTurns(t, r, repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{call("d"), user("y")}}})
+	found, err := r.Sessions().MessagesOfCall(t.Context(), id, "call")
+	var contents []string
+	for _, m := range must(t, found, err) {
+		contents = append(contents, m.Content)
+	}
+	wantSame(t, "messages of the call", contents, []string{"a", "b", "c", "d"})
+}
+
+// Usage does not set UpdatedAt, as in AddUsage, and messages do.
+func testTurnUsageIsNoActivity(t *testing.T, r repo.Repositories) {
+	id := create(t, r.Sessions())
+	before := get(t, r.Sessions(), id).UpdatedAt
+	tick()
+	addTurn(t, r, id, repo.Turn{Usage: &repo.NewUsage{Cost: 1}, State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}})
+	if got := get(t, r.Sessions(), id).UpdatedAt; !got.Equal(before) {
+		t.Errorf("usage has set UpdatedAt from %v to %v", before, got)
+	}
+	tick()
+	addTurn(t, r, id, repo.Turn{Usage: &repo.NewUsage{Cost: 1}, Messages: users(1)})
+	if got := get(t, r.Sessions(), id).UpdatedAt; !got.After(before) {
+		t.Errorf("a message has left UpdatedAt at %v", got)
+	}
+}
+
+func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
+	s, id := r.Sessions(), create(t, r.Sessions())
+	given := withIDs(users(1))
+	turn := func(turn repo.Turn) repo.SessionTurn { return repo.SessionTurn{SessionID: id, Turn: turn} }
+	usage := &repo.NewUsage{ID: repo.NewID()}
+	same := repo.NewID()
+	many := make([]repo.SessionTurn, repo.MaxTurns+1)
+	for i := range many {
+		many[i] = turn(repo.Turn{Messages: users(1)})
+	}
+	for _, test := range []struct {
+		field string
+		turns []repo.SessionTurn
+	}{
+		{"turns", nil},
+		{"turns", many},
+		{"turns", []repo.SessionTurn{turn(repo.Turn{Messages: users(repo.MaxBatchMessages)}), turn(repo.Turn{Messages: users(1)})}},
+		{"turns[1].turn", []repo.SessionTurn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
+		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},
+		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{ID: same, Messages: users(1)}), turn(repo.Turn{ID: same, Messages: users(1)})}},
+		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: repo.NewID(), Usage: usage})}},
+	} {
+		_, err := s.AppendTurns(t.Context(), test.turns...)
+		wantInvalid(t, err, test.field)
+	}
+	wantCount(t, s, id, 0)
+}
+
+// Writers of different keys of one scope never lose one. The naive way reads the whole
+// map and writes it back in the next turn, and loses some.
+func testTurnRacingKeys(t *testing.T, store repo.Store) {
+	const writers, keys = 8, 50
+	sessions := make([]repo.ID, writers)
+	for i := range sessions {
+		sessions[i] = create(t, store.Sessions())
+	}
+	write := func(change func(writer, i int) repo.StateChange) {
+		together(writers, func(writer int) {
+			for i := range keys {
+				if _, err := store.Sessions().AppendTurn(t.Context(), sessions[writer], repo.Turn{
+					Messages: users(1), State: []repo.StateChange{change(writer, i)},
+				}); err != nil {
+					t.Errorf("key %d of writer %d: %v", i, writer, err)
+					return
+				}
+			}
+		})
+	}
+	scope := shared()
+	write(func(writer, i int) repo.StateChange { return set(scope, fmt.Sprintf("%d/%d", writer, i), `1`) })
+	found := map[string]bool{}
+	for _, value := range listState(t, store, scope, "", 100) {
+		found[value.Key] = true
+	}
+	if len(found) != writers*keys {
+		t.Errorf("%d of %d keys were lost", writers*keys-len(found), writers*keys)
+	}
+	scope = shared()
+	write(func(writer, i int) repo.StateChange {
+		whole := map[string]int{}
+		if value, err := store.State().Get(t.Context(), scope, "map"); err == nil {
+			if err := json.Unmarshal(value.Value, &whole); err != nil {
+				t.Error(err)
+			}
+		}
+		tick() // a real program does something with it
+		whole[fmt.Sprintf("%d/%d", writer, i)] = 1
+		text, err := json.Marshal(whole)
+		if err != nil {
+			t.Error(err)
+		}
+		return set(scope, "map", string(text))
+	})
+	whole := map[string]int{}
+	if err := json.Unmarshal(getState(t, store, scope, "map").Value, &whole); err != nil {
+		t.Fatal(err)
+	}
+	if len(whole) == writers*keys {
+		t.Error("the naive way lost no key: this test would not find a loss")
+	}
+}
+
+func testTurnRacingIncrements(t *testing.T, store repo.Store) {
+	const rounds = 10
+	scope, other := shared(), shared()
+	together(workers, func(int) {
+		id := create(t, store.Sessions())
+		for i := range rounds {
+			state := []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1)}
+			if i%2 == 0 {
+				state = append(state, increment(other, "n", 2))
+			}
+			if _, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), State: state}); err != nil {
+				t.Error(err)
+			}
+		}
+		wantState(t, store, repo.Scope{SessionID: id}, map[string]string{"n": fmt.Sprint(rounds)})
+	})
+	wantState(t, store, scope, map[string]string{"n": fmt.Sprint(workers * rounds)})
+	wantState(t, store, other, map[string]string{"n": fmt.Sprint(workers * rounds)})
+}
+
+// Each turn that changes a scope has a version of its own, without a gap, and the value
+// that stays is that of the highest version.
+func testTurnRacingVersions(t *testing.T, store repo.Store) {
+	const rounds = 10
+	scope := shared()
+	values := make([][]repo.ScopeVersion, workers)
+	together(workers, func(worker int) {
+		id := create(t, store.Sessions())
+		for i := range rounds {
+			turn := repo.Turn{State: []repo.StateChange{set(scope, "last", fmt.Sprint(worker*rounds+i))}}
+			if worker%2 == 0 {
+				turn.Messages = users(1)
+			}
+			added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			values[worker] = append(values[worker], added.Scopes[0])
+		}
+	})
+	all := map[int64]int{}
+	first := int64(math.MaxInt64)
+	for worker, versions := range values {
+		for i, v := range versions {
+			all[v.Version] = worker*rounds + i
+			first = min(first, v.Version)
+		}
+	}
+	if len(all) != workers*rounds {
+		t.Errorf("%d turns have %d versions", workers*rounds, len(all))
+	}
+	last := first + workers*rounds - 1
+	if got := getState(t, store, scope, "last"); got.Version != last || string(got.Value) != fmt.Sprint(all[last]) {
+		t.Errorf("the value is %s at version %d, want %d at %d", got.Value, got.Version, all[last], last)
+	}
+}
+
+// Of several turns with one condition exactly one is stored.
+func testTurnRacingConditions(t *testing.T, store repo.Store) {
+	for range 5 {
+		scope := shared()
+		var stored, refused counter
+		together(workers, func(worker int) {
+			id := create(t, store.Sessions())
+			turn := repo.Turn{Messages: users(1), State: []repo.StateChange{ifVersion(set(scope, "a", fmt.Sprint(worker)), 0)}}
+			if worker%2 == 0 {
+				turn.State, turn.IfScopes = []repo.StateChange{set(scope, "b", `1`)}, []repo.ScopeVersion{{Scope: scope}}
+			}
+			_, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			if err == nil {
+				stored.add()
+				wantCount(t, store.Sessions(), id, 1)
+				return
+			}
+			_, _ = wantError[*repo.StateConflictError](t, err, repo.ErrConflict)
+			refused.add()
+			wantCount(t, store.Sessions(), id, 0)
+		})
+		values, _ := readState(t, store, scope)
+		if stored.get() != len(values) || stored.get() > 2 || stored.get()+refused.get() != workers {
+			t.Errorf("%d turns were stored, %d refused; the state is %v", stored.get(), refused.get(), values)
+		}
+	}
+}
+
+// Callers that add one turn concurrently all get its result, and one of them has added
+// it.
+func testTurnRacingID(t *testing.T, store repo.Store) {
+	for range 10 {
+		id, scope := create(t, store.Sessions()), shared()
+		turn := fullTurn(scope)
+		var added counter
+		together(16, func(int) {
+			got, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			if err != nil || len(got.Messages) != 2 || got.Messages[0].Sequence != 0 || got.Usage.Cost != 3 {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if !got.Repeated {
+				added.add()
+			}
+		})
+		if added.get() != 1 {
+			t.Errorf("%d callers added the turn", added.get())
+		}
+		wantCount(t, store.Sessions(), id, 2)
+		wantState(t, store, scope, map[string]string{"color": `"` + secret + `"`, "n": "3"})
+		if got := get(t, store.Sessions(), id).Usage.Cost; got != 3 {
+			t.Errorf("the cost is %d", got)
+		}
+	}
+}
+
+// Of several turns that create a session one has created it, and all are stored.
+func testTurnRacingCreate(t *testing.T, store repo.Store) {
+	for range 5 {
+		id, scope := repo.NewID(), shared()
+		var created counter
+		together(16, func(worker int) {
+			turn := repo.Turn{Messages: users(1), Create: &repo.NewSession{Actor: fmt.Sprint("actor/", worker)}}
+			if worker%2 == 0 {
+				turn.State = []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1)}
+			}
+			added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if added.Created {
+				created.add()
+				if got := get(t, store.Sessions(), id).Actor; got != fmt.Sprint("actor/", worker) {
+					t.Errorf("worker %d is said to have created it, but the actor is %s", worker, got)
+				}
+			}
+		})
+		if created.get() != 1 {
+			t.Errorf("%d callers created the session", created.get())
+		}
+		wantCount(t, store.Sessions(), id, 16)
+		wantState(t, store, scope, map[string]string{"n": "8"})
+		wantState(t, store, repo.Scope{SessionID: id}, map[string]string{"n": "8"})
+	}
+}
+
+// Turns together never exceed the budget, and a refused one leaves nothing.
+func testTurnRacingBudget(t *testing.T, store repo.Store) {
+	const budget = 10
+	id := createAs(t, store.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(budget))}).ID
+	together(workers, func(worker int) {
+		var err error
+		if worker%4 == 0 {
+			_, err = store.Sessions().AddUsage(t.Context(), id, repo.NewUsage{Cost: 1})
+		} else {
+			_, err = store.Sessions().AppendTurn(t.Context(), id, repo.Turn{
+				Messages: users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{InputTokens: 1, Cost: 1},
+			})
+		}
+		if err != nil {
+			_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+		}
+	})
+	session := get(t, store.Sessions(), id)
+	if session.Usage.Cost != budget || session.Usage.InputTokens != session.MessageCount {
+		t.Errorf("the session has %d messages and %+v", session.MessageCount, session.Usage)
+	}
+	if session.MessageCount > 0 {
+		wantState(t, store, repo.Scope{SessionID: id}, map[string]string{"n": fmt.Sprint(session.MessageCount)})
+	}
+}
+
+// Calls that have several sessions and scopes in any order do not stop each other.
+func testTurnsRacingTogether(t *testing.T, store repo.Store) {
+	const rounds = 10
+	ids, scopes := make([]repo.ID, 4), make([]repo.Scope, 3)
+	for i := range ids {
+		ids[i] = create(t, store.Sessions())
+	}
+	for i := range scopes {
+		scopes[i] = shared()
+	}
+	together(16, func(worker int) {
+		for i := range rounds {
+			turns := make([]repo.SessionTurn, len(ids))
+			for j := range turns {
+				at := (worker + i + j) % len(ids)
+				turns[j] = repo.SessionTurn{SessionID: ids[at], Turn: repo.Turn{
+					Messages: users(1), State: []repo.StateChange{increment(scopes[(worker+j)%len(scopes)], "n", 1)},
+				}}
+			}
+			if worker%4 == 0 {
+				if _, err := store.Sessions().AppendTurn(t.Context(), turns[0].SessionID, turns[0].Turn); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			if _, err := store.Sessions().AppendTurns(t.Context(), turns...); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	count, sum := int64(0), 0
+	for _, id := range ids {
+		count += int64(len(readAll(t, store.Sessions(), id)))
+	}
+	for _, scope := range scopes {
+		var n int
+		if err := json.Unmarshal(getState(t, store, scope, "n").Value, &n); err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if want := 12*rounds*len(ids) + 4*rounds; count != int64(want) || sum != want {
+		t.Errorf("%d messages and a sum of %d, want %d", count, sum, want)
+	}
+}
+
+// Turns together of which one is refused leave nothing, and change nothing for those that
+// others add to the same sessions and scopes meanwhile.
+func testTurnsRacingRefusals(t *testing.T, store repo.Store) {
+	const rounds, budget = 10, 60
+	limited := createAs(t, store.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(budget))}).ID
+	free, scope := create(t, store.Sessions()), shared()
+	var stored, refused counter
+	var versions [workers][]int64
+	together(workers, func(worker int) {
+		for i := range rounds {
+			var turns []repo.SessionTurn
+			for _, id := range []repo.ID{free, free, limited} {
+				turns = append(turns, repo.SessionTurn{SessionID: id, Turn: repo.Turn{
+					Messages: withIDs(users(1)), Usage: &repo.NewUsage{Cost: 1},
+					State: []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1), set(scope, fmt.Sprint(worker, "/", i), `1`)},
+				}})
+			}
+			if worker%2 == 0 {
+				slices.Reverse(turns)
+			}
+			added, err := store.Sessions().AppendTurns(t.Context(), turns...)
+			if err != nil {
+				_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+				refused.add()
+				continue
+			}
+			stored.add()
+			for _, turn := range added {
+				versions[worker] = append(versions[worker], turn.Scopes[0].Version)
+			}
+		}
+	})
+	if stored.get() != budget || refused.get() != workers*rounds-budget {
+		t.Errorf("%d were stored and %d refused, want %d of %d", stored.get(), refused.get(), budget, workers*rounds)
+	}
+	for id, want := range map[repo.ID]int64{free: 2 * budget, limited: budget} {
+		wantCount(t, store.Sessions(), id, int(want))
+		wantState(t, store, repo.Scope{SessionID: id}, map[string]string{"n": fmt.Sprint(want)})
+		if got := get(t, store.Sessions(), id).Usage.Cost; got != repo.Cost(want) {
+			t.Errorf("the cost is %d, want %d", got, want)
+		}
+	}
+	values, version := readState(t, store, scope)
+	if len(values) != budget+1 || values["n"] != fmt.Sprint(3*budget) {
+		t.Errorf("the scope has %d keys and a sum of %s, want %d and %d", len(values), values["n"], budget+1, 3*budget)
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(versions[:]...)))
+	if len(slices.Compact(all)) != 3*budget || all[0] != version-3*budget+1 {
+		t.Errorf("the versions are %v, and the scope's is %d", all, version)
+	}
+}
+
+// Turns and appends of one session keep their numbers dense, and each caller's order.
+func testTurnsWithAppends(t *testing.T, store repo.Store) {
+	const rounds = 10
+	ids, scope := []repo.ID{create(t, store.Sessions()), create(t, store.Sessions())}, shared()
+	together(workers, func(worker int) {
+		id, last := ids[worker%2], int64(-1)
+		for i := range rounds {
+			var messages []repo.Message
+			var err error
+			switch (worker/2 + i) % 4 {
+			case 0:
+				messages, err = store.Sessions().Append(t.Context(), id, users(2)...)
+			case 1:
+				messages, err = store.Sessions().Append(t.Context(), id, withIDs(users(2))...)
+			default:
+				turn := repo.Turn{Messages: users(2), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}}
+				if i%2 == 0 {
+					turn.State = append(turn.State, increment(scope, "n", 1))
+				}
+				var added repo.AppendedTurn
+				added, err = store.Sessions().AppendTurn(t.Context(), id, turn)
+				messages = added.Messages
+			}
+			if err != nil || len(messages) != 2 || messages[0].Sequence <= last || messages[1].Sequence != messages[0].Sequence+1 {
+				t.Errorf("after %d: %+v, %v", last, messages, err)
+				return
+			}
+			last = messages[1].Sequence
+		}
+	})
+	for _, id := range ids {
+		wantCount(t, store.Sessions(), id, workers*rounds)
+	}
+}
+
+// An append at a sequence that shares a group with turns is stored at that sequence, or
+// refused.
+func testTurnsWithAppendsAt(t *testing.T, store repo.Store) {
+	id := create(t, store.Sessions())
+	const rounds = 5
+	var refused counter
+	together(workers, func(worker int) {
+		if worker%2 == 0 {
+			for range rounds {
+				if _, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{
+					Messages: users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, // no scope that others have
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			return
+		}
+		for expected := int64(0); ; {
+			added, err := store.Sessions().AppendAt(t.Context(), id, expected, users(1)...)
+			if err == nil {
+				if added[0].Sequence != expected {
+					t.Errorf("it was stored at %d, want %d", added[0].Sequence, expected)
+				}
+				return
+			}
+			conflict, ok := wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict)
+			if !ok {
+				return
+			}
+			refused.add()
+			expected = conflict.Next
+		}
+	})
+	if refused.get() == 0 {
+		t.Error("none was refused: they did not race")
+	}
+	wantCount(t, store.Sessions(), id, workers/2*(rounds+1))
+}
+
+// A transaction that is rolled back has added no turn.
+func testTurnTx(t *testing.T, store repo.Store) {
+	id, scope := create(t, store.Sessions()), shared()
+	kept, dropped := fullTurn(scope), fullTurn(scope)
+	addTurn(t, store, id, kept)
+	before := recordedState(t, store, id)
+	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		s := tx.Sessions()
+		if got, err := s.AppendTurn(ctx, id, kept); err != nil || !got.Repeated {
+			t.Errorf("in the transaction: %+v, %v", got, err)
+		}
+		for i := range 2 {
+			if got, err := s.AppendTurn(ctx, id, dropped); err != nil || got.Repeated != (i == 1) || len(got.Messages) != 2 || got.Messages[0].Sequence != 2 {
+				t.Errorf("in the transaction: %+v, %v", got, err)
+			}
+		}
+		if _, err := s.AppendTurns(ctx, repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}}}); err != nil {
+			t.Error(err)
+		}
+		created := repo.NewID()
+		if got, err := s.AppendTurn(ctx, created, repo.Turn{Messages: users(1), Create: &repo.NewSession{}}); err != nil || !got.Created {
+			t.Errorf("in the transaction: %+v, %v", got, err)
+		}
+		wantState(t, tx, scope, map[string]string{"color": `"` + secret + `"`, "n": "7"})
+		return errBroken
+	})
+	if !errors.Is(err, errBroken) {
+		t.Fatal(err)
+	}
+	wantSame(t, "session", recordedState(t, store, id), before)
+	wantState(t, store, scope, map[string]string{"color": `"` + secret + `"`, "n": "3"})
+	if got := addTurn(t, store, id, dropped); got.Repeated {
+		t.Error("a turn that was rolled back is repeated")
+	}
+}

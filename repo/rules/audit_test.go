@@ -1,0 +1,90 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// A normalized entry does not change if it is normalized again: it may go through a
+// spool and be recorded again as the same entry.
+func FuzzAuditEntryNormalize(f *testing.F) {
+	f.Add("tool_invoked", "agent", "user", "project", []byte(`{"a":1}`), int64(1_700_000_000_123_456_789))
+	f.Add("", "\x00", "\xff", "", []byte(`{"a":"\ud800"}`), int64(0))
+	f.Add("config_changed", "", "", "", []byte(nil), int64(-1))
+	f.Fuzz(func(t *testing.T, kind, actor, user, project string, details []byte, at int64) {
+		entry := repo.AuditEntry{Type: repo.EventType(kind), Actor: actor, User: user, Project: project, Details: details, OccurredAt: time.Unix(0, at)}
+		normal, err := rules.NormalizeEntry(entry)
+		if err != nil {
+			if !errors.Is(err, repo.ErrInvalid) {
+				t.Errorf("the error is %v", err)
+			}
+			if !reflect.DeepEqual(normal, repo.AuditEntry{}) {
+				t.Error("a refused entry came back")
+			}
+			return
+		}
+		again, err := rules.NormalizeEntry(normal)
+		if err != nil || !reflect.DeepEqual(again, normal) {
+			t.Errorf("%+v, %v, was %+v", again, err, normal)
+		}
+		if normal.ID.IsZero() || normal.OccurredAt.Nanosecond()%1000 != 0 || normal.OccurredAt.Location() != time.UTC || !json.Valid(normal.Details) {
+			t.Errorf("normalized to %+v", normal)
+		}
+	})
+}
+
+// A batch of valid entries may be too large.
+func TestNormalizeAuditBatch(t *testing.T) {
+	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
+	large := make([]byte, repo.MaxMetadataBytes-8)
+	for i := range large {
+		large[i] = 'x'
+	}
+	entry.Details = json.RawMessage(`{"a":"` + string(large) + `"}`)
+	batch := make([]repo.AuditEntry, repo.MaxBatchBytes/len(entry.Details))
+	for i := range batch {
+		batch[i] = entry
+	}
+	normal, err := rules.NormalizeEntries(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[repo.ID]bool{}
+	for _, e := range normal {
+		seen[e.ID] = true
+	}
+	if len(seen) != len(batch) {
+		t.Errorf("%d ids for %d entries", len(seen), len(batch))
+	}
+	var invalid *repo.InvalidError
+	if _, err := rules.NormalizeEntries(append(batch, entry)); !errors.As(err, &invalid) || invalid.Field != "entries" {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+// A cursor is decoded to the place that it encodes, to the microsecond.
+func TestAuditCursor(t *testing.T) {
+	last := repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)}
+	for _, order := range []repo.AuditOrder{repo.NewestFirst, repo.OldestFirst} {
+		filter := repo.AuditFilter{Type: repo.EventToolInvoked, User: "user", OccurredFrom: last.OccurredAt.In(time.FixedZone("", 7200))}
+		first, err := rules.AuditList(filter, order, repo.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := rules.AuditList(filter, order, repo.Page{After: first.Next(last)})
+		if err != nil || !list.After.CreatedAt.Equal(last.OccurredAt) || list.After.ID != last.ID {
+			t.Errorf("order %d: %v, %v", order, list.After, err)
+		}
+		// The first page's place is before every entry.
+		at, id := first.After.CreatedAt, first.After.ID
+		if before := at.Compare(last.OccurredAt); order == repo.NewestFirst && (before <= 0 || id == repo.ID{}) || order == repo.OldestFirst && before >= 0 {
+			t.Errorf("order %d begins at %v, %s", order, at, id)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+const followed = "repo/postgres/internal/follow"
+
+var followMutants = []mutant{
+	{
+		name: "follow/a hint during a read is forgotten", file: followed + "/read.go",
+		old:   "	if a.Next < t.known && t.known == r.known {",
+		new:   "	if a.Next < t.known {",
+		tests: []tests{{followed, "^TestHintDuringReadOfOthers$"}},
+	},
+	{
+		name: "follow/a wrong hint is believed for ever", file: followed + "/read.go",
+		old:   "		t.known = a.Next\n		h.learn(t, Look)",
+		new:   "		h.learn(t, Look)",
+		tests: []tests{{followed, "^TestHints$"}},
+	},
+	{
+		name: "follow/another log with the key is not told apart", file: followed + "/follow.go",
+		old:   "	case a.Missing || began && a.Log != f.log:",
+		new:   "	case a.Missing:",
+		tests: []tests{{followed, "^(TestGone|TestGoneUnread)$"}},
+	},
+	{
+		name: "follow/an old answer ends its followers", file: followed + "/follow.go",
+		old:   "	case f.last != Mark{} && a.Next < f.next:",
+		new:   "	case f.last != Mark{} && a.Next < 0:",
+		tests: []tests{{followed, "^TestBehind$"}},
+	},
+	{
+		name: "follow/a read that began before its follower", file: followed + "/topic.go",
+		old:   "(r.state != underway || r.read > f.entered)",
+		new:   "(r.state != underway || r.read > 0)",
+		tests: []tests{{followed, "^TestBegunBefore$"}},
+	},
+	{
+		name: "follow/what is kept keeps it from stopping", file: followed + "/follow.go",
+		old:   "	case <-stop: // although its next items may be kept",
+		new:   "	case <-ctx.Done():",
+		tests: []tests{{followed, "^TestStop$"}},
+	},
+	{
+		name: "follow/the tail of another log", file: followed + "/topic.go",
+		old:   "current && f.last != (Mark{}) && kept.Before == f.last {",
+		new:   "current {",
+		tests: []tests{{followed, "^TestTailOfOneBefore$"}},
+	},
+	{
+		name: "follow/no tail", file: followed + "/read.go",
+		old:   "	if t.followers > 1 {",
+		new:   "	if t.followers < 0 {",
+		tests: []tests{{followed, "^TestShared$"}},
+	},
+	{
+		name: "follow/a tail without an end", file: followed + "/tail.go",
+		old:   "len(t.items)-drop > tailItems || ",
+		new:   "",
+		tests: []tests{{followed, "^TestSlow$"}},
+	},
+	{
+		name: "follow/a tail that is kept for nobody", file: followed + "/poll.go",
+		old:   "		t.tail.age()\n",
+		new:   "",
+		tests: []tests{{followed, "^TestShared$"}},
+	},
+	{
+		name: "follow/deleted, and nobody looks", file: followed + "/follow.go",
+		old:   "		t.looks++\n",
+		new:   "",
+		tests: []tests{{followed, "^TestGoneMeanwhile$"}},
+	},
+	{
+		name: "follow/no rest after a failure", file: followed + "/read.go",
+		old:   "		case <-time.After(rest):",
+		new:   "		case <-time.After(rest / 1000):",
+		tests: []tests{{followed, "^TestOutage$"}},
+	},
+	{
+		name: "follow/an outage ends its followers", file: followed + "/follow.go",
+		old:   "	case a.err != nil && began && h.config.Passes(a.err):",
+		new:   "	case a.err != nil && !began && h.config.Passes(a.err):",
+		tests: []tests{{followed, "^TestOutage$"}},
+	},
+	{
+		name: "follow/what was cut is not read again", file: followed + "/read.go",
+		old:   "	h.queue = append(cut, h.queue...)\n",
+		new:   "",
+		tests: []tests{{followed, "^TestCut$"}},
+	},
+	{
+		name: "follow/a follower that left is waited for", file: followed + "/topic.go",
+		old:   "	r.state = withdrawn\n	r.topic.remove(r)\n}",
+		new:   "}",
+		tests: []tests{{followed, "^TestLeaveQueue$"}},
+	},
+	{
+		name: "follow/polls for those who do not wait", file: followed + "/poll.go",
+		old:   "		if len(t.requests) > 0 && t.known != unknown {",
+		new:   "		if t.known != unknown {",
+		tests: []tests{{followed, "^TestPoll$"}},
+	},
+	{
+		name: "follow/polls for nobody", file: followed + "/poll.go",
+		old:   "	if h.followers == 0 || h.closed {",
+		new:   "	if h.closed {",
+		tests: []tests{{followed, "^TestLeave$"}},
+	},
+	{
+		name: "follow/a notification for each commit", file: followed + "/notifier.go",
+		old:   "		case <-time.After(pause):",
+		new:   "		case <-time.After(pause / 1000):",
+		tests: []tests{{followed, "^TestNotifier"}},
+	},
+	{
+		name: "follow/a deletion is overwritten by an append", file: followed + "/notifier.go",
+		old:   "one.Next == Look, next != Look && one.Next > next:",
+		new:   "one.Next == Look, one.Next > next:",
+		tests: []tests{{followed, "^TestNotifier$"}},
+	},
+	{
+		name: "follow/a payload that is too long", file: followed + "/payload.go",
+		old:   "		if len(payload)+1+len(b) > maxPayload {",
+		new:   "		if len(payload) > maxPayload {",
+		tests: []tests{{followed, "^TestNotifierBounds$"}},
+	},
+	{
+		name: "follow/a listener that nobody needs", file: followed + "/listener.go",
+		old:   "	if l.users == 0 && l.hangUp != nil {",
+		new:   "	if l.users < 0 && l.hangUp != nil {",
+		tests: []tests{{followed, "^TestListener$"}},
+	},
+	{
+		name: "follow/lines that break at once", file: followed + "/listener.go",
+		old:   "			if time.Since(begin) >= lasting {",
+		new:   "			if time.Since(begin) >= 0 {",
+		tests: []tests{{followed, "^TestListenerReconnects$"}},
+	},
+	{
+		name: "follow/listening behind a pooler", file: "repo/postgres/live.go",
+		old:   "	if uint32(process) != conn.PgConn().PID() {",
+		new:   "	if process == 0 {",
+		tests: []tests{{"tests/pgbouncer", "^TestFollow$"}},
+	},
+	{
+		name: "follow/notifications that the caller takes", file: "repo/postgres/live.go",
+		old:   "	config.OnNotification = nil\n",
+		new:   "",
+		tests: []tests{{"tests/postgres", "^TestFollowOwnPool$"}},
+	},
+	{
+		name: "follow/a read is not tried again", file: "repo/postgres/live.go",
+		old:   "const readAttempts = maxAttempts",
+		new:   "const readAttempts = 1",
+		tests: []tests{{"tests/postgres", "^TestFollowBegins$"}},
+	},
+	{
+		name: "follow/no announcement", file: "repo/postgres/live.go",
+		old:   "	l.notifier.Add(about...)\n",
+		new:   "",
+		tests: []tests{{"tests/postgres", "^TestFollowOtherProcess$"}},
+	},
+	{
+		name: "follow/an announcement to nobody", file: "queries/live.sql",
+		old:   "SELECT NOT pg_try_advisory_xact_lock(",
+		new:   "SELECT NULL IS NOT NULL AND NOT pg_try_advisory_xact_lock(",
+		tests: []tests{{"tests/postgres", "^TestFollowOtherProcess$"}},
+	},
+	{
+		name: "follow/memory: woken before the commit alone", file: "repo/memory/tables.go",
+		old:   "			t.base.wake(id)\n",
+		new:   "",
+		tests: []tests{{"repo/memory", "^TestConformance$/^Follow$/^(Transaction|Race)$"}},
+	},
+	{
+		name: "follow/memory: another session with the id", file: "repo/memory/follow.go",
+		old:   "		if r == nil || row != nil && r != row {",
+		new:   "		if r == nil {",
+		tests: []tests{{"repo/memory", "^TestConformance$/^Follow$/^DeletedAndMade"}},
+	},
+}

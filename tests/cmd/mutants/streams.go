@@ -1,0 +1,130 @@
+package main
+
+const (
+	streamsSQL    = "queries/streams.sql"
+	streamsTests  = "^Streams$"
+	streamsFollow = "^StreamsFollow$"
+)
+
+var streamMutants = []mutant{
+	{
+		name: "streams/an append with any fence", file: streamsSQL,
+		old:   "(s.fence = n.fence AND s.status = 'open'",
+		new:   "(n.fence > 0 AND s.status = 'open'",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/an append at any sequence", file: streamsSQL,
+		old:   " AND s.next_sequence = n.first_sequence AND",
+		new:   " AND",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/an append after the end", file: streamsSQL,
+		old:   "AND s.status = 'open' AND s.next_sequence",
+		new:   "AND s.next_sequence",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/an append after the expiry", file: streamsSQL,
+		old:   " AND s.expires_at > clock_timestamp()) AS fits",
+		new:   ") AS fits",
+		tests: []tests{{"tests/postgres", pool + streamsFollow}},
+	},
+	{
+		name: "streams/an append that waits for a row", file: streamsSQL,
+		old:   "FOR NO KEY UPDATE SKIP LOCKED",
+		new:   "FOR NO KEY UPDATE",
+		tests: []tests{{"tests/postgres", "^TestLockedStreamStopsNoOther$"}},
+	},
+	{
+		name: "streams/opened without the turn", file: streamsSQL,
+		old:   "SELECT pg_advisory_xact_lock(hashtextextended(@key::text, hashtext('stream')));",
+		new:   "SELECT hashtextextended(@key::text, hashtext('stream'));",
+		tests: []tests{{"tests/postgres", "^TestStreamFenceAfterTheWait$"}},
+	},
+	{
+		name: "streams/two fences for one call", file: streamsSQL,
+		old:   "fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE excluded.fence END",
+		new:   "fence = excluded.fence",
+		tests: []tests{{"tests/postgres", "^TestStreamOpenedTwice$"}},
+	},
+	{
+		name: "streams/goes on after the expiry", file: streamsSQL,
+		old:   "WHERE s.key = @key AND s.status = 'open' AND s.expires_at <= clock_timestamp();",
+		new:   "WHERE s.key = @key AND s.status = 'open' AND s.expires_at IS NULL;",
+		tests: []tests{{"tests/postgres", "^TestStreamOpenedTwice$"}},
+	},
+	{
+		name: "streams/ended with any fence", file: streamsSQL,
+		old:   "l.fence = @fence::bigint AND l.status",
+		new:   "@fence::bigint > 0 AND l.status",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/ended twice", file: streamsSQL,
+		old:   "AND l.status = 'open' AND l.expires_at > c.now",
+		new:   "AND l.expires_at > c.now",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/an end that is not polled", file: streamsSQL,
+		old:   "streams.status = 'open' AND streams.expires_at > clock_timestamp() AS lives",
+		new:   "streams.expires_at > clock_timestamp() AS lives",
+		tests: []tests{{"tests/postgres", "^TestStreamEndIsPolled$"}},
+	},
+	{
+		name: "streams/an expiry that is not polled", file: streamsSQL,
+		old:   "streams.status = 'open' AND streams.expires_at > clock_timestamp() AS lives",
+		new:   "streams.status = 'open' AS lives",
+		tests: []tests{{"tests/postgres", "^TestStreamUnannounced$"}},
+	},
+	{
+		name: "streams/parts that are removed before their time", file: streamsSQL,
+		old:   "    WHERE s.expires_at <= clock_timestamp()\n        AND (SELECT true FROM stream_parts",
+		new:   "    WHERE s.expires_at <= clock_timestamp() + interval '1 day'\n        AND (SELECT true FROM stream_parts",
+		tests: []tests{{"tests/postgres", "^TestStreamSweep$"}},
+	},
+	{
+		name: "streams/removers that wait for one another", file: streamsSQL,
+		old:   "    LIMIT @max_rows::bigint\n    FOR UPDATE SKIP LOCKED\n), doomed",
+		new:   "    LIMIT @max_rows::bigint\n    FOR UPDATE\n), doomed",
+		tests: []tests{{"tests/postgres", "^TestStreamRemovalLeavesLockedOut$"}},
+	},
+	{
+		name: "streams/other parts at the same place", file: "repo/postgres/streams.go",
+		old:   "case !rules.SameParts(a.parts, stored):",
+		new:   "case false:",
+		tests: []tests{{"tests/postgres", pool + streamsTests}},
+	},
+	{
+		name: "streams/a gap in what is joined", file: "repo/postgres/streams_append.go",
+		old:   " || last.last().next() != t.Item.stream.Next:",
+		new:   ":",
+		tests: []tests{{"tests/postgres", "^TestStreamJoinedAppends$"}},
+	},
+	{
+		name: "streams/an end before the last part", file: "repo/postgres/streams_follow.go",
+		old:   "case complete && status == repo.StreamFinished:",
+		new:   "case status == repo.StreamFinished:",
+		tests: []tests{{"tests/postgres", pool + streamsFollow}},
+	},
+	{
+		name: "streams/parts of a stream that has expired", file: "repo/memory/streams_follow.go",
+		old:   "case !row.ExpiresAt.After(now):",
+		new:   "case row.ExpiresAt.IsZero():",
+		tests: []tests{{"repo/memory", "^TestConformance$/" + streamsFollow}},
+	},
+	{
+		name: "streams/any fence in memory", file: "repo/rules/stream.go",
+		old:   "case stored.Fence != s.Fence:",
+		new:   "case stored.Fence < 0:",
+		tests: []tests{{"repo/memory", "^TestConformance$/" + streamsTests}},
+	},
+	{
+		name: "streams/a read that is another stream's", file: "repo/memory/streams_follow.go",
+		old:   "case row == nil || row.Key != key:",
+		new:   "case row == nil:",
+		tests: []tests{{"repo/memory", "^TestConformance$/" + streamsFollow}},
+	},
+}

@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// workTask is the task of a process of workers, which claim plans of a namespace until
+// they are killed.
+type workTask struct {
+	DatabaseURL, Namespace, Process string
+	Workers                         int
+	Work                            time.Duration // of one plan, twice that at most
+}
+
+const workTaskVariable = "AGENTSTORE_FAULTS_WORKERS"
+
+// runWorkers is the main function of a process of workers.
+func runWorkers(text string) error {
+	var task workTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // if nobody kills it
+	defer cancel()
+	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 4})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, task.Workers)
+	for n := range task.Workers {
+		go func() { failed <- task.work(ctx, store, fmt.Sprintf("%s/%d", task.Process, n)) }()
+	}
+	return <-failed
+}
+
+// work claims plans, and completes those that it still has after its work.
+func (task workTask) work(ctx context.Context, store *agentstore.Store, owner string) error {
+	for {
+		claimed, err := store.Plans().Claim(ctx, repo.Claim{
+			Owner: owner, Namespaces: []string{task.Namespace}, TTL: repo.MinLeaseTTL, MaxAttempts: 1000, Wait: true,
+		})
+		switch {
+		case errors.Is(err, repo.ErrUnknownOutcome), errors.Is(err, repo.ErrUnavailable):
+			continue // what was claimed expires
+		case err != nil:
+			return err
+		}
+		time.Sleep(task.Work + rand.N(task.Work))
+		for _, c := range claimed {
+			_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Actor: owner, Version: c.Plan.Version})
+			if err != nil && !errors.Is(err, repo.ErrConflict) && !errors.Is(err, repo.ErrUnknownOutcome) {
+				return err
+			}
+		}
+	}
+}
+
+// Processes of workers are killed one after another, while they hold plans. Each plan is
+// completed once, by the one who claimed it last; its attempts and its history agree; and
+// none is stuck.
+func TestKilledWorkers(t *testing.T) {
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	const namespace = "work"
+	plans, processes := choose(10_000, 200), 4
+	task := workTask{databaseURL, namespace, "", choose(16, 4), time.Duration(choose(40, 20)) * time.Millisecond}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // kills those that are left
+	started := 0
+	start := func() (*exec.Cmd, string) {
+		started++
+		task.Process = fmt.Sprint("process ", started)
+		command := pgtest.Again(ctx, workTaskVariable, task)
+		command.Stderr = os.Stderr
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { _ = command.Wait() })
+		return command, task.Process
+	}
+	pgtest.Exec(t, store.Pool(), `WITH made AS (
+		INSERT INTO plans (id, namespace, action_name, root_id, phase, state)
+		SELECT m.id, $1, 'local/work', m.id, 'strategize', 'queued' FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $2::integer)) AS m
+		RETURNING id
+	) INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) SELECT id, 1, 'use', 'strategize', 'queued' FROM made`, namespace, plans)
+	commands, names := make([]*exec.Cmd, processes), make([]string, processes)
+	for i := range commands {
+		commands[i], names[i] = start()
+	}
+	left := func() int {
+		return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE state <> 'complete'")
+	}
+	kills := 0
+	for most := choose(1_000_000, 4); kills < most; time.Sleep(200 * time.Millisecond) {
+		victim := rand.N(processes)
+		pgtest.Await(t, time.Minute, "the process has claimed a plan, or all are done", func() bool {
+			return left() == 0 || pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM leases WHERE owner LIKE $1)", names[victim]+"/%")
+		})
+		if left() == 0 {
+			break
+		}
+		if err := commands[victim].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		commands[victim], names[victim] = start()
+		kills++
+	}
+	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	expired := 0
+	for _, id := range pgtest.Value[[]pgtype.UUID](t, store.Pool(), "SELECT array_agg(id) FROM plans") {
+		expired += checkClaimed(t, store, id.Bytes)
+	}
+	t.Logf("%d plans, %d kills, %d claims expired", plans, kills, expired)
+	if kills > 0 && expired == 0 {
+		t.Error("no claim expired: the kills hit nobody")
+	}
+	if rows := pgtest.Value[string](t, store.Pool(), "SELECT concat_ws(' ', (SELECT count(*) FROM plan_claims), (SELECT count(*) FROM plan_queue))"); rows != "0 0" {
+		t.Errorf("claims and queue have %s rows", rows)
+	}
+	// An idle worker has no lease, and none of those that were killed left one.
+	if rows := pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM leases"); rows != 0 {
+		t.Errorf("%d leases are left", rows)
+	}
+}
+
+// checkClaimed checks the history of a plan that was claimed until it was complete, and
+// returns how many claims have expired.
+func checkClaimed(t *testing.T, store *agentstore.Store, id repo.ID) (expired int) {
+	t.Helper()
+	plan, err := store.Plans().Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := store.Plans().History(t.Context(), id, 0, repo.MaxPageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for i, event := range events {
+		steps = append(steps, string(event.Transition))
+		if event.Transition == repo.TransitionExpire {
+			expired++
+		}
+		if event.Transition == repo.TransitionComplete && event.Actor != events[i-1].Actor {
+			t.Errorf("%s completed what %s had claimed", event.Actor, events[i-1].Actor)
+		}
+	}
+	want := "use start" + strings.Repeat(" expire start", expired) + " complete"
+	if got := strings.Join(steps, " "); got != want || plan.Attempt != expired+1 || plan.Version != int64(len(events)) {
+		t.Errorf("attempt %d, version %d after %s", plan.Attempt, plan.Version, got)
+	}
+	return expired
+}

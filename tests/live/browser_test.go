@@ -1,0 +1,313 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/live"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// subject is what a browser reads in a test.
+type subject struct {
+	target live.Target
+	write  func(number int)
+	// end ends it, for a reason that the browser is told.
+	end    func()
+	reason string
+}
+
+// newSubject makes what is read in a store.
+type newSubject func(t *testing.T, store repo.Store) subject
+
+func newSession(t *testing.T, store repo.Store) subject {
+	t.Helper()
+	id := pgtest.NewSession(t, store)
+	return subject{
+		target: live.Target{Session: id, Reader: "the browser"}, reason: "deleted",
+		write: func(number int) {
+			_, err := store.Sessions().Append(t.Context(), id, repo.NewMessage{Role: repo.RoleUser, Content: strconv.Itoa(number)})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		end: func() {
+			if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+}
+
+func newStream(t *testing.T, store repo.Store) subject {
+	t.Helper()
+	stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "an answer", Owner: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subject{
+		target: live.Target{Stream: stream.Key}, reason: "finished",
+		write: func(number int) {
+			var err error
+			if stream.Next, err = store.Streams().Append(t.Context(), stream, []byte(strconv.Itoa(number))); err != nil {
+				t.Error(err)
+			}
+		},
+		end: func() {
+			if err := store.Streams().Finish(t.Context(), stream); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+}
+
+// TestEventSource reads a session and a stream with the EventSource of a real browser while
+// servers, their connections to the database and the page end and begin again: it gets each
+// message once, in order.
+func TestEventSource(t *testing.T) {
+	t.Parallel()
+	for name, made := range map[string]newSubject{"Session": newSession, "Stream": newStream} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testEventSource(t, made)
+		})
+	}
+}
+
+func testEventSource(t *testing.T, made newSubject) {
+	const rounds = 8
+	databaseURL := pgtest.NewDatabase(t)
+	read := made(t, pgtest.OpenStore(t, databaseURL, agentstore.Options{}))
+	network, through := newProxy(t, databaseURL)
+	// Two processes, one of which serves at a time.
+	var stores []repo.Store
+	for range 2 {
+		pool := pgtest.NewPool(t, through, func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.ConnectTimeout = 4, patience })
+		stores = append(stores, pgtest.OpenPool(t, pool, agentstore.Options{}))
+	}
+	page, gate := newPage(t), newGate(t)
+	var asked requests
+	var handler *live.Handler
+	serve := func(round int) {
+		handler = newHandler(t, stores[round%len(stores)], read.target, page.URL)
+		gate.serve(asked.count(handler))
+	}
+	serve(0)
+
+	var written atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(2 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				read.write(int(written.Load()))
+				written.Add(1)
+			}
+		}
+	}()
+	startChromium(t, page.URL+"/?events="+url.QueryEscape("http://"+gate.Addr().String()+"/events"))
+	for round := 1; round <= rounds; round++ {
+		log, _ := page.told()
+		page.await(len(log) + 10)
+		switch round % 4 {
+		case 0: // the process ends in order
+			shutdown(t, handler)
+			gate.kill()
+			serve(round)
+		case 1: // it is killed
+			gate.kill()
+			time.Sleep(50 * time.Millisecond)
+			serve(round)
+		case 2: // the database cannot be reached, and once not for a process that begins either
+			network.Stop()
+			if round%8 == 2 {
+				gate.kill()
+				before := asked.all.Load()
+				serve(round)
+				pgtest.Await(t, patience, "the browser has asked the new process", func() bool { return asked.all.Load() > before })
+			}
+			time.Sleep(300 * time.Millisecond)
+			if err := network.Start(); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			page.again()
+		}
+	}
+	close(stop)
+	<-stopped
+	count := int(written.Load())
+	check(t, page.await(count), count, func(missed, twice, moved int) bool { return missed+twice+moved == 0 })
+
+	// The end stops an EventSource for good.
+	read.end()
+	pgtest.Await(t, patience, "the EventSource has stopped", func() bool {
+		_, told := page.told()
+		return told.State == "stopped"
+	})
+	log, told := page.told()
+	if told.Ended != read.reason || len(log) != count || asked.stopped.Load() == 0 {
+		t.Errorf("%d events of %d, ended %q, %d responses with status 204", len(log), count, told.Ended, asked.stopped.Load())
+	}
+	if asked.resumed.Load() == 0 {
+		t.Error("no EventSource has connected again by itself")
+	}
+	shutdown(t, handler)
+	t.Logf("%d requests, of which %d with Last-Event-ID; %d times an EventSource gave up",
+		asked.all.Load(), asked.resumed.Load(), told.Recreated)
+}
+
+// TestEventSourceNaive has a server that begins with what comes, whatever the client has got:
+// the same harness finds what is missing.
+func TestEventSourceNaive(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	read := newSession(t, store)
+	page, gate := newPage(t), newGate(t)
+	handler := newHandler(t, store, read.target, page.URL)
+	naive := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		session, err := store.Sessions().Get(r.Context(), read.target.Session)
+		if err != nil { // the browser is killed, or the store is closed, at the test's end
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		r.Header.Del("Last-Event-ID")
+		r.URL.RawQuery = "from=" + strconv.FormatInt(session.MessageCount, 10)
+		handler.ServeHTTP(w, r)
+	})
+	gate.serve(naive)
+	startChromium(t, page.URL+"/?events="+url.QueryEscape("http://"+gate.Addr().String()+"/events"))
+	written := 0
+	more := func() bool { // until the browser has the last one
+		read.write(written)
+		written++
+		log, _ := page.told()
+		return len(log) > 0 && log[len(log)-1].Content == strconv.Itoa(written-2)
+	}
+	pgtest.Await(t, patience, "the browser has got a message", more)
+	gate.kill()
+	for range 5 {
+		read.write(written)
+		written++
+	}
+	gate.serve(naive)
+	before, _ := page.told()
+	pgtest.Await(t, patience, "the browser has got a message again", func() bool {
+		time.Sleep(20 * time.Millisecond)
+		log, _ := page.told()
+		return more() && len(log) > len(before)
+	})
+	log, _ := page.told()
+	check(t, log, written, func(missed, _, _ int) bool { return missed > 0 })
+	shutdown(t, handler)
+}
+
+func newHandler(t *testing.T, store repo.Store, target live.Target, origin string) *live.Handler {
+	t.Helper()
+	handler, err := live.New(store, live.Options{
+		Authorize: func(r *http.Request) (live.Target, error) {
+			if c, err := r.Cookie(cookie); err != nil || c.Value != "may read" {
+				return live.Target{}, &live.StatusError{Status: http.StatusUnauthorized, Err: err}
+			}
+			return target, nil
+		},
+		Part: func(_ context.Context, p repo.StreamPart) (live.Event, error) {
+			return live.Event{Data: fmt.Appendf(nil, `{"content":"%s"}`, p.Data)}, nil
+		},
+		Origins: []string{origin}, Retry: 20 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+func shutdown(t *testing.T, handler *live.Handler) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := handler.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// check compares what the browser has got with the messages, whose contents are their
+// sequences.
+func check(t *testing.T, log []got, count int, good func(missed, twice, moved int) bool) {
+	t.Helper()
+	seen := map[string]int{}
+	missed, twice, moved := 0, 0, 0
+	last := -1
+	for _, one := range log {
+		if _, sequence, ofStream := strings.Cut(one.ID, "."); ofStream {
+			one.ID = sequence
+		}
+		sequence, err := strconv.Atoi(one.ID)
+		if seen[one.ID]++; seen[one.ID] > 1 {
+			twice++
+		} else if err != nil || sequence < last || one.Content != one.ID {
+			moved++
+		}
+		last = sequence
+	}
+	for i := range count {
+		if seen[strconv.Itoa(i)] == 0 {
+			missed++
+		}
+	}
+	if result := fmt.Sprintf("of %d messages: missed %d, twice %d, out of order %d", count, missed, twice, moved); !good(missed, twice, moved) {
+		t.Error(result)
+	} else {
+		t.Log(result)
+	}
+}
+
+// requests counts requests for events, which EventSource makes.
+type requests struct{ all, resumed, stopped atomic.Int64 }
+
+func (q *requests) count(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q.all.Add(1)
+		if last := r.Header.Get("Last-Event-ID"); last == "end" {
+			q.stopped.Add(1)
+		} else if last != "" {
+			q.resumed.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// newProxy starts a proxy in front of a database's server, and returns its URL through it.
+func newProxy(t *testing.T, databaseURL string) (*toxiproxy.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	proxy := toxiproxy.NewProxy(server, "postgresql", "127.0.0.1:0", net.JoinHostPort(u.Hostname(), u.Port()))
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	u.Host = proxy.Listen
+	return proxy, u.String()
+}

@@ -1,0 +1,91 @@
+package pgtest
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Connect opens a connection that is closed at the test's end.
+func Connect(t testing.TB, databaseURL string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// Database is a connection, a transaction or a pool.
+type Database interface {
+	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, arguments ...any) pgx.Row
+}
+
+// Exec executes a statement and returns the number of rows affected.
+func Exec(t testing.TB, database Database, sql string, arguments ...any) int64 {
+	t.Helper()
+	tag, err := database.Exec(t.Context(), sql, arguments...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return tag.RowsAffected()
+}
+
+// Value returns the single value of a query.
+func Value[V any](t testing.TB, database Database, sql string, arguments ...any) V {
+	t.Helper()
+	var value V
+	if err := database.QueryRow(t.Context(), sql, arguments...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// Await waits until holds returns true. If that takes longer than bound, the test fails;
+// what describes the condition.
+func Await(t testing.TB, bound time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(bound); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+// WithDatabase returns the URL of another database of the server.
+func WithDatabase(serverURL, database string) string {
+	u := parsed(serverURL)
+	u.Path = "/" + database
+	return u.String()
+}
+
+// WithParameter returns the URL with a parameter added or replaced.
+func WithParameter(databaseURL, name, value string) string {
+	u := parsed(databaseURL)
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // the driver does not read + as a space
+	return u.String()
+}
+
+// WithUser returns the URL of another role.
+func WithUser(databaseURL, user, password string) string {
+	u := parsed(databaseURL)
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+func parsed(databaseURL string) *url.URL {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		panic("pgtest: a database's URL does not parse") // not shown: it contains a password
+	}
+	return u
+}

@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// setBack makes everything that has happened to a session happen that much earlier.
+func setBack(t *testing.T, pool *pgxpool.Pool, id repo.ID, by time.Duration) {
+	t.Helper()
+	for _, sql := range []string{
+		"UPDATE sessions SET created_at = created_at - $2::interval, updated_at = updated_at - $2::interval WHERE id = $1",
+		"UPDATE session_counters SET updated_at = updated_at - $2::interval WHERE session_id = $1",
+		"UPDATE session_activity SET active_at = active_at - $2::interval WHERE session_id = $1",
+	} {
+		pgtest.Exec(t, pool, sql, uuidText(id), by.String())
+	}
+}
+
+// The row of a session's activity is written by the first append of a minute, in
+// whichever way that is sent, and not by the next one. In the usual minute the trigger's
+// function is not even called.
+func TestActivityIsWrittenOnceAMinute(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx, sessions, pool := t.Context(), store.Sessions(), store.Pool()
+	id := pgtest.NewSession(t, store)
+	next := int64(0)
+	written := func() string {
+		return pgtest.Value[string](t, pool, "SELECT xmin::text || ' ' || active_at FROM session_activity WHERE session_id = $1", uuidText(id))
+	}
+	appends := map[string]func() error{
+		"one":     func() error { _, err := sessions.Append(ctx, id, user("x")); return err },
+		"several": func() error { _, err := sessions.Append(ctx, id, user("x"), user("y")); return err },
+		"with an id": func() error {
+			_, err := sessions.Append(ctx, id, repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"})
+			return err
+		},
+		"expected": func() error { _, err := sessions.AppendAt(ctx, id, next, user("x")); return err },
+		"bound": func() error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				bound, _ := boundTo(tx)
+				_, err := bound.Append(ctx, id, user("x"))
+				return err
+			})
+		},
+	}
+	for name, add := range appends {
+		setBack(t, pool, id, time.Hour)
+		for {
+			before := written()
+			next = readSession(t, store, id).MessageCount
+			if err := add(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			first := readSession(t, store, id)
+			if now := written(); now == before {
+				t.Errorf("%s: the first append in an hour has not written the activity", name)
+			}
+			before, next = written(), first.MessageCount
+			if err := add(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if second := readSession(t, store, id); !second.UpdatedAt.Truncate(time.Minute).Equal(first.UpdatedAt.Truncate(time.Minute)) {
+				setBack(t, pool, id, time.Hour)
+				continue // a minute ended in between
+			}
+			if now := written(); now != before {
+				t.Errorf("%s: the second append in a minute has written the activity", name)
+			}
+			break
+		}
+	}
+	const touch = "EXPLAIN (ANALYZE, COSTS off) UPDATE session_counters SET updated_at = "
+	calls := func(at string) bool {
+		rows, _ := pool.Query(ctx, touch+at+" WHERE session_id = $1", uuidText(id))
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(lines, "\n"), "session_activity_move")
+	}
+	if calls("updated_at") {
+		t.Error("an update in the same minute calls the trigger's function")
+	}
+	if !calls("updated_at + interval '1 minute'") {
+		t.Error("an update in the next minute does not call the trigger's function: the test sees no call")
+	}
+}
+
+func readSession(t *testing.T, store *agentstore.Store, id repo.ID) repo.Session {
+	t.Helper()
+	session, err := store.Sessions().Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session
+}
+
+// Sessions of an owner are listed alone. Whoever creates a session, and however, it is
+// in the list.
+func TestActivityOfOwners(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	pgtest.Exec(t, store.Pool(), `
+		INSERT INTO sessions (id, owner, updated_at) SELECT gen_random_uuid(), 'owner/' || n % 3, now() - n * interval '1 hour' FROM generate_series(1, 9) n;
+		INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions`)
+	filter := repo.SessionFilter{Owner: "owner/1", Order: repo.ByActivity}
+	var found []repo.Session
+	for page := (repo.Page{Limit: 2}); ; {
+		list, err := store.Sessions().List(t.Context(), filter, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, list.Sessions...)
+		if page.After = list.Next; list.Next == "" {
+			break
+		}
+	}
+	if len(found) != 3 || !slices.IsSortedFunc(found, func(a, b repo.Session) int { return b.UpdatedAt.Compare(a.UpdatedAt) }) ||
+		slices.ContainsFunc(found, func(s repo.Session) bool { return s.Owner != "owner/1" }) {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// A group never waits for another transaction's row of session_activity, because
+// whoever writes one has the lock of the counter row, and such a session is skipped.
+func TestActivityStopsNoOther(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	ctx, sessions := t.Context(), store.Sessions()
+	held, free := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
+	for _, id := range []repo.ID{held, free} {
+		setBack(t, store.Pool(), id, time.Hour)
+	}
+	tx, err := store.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	bound, _ := boundTo(tx)
+	if _, err := bound.Append(ctx, held, user("holds both rows")); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := sessions.Append(ctx, held, user("waits"))
+		waiting <- err
+	}()
+	for i := range 20 {
+		setBack(t, store.Pool(), free, time.Hour)
+		if _, err := sessions.Append(ctx, free, user(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-waiting:
+		t.Errorf("an append to the held session did not wait: %v", err)
+	default:
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+}
+
+// A page by activity is planned once for all, and not in parallel.
+func TestActivityIsPlannedOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := newFilled(t)
+	if pgtest.Value[int](t, pgtest.Connect(t, databaseURL), "SELECT current_setting('server_version_num')::int") < 140000 {
+		t.Log("PostgreSQL 13 does not count plans, and still plans each page")
+		return
+	}
+	for _, owner := range []string{"", "owner/3"} {
+		pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) {
+			c.MaxConns = 1
+			c.ConnConfig.RuntimeParams["plan_cache_mode"] = "auto" // whatever the server's is
+		})
+		store := pgtest.OpenPool(t, pool, agentstore.Options{})
+		for range 20 {
+			if _, err := store.Sessions().List(t.Context(), repo.SessionFilter{Order: repo.ByActivity, Owner: owner}, repo.Page{Limit: 100}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if wantPlannedOnce(t, pool, "SessionListActive "); t.Failed() {
+			t.Fatalf("owner %q", owner)
+		}
+	}
+}

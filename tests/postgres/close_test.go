@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A store is closed during all kinds of operations. Close waits for them; each call
+// succeeds or gets ErrClosed; what was acknowledged is stored, and what was refused
+// is not.
+func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	other := pgtest.OpenPool(t, pgtest.NewPool(t, databaseURL), agentstore.Options{})
+	for name, open := range map[string]func() *agentstore.Store{
+		"a pool of its own": func() *agentstore.Store {
+			store, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{MaxConns: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		},
+		"the caller's pool": func() *agentstore.Store {
+			pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.MaxConns = 3 })
+			return pgtest.OpenPool(t, pool, agentstore.Options{})
+		},
+	} {
+		for range 3 {
+			closeUnderLoad(t, name, open(), other)
+		}
+	}
+}
+
+func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
+	t.Helper()
+	id := pgtest.NewSession(t, store)
+	var closed atomic.Bool
+	within := func(what string) {
+		if closed.Load() {
+			t.Errorf("%s: %s after Close", name, what)
+		}
+	}
+	var mu sync.Mutex
+	acknowledged := map[repo.ID]bool{} // or refused
+	note := func(message repo.ID, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		acknowledged[message] = err == nil
+	}
+	var all sync.WaitGroup
+	for _, call := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			message := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"}
+			_, err := store.Sessions().Append(ctx, id, message)
+			note(message.ID, err)
+			return err
+		},
+		func(ctx context.Context) error {
+			message := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"}
+			err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+				_, err := tx.Sessions().Append(ctx, id, message)
+				within("a transaction")
+				return err
+			})
+			note(message.ID, err)
+			return err
+		},
+		func(ctx context.Context) error {
+			for _, err := range store.Sessions().Stream(ctx, id, 0) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func(ctx context.Context) error {
+			return store.Sessions().Export(ctx, id, writerFunc(func(p []byte) (int, error) {
+				within("an export")
+				return len(p), nil
+			}))
+		},
+		func(ctx context.Context) error {
+			session, err := store.Sessions().Create(ctx, repo.NewSession{})
+			if err != nil {
+				return err
+			}
+			var document bytes.Buffer
+			if err := store.Sessions().Export(ctx, session.ID, &document); err != nil {
+				return err
+			}
+			if _, err := store.Sessions().Delete(ctx, session.ID); err != nil {
+				return err
+			}
+			_, err = store.Sessions().Import(ctx, &document)
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1})
+			return err
+		},
+		func(ctx context.Context) error {
+			return store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked})
+		},
+	} {
+		for range 3 {
+			all.Go(func() {
+				for {
+					if err := call(t.Context()); err != nil {
+						if !errors.Is(err, repo.ErrClosed) {
+							t.Errorf("%s: %v", name, err)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(rand.N(50 * time.Millisecond))
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	closed.Store(true)
+	all.Wait()
+	for message, written := range acknowledged {
+		if _, err := other.Sessions().Message(t.Context(), id, message); written != (err == nil) {
+			t.Errorf("%s: acknowledged %t, but: %v", name, written, err)
+		}
+	}
+}

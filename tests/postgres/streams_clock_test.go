@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// clockStepsBack makes the expiry of streams an hour later, which is as if the server's clock
+// were an hour earlier.
+func clockStepsBack(t *testing.T, database pgtest.Database) {
+	t.Helper()
+	pgtest.Exec(t, database, "UPDATE streams SET expires_at = expires_at + interval '1 hour'")
+}
+
+// A stream of which a part was removed does not live again: a reader would get the parts that
+// are left as if they were the first ones.
+func TestStreamPartlyRemovedStaysGone(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	stream := openStream(t, store, "a")
+	for range 4 {
+		addPart(t, store, &stream)
+	}
+	expireStream(t, conn, stream)
+	if removed, err := store.Streams().RemoveExpired(t.Context(), 2); err != nil || removed != (repo.RemovedStreams{Parts: 2}) {
+		t.Fatalf("removed %+v, %v", removed, err)
+	}
+	clockStepsBack(t, conn)
+	if _, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Get gave %v", err)
+	}
+	if _, err := store.Streams().Append(t.Context(), stream, []byte("x")); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Append gave %v", err)
+	}
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Follow ended with %v", err)
+	}
+	if opened := openStream(t, store, "a"); opened.ID == stream.ID {
+		t.Error("Open goes on with a stream that has lost parts")
+	}
+}
+
+// Nor does one after which another one was opened.
+func TestStreamLapsedStaysGone(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	stream := openStream(t, store, "a")
+	addPart(t, store, &stream)
+	expireStream(t, conn, stream)
+	tx := beginTx(t, store)
+	_ = openStream(t, postgres.Bind(tx), "a") // which removes nothing
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clockStepsBack(t, conn)
+	if _, err := store.Streams().Append(t.Context(), stream, []byte("y")); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Append gave %v", err)
+	}
+	if err := tailStream(t, store, "a", repo.StreamPosition{StreamID: stream.ID}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Follow ended with %v", err)
+	}
+}
+
+// The removal of the newest stream of a key does not make the one before it, which lives
+// longer, the newest one.
+func TestStreamRemovalShowsNoOlder(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	var opened []repo.Stream
+	for range 3 {
+		stream := openStream(t, store, "a")
+		addPart(t, store, &stream)
+		if err := store.Streams().Finish(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+		opened = append(opened, stream)
+	}
+	remove := func() (total repo.RemovedStreams) {
+		t.Helper()
+		for range 10 {
+			removed, err := store.Streams().RemoveExpired(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if removed == (repo.RemovedStreams{}) {
+				return total
+			}
+			total.Streams, total.Parts = total.Streams+removed.Streams, total.Parts+removed.Parts
+		}
+		t.Fatal("there is always something to remove")
+		return total
+	}
+	expireStream(t, conn, opened[2])
+	expireStream(t, conn, opened[1])
+	if removed := remove(); removed != (repo.RemovedStreams{Streams: 1, Parts: 2}) {
+		t.Errorf("removed %+v", removed)
+	}
+	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Get gave %+v, %v", got, err)
+	}
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Follow ended with %v", err)
+	}
+	// What is kept for that stops nothing.
+	other := openStream(t, store, "b")
+	addPart(t, store, &other)
+	expireStream(t, conn, other)
+	if removed := remove(); removed != (repo.RemovedStreams{Streams: 1, Parts: 1}) {
+		t.Errorf("removed %+v", removed)
+	}
+	if got, err := countParts(t, store, opened[0]); err != nil || got != 1 {
+		t.Errorf("the one that lives: %d parts, %v", got, err)
+	}
+	expireStream(t, conn, opened[0])
+	if removed := remove(); removed != (repo.RemovedStreams{Streams: 2, Parts: 1}) {
+		t.Errorf("removed %+v", removed)
+	}
+	if _, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("Get gave %v", err)
+	}
+}
+
+// countParts counts the parts of a stream that has ended.
+func countParts(t *testing.T, r repo.Repositories, stream repo.Stream) (count int, err error) {
+	t.Helper()
+	for _, err = range r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{StreamID: stream.ID}) {
+		if err == nil {
+			count++
+		}
+	}
+	return count, err
+}
