@@ -220,8 +220,9 @@ type PlanClaimRow struct {
 // A scalar subquery reads the clock once, so that an index can be used. OFFSET 0 keeps the
 // planner from computing a lease's name several times.
 //
-// It is planned once: planning takes longer than a claim. For that, a plan for any arguments
-// must not look dearer than one for those of a call: so arguments are hidden behind SELECT.
+// It is planned once: planning takes longer than a claim. PlanClaimByIndex asks for that. Without it,
+// in a caller's transaction, a plan for any arguments must not look dearer than one for
+// those of a call: so arguments are hidden behind SELECT.
 // Of a limit that it does not know the planner expects a tenth of what is there, and
 // would join the whole queue. So within it stands the largest that one claim may have.
 func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) ([]PlanClaimRow, error) {
@@ -299,12 +300,13 @@ func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) (
 }
 
 const planClaimByIndex = `-- name: PlanClaimByIndex :exec
-SELECT set_config('enable_seqscan', 'off', true)
+SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 `
 
 // Index: none. Comes before PlanClaim, in a transaction that has nothing else. The server keeps
 // PlanClaim's plan until it next looks at the tables. A queue that was empty then, and now
-// is long, would be read as a whole meanwhile, by each claim.
+// is long, would be read as a whole meanwhile, by each claim. And it would plan each claim
+// anew, since it compares the kept plan with the first ones, which were for an empty queue.
 func (q *Queries) PlanClaimByIndex(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, planClaimByIndex)
 	return err

@@ -1,8 +1,9 @@
 -- name: PlanClaimByIndex :exec
 -- Index: none. Comes before PlanClaim, in a transaction that has nothing else. The server keeps
 -- PlanClaim's plan until it next looks at the tables. A queue that was empty then, and now
--- is long, would be read as a whole meanwhile, by each claim.
-SELECT set_config('enable_seqscan', 'off', true);
+-- is long, would be read as a whole meanwhile, by each claim. And it would plan each claim
+-- anew, since it compares the kept plan with the first ones, which were for an empty queue.
+SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: PlanClaim :many
 -- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey or leases_kind_name_idx, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
@@ -23,8 +24,9 @@ SELECT set_config('enable_seqscan', 'off', true);
 -- A scalar subquery reads the clock once, so that an index can be used. OFFSET 0 keeps the
 -- planner from computing a lease's name several times.
 --
--- It is planned once: planning takes longer than a claim. For that, a plan for any arguments
--- must not look dearer than one for those of a call: so arguments are hidden behind SELECT.
+-- It is planned once: planning takes longer than a claim. PlanClaimByIndex asks for that. Without it,
+-- in a caller's transaction, a plan for any arguments must not look dearer than one for
+-- those of a call: so arguments are hidden behind SELECT.
 -- Of a limit that it does not know the planner expects a tenth of what is there, and
 -- would join the whole queue. So within it stands the largest that one claim may have.
 WITH lanes AS MATERIALIZED (

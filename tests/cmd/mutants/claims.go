@@ -90,6 +90,12 @@ var claimMutants = []mutant{
 		name: "claims/planned each time", file: claimsSQL,
 		old:   "LIMIT cardinality((SELECT @owners::text[]))",
 		new:   "LIMIT cardinality(@owners::text[])",
+		tests: []tests{{"tests/postgres", "^TestClaimInTransactionIsPlannedOnce$"}},
+	},
+	{
+		name: "claims/planned anew for a longer queue", file: claimsSQL,
+		old:   ", set_config('plan_cache_mode', 'force_generic_plan', true)",
+		new:   "",
 		tests: []tests{{"tests/postgres", "^TestClaimIsPlannedOnce$"}},
 	},
 	{
