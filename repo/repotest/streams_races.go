@@ -78,7 +78,7 @@ func testStreamsOneWriter(t *testing.T, store repo.Store) {
 // way, with a session for a stream.
 func testStreamsNaive(t *testing.T, store repo.Store) {
 	const writers, rounds, tries = 6, 5, 50
-	for range tries {
+	for try := range tries {
 		id, fences := create(t, store.Sessions()), shared()
 		together(writers, func(int) {
 			for range rounds {
@@ -93,7 +93,7 @@ func testStreamsNaive(t *testing.T, store repo.Store) {
 					if err != nil || current.Version != fence {
 						break
 					}
-					time.Sleep(time.Millisecond) // a round trip
+					time.Sleep(rand.N(time.Duration(try+1) * 2 * time.Millisecond)) // a round trip, longer for some than for others
 					appendTo(t, store.Sessions(), id, user(strconv.FormatInt(fence, 10)))
 				}
 			}
