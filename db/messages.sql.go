@@ -174,6 +174,7 @@ WITH advanced AS (
         SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
     ) AND coalesce(nullif($9::bigint, 0) = c.fence, NOT c.fenced_only)
         AND current_setting('transaction_isolation') = 'read committed'
+        AND NOT ((SELECT $10::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $1 AND m.id = $2 LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
 )
 INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
@@ -193,6 +194,7 @@ type MessageAppendOneParams struct {
 	Kind       string
 	OccurredAt time.Time
 	Fence      int64
+	CheckID    bool
 }
 
 type MessageAppendOneRow struct {
@@ -200,10 +202,11 @@ type MessageAppendOneRow struct {
 	CreatedAt time.Time
 }
 
-// Index: session_counters_pkey. Appends one message to one session, without an expected
-// sequence, with a generated id and without a call id. It serves a lone writer, where the
+// Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an expected
+// sequence and without a call id. It serves a lone writer, where the
 // cost of array arguments is noticeable. It does not wait for the counter row, and returns
-// no row if that is locked or does not exist, or if the token (fence) is not the latest.
+// no row if that is locked or does not exist, if the token (fence) is not the latest, or if
+// the id is stored already.
 //
 // It does nothing in a transaction of another level than read committed, so that it can be
 // sent without a statement that sets the level.
@@ -221,6 +224,7 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 		arg.Kind,
 		arg.OccurredAt,
 		arg.Fence,
+		arg.CheckID,
 	)
 	var i MessageAppendOneRow
 	err := row.Scan(&i.Sequence, &i.CreatedAt)

@@ -14,25 +14,33 @@ import (
 // sendGroup sends statements, one for each session, as the cheapest single statement
 // that can replace them (docs/performance.md). It never waits for a counter row.
 func (g *group) sendGroup(q alone, statements []*statement) ([]*answerRow, error) {
-	if slices.ContainsFunc(statements, func(s *statement) bool { return !s.isPlain() }) {
-		return g.sendMany(q, statements)
-	}
 	// These check the level themselves, so that none has to be set before them.
 	var guarded db.DBTX = q.conn
 	if g.setsLevel.Load() {
 		guarded = q
 	}
-	if len(statements) == 1 && statements[0].size() == 1 {
-		return sendOne(g.ctx, guarded, statements[0])
+	alone, plain := len(statements) == 1 && statements[0].size() == 1, !slices.ContainsFunc(statements, (*statement).isPeculiar)
+	switch {
+	case alone && (plain || statements[0].isNamed()):
+		rows, err := sendOne(g.ctx, guarded, statements[0])
+		if err == nil && rows[0].held && !plain { // or something else, which the other one tells
+			return g.sendMany(q, statements)
+		}
+		return rows, err
+	case plain:
+		return sendPlain(g.ctx, guarded, statements)
 	}
-	return sendPlain(g.ctx, guarded, statements)
+	return g.sendMany(q, statements)
 }
 
-// isPlain reports whether the statement has no ids or sequences to look up, and no
-// calls to store. The statements for plain appends cannot tell a locked row from a
-// missing session, or from a token that is not the latest, so an append that they have skipped once is no longer plain.
-func (s *statement) isPlain() bool {
-	return s.expected() == nil && !s.checkIDs && !slices.ContainsFunc(s.tasks, func(t *task) bool {
+// isPeculiar reports whether the statement has ids or sequences to look up, or
+// calls to store. The statements for other appends cannot tell a locked row from a
+// missing session, or from a token that is not the latest, so an append that they have skipped once is peculiar.
+func (s *statement) isPeculiar() bool { return s.checkIDs || !s.isNamed() }
+
+// isNamed reports whether the statement is peculiar for its ids at most.
+func (s *statement) isNamed() bool {
+	return s.expected() == nil && !slices.ContainsFunc(s.tasks, func(t *task) bool {
 		return !t.Item.skipped.IsZero() || t.Item.hasCall()
 	})
 }
@@ -102,6 +110,7 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error)
 		Kind:       m.Kind,
 		OccurredAt: m.OccurredAt,
 		Fence:      s.fence,
+		CheckID:    s.checkIDs,
 	})
 	switch {
 	case err == nil:

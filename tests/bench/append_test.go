@@ -25,6 +25,27 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// An id of the caller's makes an append idempotent: it is looked up.
+func BenchmarkAppendNamed(b *testing.B) {
+	for _, named := range []bool{false, true} {
+		for _, writers := range []int{1, 16} {
+			b.Run(fmt.Sprintf("named=%v/writers=%d", named, writers), func(b *testing.B) {
+				store := pgtest.NewStore(b, agentstore.Options{})
+				id := newSessions(b, store, 1)[0]
+				together(b, writers, func(int) error {
+					m := message()
+					if named {
+						m.ID = repo.NewID()
+					}
+					_, err := store.Sessions().Append(b.Context(), id, m)
+					return err
+				})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+			})
+		}
+	}
+}
+
 func BenchmarkAppendBatch(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("messages=%d", size), func(b *testing.B) {
