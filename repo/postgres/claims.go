@@ -55,7 +55,7 @@ func claimParams(claim repo.Claim, owners []string) db.PlanClaimParams {
 // claimByIndex makes a claim in a transaction of its own.
 func claimByIndex(ctx context.Context, q db.DBTX, params db.PlanClaimParams) ([]db.PlanClaimRow, error) {
 	return after(ctx, q,
-		func(q db.DBTX) error { return queries.PlanClaimByIndex(ctx, q) },
+		func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
 		func(q db.DBTX) ([]db.PlanClaimRow, error) { return queries.PlanClaim(ctx, q, params) })
 }
 

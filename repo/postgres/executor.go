@@ -30,6 +30,8 @@ type executor interface {
 	appendParts(ctx context.Context, a *partsAppending) error
 	// claim claims plans.
 	claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error)
+	// transition makes a transition together with others, or leaves it to the caller.
+	transition(ctx context.Context, m *moving) error
 	// unread translates the error of reading data that the operation found stored,
 	// perhaps by an earlier attempt of its own.
 	unread(err error) error
@@ -54,6 +56,7 @@ type pooled struct {
 	appender *appender
 	parts    *partsAppender
 	claimer  *claimer
+	mover    *mover
 	live     *live
 	gate     *gate
 	// months are those that have partitions of the audit trail.

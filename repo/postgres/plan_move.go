@@ -11,7 +11,8 @@ import (
 )
 
 // Transition reads the plan, applies the rules of the lifecycle, and moves the plan if
-// it has not changed since it was read.
+// it has not changed since it was read: with other plans if it can (plan_moves.go),
+// otherwise alone.
 func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
 	cause, err := rules.NormalizeCause(cause, transition)
 	if err != nil {
@@ -20,6 +21,27 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	if transition == repo.TransitionCancel {
 		return p.cancel(ctx, id, cause)
 	}
+	one := &moving{id: id, transition: transition, cause: cause}
+	if err := p.exec.transition(ctx, one); err != nil {
+		return repo.Plan{}, err
+	}
+	if !one.done {
+		return p.moveAlone(ctx, id, transition, cause)
+	}
+	if one.moves {
+		p.tellQueued(one.moved)
+	}
+	return one.moved, nil
+}
+
+// tellQueued tells those who wait for plans.
+func (p *plans) tellQueued(moved repo.Plan) {
+	if moved.State == repo.StateQueued {
+		p.exec.queued(moved.Namespace)
+	}
+}
+
+func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
 	stored, err := p.Get(ctx, id)
 	if err != nil {
 		return repo.Plan{}, err
@@ -42,12 +64,15 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	afterMove(&moved, row)
+	p.tellQueued(moved)
+	return moved, nil
+}
+
+// afterMove sets what the database decides.
+func afterMove(moved *repo.Plan, row db.PlanTransitionRow) {
 	moved.UpdatedAt = row.UpdatedAt.UTC()
 	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
-	if moved.State == repo.StateQueued {
-		p.exec.queued(moved.Namespace)
-	}
-	return moved, nil
 }
 
 func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause repo.Cause) db.PlanTransitionParams {

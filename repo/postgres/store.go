@@ -41,7 +41,7 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 	return &Store{
 		exec: &pooled{
 			conns: way, appender: newAppender(way, live.changed), parts: newPartsAppender(way, live.changed), claimer: newClaimer(way),
-			live: live, gate: newGate(),
+			mover: newMover(way), live: live, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
@@ -54,7 +54,7 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 func (s *Store) Share(options Options) *Store {
 	return &Store{
 		exec: &pooled{
-			conns: s.exec.conns, appender: s.exec.appender, parts: s.exec.parts, claimer: s.exec.claimer,
+			conns: s.exec.conns, appender: s.exec.appender, parts: s.exec.parts, claimer: s.exec.claimer, mover: s.exec.mover,
 			live: s.exec.live, gate: newGate(),
 		},
 		options: options,
@@ -94,6 +94,7 @@ func (s *Store) Close() error {
 		s.exec.appender.close()
 		s.exec.parts.close()
 		s.exec.claimer.close()
+		s.exec.mover.close()
 		s.exec.live.close()
 	}
 	return nil

@@ -189,17 +189,7 @@ func TestClaimPlannedWhenNothingWasQueued(t *testing.T) {
 	if got := claim(t, store, repo.Claim{Owner: "worker"}); len(got) > 0 {
 		t.Fatalf("claimed %+v", got)
 	}
-	prepared := pgtest.Value[string](t, pool, "SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: PlanClaim :%'")
-	rows, err := pool.Query(t.Context(), "EXPLAIN EXECUTE "+pgx.Identifier{prepared}.Sanitize()+"("+strings.Repeat("NULL, ", 8)+"NULL)",
-		pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Join(plan, "\n")
+	text := strings.Join(explainGeneric(t, pool, "PlanClaim"), "\n")
 	if strings.Contains(text, "Seq Scan") {
 		t.Errorf("the plan of an empty database reads whole tables:\n%s", text)
 	}
@@ -214,4 +204,25 @@ func TestClaimPlannedWhenNothingWasQueued(t *testing.T) {
 	if mode := pgtest.Value[string](t, pool, "SELECT current_setting('enable_seqscan')"); mode != "on" {
 		t.Errorf("enable_seqscan is %s afterwards", mode)
 	}
+}
+
+// explainGeneric returns the plan that the pool's only connection keeps for a prepared
+// statement.
+func explainGeneric(t *testing.T, pool *pgxpool.Pool, name string) (plan []string) {
+	t.Helper()
+	prepared := pgtest.Value[string](t, pool, "SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' :%'", name)
+	parameters := pgtest.Value[int](t, pool, "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1", prepared)
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		pgtest.Exec(t, tx, "SET LOCAL plan_cache_mode = force_generic_plan")
+		rows, err := tx.Query(t.Context(), "EXPLAIN EXECUTE "+pgx.Identifier{prepared}.Sanitize()+"(NULL"+strings.Repeat(", NULL", parameters-1)+")",
+			pgx.QueryExecModeSimpleProtocol)
+		if err == nil {
+			plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }

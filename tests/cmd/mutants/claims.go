@@ -82,7 +82,7 @@ var claimMutants = []mutant{
 	},
 	{
 		name: "claims/planned for small tables", file: "repo/postgres/claims.go",
-		old:   "func(q db.DBTX) error { return queries.PlanClaimByIndex(ctx, q) },",
+		old:   "func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },",
 		new:   "func(q db.DBTX) error { _, err := q.Exec(ctx, \"SELECT 1\"); return err },",
 		tests: []tests{{"tests/postgres", "^TestClaimPlannedWhenNothingWasQueued$"}},
 	},

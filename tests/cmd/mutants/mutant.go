@@ -30,7 +30,7 @@ func all() []mutant {
 		lifecycleMutants, internalMutants, memoryMutants, schedulerMutants, writerMutants, spoolMutants, verifyMutants, redactMutants,
 		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants, filterMutants,
 		schemaMutants, auditSQLMutants, appendMutants, sessionMutants, stateMutants, leaseMutants, fenceMutants, streamMutants, readMutants, turnMutants, followMutants,
-		liveMutants, claimMutants,
+		liveMutants, claimMutants, moveMutants,
 	)
 }
 
