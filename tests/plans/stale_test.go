@@ -57,28 +57,51 @@ func hooked(t *testing.T, databaseURL string, hook *before) *agentstore.Store {
 // there already is no error, both succeed.
 func TestTwoMovesToOneStage(t *testing.T) {
 	t.Parallel()
-	databaseURL := pgtest.NewDatabase(t)
-	other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	plan, err := other.Plans().Use(t.Context(), newAction(t, other), repo.UseAction{})
-	if err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{"PlanTransitionMany", inTransaction} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := pgtest.NewDatabase(t)
+			other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+			plan, err := other.Plans().Use(t.Context(), newAction(t, other), repo.UseAction{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			move := func(step repo.Transition) {
+				if plan, err = other.Plans().Transition(t.Context(), plan.ID, step, repo.Cause{}); err != nil {
+					t.Errorf("%s: %v", step, err)
+				}
+			}
+			move(repo.TransitionStart)
+			move(repo.TransitionComplete)
+			raced := false
+			store := hooked(t, databaseURL, &before{statement: statement, do: func() {
+				raced = true
+				move(repo.TransitionExecute)
+			}})
+			got, err := moveBy(t, store, statement, plan.ID, repo.TransitionExecute, repo.Cause{})
+			if err != nil || !raced || got.Version != plan.Version || got.Stage != plan.Stage {
+				t.Errorf("raced: %t, %v at version %d, %v", raced, got.Stage, got.Version, err)
+			}
+		})
 	}
-	move := func(step repo.Transition) {
-		if plan, err = other.Plans().Transition(t.Context(), plan.ID, step, repo.Cause{}); err != nil {
-			t.Errorf("%s: %v", step, err)
-		}
+}
+
+// inTransaction is the statement that moves a plan in a caller's transaction.
+const inTransaction = "PlanTransition"
+
+// moveBy makes a transition that sends a statement.
+func moveBy(
+	t *testing.T, store *agentstore.Store, statement string, id repo.ID, transition repo.Transition, cause repo.Cause,
+) (plan repo.Plan, err error) {
+	t.Helper()
+	if statement != inTransaction {
+		return store.Plans().Transition(t.Context(), id, transition, cause)
 	}
-	move(repo.TransitionStart)
-	move(repo.TransitionComplete)
-	raced := false
-	store := hooked(t, databaseURL, &before{statement: "PlanTransition", do: func() {
-		raced = true
-		move(repo.TransitionExecute)
-	}})
-	got, err := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionExecute, repo.Cause{})
-	if err != nil || !raced || got.Version != plan.Version || got.Stage != plan.Stage {
-		t.Errorf("raced: %t, %v at version %d, %v", raced, got.Stage, got.Version, err)
-	}
+	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) (err error) {
+		plan, err = tx.Plans().Transition(ctx, id, transition, cause)
+		return err
+	})
+	return plan, err
 }
 
 // Between reading and moving, a plan may have left its stage and returned to it:
@@ -89,10 +112,11 @@ func TestStaleVersion(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	action := newAction(t, other)
-	for transition, statement := range map[repo.Transition]string{
-		repo.TransitionComplete: "PlanTransition", repo.TransitionCancel: "PlanCancel",
+	for statement, transition := range map[string]repo.Transition{
+		"PlanTransitionMany": repo.TransitionComplete, "PlanCancel": repo.TransitionCancel,
+		inTransaction: repo.TransitionComplete,
 	} {
-		t.Run(string(transition), func(t *testing.T) {
+		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
 			hook := &before{statement: statement}
 			store := hooked(t, databaseURL, hook)
@@ -121,7 +145,7 @@ func TestStaleVersion(t *testing.T) {
 					move(step)
 				}
 			}
-			_, err = store.Plans().Transition(t.Context(), known.ID, transition, repo.Cause{Version: known.Version, Reason: "late"})
+			_, err = moveBy(t, store, statement, known.ID, transition, repo.Cause{Version: known.Version, Reason: "late"})
 			if _, refused := errors.AsType[*repo.TransitionConflictError](err); !refused {
 				t.Errorf("the plan was moved, or: %v", err)
 			}

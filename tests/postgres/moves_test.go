@@ -266,27 +266,3 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 		}
 	}
 }
-
-// A plan that somebody else moves between a group's reading and its statement is not moved
-// from where it is no more.
-func TestTransitionsMovedMeanwhile(t *testing.T) {
-	t.Parallel()
-	databaseURL := pgtest.NewDatabase(t)
-	conn := pgtest.Connect(t, databaseURL)
-	for name, sql := range map[string]string{
-		"state":   "UPDATE plans SET state = 'errored', error_message = 'x' WHERE id = $1",
-		"version": "UPDATE plans SET version = version + 2 WHERE id = $1",
-	} {
-		var c repo.ClaimedPlan
-		meanwhile := &beforeStatement{name: "PlanTransitionMany", run: func() { pgtest.Exec(t, conn, sql, [16]byte(c.Plan.ID)) }}
-		store := process(t, databaseURL, func(config *pgxpool.Config) { config.ConnConfig.Tracer = meanwhile })
-		c = claimMany(t, store, name, 1)[0]
-		_, err := store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token, Version: c.Plan.Version})
-		if !errors.Is(err, repo.ErrConflict) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if plan, err := store.Plans().Get(t.Context(), c.Plan.ID); err != nil || plan.State == repo.StateComplete {
-			t.Errorf("%s: the plan is %s, %v", name, plan.State, err)
-		}
-	}
-}

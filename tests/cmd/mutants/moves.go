@@ -34,7 +34,7 @@ var moveMutants = []mutant{
 		name: "moves/a plan that was moved meanwhile", file: movesSQL,
 		old:   "AND plans.phase = a.from_phase AND plans.state = a.from_state AND plans.version = a.version",
 		new:   "AND plans.phase = a.from_phase",
-		tests: []tests{{"tests/postgres", "^TestTransitionsMovedMeanwhile$"}},
+		tests: []tests{{"tests/plans", "^TestStaleVersion$"}},
 	},
 	{
 		name: "moves/one by one", file: movesGo,
