@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -23,7 +25,14 @@ type moving struct {
 	done   bool // otherwise it is left to its caller
 	moves  bool
 	err    error
+
+	// taken: a group has begun to send it, or its caller has given it up before that.
+	taken atomic.Bool
 }
+
+// take returns true once: to the group, which then sends it, or to the caller, who then
+// knows that nobody will.
+func (m *moving) take() bool { return !m.taken.Swap(true) }
 
 type (
 	movesBatch = scheduler.Batch[repo.ID, *moving]
@@ -70,7 +79,7 @@ func (p *pooled) transition(ctx context.Context, one *moving) error {
 	switch {
 	case err == nil:
 		return one.err
-	case errors.Is(err, scheduler.ErrWithdrawn):
+	case errors.Is(err, scheduler.ErrWithdrawn), errors.Is(err, scheduler.ErrLeft) && one.take():
 		return translate(ctx, ctx.Err(), unsent)
 	case errors.Is(err, scheduler.ErrClosed):
 		return repo.ErrClosed
@@ -94,9 +103,13 @@ func (m *mover) moveAll(b *movesBatch) {
 	if err != nil || len(tasks) == 0 {
 		return
 	}
-	params := transitionManyParams(tasks)
 	var rows []db.PlanTransitionManyRow
 	err = m.conns.run(b.Context(), committing, func(q db.DBTX) (err error) {
+		tasks = slices.DeleteFunc(tasks, func(t *moveTask) bool { return !t.Item.take() })
+		if len(tasks) == 0 {
+			return nil
+		}
+		params := transitionManyParams(tasks)
 		rows, err = after(b.Context(), q,
 			func(q db.DBTX) error { return queries.PlanByIndex(b.Context(), q) },
 			func(q db.DBTX) ([]db.PlanTransitionManyRow, error) {
@@ -135,19 +148,22 @@ func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTas
 	if err != nil {
 		return nil, err
 	}
-	plans := make(map[repo.ID]repo.Plan, len(rows))
+	plans := make(map[repo.ID][]repo.Plan, len(rows)) // one for each who asked for it: they share no memory
 	for _, row := range rows {
 		plan, err := planOf(row)
 		if err != nil {
 			return nil, err
 		}
-		plans[plan.ID] = plan
+		plans[plan.ID] = append(plans[plan.ID], plan)
 	}
 	for _, t := range tasks {
-		stored, found := plans[t.Item.id]
-		if !found {
+		stored := plans[t.Item.id]
+		if len(stored) == 0 {
 			t.Item.done, t.Item.err = true, planNotFound(t.Item.id)
-		} else if t.Item.decide(stored) {
+			continue
+		}
+		plans[t.Item.id] = stored[1:]
+		if t.Item.decide(stored[0]) {
 			moves = append(moves, t)
 		}
 	}

@@ -66,4 +66,16 @@ var moveMutants = []mutant{
 		new:   "",
 		tests: []tests{{"tests/postgres", "^TestConformanceOfPool$/^ClaimRaces$"}},
 	},
+	{
+		name: "moves/plans that share memory", file: movesGo,
+		old:   "		plans[t.Item.id] = stored[1:]\n",
+		new:   "",
+		tests: []tests{{"tests/postgres", "^TestTransitionsShareNoMemory$"}},
+	},
+	{
+		name: "moves/made for a caller that has given up", file: movesGo,
+		old:   "return !t.Item.take() })",
+		new:   "t.Item.take(); return false })",
+		tests: []tests{{"tests/postgres", "^TestTransitionsGivenUpUnsent$"}},
+	},
 }
