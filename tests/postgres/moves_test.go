@@ -266,3 +266,38 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A worker that waits is woken by a transition that queues a plan, and does not find it by
+// its next poll.
+func TestTransitionsWakeWorkers(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	tracer := newClaimTracer()
+	workers := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 2 })
+	other := process(t, databaseURL)
+	for range 20 { // a poll may come first
+		c := claimMany(t, other, "queue", 1)[0]
+		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{}); err != nil {
+			t.Fatal(err)
+		}
+		claimed := make(chan error, 1)
+		before := tracer.polls.count.Load()
+		go func() {
+			_, err := workers.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Wait: true})
+			claimed <- err
+		}()
+		awaitListeners(t, other.Pool(), 1)
+		pgtest.Await(t, time.Minute, "a poll", func() bool { return tracer.polls.count.Load() > before })
+		polls := tracer.polls.count.Load()
+		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionExecute, repo.Cause{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-claimed; err != nil {
+			t.Fatal(err)
+		}
+		if tracer.polls.count.Load() == polls {
+			return
+		}
+	}
+	t.Error("each time a poll found the plan")
+}

@@ -45,7 +45,7 @@ var moveMutants = []mutant{
 	{
 		name: "moves/made again after a lost answer", file: movesGo,
 		old:   "			t.Item.err = err\n",
-		new:   "",
+		new:   "			_ = t\n",
 		tests: []tests{{"tests/postgres", "^TestLostAnswersOfTransitions$"}},
 	},
 	{
@@ -64,7 +64,7 @@ var moveMutants = []mutant{
 		name: "moves/waiters that are not told", file: "repo/postgres/plan_move.go",
 		old:   "	if one.moves {\n		p.tellQueued(one.moved)\n	}\n",
 		new:   "",
-		tests: []tests{{"tests/postgres", "^TestConformanceOfPool$/^ClaimRaces$"}},
+		tests: []tests{{"tests/postgres", "^TestTransitionsWakeWorkers$"}},
 	},
 	{
 		name: "moves/plans that share memory", file: movesGo,
