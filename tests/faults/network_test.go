@@ -41,6 +41,6 @@ var networks = []fault{
 	{name: "network limited to some bytes", times: 20, short: 2, proxied: true, hold: 200 * time.Millisecond,
 		strike: func(t *testing.T, s *scene) func() {
 			direction := []string{"upstream", "downstream"}[s.round%2]
-			return s.proxy.poison(t, toxic{Type: "limit_data", Stream: direction, Attributes: map[string]any{"bytes": rand.N(5000)}})
+			return s.proxy.poison(t, toxic{Type: "limit_data", Stream: direction, Attributes: map[string]any{"bytes": rand.N(1000)}})
 		}},
 }

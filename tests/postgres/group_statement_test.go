@@ -243,13 +243,16 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 	store, others := openNarrow(t) // its only connection waits for nobody
 	id := pgtest.NewSession(t, store)
 	release := hold(t, others, id)
+	unknown := 0 // messages of attempts that were under way, which may arrive late
 	for _, messages := range [][]repo.NewMessage{{user("one")}, {user("one"), user("two")}} {
 		withdrawn := 0
-		for range 10 { // an attempt may be under way at that moment
+		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			_, err := store.Sessions().Append(ctx, id, messages...)
 			cancel()
-			if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, repo.ErrUnknownOutcome) {
+			if errors.Is(err, repo.ErrUnknownOutcome) {
+				unknown += len(messages)
+			} else if errors.Is(err, context.DeadlineExceeded) {
 				withdrawn++
 			}
 		}
@@ -258,8 +261,8 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 		}
 	}
 	release()
-	if session, err := store.Sessions().Get(t.Context(), id); err != nil || session.MessageCount != 0 {
-		t.Errorf("%d messages, %v", session.MessageCount, err)
+	if session, err := store.Sessions().Get(t.Context(), id); err != nil || session.MessageCount > int64(unknown) {
+		t.Errorf("%d messages, %d of them of unknown outcome, %v", session.MessageCount, unknown, err)
 	}
 }
 
