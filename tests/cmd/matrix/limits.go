@@ -14,7 +14,8 @@ type limit struct {
 // limits should be few: each weakens a promise.
 var limits = []limit{
 	steps("Claims/"), steps("ClaimRaces/"), steps("Leases/"), steps("LeaseRaces/"), steps("Streams/"), steps("StreamsFollow/"), steps("StreamsRaces/"),
-	steps("Lifecycle/EveryCell"), steps("State/SessionDeleted"),
+	steps("Activity/"), steps("Audit/"), steps("Lifecycle/EveryCell"), steps("State/SessionDeleted"),
+	steps("Actions/Update"), steps("Turns/Whole"), steps("Turns/UsageIsNoActivity"),
 }
 
 // steps is a part of the conformance suite that may fail if the server's clock steps while
