@@ -179,7 +179,7 @@ func TestActivityStopsNoOther(t *testing.T) {
 // A page by activity is planned once for all, and not in parallel.
 func TestActivityIsPlannedOnce(t *testing.T) {
 	t.Parallel()
-	databaseURL := newFilled(t)
+	databaseURL := newUnattended(t)
 	if pgtest.Value[int](t, pgtest.Connect(t, databaseURL), "SELECT current_setting('server_version_num')::int") < 140000 {
 		t.Log("PostgreSQL 13 does not count plans, and still plans each page")
 		return

@@ -85,7 +85,7 @@ func TestClaimIsPlannedOnce(t *testing.T) {
 // do. Here they do, since the server looks at them after a commit.
 func TestClaimInTransactionIsPlannedOnce(t *testing.T) {
 	t.Parallel()
-	databaseURL := newFilled(t)
+	databaseURL := newUnattended(t)
 	for _, ask := range claimsOfManyKinds() {
 		pool := pgtest.NewPool(t, databaseURL, planMode("auto"))
 		tx, err := pool.Begin(t.Context())

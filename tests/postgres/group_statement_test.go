@@ -271,7 +271,7 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 // arguments are cheaper.
 func TestAppendsArePlannedOnce(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.NewPool(t, newFilled(t), func(c *pgxpool.Config) {
+	pool := pgtest.NewPool(t, newUnattended(t), func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.ConnConfig.RuntimeParams["plan_cache_mode"] = "auto" // whatever the server's setting is
 	})
@@ -311,6 +311,19 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 	for _, name := range []string{"MessageAppend ", "MessageAppendOne ", "MessageAppendPlain ", "MessageAppendMany "} {
 		wantPlannedOnce(t, pool, name)
 	}
+}
+
+// newUnattended returns a filled database whose statistics stay as they are: when autovacuum
+// has looked at a table, the server compares its plans anew.
+func newUnattended(t *testing.T) (databaseURL string) {
+	t.Helper()
+	databaseURL = newFilled(t)
+	pgtest.Exec(t, pgtest.Connect(t, databaseURL), `DO $$ DECLARE name regclass; BEGIN
+		FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', name);
+		END LOOP;
+	END $$`)
+	return databaseURL
 }
 
 // wantPlannedOnce looks at what the server counted of a statement that was prepared on the

@@ -177,7 +177,7 @@ func TestReadStopsAtItsBound(t *testing.T) {
 // A read is planned once for all, as an append is, whatever is asked for.
 func TestReadIsPlannedOnce(t *testing.T) {
 	t.Parallel()
-	databaseURL := newFilled(t)
+	databaseURL := newUnattended(t)
 	for _, ask := range []repo.ReadSessions{
 		{}, {Last: 20}, {First: 10, WithoutContent: true}, {Last: 1, Since: time.Now()}, {Last: 20, State: true, Scopes: []string{"a", "b"}},
 		{IDs: make([]repo.ID, 2), Last: 20}, {IDs: make([]repo.ID, 2), First: 20, Since: time.Now(), State: true},
