@@ -81,8 +81,8 @@ func TestClaimIsPlannedOnce(t *testing.T) {
 	}
 }
 
-// In a caller's transaction, whose settings stay as they are, too, as long as the tables
-// do. Here they do, since the server looks at them after a commit.
+// In a caller's transaction, whose settings stay as they are, too, as long as the statistics
+// of the tables do.
 func TestClaimInTransactionIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := newUnattended(t)
