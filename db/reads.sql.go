@@ -271,3 +271,177 @@ func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParam
 	}
 	return items, nil
 }
+
+const sessionReadFirst = `-- name: SessionReadFirst :many
+
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM (
+    SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+    WHERE session_id = $1 AND sequence >= $2
+    ORDER BY sequence
+    LIMIT $3
+) AS m
+WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= $4::bigint
+`
+
+type SessionReadFirstParams struct {
+	SessionID    pgtype.UUID
+	FromSequence int64
+	MaxMessages  int32
+	SmallBytes   int64
+}
+
+// The statements below make up a read of one session as most are, behind SessionGet and in
+// one snapshot: setting up the plan of SessionRead takes longer than all of them. A message
+// or a value that is too large for that is left out, and not read, either: SessionRead
+// decides what there is room for.
+// Index: messages_pkey, forwards.
+func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionReadFirstParams) ([]Message, error) {
+	rows, err := db.Query(ctx, sessionReadFirst,
+		arg.SessionID,
+		arg.FromSequence,
+		arg.MaxMessages,
+		arg.SmallBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadLast = `-- name: SessionReadLast :many
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM (
+    SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+    WHERE session_id = $1 AND sequence >= $2
+    ORDER BY sequence DESC
+    LIMIT $3
+) AS m
+WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= $4::bigint
+`
+
+type SessionReadLastParams struct {
+	SessionID    pgtype.UUID
+	FromSequence int64
+	MaxMessages  int32
+	SmallBytes   int64
+}
+
+// Index: messages_pkey, backwards.
+func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadLastParams) ([]Message, error) {
+	rows, err := db.Query(ctx, sessionReadLast,
+		arg.SessionID,
+		arg.FromSequence,
+		arg.MaxMessages,
+		arg.SmallBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadState = `-- name: SessionReadState :many
+SELECT k.id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
+    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= $1::bigint THEN v.value END)::json AS value
+FROM state_scopes k
+LEFT JOIN LATERAL (
+    SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
+    WHERE t.scope_id = k.id
+    LIMIT $2::integer
+) AS v ON true
+WHERE k.id = ANY (CAST((SELECT $3::uuid[]) AS uuid[]))
+LIMIT $2::integer
+`
+
+type SessionReadStateParams struct {
+	SmallBytes int64
+	MaxRows    int32
+	ScopeIds   []pgtype.UUID
+}
+
+type SessionReadStateRow struct {
+	ID           pgtype.UUID
+	Name         *string
+	ScopeVersion int64
+	Key          string
+	Version      int64
+	UpdatedAt    time.Time
+	Value        []byte
+}
+
+// Index: state_scopes_pkey, state_values_pkey. The keys of scopes, in any order, and a row without
+// a key for a scope that has none.
+func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionReadStateParams) ([]SessionReadStateRow, error) {
+	rows, err := db.Query(ctx, sessionReadState, arg.SmallBytes, arg.MaxRows, arg.ScopeIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadStateRow
+	for rows.Next() {
+		var i SessionReadStateRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.ScopeVersion,
+			&i.Key,
+			&i.Version,
+			&i.UpdatedAt,
+			&i.Value,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -171,3 +171,42 @@ SELECT NULL::bigint, NULL::bigint, NULL::bigint, NULL::uuid, NULL::text, NULL::t
     NULL::text, NULL::json, NULL::bytea, NULL::timestamptz, NULL::timestamptz,
     NULL::text[], NULL::bigint[]
 WHERE NOT @any_level::boolean AND current_setting('transaction_isolation') <> 'read committed';
+
+-- The statements below make up a read of one session as most are, behind SessionGet and in
+-- one snapshot: setting up the plan of SessionRead takes longer than all of them. A message
+-- or a value that is too large for that is left out, and not read, either: SessionRead
+-- decides what there is room for.
+
+-- name: SessionReadFirst :many
+-- Index: messages_pkey, forwards.
+SELECT m.* FROM (
+    SELECT * FROM messages
+    WHERE session_id = @session_id AND sequence >= @from_sequence
+    ORDER BY sequence
+    LIMIT @max_messages
+) AS m
+WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
+
+-- name: SessionReadLast :many
+-- Index: messages_pkey, backwards.
+SELECT m.* FROM (
+    SELECT * FROM messages
+    WHERE session_id = @session_id AND sequence >= @from_sequence
+    ORDER BY sequence DESC
+    LIMIT @max_messages
+) AS m
+WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
+
+-- name: SessionReadState :many
+-- Index: state_scopes_pkey, state_values_pkey. The keys of scopes, in any order, and a row without
+-- a key for a scope that has none.
+SELECT k.id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
+    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= @small_bytes::bigint THEN v.value END)::json AS value
+FROM state_scopes k
+LEFT JOIN LATERAL (
+    SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
+    WHERE t.scope_id = k.id
+    LIMIT @max_rows::integer
+) AS v ON true
+WHERE k.id = ANY (CAST((SELECT @scope_ids::uuid[]) AS uuid[]))
+LIMIT @max_rows::integer;

@@ -167,32 +167,38 @@ LEFT JOIN LATERAL (
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 
--- name: StreamPartRemove :execrows
--- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
--- Removes parts of streams that have expired, those first that expired first. It leaves out
--- streams that are locked by others, and those without parts that StreamRemove keeps. A
--- stream that has lost a part has expired for ever, also by a clock that steps back.
+-- name: StreamExpire :execrows
+-- Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever,
+-- also by a clock that steps back: only these are removed. Who has added a part had the lock
+-- of the row before, so the statements after this one see all parts that there will be. It
+-- leaves out streams that are locked by others. The array stands for few rows to the planner,
+-- which expects an unknown LIMIT to be a tenth of all.
 WITH expired AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at <= clock_timestamp()
-        AND ((SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
-            OR (SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
-            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > clock_timestamp() LIMIT 1) IS NULL)
+    WHERE s.expires_at <= clock_timestamp() AND s.expires_at > 'epoch'
     ORDER BY s.expires_at
     LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
+)
+UPDATE streams s SET expires_at = 'epoch'
+WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e));
+
+-- name: StreamPartRemove :execrows
+-- Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired
+-- for ever. It leaves out streams that are locked by others.
+WITH gone AS (
+    SELECT s.id FROM streams s
+    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
+    LIMIT @max_rows::bigint
+    FOR UPDATE SKIP LOCKED
 ), doomed AS (
-    SELECT e.id, p.sequence FROM expired e, LATERAL (
+    SELECT g.id, p.sequence FROM gone g, LATERAL (
         SELECT stream_parts.sequence FROM stream_parts
-        WHERE stream_parts.stream_id = e.id
+        WHERE stream_parts.stream_id = g.id
         ORDER BY stream_parts.sequence
         LIMIT @max_rows::bigint
     ) AS p
     LIMIT @max_rows::bigint
-), never_again AS (
-    UPDATE streams s SET expires_at = 'epoch'
-    FROM (SELECT DISTINCT doomed.id FROM doomed) AS d
-    WHERE s.id = d.id AND s.expires_at > 'epoch'
 )
 DELETE FROM stream_parts p
 USING doomed d
@@ -200,15 +206,15 @@ WHERE p.stream_id = d.id AND p.sequence = d.sequence;
 
 -- name: StreamRemove :execrows
 -- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
--- Removes streams that have expired and have no part any more. It keeps the newest one of a
--- key while one before it lives, which would be the newest otherwise.
+-- Removes streams that have expired for ever and have no part any more. It keeps the newest
+-- one of a key while one before it lives, or may do so again by a clock that steps back,
+-- which would be the newest otherwise.
 WITH empty AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at <= clock_timestamp()
+    WHERE s.expires_at = 'epoch'
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
         AND ((SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
-            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > clock_timestamp() LIMIT 1) IS NULL)
-    ORDER BY s.expires_at
+            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
     LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
 )

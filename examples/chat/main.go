@@ -155,19 +155,23 @@ func (c *chat) post(w http.ResponseWriter, r *http.Request) {
 
 // answer adds the parts of an answer to its stream. At the end the stream is finished and the whole
 // answer is appended to the session, both or neither.
-func (c *chat) answer(ctx context.Context, stream repo.Stream, id string, parts []string) (err error) {
+func (c *chat) answer(ctx context.Context, stream repo.Stream, id string, parts []string) error {
+	writer := repo.NewPartWriter(ctx, c.store.Streams(), stream)
 	for _, part := range parts {
 		time.Sleep(pause)
-		if stream.Next, err = c.store.Streams().Append(ctx, stream, []byte(part)); err != nil {
-			return errors.Join(err, c.store.Streams().Fail(ctx, stream, "the answer could not be stored"))
+		if err := writer.Write(ctx, []byte(part)); err != nil {
+			return err
 		}
+	}
+	if err := writer.Flush(ctx); err != nil {
+		return err
 	}
 	return c.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{Role: repo.RoleAssistant, Content: strings.Join(parts, ""), CallID: id})
 		if err != nil {
 			return err
 		}
-		return tx.Streams().Finish(ctx, stream)
+		return tx.Streams().Finish(ctx, writer.Stream())
 	})
 }
 

@@ -34,10 +34,25 @@ var _ db.DBTX = alone{}
 
 // SendBatch is like pgx.Conn's.
 func (a alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return sendAt(ctx, a.conn, beReadCommitted, batch)
+}
+
+// oneSnapshot sends each batch as a transaction of its own, at repeatable read, in one
+// round trip: its statements, which only read, see the same snapshot.
+type oneSnapshot struct{ conn *pgx.Conn }
+
+const beRepeatableRead = "SET transaction_isolation TO 'repeatable read'"
+
+// SendBatch is like pgx.Conn's.
+func (o oneSnapshot) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return sendAt(ctx, o.conn, beRepeatableRead, batch)
+}
+
+func sendAt(ctx context.Context, conn *pgx.Conn, setLevel string, batch *pgx.Batch) pgx.BatchResults {
 	isolated := &pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, len(batch.QueuedQueries)+1)}
-	isolated.Queue(beReadCommitted)
+	isolated.Queue(setLevel)
 	isolated.QueuedQueries = append(isolated.QueuedQueries, batch.QueuedQueries...)
-	results := a.conn.SendBatch(ctx, isolated)
+	results := conn.SendBatch(ctx, isolated)
 	// The results after it fail with the same error.
 	_, _ = results.Exec()
 	return results

@@ -67,6 +67,13 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	// Each scope may have a row without a key, and one key more shows that there are too
 	// many.
 	params.MaxRows = int32(repo.MaxStateReadKeys + len(params.ScopeIds) + 1)
+	if p, ok := s.exec.(*pooled); ok && isPlainRead(read) {
+		if whole, err := scanner.readPlain(ctx, p); err != nil {
+			return repo.Snapshot{}, err
+		} else if whole {
+			return scanner.result()
+		}
+	}
 	err = s.exec.readAt(ctx, func(q db.DBTX, at level) error {
 		scanner.DBTX, params.AnyLevel = q, bool(at)
 		_, err := queries.SessionRead(ctx, scanner, params)

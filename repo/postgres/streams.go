@@ -154,8 +154,21 @@ func (s *streams) RemoveExpired(ctx context.Context, limit int) (removed repo.Re
 	if err != nil {
 		return removed, err
 	}
+	// Those that have expired first may be kept: there may be others behind them.
+	for expired := int64(limit); err == nil && expired == int64(limit) && removed == (repo.RemovedStreams{}); {
+		expired, removed, err = s.removeExpired(ctx, limit)
+	}
+	return removed, err
+}
+
+// removeExpired also returns of how many streams it has found that they have expired.
+func (s *streams) removeExpired(ctx context.Context, limit int) (expired int64, removed repo.RemovedStreams, err error) {
 	err = s.exec.write(ctx, func(q db.DBTX) error {
 		p := &pipeline{}
+		p.add(func(q db.DBTX) (err error) {
+			expired, err = queries.StreamExpire(ctx, q, int64(limit))
+			return err
+		})
 		p.add(func(q db.DBTX) (err error) {
 			removed.Parts, err = queries.StreamPartRemove(ctx, q, int64(limit))
 			return err
@@ -167,7 +180,7 @@ func (s *streams) RemoveExpired(ctx context.Context, limit int) (removed repo.Re
 		return p.send(ctx, q)
 	})
 	if err != nil {
-		return repo.RemovedStreams{}, err
+		return 0, repo.RemovedStreams{}, err
 	}
-	return removed, nil
+	return expired, removed, nil
 }

@@ -420,12 +420,31 @@ func testReadIsOneMoment(t *testing.T, store repo.Store) {
 			}
 		}
 	}
+	checkOne := func(s repo.Sessions) {
+		snapshot, err := s.Read(t.Context(), repo.ReadSessions{IDs: ids[1:], Last: 1, State: true, Scopes: []string{common.Name}})
+		if err != nil {
+			t.Fatalf("Read: %v", err)
+		}
+		entry := snapshot.Sessions[0]
+		want := entry.Session.MessageCount
+		for _, state := range []repo.ScopeState{entry.State, snapshot.Scopes[0]} {
+			if got := len(state.Values); want > 0 && (got != 1 || string(state.Values[0].Value) != strconv.FormatInt(want, 10)) {
+				t.Fatalf("a Read saw %d messages, and a state %+v", want, state.Values)
+			}
+		}
+		if last := entry.Messages; want > 0 && (len(last) != 1 || last[0].Sequence != want-1) {
+			t.Fatalf("of %d messages a Read saw the last one %+v", want, last)
+		}
+	}
 	halves := 0
 	for round := 0; round < least || halves == 0; round++ {
 		if round == most {
 			t.Fatalf("two Gets always agreed: the test would not notice a Read that sees half")
 		}
 		check(s)
+		for range 10 { // whose statements follow one another closely
+			checkOne(s)
+		}
 		if get(t, s, ids[0]).MessageCount != get(t, s, ids[1]).MessageCount {
 			halves++
 		}
@@ -434,6 +453,7 @@ func testReadIsOneMoment(t *testing.T, store repo.Store) {
 		}
 		err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 			check(tx.Sessions())
+			checkOne(tx.Sessions())
 			return nil
 		})
 		if err != nil {

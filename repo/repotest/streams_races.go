@@ -18,6 +18,7 @@ func streamsRaceTests() []test {
 	return []test{
 		{"OneWriter", testStreamsOneWriter},
 		{"Naive", testStreamsNaive},
+		{"Ahead", testStreamsAhead},
 		{"Openers", testStreamsOpeners},
 		{"Resume", testStreamsResume},
 		{"Many", testStreamsMany},
@@ -71,6 +72,66 @@ func testStreamsOneWriter(t *testing.T, store repo.Store) {
 			t.Errorf("part %d is %s, acknowledged as %s, after fence %d", part.Sequence, part.Data, acknowledged[part.Sequence], last)
 		}
 		last = fence
+	}
+}
+
+// As testStreamsOneWriter, with writers that do not wait for each part: what one has flushed
+// is stored, and all that is stored of it are its first parts, in order.
+func testStreamsAhead(t *testing.T, store repo.Store) {
+	const writers, rounds = 8, 6
+	asked := newStream()
+	first := openStream(t, store, asked)
+	var mu sync.Mutex
+	flushed := map[int64]int{} // of each fence
+	together(writers, func(int) {
+		for range rounds {
+			stream, err := store.Streams().Open(t.Context(), asked)
+			writer := repo.NewPartWriter(t.Context(), store.Streams(), stream)
+			for n, count := 0, 1+rand.N(40); n < count && err == nil; n++ {
+				err = writer.Write(t.Context(), fmt.Appendf(nil, "%d/%d", stream.Fence, n))
+				if err == nil && rand.N(4) == 0 {
+					if err = writer.Flush(t.Context()); err == nil {
+						mu.Lock()
+						flushed[stream.Fence] = n + 1
+						mu.Unlock()
+					}
+				}
+			}
+			if _, fenced := errors.AsType[*repo.StreamFencedError](err); err != nil && !fenced {
+				t.Error(err)
+			}
+			_ = writer.Flush(t.Context()) // nothing is under way any more
+		}
+	})
+	last := repo.NewPartWriter(t.Context(), store.Streams(), openStream(t, store, asked))
+	for n := range 50 { // which nobody refuses
+		if err := last.Write(t.Context(), fmt.Appendf(nil, "%d/%d", last.Stream().Fence, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := last.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	flushed[last.Stream().Fence] = 50
+	stored, latest := map[int64]int{}, int64(0)
+	for part, err := range store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: first.ID}) {
+		var fence int64
+		var n int
+		if err == nil {
+			_, err = fmt.Sscanf(string(part.Data), "%d/%d", &fence, &n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fence < latest || n != stored[fence] {
+			t.Fatalf("part %d of fence %d follows %d of its, and others of %d", n, fence, stored[fence], latest)
+		}
+		latest, stored[fence] = fence, n+1
+	}
+	for fence, count := range flushed {
+		if stored[fence] < count {
+			t.Errorf("of fence %d %d parts are stored, and %d were flushed", fence, stored[fence], count)
+		}
 	}
 }
 

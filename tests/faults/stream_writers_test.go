@@ -63,16 +63,19 @@ func runStreamWriters(text string) error {
 	return err
 }
 
-// write writes to one stream, and prints each part that is acknowledged.
+// write writes to one stream, and prints each part that is acknowledged: in turns with
+// Append and with a PartWriter, which makes again by itself what is in doubt.
 func (task streamTask) write(ctx context.Context, store *agentstore.Store, key string, told <-chan struct{}) error {
 	var stream repo.Stream
 	err := insist(ctx, func(ctx context.Context) (err error) {
 		stream, err = store.Streams().Open(ctx, repo.NewStream{Key: key, Owner: task.Owner})
 		return err
 	})
-	add := store.Streams().Append
+	add := appending(store.Streams().Append)
 	if task.Naive {
-		add = naiveParts{store}.Append
+		add = appending(naiveParts{store}.Append)
+	} else if stream.Fence%2 == 0 {
+		add = writingAhead(repo.NewPartWriter(ctx, store.Streams(), stream))
 	}
 	for err == nil {
 		var parts [][]byte
@@ -80,10 +83,7 @@ func (task streamTask) write(ctx context.Context, store *agentstore.Store, key s
 			parts = append(parts, []byte(part(stream.Fence, stream.Next+n)))
 		}
 		var next int64
-		err = insist(ctx, func(ctx context.Context) (err error) {
-			next, err = add(ctx, stream, parts...)
-			return err
-		})
+		next, err = add(ctx, stream, parts)
 		for ; err == nil && stream.Next < next; stream.Next++ {
 			fmt.Println("wrote", key, stream.Fence, stream.Next)
 		}
@@ -98,6 +98,30 @@ func (task streamTask) write(ctx context.Context, store *agentstore.Store, key s
 		return nil
 	}
 	return err
+}
+
+type adder func(ctx context.Context, stream repo.Stream, parts [][]byte) (next int64, err error)
+
+func appending(add func(context.Context, repo.Stream, ...[]byte) (int64, error)) adder {
+	return func(ctx context.Context, stream repo.Stream, parts [][]byte) (next int64, err error) {
+		err = insist(ctx, func(ctx context.Context) (err error) {
+			next, err = add(ctx, stream, parts...)
+			return err
+		})
+		return next, err
+	}
+}
+
+func writingAhead(writer *repo.PartWriter) adder {
+	return func(ctx context.Context, _ repo.Stream, parts [][]byte) (int64, error) {
+		for _, part := range parts {
+			if err := writer.Write(ctx, part); err != nil {
+				return 0, err
+			}
+		}
+		err := writer.Flush(ctx)
+		return writer.Stream().Next, err
+	}
 }
 
 // insist makes a call until no fault explains its result.

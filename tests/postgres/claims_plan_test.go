@@ -81,25 +81,30 @@ func TestClaimIsPlannedOnce(t *testing.T) {
 	}
 }
 
-// In a caller's transaction, whose settings stay as they are, too, as long as the statistics
-// of the tables do.
+// In a caller's transaction, whose settings stay as they are, too, as long as the server does
+// not compare its plans anew. It may do so when its processes have missed some of what
+// others have changed in their catalogs, as other tests do: hence the attempts.
 func TestClaimInTransactionIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := newUnattended(t)
 	for _, ask := range claimsOfManyKinds() {
-		pool := pgtest.NewPool(t, databaseURL, planMode("auto"))
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		found := "not tried"
+		for attempt := 0; attempt < 3 && found != ""; attempt++ {
+			pool := pgtest.NewPool(t, databaseURL, planMode("auto"))
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				claim(t, postgres.Bind(tx), ask)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			found = plannedAgain(t, pool, "PlanClaim ")
 		}
-		for range 20 {
-			claim(t, postgres.Bind(tx), ask)
-		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if wantPlannedOnce(t, pool, "PlanClaim "); t.Failed() {
-			t.Fatalf("%+v", ask)
+		if found != "" {
+			t.Fatalf("%s: %+v", found, ask)
 		}
 	}
 }

@@ -36,7 +36,6 @@ var stateConstraints = map[string]string{
 	"streams_reason_check":         "UPDATE streams SET reason = 'x'",
 	"streams_next_sequence_check":  "UPDATE streams SET next_sequence = -1",
 	"stream_parts_pkey":            "INSERT INTO stream_parts (stream_id, sequence, data) VALUES ('00000000-0000-0000-0000-0000000000c1', 0, 'x')",
-	"stream_parts_stream_id_fkey":  "DELETE FROM streams",
 	"stream_parts_sequence_check":  "UPDATE stream_parts SET sequence = -1",
 	"stream_parts_data_check":      "UPDATE stream_parts SET data = ''",
 	"state_values_version_check":   "UPDATE state_values SET version = 0",

@@ -326,9 +326,17 @@ func newUnattended(t *testing.T) (databaseURL string) {
 	return databaseURL
 }
 
-// wantPlannedOnce looks at what the server counted of a statement that was prepared on the
-// pool's only connection. The name is that of the query, and a space.
 func wantPlannedOnce(t *testing.T, pool *pgxpool.Pool, name string) {
+	t.Helper()
+	if found := plannedAgain(t, pool, name); found != "" {
+		t.Error(found)
+	}
+}
+
+// plannedAgain looks at what the server counted of a statement that was prepared on the
+// pool's only connection. The name is that of the query, and a space. The result is empty if
+// it was planned once.
+func plannedAgain(t *testing.T, pool *pgxpool.Pool, name string) string {
 	t.Helper()
 	var generic, custom int
 	var prepared string
@@ -341,14 +349,15 @@ func wantPlannedOnce(t *testing.T, pool *pgxpool.Pool, name string) {
 	}
 	if generic < 0 { // PostgreSQL 13 does not count them, but shows which it uses
 		if !isGeneric(t, pool, prepared, parameters) {
-			t.Errorf("%s: still planned for each", name)
+			return name + ": still planned for each"
 		}
-		return
+		return ""
 	}
 	// The server always plans for the arguments five times.
 	if generic == 0 || custom > 5 {
-		t.Errorf("%s: %d generic plans, %d custom ones", name, generic, custom)
+		return fmt.Sprintf("%s: %d generic plans, %d custom ones", name, generic, custom)
 	}
+	return ""
 }
 
 // isGeneric reports whether the next run of a prepared statement has a generic plan, by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -436,7 +437,7 @@ func TestReadChecksItsLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ask := range []repo.ReadSessions{
-		{Last: 1, State: true}, {First: 1, Since: time.Unix(0, 0), State: true}, {IDs: []repo.ID{id}, Last: 1, State: true},
+		{Last: 1, State: true, WithoutPayload: true}, {First: 1, Since: time.Unix(0, 0), State: true}, {IDs: []repo.ID{id}, Last: 1, State: true},
 		{IDs: []repo.ID{id}, Last: 1, Since: time.Unix(0, 0), State: true},
 	} {
 		ask.IDs = append(ask.IDs, id)
@@ -497,6 +498,8 @@ func TestReadAtAnotherDefaultLevel(t *testing.T) {
 	}
 }
 
+var isPlainRead = regexp.MustCompile("^-- name: (SessionGet|SessionRead(First|Last|State)) ")
+
 // isolated checks that what is sent outside of a transaction says its level, or checks
 // it.
 type isolated struct{ t *testing.T }
@@ -513,8 +516,14 @@ func (i isolated) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.
 }
 func (isolated) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 func (i isolated) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	if first := data.Batch.QueuedQueries[0].SQL; conn.PgConn().TxStatus() == 'I' && !strings.Contains(first, "read committed") {
-		i.t.Errorf("a batch does not set its isolation level: %.40s", first)
+	first := data.Batch.QueuedQueries[0].SQL
+	if conn.PgConn().TxStatus() != 'I' || strings.Contains(first, "read committed") {
+		return ctx
+	}
+	for _, query := range data.Batch.QueuedQueries[1:] { // a plain read alone has one snapshot for several statements
+		if !strings.Contains(first, "repeatable read") || !isPlainRead.MatchString(query.SQL) {
+			i.t.Errorf("a batch does not set its isolation level: %.40s, %.40s", first, query.SQL)
+		}
 	}
 	return ctx
 }

@@ -138,3 +138,46 @@ func countParts(t *testing.T, r repo.Repositories, stream repo.Stream) (count in
 	}
 	return count, err
 }
+
+// Nor if that one has expired by a clock that steps back afterwards.
+func TestStreamRemovalShowsNoOlderLater(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	older := openStream(t, store, "a")
+	addPart(t, store, &older)
+	if err := store.Streams().Finish(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	newer := openStream(t, store, "a")
+	expireStream(t, conn, newer)
+	pgtest.Exec(t, conn, "UPDATE streams SET expires_at = now() WHERE id = $1", [16]byte(older.ID)) // after the newer one
+	if _, err := store.Streams().RemoveExpired(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	clockStepsBack(t, conn)
+	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Get gave %+v, %v", got, err)
+	}
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+		t.Errorf("Follow ended with %v", err)
+	}
+}
+
+// What is kept for that does not end a loop that removes until nothing is left.
+func TestStreamRemovalGoesOnBehindTheKept(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	older := openStream(t, store, "a")
+	if err := store.Streams().Finish(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	kept, other := openStream(t, store, "a"), openStream(t, store, "b")
+	addPart(t, store, &other)
+	expireStream(t, conn, kept)
+	expireStream(t, conn, other) // after it
+	if removed, err := store.Streams().RemoveExpired(t.Context(), 1); err != nil || removed != (repo.RemovedStreams{Parts: 1, Streams: 1}) {
+		t.Errorf("removed %+v, %v", removed, err)
+	}
+}

@@ -277,8 +277,8 @@ var executorMutants = []mutant{
 	},
 	{
 		name: "isolation/whatever the default is", file: "repo/postgres/isolation.go",
-		old:   "	isolated.Queue(beReadCommitted)",
-		new:   "	isolated.Queue(\"SELECT 1\")",
+		old:   "	isolated.Queue(setLevel)",
+		new:   "	_ = setLevel; isolated.Queue(\"SELECT 1\")",
 		tests: []tests{{inPostgres, "^TestEachIsolationLevel$"}},
 	},
 	{

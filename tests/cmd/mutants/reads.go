@@ -126,4 +126,28 @@ var readMutants = []mutant{
 		new:   "				messages[i] = slices.Clone(selectMessages(r.messages, read))\n				t.mu.Unlock()\n				t.mu.Lock()\n",
 		tests: []tests{{"repo/memory", conformance + "^Concurrency$/^Read$"}},
 	},
+	{
+		name: "reads/a plain read of several snapshots", file: "repo/postgres/isolation.go",
+		old:   "SET transaction_isolation TO 'repeatable read'",
+		new:   "SET transaction_isolation TO 'read committed'",
+		tests: []tests{{"tests/postgres", pool + "^Concurrency$/^Read$"}},
+	},
+	{
+		name: "reads/a plain read without a message that is too large", file: "repo/postgres/read_plain.go",
+		old:   "if int64(len(messages)) < s.asked[0] {",
+		new:   "if false {",
+		tests: []tests{{"tests/postgres", "^TestPlainRead$"}},
+	},
+	{
+		name: "reads/a plain read without a value that is too large", file: "repo/postgres/read_plain.go",
+		old:   "return !s.partial && keys",
+		new:   "return keys",
+		tests: []tests{{"tests/postgres", "^TestPlainRead$"}},
+	},
+	{
+		name: "reads/a plain read of too few keys", file: "repo/postgres/read_plain.go",
+		old:   "&& keys < smallStateKeys, nil",
+		new:   "&& keys >= 0, nil",
+		tests: []tests{{"tests/postgres", "^TestPlainRead$"}},
+	},
 }

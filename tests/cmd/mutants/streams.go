@@ -81,8 +81,8 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/parts that are removed before their time", file: streamsSQL,
-		old:   "    WHERE s.expires_at <= clock_timestamp()\n        AND (SELECT true FROM stream_parts",
-		new:   "    WHERE s.expires_at <= clock_timestamp() + interval '1 day'\n        AND (SELECT true FROM stream_parts",
+		old:   "WHERE s.expires_at <= clock_timestamp() AND s.expires_at > 'epoch'",
+		new:   "WHERE s.expires_at <= clock_timestamp() + interval '1 day' AND s.expires_at > 'epoch'",
 		tests: []tests{{"tests/postgres", "^TestStreamSweep$"}},
 	},
 	{
@@ -126,5 +126,53 @@ var streamMutants = []mutant{
 		old:   "case row == nil || row.Key != key:",
 		new:   "case row == nil:",
 		tests: []tests{{"repo/memory", "^TestConformance$/" + streamsFollow}},
+	},
+	{
+		name: "streams/a writer ahead that goes on after what is in doubt", file: "repo/part_writer.go",
+		old:   "if err == nil || !late && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrContention) {",
+		new:   "if err == nil || !late && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrContention) {",
+		tests: []tests{{"repo", "^TestPartWriterRepeats$"}},
+	},
+	{
+		name: "streams/a writer ahead that waits for ever for an answer", file: "repo/part_writer.go",
+		old:   "late := ctx.Err() != nil",
+		new:   "late := w.ctx.Err() != nil",
+		tests: []tests{{"repo", "^TestPartWriterWaitsForNoAnswer$"}},
+	},
+	{
+		name: "streams/a writer ahead that keeps the caller's memory", file: "repo/part_writer.go",
+		old:   "part = bytes.Clone(part)",
+		new:   "part = bytes.TrimLeft(part, \"\")",
+		tests: []tests{{"repo", "^TestPartWriterJoins$"}},
+	},
+	{
+		name: "streams/a writer ahead without a bound of bytes", file: "repo/part_writer.go",
+		old:   "if len(w.waiting) == MaxParts || w.size+len(part) > MaxPartsBytes {",
+		new:   "if len(w.waiting) == MaxParts {",
+		tests: []tests{{"repo", "^TestPartWriterIsBounded$"}},
+	},
+	{
+		name: "streams/a flush before the last append has ended", file: "repo/part_writer.go",
+		old:   "return w.stream.Next >= added })",
+		new:   "return len(w.waiting) == 0 })",
+		tests: []tests{{"repo", "^TestPartWriterJoins$"}},
+	},
+	{
+		name: "streams/a flush that waits for what others write after it", file: "repo/part_writer.go",
+		old:   "return w.stream.Next >= added })",
+		new:   "return w.stream.Next >= w.added })",
+		tests: []tests{{"repo", "^TestPartWriterFlushesWhatWasWritten$"}},
+	},
+	{
+		name: "streams/parts of streams that live are removed", file: streamsSQL,
+		old:   "WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts",
+		new:   "WHERE (SELECT true FROM stream_parts",
+		tests: []tests{{"tests/postgres", "^TestStreamSweep$"}},
+	},
+	{
+		name: "streams/streams that live are removed", file: streamsSQL,
+		old:   "WHERE s.expires_at = 'epoch'\n        AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL",
+		new:   "WHERE (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL",
+		tests: []tests{{"tests/postgres", pool + streamsFollow}},
 	},
 }

@@ -28,7 +28,7 @@ CREATE TABLE bare_parts (LIKE stream_parts INCLUDING CONSTRAINTS INCLUDING INDEX
 
 // emptyTables removes the data of a workload before the next one. CASCADE includes the
 // tables that refer to sessions.
-const emptyTables = `TRUNCATE sessions, state_scopes, streams, retried_messages, bare_messages, bare_parts CASCADE`
+const emptyTables = `TRUNCATE sessions, state_scopes, streams, stream_parts, retried_messages, bare_messages, bare_parts CASCADE`
 
 // fillSession creates a session of a given length with one statement per table,
 // which is faster than appending.

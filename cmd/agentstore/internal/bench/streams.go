@@ -3,9 +3,9 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,8 +14,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// wayInsert writes each part with a statement of its own.
-const wayInsert = "one INSERT each"
+// The ways of writing parts: wayAppend and wayInsert wait for each one, and wayInsert
+// writes it with a statement of its own.
+const (
+	wayAppend = "agentstore, Append"
+	wayInsert = "one INSERT each"
+)
 
 // partSize is the size of a part: a few tokens of an answer.
 const partSize = 20
@@ -26,51 +30,66 @@ type (
 	partReader func(ctx context.Context, stream repo.Stream, got func(part []byte)) error
 )
 
-// writesParts compares ways of writing parts to many streams, each with a writer that
-// waits for each answer.
+// writesParts compares ways of writing parts to many streams, with one writer each.
 func writesParts(streams int) preparation {
 	return func(_ context.Context, l *lab) ([]cell, error) {
 		if l.options.Quick {
 			streams = min(streams, 20)
 		}
-		run := func(open func(context.Context) (partWriter, error)) runner {
+		run := func(open func(context.Context) (write partWriter, flush func(context.Context) error, err error)) runner {
 			return func(ctx context.Context, duration time.Duration) (sample, error) {
-				writers := make([]partWriter, streams)
+				writers, flushes := make([]partWriter, streams), make([]func(context.Context) error, streams)
 				if err := each(streams, func(i int) (err error) {
-					writers[i], err = open(ctx)
+					writers[i], flushes[i], err = open(ctx)
 					return err
 				}); err != nil {
 					return sample{}, err
 				}
 				part := make([]byte, partSize)
-				return drive(ctx, streams, duration, func(ctx context.Context, i int) (int, error) { return 1, writers[i](ctx, part) })
+				begin := time.Now()
+				total, err := drive(ctx, streams, duration, func(ctx context.Context, i int) (int, error) { return 1, writers[i](ctx, part) })
+				if err == nil {
+					err = each(streams, func(i int) error { return flushes[i](ctx) })
+				}
+				total.took = time.Since(begin)
+				return total, err
 			}
 		}
+		written := func(context.Context) error { return nil }
 		return []cell{
-			{way: wayOurs, run: run(func(ctx context.Context) (partWriter, error) {
-				_, write, err := openParts(ctx, l.store)
-				return write, err
+			{way: wayOurs, run: run(func(ctx context.Context) (partWriter, func(context.Context) error, error) {
+				writer, err := openParts(ctx, l.store)
+				if err != nil {
+					return nil, nil, err
+				}
+				return writer.Write, writer.Flush, nil
 			})},
-			{way: wayInsert, run: run(func(context.Context) (partWriter, error) {
+			{way: wayAppend, run: run(func(ctx context.Context) (partWriter, func(context.Context) error, error) {
+				stream, err := openStream(ctx, l.store)
+				return func(ctx context.Context, part []byte) (err error) {
+					stream.Next, err = l.store.Streams().Append(ctx, stream, part)
+					return err
+				}, written, err
+			})},
+			{way: wayInsert, run: run(func(context.Context) (partWriter, func(context.Context) error, error) {
 				id, next := uuid(repo.NewID()), 0
 				return func(ctx context.Context, part []byte) error {
 					_, err := l.baselines.Exec(ctx, "INSERT INTO bare_parts (stream_id, sequence, data) VALUES ($1, $2, $3)", id, next, part)
 					next++
 					return err
-				}, nil
+				}, written, nil
 			})},
 		}, nil
 	}
 }
 
-// openParts opens a stream.
-func openParts(ctx context.Context, store *agentstore.Store) (repo.Stream, partWriter, error) {
-	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: repo.NewID().String(), Owner: "bench"})
-	at := stream
-	return stream, func(ctx context.Context, part []byte) (err error) {
-		at.Next, err = store.Streams().Append(ctx, at, part)
-		return err
-	}, err
+func openStream(ctx context.Context, store *agentstore.Store) (repo.Stream, error) {
+	return store.Streams().Open(ctx, repo.NewStream{Key: repo.NewID().String(), Owner: "bench"})
+}
+
+func openParts(ctx context.Context, store *agentstore.Store) (*repo.PartWriter, error) {
+	stream, err := openStream(ctx, store)
+	return repo.NewPartWriter(ctx, store.Streams(), stream), err
 }
 
 // deliversParts measures from the time at which a part is due until a reader elsewhere
@@ -103,62 +122,74 @@ type delivery struct {
 	every   time.Duration
 }
 
+// settling is the time that readers have to begin in.
+const settling = 500 * time.Millisecond
+
 func (d delivery) runner(read partReader) runner {
 	return func(ctx context.Context, duration time.Duration) (sample, error) {
-		seen := make([]sample, d.streams)
-		begin := time.Now()
-		var readers sync.WaitGroup
-		reading, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		failures := make(chan error, d.streams)
-		err := each(d.streams, func(i int) error {
-			stream, write, err := openParts(ctx, d.store)
-			if err != nil {
-				return err
-			}
-			readers.Go(func() {
-				failures <- read(reading, stream, func(part []byte) {
+		writers := make([]*repo.PartWriter, d.streams)
+		err := each(d.streams, func(i int) (err error) {
+			writers[i], err = openParts(ctx, d.store)
+			return err
+		})
+		if err != nil {
+			return sample{}, err
+		}
+		seen := make([]sample, d.streams)
+		begin := time.Now().Add(settling)
+		read := func() error {
+			return each(d.streams, func(i int) error {
+				return read(ctx, writers[i].Stream(), func(part []byte) {
 					due := begin.Add(time.Duration(binary.BigEndian.Uint64(part)))
 					seen[i].operations, seen[i].rows = seen[i].operations+1, seen[i].rows+1
 					seen[i].latencies = append(seen[i].latencies, time.Since(due))
 				})
 			})
-			return d.write(ctx, begin, d.every*time.Duration(i)/time.Duration(d.streams), duration, stream, write)
-		})
-		if err != nil {
-			cancel()
 		}
-		readers.Wait()
-		total := sample{took: time.Since(begin)}
-		for i := range seen {
-			if failed := <-failures; err == nil {
-				err = failed
+		var took time.Duration
+		write := func() error {
+			err := each(d.streams, func(i int) error {
+				return d.write(ctx, begin, d.every*time.Duration(i)/time.Duration(d.streams), duration, writers[i])
+			})
+			took = time.Since(begin)
+			if err = errors.Join(err, sleep(ctx, settling)); err != nil { // otherwise all would end at once beside the last parts
+				return err
 			}
+			return each(d.streams, func(i int) error { return writers[i].Finish(ctx) })
+		}
+		err = each(2, func(n int) error {
+			err := []func() error{read, write}[n]()
+			if err != nil {
+				cancel()
+			}
+			return err
+		})
+		total := sample{took: took}
+		for i := range seen {
 			total.add(seen[i])
 		}
 		return total, err
 	}
 }
 
-// write writes parts at their times, the first one at first, and then finishes the stream.
-// A part begins with when it was due.
+// write writes parts at their times, the first one at first. A part begins with when it was
+// due.
 func (d delivery) write(
-	ctx context.Context, begin time.Time, first, duration time.Duration, stream repo.Stream, write partWriter,
+	ctx context.Context, begin time.Time, first, duration time.Duration, writer *repo.PartWriter,
 ) error {
-	count := int64(0)
 	for due := first; due < duration; due += d.every {
 		if err := sleep(ctx, time.Until(begin.Add(due))); err != nil {
 			return err
 		}
 		part := make([]byte, partSize)
 		binary.BigEndian.PutUint64(part, uint64(due))
-		if err := write(ctx, part); err != nil {
+		if err := writer.Write(ctx, part); err != nil {
 			return err
 		}
-		count++
 	}
-	stream.Next = count
-	return d.store.Streams().Finish(ctx, stream)
+	return writer.Flush(ctx)
 }
 
 func following(store *agentstore.Store) partReader {

@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A read of one session by itself, with simple statements, has the result of the statement
+// for everything, which a transaction uses: also where there is too much for the former.
+func TestPlainRead(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	tracer := &sentTracer{sent: map[string][]any{}}
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer})
+	short, long := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
+	for n := range 9 {
+		message := user(fmt.Sprint("message ", n))
+		message.Kind, message.CallID = "k", fmt.Sprint(n)
+		if _, err := store.Sessions().Append(t.Context(), short, message); err != nil {
+			t.Fatal(err)
+		}
+		message = user(strings.Repeat(fmt.Sprint(n), 1<<19))
+		message.Payload = make([]byte, 1<<20)
+		if _, err := store.Sessions().Append(t.Context(), long, user("small"), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func(scope repo.Scope, count, size int) {
+		for count > 0 {
+			some := min(count, repo.MaxStateChanges)
+			count -= some
+			changes := make([]repo.StateChange, some)
+			for i := range changes {
+				changes[i] = repo.StateChange{Scope: scope, Key: fmt.Sprint("key ", count+i), Value: []byte(`"` + strings.Repeat("v", size) + `"`)}
+			}
+			if _, err := store.State().Change(t.Context(), changes); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keys(repo.Scope{SessionID: short}, 3, 1)
+	keys(repo.Scope{Name: "few"}, 3, 1)
+	keys(repo.Scope{Name: "large"}, 3, 100_000)
+	keys(repo.Scope{Name: "many"}, 1500, 1)
+	if _, err := store.State().Change(t.Context(), []repo.StateChange{
+		{Scope: repo.Scope{Name: "empty"}, Key: "a", Value: []byte("1")}, {Scope: repo.Scope{Name: "empty"}, Key: "b", Value: []byte("1")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b"} {
+		change := repo.StateChange{Scope: repo.Scope{Name: "empty"}, Key: key, Op: repo.StateRemove}
+		if _, err := store.State().Change(t.Context(), []repo.StateChange{change}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []repo.ID{short, long, repo.NewID()} {
+		for _, test := range []struct {
+			ask   repo.ReadSessions
+			plain bool
+		}{
+			{repo.ReadSessions{}, true},
+			{repo.ReadSessions{Last: 5}, true},
+			{repo.ReadSessions{Last: 100}, id != long},
+			{repo.ReadSessions{First: 5}, true},
+			{repo.ReadSessions{First: 100, From: 3}, id != long},
+			{repo.ReadSessions{Last: repo.MaxReadMessages}, false},
+			{repo.ReadSessions{Last: 3, From: 7}, true},
+			{repo.ReadSessions{First: 3, From: 100}, true},
+			{repo.ReadSessions{Last: 5, State: true}, true},
+			{repo.ReadSessions{State: true, Scopes: []string{"few", "empty", "missing", "few"}}, true},
+			{repo.ReadSessions{First: 2, Scopes: []string{"few", "large"}}, false},
+			{repo.ReadSessions{First: 2, Scopes: []string{"many", "empty"}}, false},
+		} {
+			test.ask.IDs = []repo.ID{id}
+			tracer.take()
+			got, err := store.Sessions().Read(t.Context(), test.ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, sent := true, tracer.take()
+			for sql := range sent {
+				plain = plain && !strings.Contains(sql, "name: SessionRead :many")
+			}
+			if test.ask.Last == repo.MaxReadMessages && len(sent) != 1 {
+				t.Errorf("%d statements were sent for many messages", len(sent))
+			}
+			var want repo.Snapshot
+			if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) (err error) {
+				want, err = tx.Sessions().Read(ctx, test.ask)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			test.ask.IDs = nil
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v: the results differ", test.ask)
+			}
+			if plain != test.plain {
+				t.Errorf("%+v: by simple statements alone: %t", test.ask, plain)
+			}
+		}
+	}
+}
