@@ -92,17 +92,18 @@ func auditMake(u repo.AuditUnsealed) repo.AuditSeal {
 	return seal
 }
 
-// auditSeal seals until the entries are sealed, while others may seal too.
+// auditSeal seals until the entries are sealed, while others may seal too. Of entries
+// with one id Leaf returns the earliest: a leaf of a later time is another entry's.
 func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 	t.Helper()
 	trail := store.AuditStore()
 	for _, e := range entries {
 		for {
-			_, err := trail.Leaf(t.Context(), e.ID)
-			if err == nil {
+			leaf, err := trail.Leaf(t.Context(), e.ID)
+			if err == nil && !leaf.OccurredAt.After(e.OccurredAt) {
 				break
 			}
-			if !errors.Is(err, repo.ErrNotFound) {
+			if err != nil && !errors.Is(err, repo.ErrNotFound) {
 				t.Fatal(err)
 			}
 			_, err = trail.Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
