@@ -112,6 +112,12 @@ var followMutants = []mutant{
 		tests: []tests{{followed, "^TestNotifier"}},
 	},
 	{
+		name: "follow/as many notifications however much is new", file: followed + "/notifier.go",
+		old:   "		case heard && len(pending) >= busyNews:\n",
+		new:   "		case heard && len(pending) < 0:\n",
+		tests: []tests{{followed, "^TestNotifierPauses$"}},
+	},
+	{
 		name: "follow/a deletion is overwritten by an append", file: followed + "/notifier.go",
 		old:   "one.Next == Look, next != Look && one.Next > next:",
 		new:   "one.Next == Look, one.Next > next:",

@@ -6,13 +6,19 @@ import (
 	"time"
 )
 
-// The pauses of a Notifier after it has sent something: if somebody listened, if nobody
-// did, and if it failed. Commits of the meantime are one message.
+// The pauses of a Notifier after it has sent something: if somebody listened, if that was
+// news of many logs, if nobody listened, and if it failed. Commits of the meantime are one
+// message. Each message costs its senders and listeners a statement: where much is new, half
+// as many leave the processor to the writers, and to the followers who wait for it.
 const (
 	heardPause   = 3 * time.Millisecond
+	busyPause    = 6 * time.Millisecond
 	unheardPause = 50 * time.Millisecond
 	failedPause  = 500 * time.Millisecond
 )
+
+// busyNews are many, for busyPause.
+const busyNews = 16
 
 // maxPending bounds what waits to be sent. Above that, news are dropped: the polls of
 // other processes find them.
@@ -91,6 +97,8 @@ func (n *Notifier) run() {
 		switch {
 		case err != nil:
 			pause = failedPause
+		case heard && len(pending) >= busyNews:
+			pause = busyPause
 		case heard:
 			pause = heardPause
 		}

@@ -89,20 +89,30 @@ func TestNotifier(t *testing.T) {
 	})
 }
 
-// Fewer are sent if nobody listens, or it fails.
+// Fewer are sent if there is news of many logs, if nobody listens, or if it fails.
 func TestNotifierPauses(t *testing.T) {
 	t.Parallel()
-	for pause, s := range map[time.Duration]*sent{heardPause: {heard: true}, unheardPause: {}, failedPause: {err: errors.New("failed")}} {
+	for _, test := range []struct {
+		pause time.Duration
+		logs  int // with news, one every 100 µs
+		sent  *sent
+	}{
+		{heardPause, busyNews - 1, &sent{heard: true}},
+		{busyPause, busyNews, &sent{heard: true}},
+		{unheardPause, busyNews, &sent{}},
+		{failedPause, 1, &sent{err: errors.New("failed")}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
+			s := test.sent
 			n := NewNotifier(s.send)
 			for i := range 10_000 {
-				n.Add(about(1, int64(i)))
+				n.Add(about(byte(i%test.logs), int64(i)))
 				time.Sleep(100 * time.Microsecond)
 			}
 			time.Sleep(time.Second)
 			n.Close()
-			if got, want := len(s.payloads), int(time.Second/pause); got < want || got > want+2 {
-				t.Errorf("%d messages in a second with a pause of %v", got, pause)
+			if got, want := len(s.payloads), int(time.Second/test.pause); got < want || got > want+3 {
+				t.Errorf("%d messages in a second with a pause of %v", got, test.pause)
 			}
 		})
 	}
