@@ -1,0 +1,187 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// The promises about leases, streams, claims and followers hold across a failover to a
+// synchronous replica, too.
+func TestPromisesAcrossFailover(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, true)
+	store := pgtest.OpenStore(t, p.url, agentstore.Options{MaxConns: 16})
+	session := pgtest.NewSession(t, store)
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	const plans = 150
+	for range plans {
+		if _, err := store.Plans().Use(t.Context(), "work", repo.UseAction{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	var stop atomic.Bool
+	var mu sync.Mutex
+	again := func() { time.Sleep(10 * time.Millisecond) }
+
+	// Leases: tokens are given once, and grow.
+	tokens := map[int64]string{}
+	var last int64
+	key := repo.LeaseKey{Kind: "k", Name: "n"}
+	for i := range 6 {
+		owner := fmt.Sprint("owner", i)
+		running.Go(func() {
+			for !stop.Load() {
+				lease, err := store.Leases().Acquire(ctx, repo.NewLease{Key: key, Owner: owner, TTL: repo.MinLeaseTTL})
+				if err != nil {
+					again()
+					continue
+				}
+				mu.Lock()
+				if other, given := tokens[lease.Token]; given && other != owner {
+					t.Errorf("token %d was given to %s and %s", lease.Token, other, owner)
+				}
+				if lease.Token < last {
+					t.Errorf("token %d after %d", lease.Token, last)
+				}
+				tokens[lease.Token], last = owner, max(last, lease.Token)
+				mu.Unlock()
+				_ = store.Leases().Release(ctx, lease)
+			}
+		})
+	}
+	// A stream.
+	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "o"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts int
+	running.Go(func() {
+		writer := repo.NewPartWriter(ctx, store.Streams(), stream)
+		for !stop.Load() {
+			if err := writer.Write(ctx, fmt.Append(nil, parts)); err != nil {
+				t.Errorf("write: %v", err)
+				return
+			}
+			parts++
+			time.Sleep(time.Millisecond)
+		}
+		if err := writer.Flush(ctx); err != nil {
+			t.Errorf("flush: %v", err)
+		}
+		for writer.Finish(ctx) != nil && ctx.Err() == nil {
+			again()
+		}
+	})
+	var seen int
+	running.Go(func() {
+		for part, err := range store.Streams().Follow(ctx, "s", repo.StreamPosition{}) {
+			if err != nil {
+				t.Errorf("follow the stream: %v", err)
+				return
+			}
+			if string(part.Data) != fmt.Sprint(seen) {
+				t.Errorf("part %q for %d", part.Data, seen)
+				return
+			}
+			seen++
+		}
+	})
+	// Messages, with a follower.
+	w := startWriters(ctx, store, session, 4)
+	following, unfollow := context.WithCancel(ctx)
+	followed := map[repo.ID]int64{}
+	var next int64
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		for message, err := range store.Sessions().Follow(following, session, 0) {
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("follow: %v", err)
+				}
+				return
+			}
+			if message.Sequence != next {
+				t.Errorf("follow: %d for %d", message.Sequence, next)
+			}
+			mu.Lock()
+			next++
+			followed[message.ID] = message.Sequence
+			mu.Unlock()
+		}
+	})
+	// Claims.
+	claimed := map[repo.ID]int64{}
+	done := map[repo.ID]bool{}
+	for i := range 4 {
+		owner := fmt.Sprint("worker", i)
+		running.Go(func() {
+			for !stop.Load() {
+				got, err := store.Plans().Claim(ctx, repo.Claim{Owner: owner, TTL: repo.MinLeaseTTL})
+				if err != nil || len(got) == 0 {
+					if err != nil && !errors.Is(err, repo.ErrUnavailable) && !errors.Is(err, repo.ErrUnknownOutcome) {
+						t.Errorf("claim: %v", err)
+						return
+					}
+					again()
+					continue
+				}
+				c := got[0]
+				mu.Lock()
+				if before := claimed[c.Plan.ID]; before >= c.Lease.Token {
+					t.Errorf("plan claimed with token %d after %d", c.Lease.Token, before)
+				}
+				claimed[c.Plan.ID] = c.Lease.Token
+				mu.Unlock()
+				time.Sleep(30 * time.Millisecond)
+				_, err = store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token})
+				if err == nil {
+					mu.Lock()
+					if done[c.Plan.ID] {
+						t.Errorf("completed twice")
+					}
+					done[c.Plan.ID] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	w.await(t, 200, 20*time.Second)
+	p.primary.Stop(t, syscall.SIGKILL)
+	time.Sleep(200 * time.Millisecond)
+	p.replica.Promote(t)
+	w.await(t, w.count()+200, 10*time.Second)
+	pgtest.Await(t, 30*time.Second, "all plans are completed", func() bool { mu.Lock(); defer mu.Unlock(); return len(done) >= plans-1 })
+	stop.Store(true)
+	w.end(t)
+	running.Wait()
+	if got, want := w.inspect(t), (findings{stored: len(w.acknowledged)}); got != want {
+		t.Errorf("%d acknowledged, found %+v", len(w.acknowledged), got)
+	}
+	pgtest.Await(t, 3*time.Second, "the follower has all", func() bool { mu.Lock(); defer mu.Unlock(); return len(followed) == len(w.acknowledged) })
+	unfollow()
+	follower.Wait()
+	for id, at := range w.acknowledged {
+		if followed[id] != at {
+			t.Errorf("followed at %d, acknowledged at %d", followed[id], at)
+		}
+	}
+	if seen != parts {
+		t.Errorf("%d parts written, %d followed", parts, seen)
+	}
+	t.Logf("%d tokens, %d parts, %d messages, %d claimed, %d done", len(tokens), parts, len(followed), len(claimed), len(done))
+}
