@@ -20,7 +20,8 @@ type Claim struct {
 	// MaxAttempts is the attempt (Plan.Attempt) after which a plan whose claim has expired
 	// is errored instead of queued again. Zero: DefaultMaxAttempts.
 	MaxAttempts int
-	// Wait waits until there is a plan, instead of returning none.
+	// Wait waits until there is a plan, instead of returning none. If the database cannot
+	// be reached meanwhile, it waits until that is back; any other error ends it.
 	Wait bool
 }
 

@@ -53,7 +53,7 @@ func newLive(conns conns) *live {
 		Positions: maxPositions,
 	})
 	l.parts = l.newPartsHub()
-	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Interval: l.interval})
+	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: isPassing, Interval: l.interval})
 	l.notifier = follow.NewNotifier(l.notify)
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	return l

@@ -11,6 +11,9 @@ import (
 type WaitersConfig[F any] struct {
 	// Poll reports for each filter whether there may be something to take.
 	Poll func(ctx context.Context, filters []F) ([]bool, error)
+	// Passes reports whether an error of Poll may pass, so that the next poll may
+	// succeed. Otherwise those who wait look, to get the error.
+	Passes func(err error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration
 }
@@ -205,13 +208,14 @@ func (w *Waiters[F]) poll() {
 			continue
 		}
 		some, err := w.config.Poll(w.ctx, filters)
-		if err != nil {
+		if err != nil && w.config.Passes(err) {
 			continue // until the database is back
 		}
 		w.mu.Lock()
 		for i, c := range classes {
-			// One that is looking finds it, or has it already.
-			if some[i] && len(c.parked) > 0 {
+			// One that is looking finds it, or has it already. One that gets an error wakes
+			// the next one.
+			if (err != nil || some[i]) && len(c.parked) > 0 {
 				c.wake()
 			}
 		}

@@ -38,6 +38,7 @@ func newTakeaway(t *testing.T, interval time.Duration) *takeaway {
 			}
 			return some, nil
 		},
+		Passes:   func(error) bool { return true },
 		Interval: func() time.Duration { return interval },
 	})
 	t.Cleanup(s.waiters.Close)
