@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// Messages that somebody has removed by hand, or that row-level security hides, make an
+// export and a follower fail with an error: they neither read again and again, nor leave
+// anything out, nor say that the session was deleted.
+func TestMissingMessages(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	for _, test := range []struct {
+		name, removed string
+		followed      int // the messages before the first one that is missing
+	}{
+		{"the first", "sequence = 0", 0},
+		{"one between", "sequence = 1", 1},
+		{"the last", "sequence = 2", 2},
+		{"all", "true", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			id := pgtest.NewSession(t, store)
+			for range 3 {
+				if _, err := store.Sessions().Append(t.Context(), id, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pgtest.Exec(t, pgtest.Connect(t, databaseURL), "DELETE FROM messages WHERE session_id = $1 AND "+test.removed, [16]byte(id))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := store.Sessions().Export(ctx, id, io.Discard); !errors.Is(err, repo.ErrUnavailable) {
+				t.Errorf("Export: %v", err)
+			}
+			var followed int
+			for message, err := range store.Sessions().Follow(ctx, id, 0) {
+				if err != nil {
+					if !errors.Is(err, repo.ErrUnavailable) {
+						t.Errorf("Follow: %v", err)
+					}
+					break
+				}
+				if message.Sequence != int64(followed) {
+					t.Errorf("Follow: message %d after %d", message.Sequence, followed)
+				}
+				followed++
+			}
+			if followed != test.followed {
+				t.Errorf("followed %d messages, want %d", followed, test.followed)
+			}
+		})
+	}
+}
