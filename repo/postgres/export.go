@@ -20,6 +20,14 @@ import (
 // although many statements read them. Export holds no connection while it writes. At the end it checks that the
 // session was not deleted meanwhile, and another created with its id.
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
+	err := s.export(ctx, id, w)
+	if errors.Is(err, export.ErrIncomplete) {
+		return &storeError{repo.ErrUnavailable, errMissingMessages}
+	}
+	return err
+}
+
+func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 	session, mark, state, err := s.begun(ctx, id)
 	if err != nil {
 		return err
@@ -90,9 +98,13 @@ func (s *sessions) begun(ctx context.Context, id repo.ID) (repo.Session, string,
 	}
 }
 
+// maxMarks bounds the attempts to read a session with its mark. One is repeated if the first
+// message was appended after the mark was read.
+const maxMarks = 10
+
 // marked returns a session, and the mark of its first message, if it has one.
 func (s *sessions) marked(ctx context.Context, id repo.ID) (session repo.Session, mark string, err error) {
-	for {
+	for range maxMarks {
 		// The mark is read first, so that it is not that of a later session.
 		if mark, err = s.firstMark(ctx, id); err != nil {
 			return session, "", err
@@ -102,6 +114,7 @@ func (s *sessions) marked(ctx context.Context, id repo.ID) (session repo.Session
 			return session, mark, err
 		}
 	}
+	return session, "", &storeError{repo.ErrUnavailable, errMissingMessages}
 }
 
 // firstMark returns a mark that differs between the first messages of two sessions

@@ -91,7 +91,31 @@ func (l *live) readMessages(ctx context.Context, positions []follow.Position[rep
 		_, err := queries.MessageListNews(ctx, scanner, params)
 		return err
 	})
+	for i := range scanner.found {
+		endAtGap(&scanner.found[i], positions[i].From)
+	}
 	return scanner.found, err
+}
+
+// errMissingMessages: the session's counter and its messages, of one snapshot, disagree.
+// The library never causes that.
+var errMissingMessages = errors.New("messages of the session are missing: rows were removed, or are hidden from this role")
+
+// endAtGap ends the followers of a session where a message is missing that there must be.
+// Otherwise they would leave it out, or look for it again and again.
+func endAtGap(found *follow.Found[repo.Message], from int64) {
+	if found.Cut || found.Missing {
+		return
+	}
+	for i, message := range found.Items {
+		if message.Sequence != from+int64(i) {
+			found.Items, found.End = found.Items[:i], &storeError{repo.ErrUnavailable, errMissingMessages}
+			return
+		}
+	}
+	if len(found.Items) == 0 && from < found.Next {
+		found.End = &storeError{repo.ErrUnavailable, errMissingMessages}
+	}
 }
 
 // positionColumns returns positions as the arrays that a statement unnests, and the number
