@@ -243,7 +243,8 @@ type SessionExporter interface {
 	// Export writes the session, every message that it had when the export began, and
 	// its own state at that moment. Memory stays bounded, however long the session. After an error, w has
 	// received an incomplete document, which every import refuses. Errors:
-	// NotFoundError; w's own; the context's.
+	// NotFoundError; ErrLimit if the session is linked to more than 100,000 plans; w's
+	// own; the context's.
 	//
 	// No connection is held while w's Write runs. Like AuditReader.Export, Export
 	// returns when ctx ends even if Write does not. One goroutine then remains

@@ -42,7 +42,7 @@ type Writer struct {
 func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID) (*Writer, error) {
 	switch {
 	case len(linkedPlans) > maxLinkedPlans:
-		return nil, fmt.Errorf("export of session %s: %d linked plans, more than %d", session.ID, len(linkedPlans), maxLinkedPlans)
+		return nil, fmt.Errorf("%w: export of session %s: %d linked plans, more than %d", repo.ErrLimit, session.ID, len(linkedPlans), maxLinkedPlans)
 	case !writable(session.CreatedAt), !writable(session.UpdatedAt):
 		return nil, fmt.Errorf("export of session %s: a time is not between the years 1 and 9999", session.ID)
 	}
