@@ -97,13 +97,28 @@ func lacksPartition(pgErr *pgconn.PgError) bool {
 
 // mend creates the partitions of the current month and those after it if an operation
 // failed because one was missing; the operation is then run again. The entries that
-// the store records about its own operations always have the current time.
-func (p *pooled) mend(ctx context.Context, err error) {
+// the store records about its own operations always have the current time. It returns the
+// error of creating them.
+func (p *pooled) mend(ctx context.Context, err error) error {
 	if !isNoPartition(err) {
-		return
+		return nil
 	}
 	p.months.forget()
-	p.cover(ctx)
+	return p.cover(ctx)
+}
+
+// causeOf returns an operation's error, or, if it is that a partition is missing, why that could
+// not be created: it is no conflict then, after which the operation may be run again.
+func causeOf(err, unmended error) error {
+	var cause *storeError
+	if !isNoPartition(err) || !errors.Is(err, repo.ErrContention) || !errors.As(unmended, &cause) {
+		return err
+	}
+	switch cause.sentinel {
+	case repo.ErrUnavailable, repo.ErrPermission, repo.ErrSchema:
+		return cause
+	}
+	return err
 }
 
 // coverage is the time until which the months are known to have partitions. It is by
@@ -130,10 +145,10 @@ const coverRetry = 60
 
 // cover makes sure of the partitions that entries need from now on. It runs before
 // the operation's transaction, so that what it creates is visible to everybody at
-// once. It reports no error, because the operation may record nothing.
-func (p *pooled) cover(ctx context.Context) {
+// once. Its error matters only if the operation records something.
+func (p *pooled) cover(ctx context.Context) error {
 	if p.months.lasts() {
-		return
+		return nil
 	}
 	var row db.AuditCoverRow
 	err := p.conns.run(ctx, committing, func(q db.DBTX) (err error) {
@@ -146,6 +161,7 @@ func (p *pooled) cover(ctx context.Context) {
 	if ctx.Err() == nil {
 		p.months.set(row.Seconds)
 	}
+	return err
 }
 
 // connectionMonths is what is known on a connection about the months that have

@@ -172,12 +172,13 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 		return err
 	}
 	defer p.gate.leave()
+	var unmended error
 	for attempt := 1; ; attempt++ {
 		err := operation()
 		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
-			return settled(err)
+			return settled(causeOf(err, unmended))
 		}
-		p.mend(ctx, err)
+		unmended = p.mend(ctx, err)
 	}
 }
 

@@ -52,7 +52,7 @@ func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again 
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
-		p.mend(ctx, err)
+		_ = p.mend(ctx, err) // the error of the caller's function stays as it is
 		again(attempt + 1)
 	}
 }
@@ -63,7 +63,7 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	defer p.gate.leave()
-	p.cover(ctx)
+	_ = p.cover(ctx)
 	tx, err := p.begin(ctx)
 	if err != nil {
 		return err
