@@ -127,21 +127,24 @@ func (q *Queries) AuditCountOld(ctx context.Context, db DBTX, before time.Time, 
 
 const auditCover = `-- name: AuditCover :one
 SELECT (audit_make_partitions(n.now, $1::integer) + audit_make_partitions(n.now + interval '1 day', 0))::integer AS made,
-    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds
+    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds,
+    transaction_timestamp()::timestamptz AS began
 FROM (SELECT clock_timestamp() AS now) AS n
 `
 
 type AuditCoverRow struct {
 	Made    int32
 	Seconds int64
+	Began   time.Time
 }
 
 // Index: none. Creates the missing partitions of the server's current month and some
-// months after it, and of the month of a day later. seconds is how long they suffice.
+// months after it, and of the month of a day later. seconds is how long they suffice, and
+// began when the transaction did, by which it is told apart from others of the connection.
 func (q *Queries) AuditCover(ctx context.Context, db DBTX, ahead int32) (AuditCoverRow, error) {
 	row := db.QueryRow(ctx, auditCover, ahead)
 	var i AuditCoverRow
-	err := row.Scan(&i.Made, &i.Seconds)
+	err := row.Scan(&i.Made, &i.Seconds, &i.Began)
 	return i, err
 }
 

@@ -25,9 +25,11 @@ SELECT audit_make_partitions(@at::timestamptz, @ahead::integer)::integer AS made
 
 -- name: AuditCover :one
 -- Index: none. Creates the missing partitions of the server's current month and some
--- months after it, and of the month of a day later. seconds is how long they suffice.
+-- months after it, and of the month of a day later. seconds is how long they suffice, and
+-- began when the transaction did, by which it is told apart from others of the connection.
 SELECT (audit_make_partitions(n.now, @ahead::integer) + audit_make_partitions(n.now + interval '1 day', 0))::integer AS made,
-    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds
+    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds,
+    transaction_timestamp()::timestamptz AS began
 FROM (SELECT clock_timestamp() AS now) AS n;
 
 -- name: AuditGet :one

@@ -170,8 +170,9 @@ func (p *pooled) cover(ctx context.Context) error {
 // connection at a time.
 type connectionMonths struct {
 	coverage
-	// unsure is the transaction that created a partition, and may be rolled back.
-	unsure pgx.Tx
+	// unsure is when the transaction began that created a partition, and may be rolled
+	// back. (A pgx.Tx may be a savepoint in it.)
+	unsure time.Time
 	// known has the months of recorded entries. True: the partition exists. False:
 	// a transaction on this connection created it, and may have been rolled back.
 	known map[time.Time]bool
@@ -214,10 +215,10 @@ func (b bound) cover(ctx context.Context) error {
 	case err != nil:
 		return translate(ctx, err, reading)
 	case row.Made > 0:
-		c.unsure = b.tx
-	case c.unsure != b.tx:
+		c.unsure = row.Began
+	case !c.unsure.Equal(row.Began):
 		c.set(row.Seconds)
-		c.unsure = nil
+		c.unsure = time.Time{}
 	}
 	return nil
 }
