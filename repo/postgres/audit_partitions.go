@@ -114,8 +114,7 @@ func causeOf(err, unmended error) error {
 	if !isNoPartition(err) || !errors.Is(err, repo.ErrContention) || !errors.As(unmended, &cause) {
 		return err
 	}
-	switch cause.sentinel {
-	case repo.ErrUnavailable, repo.ErrPermission, repo.ErrSchema:
+	if errors.Is(cause, repo.ErrUnavailable) || errors.Is(cause, repo.ErrPermission) || errors.Is(cause, repo.ErrSchema) {
 		return cause
 	}
 	return err
