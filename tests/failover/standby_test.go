@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -25,6 +26,8 @@ func TestStandby(t *testing.T) {
 		}
 	}
 	add(primary)
+	waiting := pgtest.NewPool(t, p.replica.URL("postgres"))
+	awaitAnswer(t, func() error { return schema.Check(t.Context(), waiting) }) // it has replayed the migrations
 	standby := pgtest.OpenStore(t, p.replica.URL("postgres"), agentstore.Options{Migrate: true})
 	awaitAnswer(t, func() error { return standby.Sessions().Export(t.Context(), session, io.Discard) })
 	for name, write := range map[string]func() error{
