@@ -1,0 +1,487 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// tryable: do is called with a context that ends some time; written says whether it was written, per a fresh look.
+type tryable struct {
+	name    string
+	prepare func(ctx context.Context) (do func(ctx context.Context) error, written func(ctx context.Context) bool)
+}
+
+func writesToTry(t *testing.T, store repo.Store) []tryable {
+	bg := context.Background()
+	must := func(err error) {
+		if err != nil {
+			panic(fmt.Sprintf("prepare: %v", err))
+		}
+	}
+	retry := func(f func() error) {
+		var err error
+		for range 50 {
+			if err = f(); err == nil || !(errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrContention)) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		must(err)
+	}
+	session := func() repo.ID {
+		id := repo.NewID()
+		retry(func() error { _, err := store.Sessions().Create(bg, repo.NewSession{ID: id}); return err })
+		return id
+	}
+	get := func(id repo.ID) (s repo.Session) {
+		retry(func() (err error) { s, err = store.Sessions().Get(bg, id); return err })
+		return s
+	}
+	exists := func(id repo.ID) (found bool) {
+		retry(func() error {
+			_, err := store.Sessions().Get(bg, id)
+			found = err == nil
+			if errors.Is(err, repo.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+		return found
+	}
+	retry(func() error {
+		_, err := store.Actions().Create(bg, repo.NewAction{Name: "adv", ActionDefinition: repo.ActionDefinition{Reusable: true}})
+		if errors.Is(err, repo.ErrConflict) {
+			return nil
+		}
+		return err
+	})
+	usePlan := func() repo.ID {
+		id := repo.NewID()
+		retry(func() error { _, err := store.Plans().Use(bg, "adv", repo.UseAction{ID: id}); return err })
+		return id
+	}
+	getPlan := func(id repo.ID) (p repo.Plan, found bool) {
+		retry(func() (err error) {
+			p, err = store.Plans().Get(bg, id)
+			found = err == nil
+			if errors.Is(err, repo.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+		return p, found
+	}
+	leases := func(owner string) (l []repo.Lease) {
+		retry(func() error {
+			p, err := store.Leases().List(bg, repo.LeaseFilter{Owner: owner}, repo.Page{})
+			l = p.Leases
+			return err
+		})
+		return l
+	}
+	message := func() repo.NewMessage { return repo.NewMessage{Role: repo.RoleUser, Content: "x"} }
+	stream := func() (s repo.Stream) {
+		retry(func() (err error) {
+			s, err = store.Streams().Open(bg, repo.NewStream{Key: repo.NewID().String(), Owner: "o"})
+			return err
+		})
+		return s
+	}
+	getStream := func(key string) (s repo.Stream, found bool) {
+		retry(func() (err error) {
+			s, err = store.Streams().Get(bg, key)
+			found = err == nil
+			if errors.Is(err, repo.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+		return s, found
+	}
+	stateOf := func(scope repo.Scope, key string) (found bool) {
+		retry(func() error {
+			_, err := store.State().Get(bg, scope, key)
+			found = err == nil
+			if errors.Is(err, repo.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+		return found
+	}
+	shared := repo.Scope{Name: "adv"}
+	hot := session() // contended
+	type do = func(context.Context) error
+	type look = func(context.Context) bool
+	ops := []tryable{
+		{"create", func(context.Context) (do, look) {
+			id := repo.NewID()
+			return func(ctx context.Context) error {
+				_, err := store.Sessions().Create(ctx, repo.NewSession{ID: id})
+				return err
+			}, func(context.Context) bool { return exists(id) }
+		}},
+		{"create none", func(context.Context) (do, look) {
+			key := repo.SessionKey{Namespace: "n", Key: repo.NewID().String()}
+			return func(ctx context.Context) error {
+				_, err := store.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Existing: repo.ExistingNone})
+				return err
+			}, func(context.Context) bool { return exists(key.ID()) }
+		}},
+		{"update", func(context.Context) (do, look) {
+			id := session()
+			return func(ctx context.Context) error {
+				_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{MetadataPatch: json.RawMessage(`{"a":1}`)})
+				return err
+			}, func(context.Context) bool { return get(id).Version > 1 }
+		}},
+		{"update hot", func(context.Context) (do, look) {
+			key := repo.NewID().String()
+			return func(ctx context.Context) error {
+				_, err := store.Sessions().Update(ctx, hot, repo.SessionUpdate{MetadataPatch: json.RawMessage(`{"` + key + `":1}`)})
+				return err
+			}, func(context.Context) bool { return bytes.Contains(get(hot).Metadata, []byte(key)) }
+		}},
+		{"usage", func(context.Context) (do, look) {
+			id := session()
+			return func(ctx context.Context) error {
+					_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{Cost: 1})
+					return err
+				}, func(context.Context) bool {
+					c := get(id).Usage.Cost
+					if c > 1 {
+						t.Error("counted twice")
+					}
+					return c > 0
+				}
+		}},
+		{"delete", func(context.Context) (do, look) {
+			id := session()
+			return func(ctx context.Context) error { _, err := store.Sessions().Delete(ctx, id); return err },
+				func(context.Context) bool { return !exists(id) }
+		}},
+		{"append hot", func(context.Context) (do, look) {
+			m := message()
+			m.ID = repo.NewID()
+			return func(ctx context.Context) error { _, err := store.Sessions().Append(ctx, hot, m); return err },
+				func(context.Context) (found bool) {
+					retry(func() error {
+						_, err := store.Sessions().Message(bg, hot, m.ID)
+						found = err == nil
+						if errors.Is(err, repo.ErrNotFound) {
+							return nil
+						}
+						return err
+					})
+					return found
+				}
+		}},
+		{"appendAt", func(context.Context) (do, look) {
+			id := session()
+			return func(ctx context.Context) error {
+					_, err := store.Sessions().AppendAt(ctx, id, 0, message(), message())
+					return err
+				}, func(context.Context) bool {
+					n := get(id).MessageCount
+					if n != 0 && n != 2 {
+						t.Error("appendAt", n)
+					}
+					return n > 0
+				}
+		}},
+		{"turn", func(context.Context) (do, look) {
+			id := session()
+			k := repo.NewID().String()
+			return func(ctx context.Context) error {
+					_, err := store.Sessions().AppendTurn(ctx, id, repo.Turn{ID: repo.NewID(), Messages: []repo.NewMessage{message()}, State: []repo.StateChange{{Scope: shared, Key: k, Value: json.RawMessage("1")}}, Usage: &repo.NewUsage{Cost: 1}})
+					return err
+				}, func(context.Context) bool {
+					s := get(id)
+					if int64(s.Usage.Cost) != s.MessageCount || s.MessageCount > 1 || stateOf(shared, k) != (s.MessageCount == 1) {
+						t.Error("turn torn", s.Usage.Cost, s.MessageCount)
+					}
+					return s.MessageCount > 0
+				}
+		}},
+		{"turns", func(context.Context) (do, look) {
+			a, b := session(), session()
+			return func(ctx context.Context) error {
+					_, err := store.Sessions().AppendTurns(ctx, repo.SessionTurn{SessionID: a, Turn: repo.Turn{Messages: []repo.NewMessage{message()}}}, repo.SessionTurn{SessionID: b, Turn: repo.Turn{Messages: []repo.NewMessage{message()}, Usage: &repo.NewUsage{Cost: 1}}}, repo.SessionTurn{SessionID: hot, Turn: repo.Turn{Messages: []repo.NewMessage{message()}}})
+					return err
+				}, func(context.Context) bool {
+					x, y := get(a), get(b)
+					if x.MessageCount != y.MessageCount || x.MessageCount > 1 || int64(y.Usage.Cost) != y.MessageCount {
+						t.Error("turns torn", x.MessageCount, y.MessageCount)
+					}
+					return x.MessageCount > 0
+				}
+		}},
+		{"state", func(context.Context) (do, look) {
+			k := repo.NewID().String()
+			return func(ctx context.Context) error {
+				_, err := store.State().Change(ctx, []repo.StateChange{{Scope: shared, Key: k, Value: json.RawMessage("1")}})
+				return err
+			}, func(context.Context) bool { return stateOf(shared, k) }
+		}},
+		{"acquire", func(context.Context) (do, look) {
+			k, o := repo.LeaseKey{Kind: "k", Name: repo.NewID().String()}, repo.NewID().String()
+			return func(ctx context.Context) error {
+				_, err := store.Leases().Acquire(ctx, repo.NewLease{Key: k, Owner: o, TTL: time.Minute})
+				return err
+			}, func(context.Context) bool { return len(leases(o)) > 0 }
+		}},
+		{"release", func(context.Context) (do, look) {
+			k, o := repo.LeaseKey{Kind: "k", Name: repo.NewID().String()}, repo.NewID().String()
+			var l repo.Lease
+			retry(func() (err error) {
+				l, err = store.Leases().Acquire(bg, repo.NewLease{Key: k, Owner: o, TTL: time.Minute})
+				return err
+			})
+			return func(ctx context.Context) error { return store.Leases().Release(ctx, l) },
+				func(context.Context) bool { return len(leases(o)) == 0 }
+		}},
+		{"release all", func(context.Context) (do, look) {
+			k, o := repo.LeaseKey{Kind: "k", Name: repo.NewID().String()}, repo.NewID().String()
+			retry(func() (err error) {
+				_, err = store.Leases().Acquire(bg, repo.NewLease{Key: k, Owner: o, TTL: time.Minute})
+				return err
+			})
+			return func(ctx context.Context) error { _, err := store.Leases().ReleaseAll(ctx, o); return err },
+				func(context.Context) bool { return len(leases(o)) == 0 }
+		}},
+		{"stream open", func(context.Context) (do, look) {
+			k := repo.NewID().String()
+			return func(ctx context.Context) error {
+				_, err := store.Streams().Open(ctx, repo.NewStream{Key: k, Owner: "o"})
+				return err
+			}, func(context.Context) bool { _, found := getStream(k); return found }
+		}},
+		{"stream append", func(context.Context) (do, look) {
+			s := stream()
+			return func(ctx context.Context) error {
+					_, err := store.Streams().Append(ctx, s, []byte("a"), []byte("b"))
+					return err
+				}, func(context.Context) bool {
+					x, _ := getStream(s.Key)
+					if x.Next != 0 && x.Next != 2 {
+						t.Error("stream", x.Next)
+					}
+					return x.Next > 0
+				}
+		}},
+		{"stream finish", func(context.Context) (do, look) {
+			s := stream()
+			return func(ctx context.Context) error { return store.Streams().Finish(ctx, s) },
+				func(context.Context) bool { x, _ := getStream(s.Key); return x.Status != repo.StreamOpen }
+		}},
+		{"use", func(context.Context) (do, look) {
+			id := repo.NewID()
+			return func(ctx context.Context) error {
+				_, err := store.Plans().Use(ctx, "adv", repo.UseAction{ID: id})
+				return err
+			}, func(context.Context) bool { _, found := getPlan(id); return found }
+		}},
+		{"use below", func(context.Context) (do, look) {
+			id, parent := repo.NewID(), usePlan()
+			return func(ctx context.Context) error {
+				_, err := store.Plans().Use(ctx, "adv", repo.UseAction{ID: id, ParentID: parent})
+				return err
+			}, func(context.Context) bool { _, found := getPlan(id); return found }
+		}},
+		{"transition", func(context.Context) (do, look) {
+			id := usePlan()
+			return func(ctx context.Context) error {
+				_, err := store.Plans().Transition(ctx, id, repo.TransitionStart, repo.Cause{})
+				return err
+			}, func(context.Context) bool { p, _ := getPlan(id); return p.Version > 1 }
+		}},
+		{"cancel", func(context.Context) (do, look) {
+			id := usePlan()
+			return func(ctx context.Context) error {
+				_, err := store.Plans().Transition(ctx, id, repo.TransitionCancel, repo.Cause{Reason: "r"})
+				return err
+			}, func(context.Context) bool { p, _ := getPlan(id); return p.Version > 1 }
+		}},
+		{"claim", func(context.Context) (do, look) {
+			ns, o := repo.NewID().String(), repo.NewID().String()
+			id := repo.NewID()
+			retry(func() error {
+				_, err := store.Plans().Use(bg, "adv", repo.UseAction{ID: id, Namespace: ns})
+				return err
+			})
+			return func(ctx context.Context) error {
+				_, err := store.Plans().Claim(ctx, repo.Claim{Owner: o, Namespaces: []string{ns}, Wait: rand.IntN(2) == 0})
+				return err
+			}, func(context.Context) bool { return len(leases(o)) > 0 }
+		}},
+		{"link", func(context.Context) (do, look) {
+			id, p := session(), usePlan()
+			return func(ctx context.Context) error { return store.Plans().Link(ctx, id, p) },
+				func(context.Context) bool { return len(get(id).Plans) > 0 }
+		}},
+		{"intx", func(context.Context) (do, look) {
+			id := session()
+			return func(ctx context.Context) error {
+					return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+						for range 2 {
+							if _, err := tx.Sessions().Append(ctx, id, message()); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}, func(context.Context) bool {
+					n := get(id).MessageCount
+					if n != 0 && n != 2 {
+						t.Error("intx", n)
+					}
+					return n > 0
+				}
+		}},
+		{"import", func(context.Context) (do, look) {
+			id := session()
+			var b bytes.Buffer
+			retry(func() error { b.Reset(); return store.Sessions().Export(bg, id, &b) })
+			retry(func() error {
+				_, err := store.Sessions().Delete(bg, id)
+				if errors.Is(err, repo.ErrNotFound) {
+					return nil
+				}
+				return err
+			})
+			return func(ctx context.Context) error { _, err := store.Sessions().Import(ctx, &b); return err },
+				func(context.Context) bool { return exists(id) }
+		}},
+		{"action", func(context.Context) (do, look) {
+			name := "a" + repo.NewID().String()
+			return func(ctx context.Context) error {
+					_, err := store.Actions().Create(ctx, repo.NewAction{Name: name})
+					return err
+				}, func(context.Context) (found bool) {
+					retry(func() error {
+						_, err := store.Actions().Get(bg, name)
+						found = err == nil
+						if errors.Is(err, repo.ErrNotFound) {
+							return nil
+						}
+						return err
+					})
+					return found
+				}
+		}},
+	}
+	return ops
+}
+
+// Whichever write is left by its caller at a random time, while backends are terminated or not:
+// an error other than ErrUnknownOutcome means that nothing was written, none that it was, and
+// what belongs together is written together.
+func TestOutcomesAreTrue(t *testing.T) {
+	t.Parallel()
+	for name, kill := range map[string]bool{"contexts end": false, "and backends": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := pgtest.WithParameter(pgtest.NewDatabase(t), "application_name", t.Name())
+			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 8})
+			tryOutcomes(t, store, databaseURL, kill)
+		})
+	}
+}
+
+func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill bool) {
+	t.Helper()
+	ops := writesToTry(t, store)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	if kill {
+		conn := pgtest.Connect(t, pgtest.WithParameter(databaseURL, "application_name", "killer"))
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
+				}
+				_, _ = conn.Exec(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+t.Name()+"' AND state = 'active' ORDER BY random() LIMIT 1")
+			}
+		})
+	}
+	var counts [4]atomic.Int64
+	end := time.Now().Add(3 * time.Second)
+	var workers sync.WaitGroup
+	for range 12 {
+		workers.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("%v", p)
+				}
+			}()
+			for time.Now().Before(end) {
+				op := ops[rand.IntN(len(ops))]
+				do, written := op.prepare(context.Background())
+				ctx, cancel := context.WithCancel(context.Background())
+				timer := time.AfterFunc(time.Duration(float64(rand.IntN(120000))*rand.Float64()*rand.Float64())*time.Microsecond, cancel)
+				started := time.Now()
+				err := do(ctx)
+				if took := time.Since(started); took > 6*time.Second {
+					t.Errorf("%s took %s: %v", op.name, took, err)
+				}
+				timer.Stop()
+				cancelled := ctx.Err() != nil
+				cancel()
+				if !errors.Is(err, repo.ErrUnknownOutcome) {
+					if err != nil && kill {
+						time.Sleep(50 * time.Millisecond)
+					}
+					is := written(context.Background())
+					if is != (err == nil) {
+						time.Sleep(100 * time.Millisecond)
+						t.Errorf("%s: written %t (later %t), error %v (cancelled %t)", op.name, is, written(context.Background()), err, cancelled)
+					}
+					if err != nil && countSentinels(err) != 1 && !errors.Is(err, context.Canceled) {
+						t.Errorf("%s: %v", op.name, err)
+					}
+					if err != nil && !cancelled && !kill {
+						t.Errorf("%s: not cancelled: %v", op.name, err)
+					}
+				}
+				switch {
+				case err == nil:
+					counts[0].Add(1)
+				case errors.Is(err, repo.ErrUnknownOutcome):
+					counts[1].Add(1)
+				case errors.Is(err, context.Canceled):
+					counts[2].Add(1)
+				default:
+					counts[3].Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	wg.Wait()
+	t.Log("ok, unknown, cancelled, other", counts[0].Load(), counts[1].Load(), counts[2].Load(), counts[3].Load())
+	pgtest.CheckReturned(t, store.Pool())
+}
+
+func countSentinels(err error) (count int) {
+	for _, sentinel := range repo.Sentinels() {
+		if errors.Is(err, sentinel) {
+			count++
+		}
+	}
+	return count
+}
