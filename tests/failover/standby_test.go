@@ -37,7 +37,10 @@ func TestStandby(t *testing.T) {
 			_, err := standby.Plans().Claim(t.Context(), repo.Claim{Owner: "o", Wait: true})
 			return err
 		},
-		"Open a stream": func() error { _, err := standby.Streams().Open(t.Context(), repo.NewStream{Key: "s", Owner: "o"}); return err },
+		"Open a stream": func() error {
+			_, err := standby.Streams().Open(t.Context(), repo.NewStream{Key: "s", Owner: "o"})
+			return err
+		},
 	} {
 		if err := write(); !errors.Is(err, repo.ErrUnavailable) {
 			t.Errorf("%s on a standby: %v", name, err)

@@ -53,7 +53,9 @@ func TestWaitingClaimsGetErrors(t *testing.T) {
 					t.Error("a claim still waits after 10 s, although claims fail for good")
 					late = nil
 					go func() { _ = store.Close() }()
-					<-errs
+					if err := <-errs; !errors.Is(err, repo.ErrClosed) {
+						t.Errorf("after Close: %v", err)
+					}
 				}
 			}
 		})

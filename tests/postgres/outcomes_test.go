@@ -33,7 +33,8 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 	retry := func(f func() error) {
 		var err error
 		for range 50 {
-			if err = f(); err == nil || !(errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrContention)) {
+			err = f()
+			if passes := errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrContention); !passes {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
