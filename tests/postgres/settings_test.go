@@ -155,6 +155,7 @@ func TestConformanceInAnotherTimeZone(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	alterDatabase(t, databaseURL, "TimeZone=Asia/Kolkata", "DateStyle=ISO, DMY", "IntervalStyle=sql_standard")
+	databaseURL = pgtest.WithParameter(databaseURL, "client_encoding", "UTF8") // which a caller's pool must have
 	pool := pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", "simple_protocol"))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories {
 		store := pgtest.OpenPool(t, pool, agentstore.Options{})
