@@ -54,9 +54,9 @@ const (
 	DefaultStreamTTL = 5 * time.Minute
 	// MaxPartBytes bounds a part of a stream, and MaxParts and MaxPartsBytes the parts of
 	// one append.
-	MaxPartBytes  = 1 << 20
+	MaxPartBytes  = 16 << 20
 	MaxParts      = 1000
-	MaxPartsBytes = 4 << 20
+	MaxPartsBytes = 16 << 20
 	// DefaultStreamRemoval is the default limit of StreamWriter.RemoveExpired, and
 	// MaxStreamRemoval the largest.
 	DefaultStreamRemoval = 1000

@@ -32,6 +32,10 @@ type PartWriter struct {
 	err     error
 }
 
+// maxWaitingBytes bounds the memory of a writer: it holds as much again while that is being
+// stored.
+const maxWaitingBytes = 4 << 20
+
 // NewPartWriter returns a writer for a stream as StreamWriter.Open has returned it. When ctx
 // ends, nothing more is stored. A writer has a goroutine while parts are being stored, and
 // nothing to close. streams is that of a store: a transaction is for one goroutine, and an
@@ -47,8 +51,9 @@ func (w *PartWriter) Stream() Stream {
 	return w.stream
 }
 
-// Write adds a part of 1 to MaxPartBytes, which is stored soon. It waits while MaxParts or
-// MaxPartsBytes wait to be stored. Errors: InvalidError, and ctx's error: the part was not
+// Write adds a part of 1 to MaxPartBytes, which is stored soon. It waits while MaxParts, or
+// parts of 4 MiB together with this one, wait to be stored; a larger one waits until no other
+// does. If it need not wait, it adds the part even if ctx has ended. Errors: InvalidError, and ctx's error: the part was not
 // added. Any other is that with which storing an earlier part has failed for good, as
 // StreamWriter.Append returns it, or that of the context of NewPartWriter.
 func (w *PartWriter) Write(ctx context.Context, part []byte) error {
@@ -60,7 +65,7 @@ func (w *PartWriter) Write(ctx context.Context, part []byte) error {
 	}
 	part = bytes.Clone(part)
 	return w.when(ctx, func() bool { //nolint:contextcheck // parts are stored with the context of the writer
-		if len(w.waiting) == MaxParts || w.size+len(part) > MaxPartsBytes {
+		if len(w.waiting) == MaxParts || len(w.waiting) > 0 && w.size+len(part) > maxWaitingBytes {
 			return false
 		}
 		w.waiting, w.size = append(w.waiting, part), w.size+len(part)

@@ -189,14 +189,20 @@ func TestPartWriterIsBounded(t *testing.T) {
 		if err := w.Write(short, []byte("c")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one more gave %v", err)
 		}
-		large := strings.Repeat("d", MaxPartBytes)
-		for range 2 * MaxPartsBytes / MaxPartBytes {
-			writeParts(ctx, t, w, large)
+		const large = 8 // parts of an eighth of what may wait twice
+		for range large {
+			writeParts(ctx, t, w, strings.Repeat("d", 2*maxWaitingBytes/large))
 		}
 		if waited := time.Since(begun); waited != 2*time.Second {
 			t.Errorf("waited %v", waited)
 		}
-		if err := w.Flush(ctx); err != nil || len(f.parts) != 1+MaxParts+2*MaxPartsBytes/MaxPartBytes || slices.Contains(f.parts, "c") {
+		for i, part := range []string{strings.Repeat("e", MaxPartBytes), "f"} { // neither joins what waits
+			writeParts(ctx, t, w, part)
+			if waited := time.Since(begun); waited != time.Duration(3+i)*time.Second {
+				t.Errorf("part %d waited %v", i, waited)
+			}
+		}
+		if err := w.Flush(ctx); err != nil || len(f.parts) != 1+MaxParts+large+2 || slices.Contains(f.parts, "c") {
 			t.Errorf("Flush gave %v, %d parts", err, len(f.parts))
 		}
 		for _, part := range [][]byte{nil, make([]byte, MaxPartBytes+1)} {

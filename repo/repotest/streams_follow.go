@@ -17,6 +17,7 @@ func streamsFollowTests() []test {
 	return []test{
 		onPlans("From", testStreamsFollowFrom),
 		onPlans("Long", testStreamsFollowLong),
+		onPlans("LargeParts", testStreamsLargeParts),
 		onPlans("Ends", testStreamsFollowEnds),
 		onPlans("EndIsAwaited", testStreamsFollowEndIsAwaited),
 		onPlans("Newer", testStreamsFollowNewer),
@@ -174,7 +175,7 @@ func testStreamsFollowLong(t *testing.T, r repo.Repositories) {
 	stream := openStream(t, r, newStream())
 	all := someParts(1500)
 	for i := 59; i < len(all); i += 700 {
-		all[i] = bytes.Repeat([]byte("x"), repo.MaxPartBytes)
+		all[i] = bytes.Repeat([]byte("x"), 2<<20)
 	}
 	for first := 0; first < len(all); first += 500 {
 		addParts(t, r, &stream, all[first:first+500]...)
@@ -187,6 +188,24 @@ func testStreamsFollowLong(t *testing.T, r repo.Repositories) {
 		}
 		wantParts(t, got, stream, 0, all)
 	})
+}
+
+// Parts of any size that is allowed are stored, found again and followed.
+func testStreamsLargeParts(t *testing.T, r repo.Repositories) {
+	stream, parts := openStream(t, r, newStream()), [][]byte{
+		bytes.Repeat([]byte{0, 0xff}, repo.MaxPartBytes/2), []byte("small"), bytes.Repeat([]byte("x"), repo.MaxPartBytes-1), []byte("y"),
+	}
+	for _, some := range [][][]byte{parts[:1], parts[1:2], parts[2:]} {
+		begin := stream
+		addParts(t, r, &stream, some...)
+		addParts(t, r, &begin, some...)
+	}
+	endStream(t, r, stream, repo.StreamFinished)
+	got, err := readParts(r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{}), math.MaxInt)
+	if err != nil {
+		t.Error(err)
+	}
+	wantParts(t, got, stream, 0, parts)
 }
 
 // A stream that has ended is read to its end, from everywhere.

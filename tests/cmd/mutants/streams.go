@@ -147,7 +147,7 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/a writer ahead without a bound of bytes", file: "repo/part_writer.go",
-		old:   "if len(w.waiting) == MaxParts || w.size+len(part) > MaxPartsBytes {",
+		old:   "if len(w.waiting) == MaxParts || len(w.waiting) > 0 && w.size+len(part) > maxWaitingBytes {",
 		new:   "if len(w.waiting) == MaxParts {",
 		tests: []tests{{"repo", "^TestPartWriterIsBounded$"}},
 	},
