@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,7 +32,7 @@ func owner(ctx context.Context) string {
 func (s *EventStore) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session := r.Header.Get("Mcp-Session-Id")
-		away := r.Method == http.MethodGet && session != "" && s.writer(session, "") == nil
+		away := r.Method == http.MethodGet && session != "" && s.writer(key(session, "")) == nil
 		if !away || !s.resume(w, r, session) {
 			next.ServeHTTP(w, r)
 		}
@@ -55,16 +54,10 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 	if err == nil && own.Status == repo.StreamFinished {
 		return false
 	}
-	stream, err := get(ctx, s.streams, key(session, id))
-	if err == nil && stream.Owner != anybody && stream.Owner != owner(ctx) {
-		http.Error(w, "session user mismatch", http.StatusForbidden)
-		return true
-	} else if err == nil { // the next event may be a large one that has expired before its stream
-		for _, missing := range read(ctx, s.streams, stream, last, min(int64(last)+2, stream.Next)) {
-			err = missing
-		}
-	}
+	stream, err := s.get(ctx, key(session, id))
 	switch {
+	case err == nil && stream.Owner != anybody && stream.Owner != owner(ctx):
+		http.Error(w, "session user mismatch", http.StatusForbidden)
 	case errors.Is(err, mcp.ErrEventsPurged):
 		http.Error(w, "failed to replay events", http.StatusBadRequest)
 	case errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrInvalid):
@@ -84,13 +77,13 @@ func (s *EventStore) serve(ctx context.Context, w http.ResponseWriter, stream re
 	fmt.Fprint(w, ": ok\n\n") // a proxy may hold back headers alone
 	control := http.NewResponseController(w)
 	_ = control.Flush()
-	for data, err := range read(ctx, s.streams, stream, last, math.MaxInt64) {
+	for part, err := range s.follow(ctx, stream, last) {
 		if err != nil {
 			return
 		}
-		if last++; len(data) > 0 { // else it gave the client an id to go on from
+		if data := part.Data[1:]; len(data) > 0 { // else it gave the client an id to go on from
 			data = bytes.ReplaceAll(data, []byte("\n"), []byte("\ndata: "))
-			fmt.Fprintf(w, "event: message\nid: %s_%d\ndata: %s\n\n", id, last, data) //nolint:gosec // this is not HTML
+			fmt.Fprintf(w, "event: message\nid: %s_%d\ndata: %s\n\n", id, part.Sequence, data) //nolint:gosec // this is not HTML
 			_ = control.Flush()
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -19,6 +21,9 @@ const (
 	DefaultTTL = time.Hour
 	// patience bounds an operation whose context the SDK gives no end.
 	patience = 15 * time.Second
+	// format is the first byte of a part, whose sequence is its event's index: an event may
+	// be empty, and a part may not.
+	format = 0
 )
 
 // EventStore is a [mcp.EventStore] on streams, safe for concurrent use. One process at a
@@ -33,6 +38,17 @@ type EventStore struct {
 	swept   time.Time
 }
 
+// writer writes the events of one stream.
+type writer struct {
+	*repo.PartWriter
+
+	ttl  time.Duration
+	used time.Time // guarded by EventStore.mu
+
+	mu   sync.Mutex
+	lost error // why an event could not be added
+}
+
 // NewEventStore returns an event store. The events of a request expire when ttl has passed
 // since the last one, from repo.MinStreamTTL to repo.MaxStreamTTL; zero: DefaultTTL. Those
 // of a session's own stream, which may be idle for long, do after repo.MaxStreamTTL.
@@ -42,31 +58,36 @@ func NewEventStore(streams repo.Streams, ttl time.Duration) (*EventStore, error)
 		ttl = DefaultTTL
 	}
 	if ttl < repo.MinStreamTTL || ttl > repo.MaxStreamTTL {
-		return nil, &repo.InvalidError{Field: "ttl", Reason: fmt.Sprintf("is not between %v and %v", repo.MinStreamTTL, repo.MaxStreamTTL)}
+		return nil, &repo.InvalidError{Field: "ttl", Reason: "is not between repo.MinStreamTTL and repo.MaxStreamTTL"}
 	}
 	return &EventStore{streams: streams, ttl: ttl, writers: map[string]*writer{}, swept: time.Now()}, nil
 }
 
+func key(sessionID, streamID string) string { return repo.JoinKey("mcp", sessionID, streamID) }
+
 // Open implements [mcp.EventStore]. The stream belongs to the user of the context, if
 // there is one. A session without an id cannot be resumed, and nothing of it is kept.
-func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) (err error) {
+func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) error {
 	if sessionID == "" {
 		return nil
 	}
-	w := &writer{new: repo.NewStream{Key: key(sessionID, streamID), Owner: owner(ctx), TTL: s.ttl}, used: time.Now()}
+	w := &writer{ttl: s.ttl, used: time.Now()}
 	if streamID == "" {
-		w.new.TTL = repo.MaxStreamTTL
+		w.ttl = repo.MaxStreamTTL
 	}
-	if w.stream, err = s.streams.Open(ctx, w.new); err != nil {
+	stream, err := s.streams.Open(ctx, repo.NewStream{Key: key(sessionID, streamID), Owner: owner(ctx), TTL: w.ttl})
+	if err != nil {
 		return err
 	}
+	// What could not be stored at once is stored when the request is over. The writer ends with the store.
+	w.PartWriter = repo.NewPartWriter(context.WithoutCancel(ctx), s.streams, stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writers[w.new.Key] = w
+	s.writers[stream.Key] = w
 	if time.Since(s.swept) > s.ttl { // a request has a stream, and nobody says when it is over
 		s.swept = time.Now()
 		for key, w := range s.writers {
-			if time.Since(w.used) > 2*w.new.TTL {
+			if time.Since(w.used) > 2*w.ttl {
 				delete(s.writers, key)
 			}
 		}
@@ -74,10 +95,10 @@ func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) (err 
 	return nil
 }
 
-func (s *EventStore) writer(sessionID, streamID string) *writer {
+func (s *EventStore) writer(key string) *writer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.writers[key(sessionID, streamID)]
+	w := s.writers[key]
 	if w != nil {
 		w.used = time.Now()
 	}
@@ -85,13 +106,13 @@ func (s *EventStore) writer(sessionID, streamID string) *writer {
 }
 
 // Append implements [mcp.EventStore]. An event has its index even if Append fails, since
-// the client may have got it: it is stored with the next one. Further error:
+// the client may have got it: it is stored when the database is back. Further error:
 // StreamNotFoundError if the stream was not opened here.
 func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, data []byte) error {
 	if sessionID == "" {
 		return nil
 	}
-	w := s.writer(sessionID, streamID)
+	w := s.writer(key(sessionID, streamID))
 	if w == nil {
 		return &repo.StreamNotFoundError{Key: key(sessionID, streamID)}
 	}
@@ -99,54 +120,95 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	defer cancel()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.add(data)
-	return w.flush(ctx, s.streams)
+	if w.lost == nil {
+		w.lost = w.Write(ctx, append([]byte{format}, data...))
+	}
+	return s.flush(ctx, w)
+}
+
+// flush waits until what was written is stored. If an event was lost, it tells those who
+// follow elsewhere. The caller holds w.mu.
+func (s *EventStore) flush(ctx context.Context, w *writer) error {
+	if w.lost != nil {
+		return errors.Join(mcp.ErrEventsPurged, w.lost, s.streams.Fail(ctx, w.Stream(), "events were dropped"))
+	}
+	return w.Flush(ctx)
 }
 
 // After implements [mcp.EventStore]. Events that wait to be stored are stored first.
 func (s *EventStore) After(ctx context.Context, sessionID, streamID string, index int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		var err error
-		if w := s.writer(sessionID, streamID); w != nil {
-			w.mu.Lock()
-			err = w.flush(ctx, s.streams)
-			w.mu.Unlock()
-		}
-		var stream repo.Stream
-		if err == nil {
-			stream, err = get(ctx, s.streams, key(sessionID, streamID))
-		}
-		var events [][]byte // if one is missing, none is yielded
-		for data, failed := range read(ctx, s.streams, stream, index, stream.Next) {
-			events, err = append(events, data), failed
-		}
-		if err != nil {
-			yield(nil, err)
-			return
-		}
+		events, err := s.after(ctx, key(sessionID, streamID), index)
 		for _, data := range events {
 			if !yield(data, nil) {
 				return
 			}
 		}
+		if err != nil {
+			yield(nil, err)
+		}
 	}
+}
+
+// after returns all events that there are, or an error if one is missing.
+func (s *EventStore) after(ctx context.Context, key string, index int) (events [][]byte, err error) {
+	if w := s.writer(key); w != nil {
+		w.mu.Lock()
+		err = s.flush(ctx, w)
+		w.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	stream, err := s.get(ctx, key)
+	if err != nil || int64(index)+1 >= stream.Next {
+		return nil, err
+	}
+	for part, err := range s.follow(ctx, stream, index) {
+		if err != nil {
+			return nil, purged(err)
+		}
+		if events = append(events, part.Data[1:]); part.Sequence+1 == stream.Next {
+			break
+		}
+	}
+	return events, nil
+}
+
+func (s *EventStore) follow(ctx context.Context, stream repo.Stream, index int) iter.Seq2[repo.StreamPart, error] {
+	return s.streams.Follow(ctx, stream.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: int64(index) + 1})
+}
+
+// get returns a stream of which nothing is missing.
+func (s *EventStore) get(ctx context.Context, key string) (repo.Stream, error) {
+	stream, err := s.streams.Get(ctx, key)
+	if err == nil && stream.Status == repo.StreamFailed {
+		err = &repo.StreamFailedError{Key: key, ID: stream.ID, Reason: stream.Reason}
+	}
+	return stream, purged(err)
+}
+
+// purged returns the error for events that are missing in a stream.
+func purged(err error) error {
+	if errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrStreamFailed) {
+		return fmt.Errorf("%w: %w", mcp.ErrEventsPurged, err)
+	}
+	return err
 }
 
 // SessionClosed implements [mcp.EventStore]: the other replicas no longer know the session.
 // What is stored expires.
 func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) error {
-	w := s.writer(sessionID, "")
+	w := s.writer(key(sessionID, ""))
 	if w == nil {
 		return nil
 	}
 	s.mu.Lock()
-	delete(s.writers, w.new.Key)
+	delete(s.writers, w.Stream().Key)
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	err := s.streams.Finish(ctx, w.stream)
+	err := w.Finish(ctx)
 	if errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrConflict) {
 		return nil // nothing is left, or somebody else goes on with it
 	}

@@ -150,6 +150,37 @@ func TestDownWithStreamsRefuses(t *testing.T) {
 	}
 }
 
+// Version 20's Down refuses while a part is larger than the version before allows, and
+// removes its stream if data may be lost.
+func TestDownWithLargePartsRefuses(t *testing.T) {
+	t.Parallel()
+	databaseURL := migrated(t)
+	conn := pgtest.Connect(t, databaseURL)
+	for _, size := range []int{1 << 20, 1<<20 + 1} {
+		pgtest.Exec(t, conn, `WITH stream AS (
+				INSERT INTO streams (id, key, owner, opener, began, fence, ttl, expires_at)
+				SELECT gen_random_uuid(), $1::integer::text, 'b', gen_random_uuid(), n, n, '1 minute', now() FROM nextval('stream_fences') n
+				RETURNING id
+			) INSERT INTO stream_parts (stream_id, sequence, data)
+			SELECT id, n, decode(repeat('00', n * $1::integer + 1 - n), 'hex') FROM stream, generate_series(0, 1) n`, size)
+	}
+	down := func(options schema.Options) error {
+		_, err := open(t, databaseURL, options).Run(t.Context(), schema.TargetDown(19))
+		return err
+	}
+	if err := down(schema.Options{}); !errors.Is(err, schema.ErrDataLoss) {
+		t.Fatalf("error %v", err)
+	}
+	if err := down(schema.Options{AllowDataLoss: true}); err != nil {
+		t.Fatal(err)
+	}
+	left := pgtest.Value[string](t, conn, `SELECT string_agg(s.key || ' ' || p.sequence || ' ' || octet_length(p.data), ', ' ORDER BY p.sequence)
+		FROM stream_parts p LEFT JOIN streams s ON s.id = p.stream_id`)
+	if streams := pgtest.Value[int](t, conn, "SELECT count(*) FROM streams"); streams != 1 || left != "1048576 0 1, 1048576 1 1048576" {
+		t.Errorf("%d streams are left, with %s", streams, left)
+	}
+}
+
 // A writer that commits between the check for rows and the drop would lose its row.
 // The lock makes the check wait for the writer, and then see its row.
 func TestDownWaitsForARunningWriter(t *testing.T) {

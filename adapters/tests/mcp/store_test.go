@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,26 +53,28 @@ func must(t *testing.T, err error) {
 // both replicas.
 func TestEventsKeepTheirIndex(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		own, other := newEvents(t, stores[0], 0), newEvents(t, stores[1], 0)
+		streams := &outage{Streams: stores[0].Streams()}
+		own, err := mcpstore.NewEventStore(streams, 0)
+		must(t, err)
+		other := newEvents(t, stores[1], 0)
 		must(t, own.Open(t.Context(), "s", "r"))
 		if all, err := after(t, other, "r", -1); err != nil || len(all) != 0 {
 			t.Errorf("an open stream has %d events, %v", len(all), err)
 		}
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
 		want := [][]byte{
-			nil, []byte("second"), []byte("not stored at once"), bytes.Repeat([]byte("large"), repo.MaxPartBytes/2),
-			make([]byte, repo.MaxPartBytes-1), make([]byte, repo.MaxPartBytes), []byte("last"),
+			nil, []byte("second"), []byte("not stored at once"), nil, bytes.Repeat([]byte("large"), 1<<19),
+			make([]byte, repo.MaxPartBytes-1), []byte("last"),
 		}
 		for i, data := range want {
-			ctx := t.Context()
-			if i == 2 {
-				ctx = canceled
+			ctx, cancel := t.Context(), func() {}
+			if streams.down.Store(i == 2 || i == 3); streams.down.Load() {
+				ctx, cancel = context.WithTimeout(ctx, 5*time.Millisecond)
 			}
 			given := bytes.Clone(data)
-			if err := own.Append(ctx, "s", "r", given); (err != nil) != (i == 2) {
+			if err := own.Append(ctx, "s", "r", given); (err != nil) != streams.down.Load() {
 				t.Fatal(i, err)
 			}
+			cancel()
 			clear(given)
 		}
 		for _, events := range []mcp.EventStore{own, other} {
@@ -92,15 +95,35 @@ func TestEventsKeepTheirIndex(t *testing.T) {
 	})
 }
 
+// outage is a database that cannot be written to while it is down.
+type outage struct {
+	repo.Streams
+	down atomic.Bool
+}
+
+func (o *outage) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
+	if o.down.Load() {
+		return stream.Next, repo.ErrUnavailable
+	}
+	return o.Streams.Append(ctx, stream, parts...)
+}
+
+func (o *outage) Fail(ctx context.Context, stream repo.Stream, reason string) error {
+	if o.down.Load() {
+		return repo.ErrUnavailable
+	}
+	return o.Streams.Fail(ctx, stream, reason)
+}
+
 // lossy loses the answer to each second append.
 type lossy struct {
 	repo.Streams
-	appends int
+	appends atomic.Int64
 }
 
 func (l *lossy) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
 	next, err := l.Streams.Append(ctx, stream, parts...)
-	if l.appends++; l.appends%2 == 0 {
+	if l.appends.Add(1)%2 == 0 {
 		return stream.Next, repo.ErrUnknownOutcome
 	}
 	return next, err
@@ -109,19 +132,17 @@ func (l *lossy) Append(ctx context.Context, stream repo.Stream, parts ...[]byte)
 // An event whose answer is lost is stored once.
 func TestLostAnswers(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		own, err := mcpstore.NewEventStore(&lossy{Streams: stores[0].Streams()}, 0)
+		streams := &lossy{Streams: stores[0].Streams()}
+		own, err := mcpstore.NewEventStore(streams, 0)
 		must(t, err)
 		must(t, own.Open(t.Context(), "s", "r"))
-		refused := 0
 		for i := range byte(20) {
-			if err := own.Append(t.Context(), "s", "r", []byte{'a' + i}); err != nil {
-				refused++
-			}
+			must(t, own.Append(t.Context(), "s", "r", []byte{'a' + i}))
 		}
-		_, _ = after(t, own, "r", -1) // stores what waits
 		all, err := after(t, newEvents(t, stores[1], 0), "r", -1)
-		if got := string(bytes.Join(all, nil)); err != nil || got != "abcdefghijklmnopqrst" || refused == 0 {
-			t.Errorf("%s, %v; %d were refused", got, err, refused)
+		appends := streams.appends.Load()
+		if got := string(bytes.Join(all, nil)); err != nil || got != "abcdefghijklmnopqrst" || appends < 30 {
+			t.Errorf("%s, %v; %d appends", got, err, appends)
 		}
 	})
 }
@@ -145,48 +166,72 @@ func TestMissingEvents(t *testing.T) {
 		if err := events.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrStreamGone) {
 			t.Errorf("append to an expired stream: %v", err)
 		}
-		lost := newEvents(t, stores[0], 0)
-		must(t, lost.Open(t.Context(), "s", "full"))
-		must(t, lost.Append(t.Context(), "s", "full", []byte("stored")))
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 6 { // more than may wait
-			if err := lost.Append(canceled, "s", "full", make([]byte, repo.MaxPartBytes)); err == nil {
-				t.Error("an append with a context that has ended succeeds")
-			}
+	})
+}
+
+// If an event is lost, since too many wait or it is too large, the stream ends for everybody.
+func TestDroppedEvents(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		streams := &outage{Streams: stores[0].Streams()}
+		own, err := mcpstore.NewEventStore(streams, 0)
+		must(t, err)
+		for _, id := range []string{"full", "large"} {
+			must(t, own.Open(t.Context(), "s", id))
+			must(t, own.Append(t.Context(), "s", id, []byte("stored")))
 		}
-		for _, replica := range []*mcpstore.EventStore{lost, newEvents(t, stores[1], 0)} {
-			if all, err := after(t, replica, "full", -1); !errors.Is(err, mcp.ErrEventsPurged) || len(all) > 0 {
-				t.Errorf("%d events where some were dropped, %v", len(all), err)
+		streams.down.Store(true)
+		for range 4 { // more than may wait
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			if err := own.Append(ctx, "s", "full", make([]byte, repo.MaxPartBytes/2)); err == nil {
+				t.Error("an append to a database that is down succeeds")
 			}
-			if status, _ := get(t, replica.Handler(http.NotFoundHandler()), "s", "full_0", "alice"); status != http.StatusBadRequest {
-				t.Errorf("events that were dropped: status %d", status)
+			cancel()
+		}
+		err = own.Append(t.Context(), "s", "large", make([]byte, repo.MaxPartBytes))
+		if !errors.Is(err, repo.ErrInvalid) || !errors.Is(err, mcp.ErrEventsPurged) {
+			t.Errorf("an event that is too large: %v", err)
+		}
+		streams.down.Store(false)
+		for _, id := range []string{"full", "large"} {
+			if err := own.Append(t.Context(), "s", id, []byte("after it")); !errors.Is(err, mcp.ErrEventsPurged) {
+				t.Errorf("%s: an event after one that was dropped: %v", id, err)
+			}
+			for _, replica := range []*mcpstore.EventStore{own, newEvents(t, stores[1], 0)} {
+				if all, err := after(t, replica, id, -1); !errors.Is(err, mcp.ErrEventsPurged) || len(all) > 0 {
+					t.Errorf("%s: %d events where some were dropped, %v", id, len(all), err)
+				}
+				if status, _ := get(t, replica.Handler(http.NotFoundHandler()), "s", id+"_0", "alice"); status != http.StatusBadRequest {
+					t.Errorf("%s: events that were dropped: status %d", id, status)
+				}
 			}
 		}
 	})
 }
 
-// A large event expires by itself, although its stream goes on. Who needs it gets a status, before and
-// after it is removed: an empty answer would be asked for again and again.
+// A large event lives as long as its stream, and no longer. Who needs it then gets a status, also when
+// it is removed: an empty answer would be asked for again and again.
 func TestLargeEventExpires(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
 		own, other := newEvents(t, stores[0], repo.MinStreamTTL), newEvents(t, stores[1], 0)
 		must(t, own.Open(t.Context(), "s", "r"))
 		must(t, own.Append(t.Context(), "s", "r", []byte("first")))
-		must(t, own.Append(t.Context(), "s", "r", make([]byte, repo.MaxPartBytes)))
-		pgtest.Await(t, time.Minute, "the large event to expire", func() bool {
-			_ = own.Append(t.Context(), "s", "r", []byte("end"))
+		must(t, own.Append(t.Context(), "s", "r", make([]byte, repo.MaxPartBytes/4)))
+		begun := time.Now()
+		for time.Since(begun) < 2*repo.MinStreamTTL {
+			must(t, own.Append(t.Context(), "s", "r", nil))
+			time.Sleep(repo.MinStreamTTL / 10)
+		}
+		if all, err := after(t, other, "r", 0); err != nil || len(all[0]) != repo.MaxPartBytes/4 {
+			t.Errorf("the large event of a stream that goes on: %d events, %v", len(all), err)
+		}
+		pgtest.Await(t, time.Minute, "the stream to expire", func() bool {
 			_, err := after(t, other, "r", 0)
 			return errors.Is(err, mcp.ErrEventsPurged)
 		})
-		for range 2 {
-			if _, err := after(t, other, "r", 0); !errors.Is(err, mcp.ErrEventsPurged) {
-				t.Errorf("the large event: %v", err)
+		for _, want := range []int{http.StatusBadRequest, http.StatusNotFound} {
+			if status, _ := get(t, other.Handler(http.NotFoundHandler()), "s", "r_0", "alice"); status != want {
+				t.Errorf("the large event: status %d, want %d", status, want)
 			}
-			if status, _ := get(t, other.Handler(http.NotFoundHandler()), "s", "r_0", "alice"); status != http.StatusBadRequest {
-				t.Errorf("the large event: status %d", status)
-			}
-			_ = own.Append(t.Context(), "s", "r", []byte("end")) // so that only the large one is removed
 			_, err := stores[0].Streams().RemoveExpired(t.Context(), 0)
 			must(t, err)
 		}
