@@ -87,6 +87,13 @@ func hold(ctx context.Context, leases LeaseWriter, lease NewLease, now func() mo
 // Context returns the context that ends with the lease.
 func (h *HeldLease) Context() context.Context { return heldContext{h.ctx, h} }
 
+// Err returns nil while the lease is held, and then why it no longer is: a LeaseLostError, or
+// the error of the context that Hold was given; context.Canceled after Release.
+func (h *HeldLease) Err() error {
+	h.check()
+	return context.Cause(h.ctx)
+}
+
 // Lease returns the lease as it was last renewed.
 func (h *HeldLease) Lease() Lease {
 	h.mu.Lock()

@@ -78,6 +78,9 @@ func wantLost(t *testing.T, h *HeldLease, because error) {
 	if !ok || lost.Key != heldLease.Key || lost.Owner != heldLease.Owner || lost.Token != 7 || !errors.Is(lost.Err, because) {
 		t.Errorf("the context ended because of %v, want %v", context.Cause(h.Context()), because)
 	}
+	if err := h.Err(); !errors.Is(err, lost) {
+		t.Errorf("Err gave %v", err)
+	}
 }
 
 func TestHoldRenewsAtAThird(t *testing.T) {
@@ -131,8 +134,11 @@ func TestHoldRecovers(t *testing.T) {
 		time.Sleep(heldFor - 2*time.Second)
 		leases.setRenew(nil)
 		time.Sleep(10 * heldLease.TTL)
-		if err := h.Context().Err(); err != nil {
+		if err := errors.Join(h.Context().Err(), h.Err()); err != nil {
 			t.Error(err)
+		}
+		if err := h.Release(t.Context()); err != nil || !errors.Is(h.Err(), context.Canceled) {
+			t.Errorf("Release gave %v, and then Err %v", err, h.Err())
 		}
 	})
 }

@@ -90,6 +90,11 @@ const (
 type UseAction struct {
 	// ID is the use's idempotency key: see PlanWriter.Use. Zero: a new one.
 	ID ID
+	// Existing says which plan with this ID PlanWriter.Use returns instead of creating
+	// one: the one that the same use has made (ExistingSame, which empty means), or
+	// whatever plan is there (ExistingAny). Its Version is 1 if nothing has happened to
+	// it since it was created.
+	Existing Existing
 	// Name is optional, at most MaxNameBytes, and not allowed with ParentID.
 	Name string
 	// Namespace: empty means the parent's, or without a parent the action's.

@@ -47,12 +47,13 @@ type PlanWriter interface {
 	// Use creates a plan from an available action, at strategize/queued.
 	// Everything is checked before the first write. The use's ID is an idempotency
 	// key: repeating the use returns the stored plan, whatever its stage is by
-	// then, and changes nothing. A child plan (ParentID) needs a live parent.
+	// then, and changes nothing. With ExistingAny (UseAction.Existing) it also returns
+	// the plan of another use with this ID. A child plan (ParentID) needs a live parent.
 	//
 	// Errors: InvalidError (for an argument that is missing, unknown or of another
 	// type, "arguments.NAME"); ActionNotFoundError; ActionUnavailableError;
 	// NotFoundError for the parent or session; PlanConflictError if the id is that
-	// of a different plan; TransitionConflictError if the parent is not live;
+	// of a different plan, unless Existing accepts it; TransitionConflictError if the parent is not live;
 	// LimitExceededError above MaxPlanDepth or MaxChildPlans.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
 	// Transition makes a transition that the lifecycle allows (except TransitionExpire)

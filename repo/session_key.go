@@ -28,13 +28,16 @@ type SessionKey struct {
 // sessions, or import documents, who may not write to every session: a session with this
 // id and without the key is then found instead.
 func (k SessionKey) ID() ID {
-	return hashID("agentstore session key", k.namespace(), k.Key)
+	return HashID("agentstore session key", k.namespace(), k.Key)
 }
 
 func (k SessionKey) namespace() string { return cmp.Or(k.Namespace, DefaultNamespace) }
 
-// hashID returns an id that is computed from texts.
-func hashID(purpose string, texts ...string) ID {
+// HashID returns the id that stands for texts of the caller's, such as an id that another
+// system gave: the same one for the same texts in the same order, and another one for others.
+// purpose tells apart what ids are for. It is computed as SessionKey.ID is, from the purpose
+// instead of "agentstore session key".
+func HashID(purpose string, texts ...string) ID {
 	data := []byte(purpose)
 	for _, text := range texts {
 		data = binary.BigEndian.AppendUint32(data, uint32(len(text)))

@@ -28,6 +28,23 @@ func TestSessionKeyID(t *testing.T) {
 	}
 }
 
+// Different texts, and other purposes, have different ids.
+func TestHashID(t *testing.T) {
+	ids := map[repo.ID]bool{}
+	for _, id := range []repo.ID{
+		repo.HashID("a"), repo.HashID("a", ""), repo.HashID("a", "b"), repo.HashID("a", "b", ""), repo.HashID("a", "", "b"), repo.HashID("b", "b"), repo.HashID("a", "bb"), repo.HashID("a", "b", "b"),
+	} {
+		ids[id] = true
+	}
+	if len(ids) != 8 {
+		t.Errorf("%d ids for 8", len(ids))
+	}
+	key := repo.SessionKey{Namespace: "n", Key: "k"}
+	if got := repo.HashID("agentstore session key", "n", "k"); got != key.ID() {
+		t.Errorf("got %v, and %v for the key", got, key.ID())
+	}
+}
+
 func TestJoinKey(t *testing.T) {
 	for _, test := range []struct {
 		parts []string

@@ -2,6 +2,8 @@ package repo
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +24,7 @@ func (s Scope) ID() ID {
 	if s.Name == "" {
 		return s.SessionID
 	}
-	return hashID("agentstore scope", s.Name)
+	return HashID("agentstore scope", s.Name)
 }
 
 // StateOp says what a StateChange does to its key.
@@ -86,6 +88,15 @@ type StateValue struct {
 type ScopeState struct {
 	ScopeVersion
 	Values []StateValue
+}
+
+// Value returns the value of a key, or nil if the scope does not have the key.
+func (s ScopeState) Value(key string) json.RawMessage {
+	i, found := slices.BinarySearchFunc(s.Values, key, func(v StateValue, key string) int { return strings.Compare(v.Key, key) })
+	if !found {
+		return nil
+	}
+	return s.Values[i].Value
 }
 
 // StatePage is one page of a scope's keys, ordered by their bytes.

@@ -169,6 +169,7 @@ func testUseInvalid(t *testing.T, r repo.Repositories) {
 	for field, use := range map[string]repo.UseAction{
 		"name":                      {Name: tooLong()},
 		"namespace":                 {Namespace: secret + "\x00"},
+		"existing":                  {Existing: repo.ExistingNone},
 		"actor":                     {Actor: "\xff"},
 		"attempt":                   {Attempt: -1},
 		"description":               {Description: "\x00"},
@@ -242,8 +243,16 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 			field = "name"
 		}
 		wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: field})
+		changed.Existing = repo.ExistingAny
+		wantPlan(t, usePlan(t, r, name, changed), first)
 	}
+	wantPlan(t, usePlan(t, r, other, repo.UseAction{ID: use.ID, Existing: repo.ExistingAny}), first) // without its arguments
 	wantPlan(t, getPlan(t, r, use.ID), first)
+	fresh := usePlan(t, r, plain(t, r), repo.UseAction{ID: repo.NewID(), Existing: repo.ExistingAny})
+	moved := move(t, r, fresh.ID, repo.TransitionStart)
+	if again := usePlan(t, r, name, repo.UseAction{ID: fresh.ID, Existing: repo.ExistingAny}); fresh.Version != 1 || again.Version != moved.Version {
+		t.Errorf("the version is %d, and %d after a transition to %d", fresh.Version, again.Version, moved.Version)
+	}
 }
 
 func testUseNotReusable(t *testing.T, r repo.Repositories) {

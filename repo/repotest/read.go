@@ -25,6 +25,7 @@ func readTests() []test {
 		onPlans("State", testReadState),
 		onPlans("StateIDTaken", testReadStateIDTaken),
 		on("Limits", testReadLimits),
+		onPlans("Each", testEachSession),
 	}
 }
 
@@ -250,6 +251,71 @@ func testReadCut(t *testing.T, s repo.Sessions) {
 			if got.Cut != (len(want) < all) || t.Failed() {
 				got.Session.Metadata = nil
 				t.Fatalf("First %d, Last %d, entry %d: %d messages, cut: %t", test.ask.First, test.ask.Last, i, len(got.Messages), got.Cut)
+			}
+		}
+	}
+}
+
+// EachSession yields all sessions of a list, in its order, however large they are.
+func testEachSession(t *testing.T, r repo.Repositories) {
+	s, namespace := r.Sessions(), randomName()
+	filter := repo.SessionFilter{Namespace: namespace, Owner: "o"}
+	each := func(ask repo.ReadSessions) (all []repo.SessionSnapshot) {
+		t.Helper()
+		for session, err := range repo.EachSession(t.Context(), s, filter, ask) {
+			all = append(all, must(t, session, err))
+		}
+		return all
+	}
+	if all := each(repo.ReadSessions{Last: 1}); len(all) != 0 {
+		t.Errorf("%d of no sessions", len(all))
+	}
+	half := user(strings.Repeat("x", repo.MaxReadBytes/2)) // only two fit into one Read
+	messages := [][]repo.NewMessage{{half}, {half, user("a")}, {half, half, half}, nil, {user("b")}, {half, user("c")}}
+	changes := make([]repo.StateChange, repo.MaxStateChanges)
+	for i, messages := range messages {
+		id := createAs(t, s, repo.NewSession{Namespace: namespace, Owner: "o"}).ID
+		if len(messages) > 0 {
+			appendTo(t, s, id, messages...)
+		}
+		for first := 0; first < repo.MaxStateReadKeys && i < 3; first += len(changes) { // each has as many as fit into one Read
+			for n := range changes {
+				changes[n] = repo.StateChange{Scope: repo.Scope{SessionID: id}, Key: strconv.Itoa(first + n), Value: []byte("1")}
+			}
+			versions, err := r.State().Change(t.Context(), changes)
+			must(t, versions, err)
+		}
+	}
+	createAs(t, s, repo.NewSession{Namespace: namespace, Owner: "another"})
+	page, err := s.List(t.Context(), filter, repo.Page{})
+	must(t, page, err)
+	for _, ask := range []repo.ReadSessions{{}, {Last: 2, State: true}, {First: 3}, {Last: repo.MaxReadMessages}, {Last: 2, WithoutContent: true}} {
+		all := each(ask)
+		if len(all) != len(page.Sessions) {
+			t.Fatalf("%+v: %d of %d sessions", ask, len(all), len(page.Sessions))
+		}
+		for i, session := range all {
+			wantSession(t, session.Session, page.Sessions[i])
+			added := messages[len(messages)-1-i] // newest first
+			cut := len(added) == 3 && max(ask.First, ask.Last) >= 3
+			wanted := min(len(added), max(ask.First, ask.Last))
+			if session.Cut != cut || !cut && len(session.Messages) != wanted {
+				t.Errorf("%+v: session %d has %d messages of %d, cut: %t", ask, i, len(session.Messages), wanted, session.Cut)
+			}
+			if keys := len(session.State.Values); ask.State && i >= 3 && keys != repo.MaxStateReadKeys {
+				t.Errorf("session %d has %d keys", i, keys)
+			}
+		}
+	}
+	for range repo.EachSession(t.Context(), s, filter, repo.ReadSessions{}) {
+		break // it yields nothing after that
+	}
+	for ask, field := range map[*repo.ReadSessions]string{{Last: -1}: "last", {Last: repo.MaxReadMessages + 1}: "last"} {
+		yielded := 0
+		for session, err := range repo.EachSession(t.Context(), s, filter, *ask) {
+			wantInvalid(t, err, field)
+			if yielded++; yielded > 1 || !session.Session.ID.IsZero() {
+				t.Errorf("%d yielded, %+v", yielded, session.Session)
 			}
 		}
 	}

@@ -26,6 +26,7 @@ func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
 		u.ID = repo.NewID()
 	}
 	err := cmp.Or(
+		invalidIf(u.Existing != "" && u.Existing != repo.ExistingSame && u.Existing != repo.ExistingAny, "existing", "is neither empty, same nor any"),
 		invalidIf(u.Name != "" && !u.ParentID.IsZero(), "name", "is set, but a child plan has none"),
 		checkNames(
 			name{"name", u.Name}, name{"namespace", u.Namespace}, name{"actor", u.Actor},
@@ -201,6 +202,9 @@ func Bind(d repo.ActionDefinition, given []repo.ArgumentValue) ([]repo.ArgumentV
 // action's definition is not compared: it may have changed since. The attempt may have
 // grown.
 func UseConflict(u repo.UseAction, action repo.ActionName, stored repo.Plan) error {
+	if u.Existing == repo.ExistingAny {
+		return nil
+	}
 	return conflict(func(field string) error { return &repo.PlanConflictError{ID: u.ID, Field: field} },
 		difference{"action", stored.Action != action},
 		difference{"name", stored.Name != u.Name},

@@ -1,0 +1,78 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"sync"
+)
+
+// Follower returns one after the other what a loop over Follow yields, for callers that
+// ask for the next one when they want it, each time with a context of its own.
+// [NewFollower] returns it. It is safe for concurrent use: calls of Next take turns.
+type Follower[T any] struct {
+	ctx    context.Context //nolint:containedctx // it ends what is followed
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex // guards the rest
+	items iter.Seq2[T, error]
+	next  func() (T, error, bool)
+	stop  func()
+	err   error
+}
+
+// NewFollower returns a follower of what follow yields, which is called at once, such as
+//
+//	func(ctx context.Context) iter.Seq2[repo.Message, error] { return store.Sessions().Follow(ctx, id, 0) }
+//
+// It ends with ctx. Before the first Next it holds nothing; after that it has to be closed.
+func NewFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {
+	f := &Follower[T]{}
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.items = follow(f.ctx)
+	return f
+}
+
+// Next waits for the next item and returns it. If ctx ends before that, it returns ctx's
+// error, and the follower is closed. Other errors: io.EOF after the last item; ErrClosed;
+// and those of what is followed. After an error, Next returns it again, or ErrClosed if
+// it was ctx's.
+func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return item, f.err
+	}
+	if f.next == nil {
+		f.next, f.stop = iter.Pull2(f.items)
+	}
+	defer context.AfterFunc(ctx, func() { f.cancel(ErrClosed) })()
+	next, err, ok := f.next()
+	switch {
+	case ok && err == nil:
+		return next, nil
+	case !ok:
+		f.err = io.EOF
+	case errors.Is(context.Cause(f.ctx), ErrClosed):
+		if f.err = ErrClosed; ctx.Err() != nil {
+			return item, ctx.Err()
+		}
+	default:
+		f.err = err
+	}
+	return item, f.err
+}
+
+// Close ends what is followed, and a Next that waits. It returns nil, and may be called
+// again.
+func (f *Follower[T]) Close() error {
+	f.cancel(ErrClosed)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = ErrClosed
+	if f.stop != nil {
+		f.stop()
+	}
+	return nil
+}
