@@ -49,6 +49,8 @@ type Cluster struct {
 	cancel  context.CancelFunc
 }
 
+const argument = "work" // of the action
+
 // New returns a cluster on a store, which the caller closes after it. Errors: repo.InvalidError, and
 // those of repo.Actions.
 func New(ctx context.Context, store repo.Store, options Options) (*Cluster, error) {
@@ -63,7 +65,7 @@ func New(ctx context.Context, store repo.Store, options Options) (*Cluster, erro
 	} else if options.MaxAttempts < 0 || options.MaxAttempts > 1000 {
 		return nil, &repo.InvalidError{Field: "max_attempts", Reason: "is not between 1 and 1000"}
 	}
-	definition := repo.ActionDefinition{Reusable: true, Arguments: []repo.Argument{{Name: "item", Type: repo.ArgumentString, Required: true}}}
+	definition := repo.ActionDefinition{Reusable: true, Arguments: []repo.Argument{{Name: argument, Type: repo.ArgumentList, Required: true}}}
 	action, err := store.Actions().Create(ctx, repo.NewAction{Name: options.Name + "/work", ActionDefinition: definition})
 	if err != nil {
 		return nil, err

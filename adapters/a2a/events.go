@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"sync"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv/eventqueue"
@@ -44,10 +43,9 @@ func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Rea
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{}
-	followed, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.messages, r.cancel = e.store.Sessions().Follow(followed, session.ID, session.MessageCount), cancel
-	return r, nil
+	return reader{repo.NewFollower(context.WithoutCancel(ctx), func(ctx context.Context) iter.Seq2[repo.Message, error] {
+		return e.store.Sessions().Follow(ctx, session.ID, session.MessageCount)
+	})}, nil
 }
 
 func (e events) CreateWriter(_ context.Context, id a2a.TaskID) (eventqueue.Writer, error) {
@@ -77,51 +75,26 @@ func (w writer) Write(ctx context.Context, message *eventqueue.Message) error {
 func (writer) Close() error { return nil }
 
 // reader holds nothing before the first Read. Close ends it, and so does a Read whose context ends.
-type reader struct {
-	messages iter.Seq2[repo.Message, error]
-	cancel   context.CancelFunc
-	mu       sync.Mutex // guards the rest
-	next     func() (repo.Message, error, bool)
-	stop     func()
-}
+type reader struct{ *repo.Follower[repo.Message] }
 
-func (r *reader) Read(ctx context.Context) (*eventqueue.Message, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == nil {
-		r.next, r.stop = iter.Pull2(r.messages)
+func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
+	message, err := r.Next(ctx)
+	for err == nil && len(message.Payload) == 0 {
+		message, err = r.Next(ctx)
 	}
-	defer context.AfterFunc(ctx, r.cancel)()
-	for {
-		message, err, ok := r.next()
-		if err != nil && ctx.Err() != nil {
-			return nil, ctx.Err()
-		} else if !ok || errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrNotFound) { // closed or deleted
-			return nil, eventqueue.ErrQueueClosed
-		} else if err != nil {
-			return nil, err
-		} else if len(message.Payload) == 0 {
-			continue
-		}
-		var response a2a.StreamResponse
-		if err := json.Unmarshal(message.Payload, &response); err != nil {
-			return nil, err
-		}
-		version := taskstore.TaskVersion(message.Sequence + 1)
-		if _, answer := response.Event.(*a2a.Message); answer {
-			version = taskstore.TaskVersionMissing
-		}
-		return &eventqueue.Message{Event: response.Event, TaskVersion: version, Protocol: a2a.Version}, nil
+	if errors.Is(err, repo.ErrClosed) || errors.Is(err, repo.ErrNotFound) { // closed or deleted
+		return nil, eventqueue.ErrQueueClosed
 	}
-}
-
-// Close may be called more than once, and during a Read, which it ends.
-func (r *reader) Close() error {
-	r.cancel()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stop != nil {
-		r.stop()
+	var response a2a.StreamResponse
+	if err == nil {
+		err = json.Unmarshal(message.Payload, &response)
 	}
-	return nil
+	if err != nil {
+		return nil, err
+	}
+	version := taskstore.TaskVersion(message.Sequence + 1)
+	if _, answer := response.Event.(*a2a.Message); answer {
+		version = taskstore.TaskVersionMissing
+	}
+	return &eventqueue.Message{Event: response.Event, TaskVersion: version, Protocol: a2a.Version}, nil
 }

@@ -1,10 +1,13 @@
 package a2astore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -95,19 +98,92 @@ func encode[T any](field string, value T) ([]byte, error) {
 }
 
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
-	read := repo.ReadSessions{IDs: []repo.ID{t.key(id).ID()}, State: true}
-	snapshot, err := t.store.Sessions().Read(ctx, read)
+	snapshot, err := t.store.Sessions().Read(ctx, repo.ReadSessions{IDs: []repo.ID{t.key(id).ID()}, State: true})
 	if err != nil {
 		return nil, err
 	}
-	stored := &taskstore.StoredTask{}
-	if session := snapshot.Sessions[0]; session != nil {
-		stored.Version = taskstore.TaskVersion(session.Session.MessageCount)
-		for _, value := range session.State.Values {
-			if value.Key == taskKey { // others are an agent's own
-				return stored, json.Unmarshal(value.Value, &stored.Task)
-			}
+	session := snapshot.Sessions[0]
+	if session == nil || session.State.Value(taskKey) == nil {
+		return nil, a2a.ErrTaskNotFound
+	}
+	stored := &taskstore.StoredTask{Version: taskstore.TaskVersion(session.Session.MessageCount)}
+	return stored, json.Unmarshal(session.State.Value(taskKey), &stored.Task)
+}
+
+// List lists the user's own tasks: the one that was updated last comes first. The protocol's total
+// makes it read a line about each of them.
+func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	response := &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: cmp.Or(req.PageSize, 50)}
+	if size := response.PageSize; size < 1 || size > 100 {
+		return nil, fmt.Errorf("page size must be between 1 and 100 inclusive, got %d: %w", size, a2a.ErrInvalidRequest)
+	} else if req.PageToken != "" && !strings.Contains(req.PageToken, "/") {
+		return nil, fmt.Errorf("page token: %w", a2a.ErrParseError)
+	}
+	places, err := t.places(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	response.TotalSize = len(places)
+	last := "" // place on the page
+	for _, place := range places {
+		if req.PageToken != "" && place >= req.PageToken { // on a page before
+			continue
+		} else if len(response.Tasks) == response.PageSize {
+			response.NextPageToken = last
+			break
+		}
+		last = place
+		_, id, _ := strings.Cut(place, "/")
+		stored, err := t.Get(ctx, a2a.TaskID(id)) // one by one: tasks may be large
+		if errors.Is(err, a2a.ErrTaskNotFound) {  // deleted meanwhile
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		response.Tasks = append(response.Tasks, shorten(stored.Task, req))
+	}
+	return response, nil
+}
+
+// places returns where the tasks are that a request selects, in the order of the list: texts of the
+// time of the last update and the id.
+func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []string, err error) {
+	filter := repo.SessionFilter{Namespace: t.options.Name}
+	if filter.Owner, err = t.options.Authenticator(ctx); err != nil || filter.Owner == "" {
+		return nil, a2a.ErrUnauthenticated
+	}
+	read := repo.ReadSessions{Last: 1, WithoutPayload: true, WithoutContent: true}
+	for found, err := range repo.EachSession(ctx, t.store.Sessions(), filter, read) {
+		if err != nil {
+			return nil, err
+		} else if len(found.Messages) > 0 && selected(found.Messages[0].Metadata, req) {
+			places = append(places, fmt.Sprintf("%020d/%s", found.Session.UpdatedAt.UnixMicro(), found.Session.Key))
 		}
 	}
-	return nil, a2a.ErrTaskNotFound
+	slices.SortFunc(places, func(a, b string) int { return cmp.Compare(b, a) })
+	return places, nil
+}
+
+// selected reports whether a request selects the task whose last update has this metadata.
+func selected(metadata []byte, req *a2a.ListTasksRequest) bool {
+	var s summary
+	return json.Unmarshal(metadata, &s) == nil && string(metadata) != "{}" && // an answer without a task
+		(req.ContextID == "" || req.ContextID == s.ContextID) &&
+		(req.Status == a2a.TaskStateUnspecified || req.Status == s.State) &&
+		(req.StatusTimestampAfter == nil || s.Timestamp == nil || !s.Timestamp.Before(*req.StatusTimestampAfter))
+}
+
+// shorten leaves out of a task what a request does not ask for.
+func shorten(task *a2a.Task, req *a2a.ListTasksRequest) *a2a.Task {
+	history := 100
+	if req.HistoryLength != nil {
+		history = *req.HistoryLength
+	}
+	if history >= 0 && history < len(task.History) {
+		task.History = task.History[len(task.History)-history:]
+	}
+	if !req.IncludeArtifacts {
+		task.Artifacts = nil
+	}
+	return task
 }

@@ -2,10 +2,9 @@ package a2astore
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -15,15 +14,67 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// leases has two leases for each task: one for who executes it, and one for who cancels it.
+type leases struct{ *Cluster }
+
+func (c *Cluster) lease(kind workqueue.PayloadType, id a2a.TaskID) repo.LeaseKey {
+	return repo.LeaseKey{Kind: "a2a " + string(kind), Name: repo.JoinKey(c.options.Name, string(id))}
+}
+
+// take acquires the lease for work. A task that is being cancelled is not executed, but one that is
+// being executed may be cancelled.
+func (c *Cluster) take(ctx context.Context, r repo.Repositories, p *workqueue.Payload, owner string, ttl time.Duration) error {
+	if p.Type == workqueue.PayloadTypeExecute {
+		cancel := c.lease(workqueue.PayloadTypeCancel, p.TaskID)
+		page, err := r.Leases().List(ctx, repo.LeaseFilter{Kind: cancel.Kind, Name: cancel.Name, Status: repo.LeaseHeld}, repo.Page{})
+		if err != nil {
+			return err
+		} else if len(page.Leases) > 0 {
+			return fmt.Errorf("task is being canceled: %w", workqueue.ErrLeaseAlreadyTaken)
+		}
+	}
+	_, err := r.Leases().Acquire(ctx, repo.NewLease{Key: c.lease(p.Type, p.TaskID), Owner: owner, TTL: ttl})
+	if errors.Is(err, repo.ErrConflict) {
+		return fmt.Errorf("%w: %w", workqueue.ErrLeaseAlreadyTaken, err)
+	}
+	return err
+}
+
+// Acquire returns a lease that is renewed until it is released.
+func (l leases) Acquire(ctx context.Context, p *workqueue.Payload) (workqueue.Lease, error) {
+	owner := repo.NewID().String()
+	if err := l.take(ctx, l.store, p, owner, l.options.TTL); err != nil {
+		return nil, err
+	}
+	held, err := l.hold(context.WithoutCancel(ctx), l.lease(p.Type, p.TaskID), owner)
+	return taskLease{held, p.TaskID}, err
+}
+
+func (c *Cluster) hold(ctx context.Context, key repo.LeaseKey, owner string) (heartbeat, error) {
+	held, err := repo.Hold(ctx, c.store, repo.NewLease{Key: key, Owner: owner, TTL: c.options.TTL})
+	return heartbeat{held}, err
+}
+
+type taskLease struct {
+	heartbeat
+	id a2a.TaskID
+}
+
+func (l taskLease) TaskID() a2a.TaskID { return l.id }
+
+// Release leaves a lease that it cannot release to expire.
+func (l taskLease) Release(ctx context.Context) { _ = l.held.Release(context.WithoutCancel(ctx)) }
+
+// heartbeat ends the work when its lease, which is renewed elsewhere, is lost.
+type heartbeat struct{ held *repo.HeldLease }
+
+func (heartbeat) HeartbeatInterval() time.Duration { return repo.MinLeaseTTL / 10 }
+
+func (h heartbeat) Heartbeat(context.Context) error { return h.held.Err() }
+
 // work is a queue of plans. The task's lease is the plan's from when the work is written until it has
 // ended, whoever does it.
 type work struct{ *Cluster }
-
-// item is the argument of a plan. With the nonce, writing the same work again is a conflict.
-type item struct {
-	*workqueue.Payload
-	Nonce repo.ID
-}
 
 // id is that of the work. The same message of the same user is the same work, so that a client may
 // send it again after a lost answer. Users without a name are not told apart.
@@ -33,36 +84,33 @@ func (w work) id(ctx context.Context, p *workqueue.Payload) repo.ID {
 	if user == "" || p.ExecuteRequest == nil || err != nil {
 		return repo.NewID()
 	}
-	sum := sha256.Sum256([]byte(repo.JoinKey(user, string(text))))
-	return repo.SessionKey{Namespace: w.options.Name, Key: "a2a message/" + hex.EncodeToString(sum[:])}.ID()
+	return repo.HashID("a2a message", w.options.Name, user, string(text))
 }
 
 // Write waits a little while the task has other work: a client may answer before the work that has
 // asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken.
 func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, error) {
-	text, err := encode("work", item{p, repo.NewID()})
-	value, invalid := json.Marshal(string(text)) // in a string, any text is allowed
-	if err := errors.Join(err, invalid); err != nil {
+	value, err := encode("work", []*workqueue.Payload{p})
+	if err != nil {
 		return "", err
 	}
-	use := repo.UseAction{ID: w.id(ctx, p), Arguments: []repo.ArgumentValue{{Name: "item", Value: value}}}
+	arguments := []repo.ArgumentValue{{Name: argument, Value: value}}
+	use := repo.UseAction{ID: w.id(ctx, p), Existing: repo.ExistingAny, Arguments: arguments}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		var task a2a.TaskID
 		err := w.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			plan, err := tx.Plans().Use(ctx, w.action, use)
-			if err == nil {
-				err = w.take(ctx, tx, p, plan.ID.String(), repo.MaxLeaseTTL)
-			}
-			return err
-		})
-		if _, again := errors.AsType[*repo.PlanConflictError](err); again {
-			plan, err := w.store.Plans().Get(ctx, use.ID)
 			if err != nil {
-				return "", err
+				return err
 			}
-			before, err := payload(plan)
-			return before.TaskID, err
-		} else if !errors.Is(err, workqueue.ErrLeaseAlreadyTaken) || p.Type != workqueue.PayloadTypeExecute || pause > time.Second {
-			return p.TaskID, err
+			written, err := payload(plan)
+			if task = written.TaskID; err != nil || plan.Version > 1 { // it was written before, and has begun
+				return err
+			}
+			return w.take(ctx, tx, written, plan.ID.String(), repo.MaxLeaseTTL)
+		})
+		if !errors.Is(err, workqueue.ErrLeaseAlreadyTaken) || p.Type != workqueue.PayloadTypeExecute || pause > time.Second {
+			return task, err
 		}
 		select {
 		case <-ctx.Done():
@@ -72,10 +120,11 @@ func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, erro
 	}
 }
 
+// payload returns the work of a plan, which is in a list, since an argument cannot be an object.
 func payload(plan repo.Plan) (*workqueue.Payload, error) {
-	var text string
-	i := item{Payload: &workqueue.Payload{}}
-	return i.Payload, errors.Join(json.Unmarshal(plan.Arguments[0].Value, &text), json.Unmarshal([]byte(text), &i))
+	list := []*workqueue.Payload{{}}
+	err := json.Unmarshal(plan.Arguments[0].Value, &list)
+	return list[0], err
 }
 
 // Read waits for work. It fails with workqueue.ErrQueueClosed when the cluster or the store is closed.
@@ -100,46 +149,44 @@ func (w work) Read(ctx context.Context) (workqueue.Message, error) {
 	}
 }
 
-// message is work that this process has claimed. It holds the leases of the plan and of the task.
+// message is work that this process has claimed. Its heartbeat is that of the task's lease, which ends
+// with that of the plan.
 type message struct {
 	work
 	heartbeat
+
+	claim   heartbeat
 	payload *workqueue.Payload
 	plan    repo.ID
 	leave   context.CancelFunc // ends the renewing of the leases without a release
 }
 
 // open returns the message of a plan. Nil: there is nothing to do for it now.
-func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
-	p, err := payload(plan)
-	if err != nil {
-		return nil, err
-	}
+func (w work) open(ctx context.Context, plan repo.Plan) (m *message, err error) {
+	m = &message{work: w, plan: plan.ID}
 	holding, leave := context.WithCancel(ctx)
-	claim, err := w.hold(holding, repo.PlanLease(plan.ID), w.owner)
-	var task *repo.HeldLease
+	m.leave = leave
+	if m.payload, err = payload(plan); err == nil {
+		m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner)
+	}
 	if err == nil {
-		task, err = w.hold(holding, w.lease(p.Type, p.TaskID), plan.ID.String())
+		key := w.lease(m.payload.Type, m.payload.TaskID)
+		m.heartbeat, err = w.hold(m.claim.held.Context(), key, plan.ID.String())
 	}
-	if err != nil { // what is held expires, and is claimed again
-		leave()
-		if errors.Is(err, repo.ErrConflict) { // lost, or other work has the task after an hour in the queue
-			err = nil
-		}
-		return nil, err
+	ended := false
+	if err == nil && plan.Attempt > 1 {
+		ended, err = w.ended(ctx, m.payload, plan.Attempt > w.options.MaxAttempts)
 	}
-	m := &message{w, heartbeat{w.options.TTL, []*repo.HeldLease{claim, task}}, p, plan.ID, leave}
-	if plan.Attempt == 1 {
-		return m, nil
-	}
-	ended, err := w.ended(ctx, p, plan.Attempt > w.options.MaxAttempts)
-	if err != nil {
-		leave()
-		return nil, err
-	} else if ended {
+	switch {
+	case ended && err == nil:
 		return nil, m.Complete(ctx)
+	case err == nil:
+		return m, nil
+	case errors.Is(err, repo.ErrConflict): // lost, or other work has the task after an hour in the queue
+		err = nil
 	}
-	return m, nil
+	leave() // what is held expires, and is claimed again
+	return nil, err
 }
 
 // ended reports whether work that was begun before has ended: with its task, or because this would
@@ -153,17 +200,18 @@ func (w work) ended(ctx context.Context, p *workqueue.Payload, last bool) (bool,
 	} else if err == nil {
 		p.ExecuteRequest.Message.TaskID = p.TaskID // so the framework goes on with the task that is there
 	}
+	failed := a2a.TaskStatus{State: a2a.TaskStateFailed}
 	if !last {
 		return false, nil
-	} else if stored == nil {
-		message := p.ExecuteRequest.Message
-		task := a2a.NewSubmittedTask(a2a.TaskInfo{TaskID: p.TaskID, ContextID: message.ContextID}, message)
-		task.Status.State = a2a.TaskStateFailed
-		_, err = w.Tasks.Create(ctx, task)
+	} else if stored != nil {
+		stored.Task.Status = failed
+		_, err = w.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: stored.Task, PrevVersion: stored.Version})
 		return true, err
 	}
-	stored.Task.Status = a2a.TaskStatus{State: a2a.TaskStateFailed}
-	_, err = w.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: stored.Task, PrevVersion: stored.Version})
+	message := p.ExecuteRequest.Message
+	task := a2a.NewSubmittedTask(a2a.TaskInfo{TaskID: p.TaskID, ContextID: message.ContextID}, message)
+	task.Status = failed
+	_, err = w.Tasks.Create(ctx, task)
 	return true, err
 }
 
@@ -173,11 +221,11 @@ func (m *message) Payload() *workqueue.Payload { return m.payload }
 // would claim it again to release the task's lease. After an error the next claim ends it.
 func (m *message) Complete(ctx context.Context) error {
 	defer m.leave()
-	cause := repo.Cause{Actor: m.owner, Fence: m.held[0].Lease().Token}
+	cause := repo.Cause{Actor: m.owner, Fence: m.claim.held.Lease().Token}
 	return m.store.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx repo.Repositories) error {
-		_, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause)
-		for i := 0; i < len(m.held) && err == nil; i++ {
-			err = tx.Leases().Release(ctx, m.held[i].Lease())
+		_, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause) // releases the plan's lease
+		if err == nil {
+			err = tx.Leases().Release(ctx, m.held.Lease())
 		}
 		return err
 	})
@@ -185,6 +233,5 @@ func (m *message) Complete(ctx context.Context) error {
 
 // Return leaves the work to the next claim.
 func (m *message) Return(ctx context.Context, _ error) error {
-	m.leave()
-	return m.held[0].Release(context.WithoutCancel(ctx))
+	return m.claim.held.Release(context.WithoutCancel(ctx))
 }
