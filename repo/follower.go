@@ -10,7 +10,7 @@ import (
 
 // Follower returns one after the other what a loop over Follow yields, for callers that
 // ask for the next one when they want it, each time with a context of its own.
-// [NewFollower] returns it. It is safe for concurrent use: calls of Next take turns.
+// [FollowMessages] and [FollowParts] return it. It is safe for concurrent use: calls of Next take turns.
 type Follower[T any] struct {
 	ctx    context.Context //nolint:containedctx // it ends what is followed
 	cancel context.CancelCauseFunc
@@ -22,12 +22,18 @@ type Follower[T any] struct {
 	err   error
 }
 
-// NewFollower returns a follower of what follow yields, which is called at once, such as
-//
-//	func(ctx context.Context) iter.Seq2[repo.Message, error] { return store.Sessions().Follow(ctx, id, 0) }
-//
-// It ends with ctx. Before the first Next it holds nothing; after that it has to be closed.
-func NewFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {
+// FollowMessages returns a follower of what MessageReader.Follow yields. It ends with ctx.
+// Before the first Next it holds nothing; after that it has to be closed.
+func FollowMessages(ctx context.Context, messages MessageReader, sessionID ID, from int64) *Follower[Message] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[Message, error] { return messages.Follow(ctx, sessionID, from) })
+}
+
+// FollowParts is FollowMessages for what StreamReader.Follow yields.
+func FollowParts(ctx context.Context, streams StreamReader, key string, from StreamPosition) *Follower[StreamPart] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[StreamPart, error] { return streams.Follow(ctx, key, from) })
+}
+
+func newFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {
 	f := &Follower[T]{}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.items = follow(f.ctx)

@@ -45,7 +45,7 @@ func wantNext(t *testing.T, ctx context.Context, f *Follower[int], want int, wan
 func TestFollowerReturnsAllToTheEnd(t *testing.T) {
 	for _, end := range []error{nil, errLast} {
 		running := 0
-		f := NewFollower(t.Context(), counting(3, end, false, &running))
+		f := newFollower(t.Context(), counting(3, end, false, &running))
 		if running != 0 {
 			t.Error("it has begun before the first Next")
 		}
@@ -86,7 +86,7 @@ func TestFollowerEnds(t *testing.T) {
 				own, cancelOwn := context.WithCancel(t.Context())
 				defer cancelNext()
 				defer cancelOwn()
-				f := NewFollower(own, counting(1, nil, true, &running))
+				f := newFollower(own, counting(1, nil, true, &running))
 				wantNext(t, ctx, f, 0, nil)
 				time.AfterFunc(time.Second, func() { end(f, cancelNext, cancelOwn) })
 				first, again := context.Canceled, ErrClosed
@@ -110,7 +110,7 @@ func TestFollowerEnds(t *testing.T) {
 // begins nothing.
 func TestFollowerHoldsNothingBefore(t *testing.T) {
 	running := 0
-	f := NewFollower(t.Context(), counting(1, nil, true, &running))
+	f := newFollower(t.Context(), counting(1, nil, true, &running))
 	_ = f.Close()
 	wantNext(t, t.Context(), f, 0, ErrClosed)
 	if f.next != nil {

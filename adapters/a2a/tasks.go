@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/eventqueue"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/push"
 	"github.com/a2aproject/a2a-go/v2/a2asrv/taskstore"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -22,13 +24,6 @@ import (
 type tasks struct{ *Cluster }
 
 const taskKey = "task" // in the session's state
-
-// summary is what List needs of an update, in the message's metadata.
-type summary struct {
-	ContextID string        `json:"contextId"`
-	State     a2a.TaskState `json:"state"`
-	Timestamp *time.Time    `json:"timestamp,omitempty"`
-}
 
 func (t tasks) Create(ctx context.Context, task *a2a.Task) (taskstore.TaskVersion, error) {
 	session := t.session(ctx, task.ID)
@@ -48,17 +43,18 @@ func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskst
 // put stores a task and the event for readers in one turn.
 func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn repo.Turn) (taskstore.TaskVersion, error) {
 	message, invalidEvent := newMessage(event)
-	metadata, invalid := encode("task", summary{task.ContextID, task.Status.State, task.Status.Timestamp})
-	value, invalidTask := encode("task", task)
+	status := a2a.TaskStatus{State: task.Status.State, Timestamp: task.Status.Timestamp}
+	metadata, invalid := repo.EncodeJSON("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
+	value, invalidTask := repo.EncodeJSON("task", task)
 	if err := errors.Join(invalidEvent, invalid, invalidTask); err != nil {
 		return taskstore.TaskVersionMissing, err
 	} else if task.ID == "" {
 		return taskstore.TaskVersionMissing, fmt.Errorf("task has no id: %w", a2a.ErrInvalidParams)
 	}
 	message.Metadata = metadata
-	change := repo.StateChange{Key: taskKey, Value: value}
+	change, conflict := repo.StateChange{Key: taskKey, Value: value}, taskstore.ErrConcurrentModification
 	if turn.Create != nil {
-		change.IfVersion = new(int64) // the task must not exist
+		change.IfVersion, conflict = new(int64), taskstore.ErrTaskAlreadyExists
 	}
 	turn.ID, turn.Messages, turn.State = repo.NewID(), []repo.NewMessage{message}, []repo.StateChange{change}
 	added, err := repo.ByKey(t.store.Sessions(), t.key(task.ID)).AppendTurn(ctx, turn)
@@ -68,10 +64,8 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	switch {
 	case errors.Is(err, repo.ErrNotFound):
 		return taskstore.TaskVersionMissing, fmt.Errorf("%w: %w", a2a.ErrTaskNotFound, err)
-	case errors.Is(err, repo.ErrConflict) && turn.Create != nil:
-		return taskstore.TaskVersionMissing, fmt.Errorf("%w: %w", taskstore.ErrTaskAlreadyExists, err)
 	case errors.Is(err, repo.ErrConflict):
-		return taskstore.TaskVersionMissing, fmt.Errorf("%w: %w", taskstore.ErrConcurrentModification, err)
+		return taskstore.TaskVersionMissing, fmt.Errorf("%w: %w", conflict, err)
 	case err != nil:
 		return taskstore.TaskVersionMissing, err
 	}
@@ -82,19 +76,9 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	message.ID, message.Role = repo.NewID(), repo.RoleAssistant
 	if event != nil {
-		message.Payload, err = encode("event", a2a.StreamResponse{Event: event})
+		message.Payload, err = repo.EncodeJSON("event", a2a.StreamResponse{Event: event})
 	}
 	return message, err
-}
-
-// encode returns JSON that can be read again. The framework writes parts without contents, such as
-// null as data, which it does not read: a stored one would make the whole task unreadable.
-func encode[T any](field string, value T) ([]byte, error) {
-	text, err := json.Marshal(value)
-	if err != nil || json.Unmarshal(text, new(T)) != nil {
-		return nil, &repo.InvalidError{Field: field, Reason: "cannot be written as JSON and read again"}
-	}
-	return text, nil
 }
 
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
@@ -124,15 +108,13 @@ func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTa
 		return nil, err
 	}
 	response.TotalSize = len(places)
-	last := "" // place on the page
 	for _, place := range places {
-		if req.PageToken != "" && place >= req.PageToken { // on a page before
+		if req.PageToken != "" && place > req.PageToken { // on a page before
 			continue
 		} else if len(response.Tasks) == response.PageSize {
-			response.NextPageToken = last
+			response.NextPageToken = place
 			break
 		}
-		last = place
 		_, id, _ := strings.Cut(place, "/")
 		stored, err := t.Get(ctx, a2a.TaskID(id)) // one by one: tasks may be large
 		if errors.Is(err, a2a.ErrTaskNotFound) {  // deleted meanwhile
@@ -166,19 +148,16 @@ func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []
 
 // selected reports whether a request selects the task whose last update has this metadata.
 func selected(metadata []byte, req *a2a.ListTasksRequest) bool {
-	var s summary
+	var s a2a.Task
 	return json.Unmarshal(metadata, &s) == nil && string(metadata) != "{}" && // an answer without a task
 		(req.ContextID == "" || req.ContextID == s.ContextID) &&
-		(req.Status == a2a.TaskStateUnspecified || req.Status == s.State) &&
-		(req.StatusTimestampAfter == nil || s.Timestamp == nil || !s.Timestamp.Before(*req.StatusTimestampAfter))
+		(req.Status == a2a.TaskStateUnspecified || req.Status == s.Status.State) &&
+		(req.StatusTimestampAfter == nil || s.Status.Timestamp == nil || !s.Status.Timestamp.Before(*req.StatusTimestampAfter))
 }
 
 // shorten leaves out of a task what a request does not ask for.
 func shorten(task *a2a.Task, req *a2a.ListTasksRequest) *a2a.Task {
-	history := 100
-	if req.HistoryLength != nil {
-		history = *req.HistoryLength
-	}
+	history := *cmp.Or(req.HistoryLength, new(100))
 	if history >= 0 && history < len(task.History) {
 		task.History = task.History[len(task.History)-history:]
 	}
@@ -186,4 +165,127 @@ func shorten(task *a2a.Task, req *a2a.ListTasksRequest) *a2a.Task {
 		task.Artifacts = nil
 	}
 	return task
+}
+
+// events has a task's events where tasks has stored them, in one commit with the task. So none is
+// lost between the two, however a process ends, and none is told of twice.
+type events struct{ *Cluster }
+
+// told returns the event for readers when an update by event has stored the task. Nil: none.
+func told(task *a2a.Task, event a2a.Event) a2a.Event {
+	state := task.Status.State
+	switch e := event.(type) {
+	case *a2a.TaskStatusUpdateEvent:
+		if e.Status.State == state {
+			return e
+		}
+	case *a2a.TaskArtifactUpdateEvent:
+		if !state.Terminal() {
+			return e
+		}
+	case *a2a.Message: // the user's, which is in the task's history now
+		if !state.Terminal() {
+			return nil
+		}
+	}
+	return task // also if the framework did not accept the event, and has failed the task
+}
+
+// CreateReader returns a reader of the events from now on, also of a task that comes later.
+func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Reader, error) {
+	session, err := e.store.Sessions().Create(ctx, e.session(ctx, id))
+	if err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	return reader{repo.FollowMessages(ctx, e.store.Sessions(), session.ID, session.MessageCount)}, nil
+}
+
+func (e events) CreateWriter(_ context.Context, id a2a.TaskID) (eventqueue.Writer, error) {
+	return writer{e.Cluster, id}, nil
+}
+
+// Destroy has nothing to free: a queue is the task's own history, and is deleted with its session.
+func (events) Destroy(context.Context, a2a.TaskID) error { return nil }
+
+type writer struct {
+	*Cluster
+	id a2a.TaskID
+}
+
+// Write stores an answer without a task, which has no version. Other events are there already.
+func (w writer) Write(ctx context.Context, message *eventqueue.Message) error {
+	if message.TaskVersion != taskstore.TaskVersionMissing {
+		return nil
+	}
+	m, err := newMessage(message.Event)
+	if err == nil {
+		_, err = repo.ByKey(w.store.Sessions(), w.key(w.id)).AppendOrCreate(ctx, w.session(ctx, w.id), m)
+	}
+	return err
+}
+
+func (writer) Close() error { return nil }
+
+// reader holds nothing before the first Read. Close ends it, and so does a Read whose context ends.
+type reader struct{ *repo.Follower[repo.Message] }
+
+func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
+	message, err := r.Next(ctx)
+	for err == nil && len(message.Payload) == 0 {
+		message, err = r.Next(ctx)
+	}
+	var response a2a.StreamResponse
+	if err == nil {
+		err = json.Unmarshal(message.Payload, &response)
+	} else if errors.Is(err, repo.ErrClosed) || errors.Is(err, repo.ErrNotFound) { // closed or deleted
+		err = eventqueue.ErrQueueClosed
+	}
+	if err != nil {
+		return nil, err
+	}
+	version := taskstore.TaskVersion(message.Sequence + 1)
+	if _, answer := response.Event.(*a2a.Message); answer {
+		version = taskstore.TaskVersionMissing
+	}
+	return &eventqueue.Message{Event: response.Event, TaskVersion: version, Protocol: a2a.Version}, nil
+}
+
+// configs keeps a task's push configurations in a shared state: they may be there before the task.
+type configs struct{ *Cluster }
+
+func (p configs) of(id a2a.TaskID) repo.Values[*a2a.PushConfig] {
+	scope := repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))}
+	return repo.ValuesIn[*a2a.PushConfig](p.store.State(), scope)
+}
+
+func (p configs) Save(ctx context.Context, id a2a.TaskID, config *a2a.PushConfig) (*a2a.PushConfig, error) {
+	if config == nil {
+		return nil, fmt.Errorf("no push config: %w", a2a.ErrInvalidParams)
+	} else if _, err := url.ParseRequestURI(config.URL); err != nil { // whose text has the secrets of the URL
+		return nil, fmt.Errorf("push config endpoint is not a URL: %w", a2a.ErrInvalidParams)
+	}
+	saved := *config
+	saved.TaskID, saved.ID = id, cmp.Or(config.ID, repo.NewID().String())
+	return &saved, p.of(id).Set(ctx, saved.ID, &saved)
+}
+
+func (p configs) Get(ctx context.Context, id a2a.TaskID, configID string) (*a2a.PushConfig, error) {
+	config, err := p.of(id).Get(ctx, configID)
+	if errors.Is(err, repo.ErrNotFound) {
+		return nil, push.ErrPushConfigNotFound
+	}
+	return config, err
+}
+
+func (p configs) List(ctx context.Context, id a2a.TaskID) ([]*a2a.PushConfig, error) {
+	return p.of(id).List(ctx)
+}
+
+func (p configs) Delete(ctx context.Context, id a2a.TaskID, configID string) error {
+	return p.of(id).Remove(ctx, configID)
+}
+
+func (p configs) DeleteAll(ctx context.Context, id a2a.TaskID) error {
+	return p.of(id).Erase(ctx)
 }

@@ -90,41 +90,36 @@ func (w work) id(ctx context.Context, p *workqueue.Payload) repo.ID {
 // Write waits a little while the task has other work: a client may answer before the work that has
 // asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken.
 func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, error) {
-	value, err := encode("work", []*workqueue.Payload{p})
+	value, err := repo.EncodeJSON("work", []*workqueue.Payload{p})
 	if err != nil {
 		return "", err
 	}
 	arguments := []repo.ArgumentValue{{Name: argument, Value: value}}
 	use := repo.UseAction{ID: w.id(ctx, p), Existing: repo.ExistingAny, Arguments: arguments}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		var task a2a.TaskID
 		err := w.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			plan, err := tx.Plans().Use(ctx, w.action, use)
 			if err != nil {
 				return err
 			}
-			written, err := payload(plan)
-			if task = written.TaskID; err != nil || plan.Version > 1 { // it was written before, and has begun
+			p, err = payload(plan)              // also if it was another one
+			if err != nil || plan.Version > 1 { // it was written before, and has begun
 				return err
 			}
-			return w.take(ctx, tx, written, plan.ID.String(), repo.MaxLeaseTTL)
+			return w.take(ctx, tx, p, plan.ID.String(), repo.MaxLeaseTTL)
 		})
 		if !errors.Is(err, workqueue.ErrLeaseAlreadyTaken) || p.Type != workqueue.PayloadTypeExecute || pause > time.Second {
-			return task, err
+			return p.TaskID, err
 		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(pause):
-		}
+		time.Sleep(pause) // a second at most: if ctx has ended, the next attempt says so
 	}
 }
 
 // payload returns the work of a plan, which is in a list, since an argument cannot be an object.
 func payload(plan repo.Plan) (*workqueue.Payload, error) {
-	list := []*workqueue.Payload{{}}
+	var list [1]workqueue.Payload
 	err := json.Unmarshal(plan.Arguments[0].Value, &list)
-	return list[0], err
+	return &list[0], err
 }
 
 // Read waits for work. It fails with workqueue.ErrQueueClosed when the cluster or the store is closed.
@@ -162,56 +157,57 @@ type message struct {
 }
 
 // open returns the message of a plan. Nil: there is nothing to do for it now.
-func (w work) open(ctx context.Context, plan repo.Plan) (m *message, err error) {
-	m = &message{work: w, plan: plan.ID}
-	holding, leave := context.WithCancel(ctx)
-	m.leave = leave
-	if m.payload, err = payload(plan); err == nil {
-		m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner)
+func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
+	p, err := payload(plan)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		key := w.lease(m.payload.Type, m.payload.TaskID)
-		m.heartbeat, err = w.hold(m.claim.held.Context(), key, plan.ID.String())
+	holding, leave := context.WithCancel(ctx)
+	m := &message{work: w, payload: p, plan: plan.ID, leave: leave}
+	if m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner); err == nil {
+		m.heartbeat, err = w.hold(m.claim.held.Context(), w.lease(p.Type, p.TaskID), plan.ID.String())
 	}
 	ended := false
 	if err == nil && plan.Attempt > 1 {
-		ended, err = w.ended(ctx, m.payload, plan.Attempt > w.options.MaxAttempts)
+		ended, err = w.ended(ctx, p, plan.Attempt > w.options.MaxAttempts)
 	}
 	switch {
-	case ended && err == nil:
+	case err != nil:
+		leave()                               // what is held expires, and is claimed again
+		if errors.Is(err, repo.ErrConflict) { // lost, or other work has the task after an hour in the queue
+			err = nil
+		}
+		return nil, err
+	case ended:
 		return nil, m.Complete(ctx)
-	case err == nil:
-		return m, nil
-	case errors.Is(err, repo.ErrConflict): // lost, or other work has the task after an hour in the queue
-		err = nil
 	}
-	leave() // what is held expires, and is claimed again
-	return nil, err
+	return m, nil
 }
 
 // ended reports whether work that was begun before has ended: with its task, or because this would
 // be an attempt too many. The task is failed then.
 func (w work) ended(ctx context.Context, p *workqueue.Payload, last bool) (bool, error) {
 	stored, err := w.Tasks.Get(ctx, p.TaskID)
-	if err != nil && !errors.Is(err, a2a.ErrTaskNotFound) || err == nil && stored.Task.Status.State.Terminal() {
+	missing := errors.Is(err, a2a.ErrTaskNotFound)
+	switch {
+	case !missing && (err != nil || stored.Task.Status.State.Terminal()):
 		return err == nil, err
-	} else if p.ExecuteRequest == nil {
+	case p.ExecuteRequest == nil || missing && !last:
 		return last, nil
-	} else if err == nil {
+	case !last:
 		p.ExecuteRequest.Message.TaskID = p.TaskID // so the framework goes on with the task that is there
+		return false, nil
 	}
 	failed := a2a.TaskStatus{State: a2a.TaskStateFailed}
-	if !last {
-		return false, nil
-	} else if stored != nil {
-		stored.Task.Status = failed
-		_, err = w.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: stored.Task, PrevVersion: stored.Version})
+	if missing {
+		message := p.ExecuteRequest.Message
+		task := a2a.NewSubmittedTask(a2a.TaskInfo{TaskID: p.TaskID, ContextID: message.ContextID}, message)
+		task.Status = failed
+		_, err = w.Tasks.Create(ctx, task)
 		return true, err
 	}
-	message := p.ExecuteRequest.Message
-	task := a2a.NewSubmittedTask(a2a.TaskInfo{TaskID: p.TaskID, ContextID: message.ContextID}, message)
-	task.Status = failed
-	_, err = w.Tasks.Create(ctx, task)
+	stored.Task.Status = failed
+	_, err = w.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: stored.Task, PrevVersion: stored.Version})
 	return true, err
 }
 
@@ -223,11 +219,10 @@ func (m *message) Complete(ctx context.Context) error {
 	defer m.leave()
 	cause := repo.Cause{Actor: m.owner, Fence: m.claim.held.Lease().Token}
 	return m.store.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx repo.Repositories) error {
-		_, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause) // releases the plan's lease
-		if err == nil {
-			err = tx.Leases().Release(ctx, m.held.Lease())
+		if _, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause); err != nil {
+			return err
 		}
-		return err
+		return tx.Leases().Release(ctx, m.held.Lease()) // the plan's ends with its claim
 	})
 }
 
