@@ -168,8 +168,8 @@ func turn(id repo.ID, current session.Session, event *session.Event) (repo.Turn,
 	}
 	m := repo.NewMessage{Role: repo.RoleAssistant, Kind: kind, OccurredAt: event.Timestamp}
 	// A stored event that ADK cannot read again would make the whole session unreadable.
-	if m.Payload, err = json.Marshal(&stored); err != nil || json.Unmarshal(m.Payload, &session.Event{}) != nil {
-		return repo.Turn{}, &repo.InvalidError{Field: "event", Reason: "cannot be written as JSON and read again"}
+	if m.Payload, err = repo.EncodeJSON("event", &stored); err != nil {
+		return repo.Turn{}, err
 	}
 	if event.ID != "" {
 		sum := sha256.Sum256([]byte(event.ID))

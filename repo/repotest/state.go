@@ -37,6 +37,7 @@ func stateTests() []test {
 		onPlans("SessionMissing", testStateSessionMissing),
 		onPlans("Export", testStateExport),
 		onPlans("ImportFaults", testStateImportFaults),
+		onPlans("Typed", testTypedValues),
 	}
 }
 

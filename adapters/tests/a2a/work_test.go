@@ -99,6 +99,12 @@ func testWork(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	time.AfterFunc(30*time.Millisecond, func() { must(t, message.Complete(ctx)) })
 	write(ctx, t, c, execute(id, "again"))
 	must(t, read(t, c).Complete(ctx))
+	// The first message again is still the same work. It has ended, and takes no lease.
+	if got := write(ctx, t, c, execute(a2a.NewTaskID(), "hello")); got != id {
+		t.Errorf("the same message is for %s after the work, want %s", got, id)
+	}
+	write(ctx, t, c, execute(id, "and again"))
+	must(t, read(t, c).Complete(ctx))
 	// Other users, and nobody, send messages of their own.
 	for _, other := range []context.Context{as(t.Context(), "bob"), t.Context(), t.Context()} {
 		mine := a2a.NewTaskID()

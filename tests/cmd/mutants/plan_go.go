@@ -14,6 +14,12 @@ var planGoMutants = []mutant{
 		tests: []tests{{inPostgres, pool + "^Use$"}},
 	},
 	{
+		name: "use/whatever plan has the id is refused", file: "repo/rules/use.go",
+		old:   "	if u.Existing == repo.ExistingAny {",
+		new:   "	if u.Existing == repo.ExistingNone {",
+		tests: []tests{{inPostgres, pool + "^Use$"}, {"repo/memory", conformance + "^(Use|Lifecycle|Plans)$"}},
+	},
+	{
 		name: "use/an archived action is used", file: "repo/rules/use.go",
 		old:   "	if action.State != repo.ActionAvailable {",
 		new:   "	if action.State == \"\" {",

@@ -7,6 +7,48 @@ const (
 
 var readMutants = []mutant{
 	{
+		name: "read/each session, cut as it was read with others", file: "repo/each_session.go",
+		old:   "if session != nil && session.Cut && i > 0 {",
+		new:   "if session != nil && session.Cut && i < 0 {",
+		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+	},
+	{
+		name: "read/each session, as many at a time as there are", file: "repo/each_session.go",
+		old:   "errors.Is(err, ErrLimit) && count > 1 {",
+		new:   "errors.Is(err, ErrLimit) && count < 1 {",
+		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+	},
+	{
+		name: "read/each session, more messages than one read may ask for", file: "repo/each_session.go",
+		old:   "page.Limit = max(1, min(MaxPageSize, MaxReadMessages/count))",
+		new:   "page.Limit = MaxPageSize",
+		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+	},
+	{
+		name: "read/typed values that cannot be read again", file: "repo/values.go",
+		old:   "if err != nil || json.Unmarshal(text, new(T)) != nil {",
+		new:   "if err != nil {",
+		tests: []tests{{"repo/memory", conformance + "^State$"}},
+	},
+	{
+		name: "read/a session's value that the state does not have", file: "repo/state.go",
+		old:   "	if !found {\n		return nil\n	}\n	return s.Values[i].Value",
+		new:   "	if !found && i == len(s.Values) {\n		return nil\n	}\n	return s.Values[i].Value",
+		tests: []tests{{"repo", "^TestScopeStateValue$"}},
+	},
+	{
+		name: "read/a follower that goes on after its Next was given up", file: "repo/follower.go",
+		old:   "context.AfterFunc(ctx, func() { f.cancel(ErrClosed) })()",
+		new:   "context.AfterFunc(ctx, func() {})()",
+		tests: []tests{{"repo", "^TestFollowerEnds$"}},
+	},
+	{
+		name: "read/a follower that begins before it is asked", file: "repo/follower.go",
+		old:   "	f.items = follow(f.ctx)\n	return f\n",
+		new:   "	f.items = follow(f.ctx)\n	f.next, f.stop = iter.Pull2(f.items)\n	return f\n",
+		tests: []tests{{"repo", "^TestFollowerHoldsNothingBefore$"}},
+	},
+	{
 		name: "read/since without its own moment", file: readsSQL,
 		old:   "CASE WHEN m.created_at < i.at THEN m.sequence + 1",
 		new:   "CASE WHEN m.created_at <= i.at THEN m.sequence + 1",
