@@ -130,6 +130,11 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 		if !ok || invalid.Field != "state[0].value" || strings.Contains(err.Error(), "secret") {
 			t.Errorf("error %v", err)
 		}
+		_, err = c.Work.Write(as(t.Context(), user), execute(task.ID, text))
+		invalid, ok = errors.AsType[*repo.InvalidError](err)
+		if !ok || invalid.Field != "arguments.work" || strings.Contains(err.Error(), "secret") {
+			t.Errorf("work: error %v", err)
+		}
 	}
 	_, err := c.Tasks.Create(t.Context(), &a2a.Task{})
 	wantError(t, err, a2a.ErrInvalidParams)
