@@ -65,12 +65,14 @@ func New(ctx context.Context, store repo.Store, options Options) (*Cluster, erro
 	} else if options.MaxAttempts < 0 || options.MaxAttempts > 1000 {
 		return nil, &repo.InvalidError{Field: "max_attempts", Reason: "is not between 1 and 1000"}
 	}
-	definition := repo.ActionDefinition{Reusable: true, Arguments: []repo.Argument{{Name: argument, Type: repo.ArgumentList, Required: true}}}
+	arguments := []repo.Argument{{Name: argument, Type: repo.ArgumentList, Required: true}}
+	definition := repo.ActionDefinition{Reusable: true, Arguments: arguments}
 	action, err := store.Actions().Create(ctx, repo.NewAction{Name: options.Name + "/work", ActionDefinition: definition})
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{store: store, options: options, owner: options.Name + "/" + repo.NewID().String(), action: action.Name.String()}
+	c := &Cluster{store: store, options: options, action: action.Name.String()}
+	c.owner = options.Name + "/" + repo.NewID().String()
 	c.closing, c.cancel = context.WithCancel(context.Background())
 	c.Tasks, c.Events, c.Work, c.Leases, c.Push = tasks{c}, events{c}, work{c}, leases{c}, configs{c}
 	return c, nil

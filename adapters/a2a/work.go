@@ -26,7 +26,8 @@ func (c *Cluster) lease(kind workqueue.PayloadType, id a2a.TaskID) repo.LeaseKey
 func (c *Cluster) take(ctx context.Context, r repo.Repositories, p *workqueue.Payload, owner string, ttl time.Duration) error {
 	if p.Type == workqueue.PayloadTypeExecute {
 		cancel := c.lease(workqueue.PayloadTypeCancel, p.TaskID)
-		page, err := r.Leases().List(ctx, repo.LeaseFilter{Kind: cancel.Kind, Name: cancel.Name, Status: repo.LeaseHeld}, repo.Page{})
+		held := repo.LeaseFilter{Kind: cancel.Kind, Name: cancel.Name, Status: repo.LeaseHeld}
+		page, err := r.Leases().List(ctx, held, repo.Page{})
 		if err != nil {
 			return err
 		} else if len(page.Leases) > 0 {
@@ -165,7 +166,8 @@ func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
 	holding, leave := context.WithCancel(ctx)
 	m := &message{work: w, payload: p, plan: plan.ID, leave: leave}
 	if m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner); err == nil {
-		m.heartbeat, err = w.hold(m.claim.held.Context(), w.lease(p.Type, p.TaskID), plan.ID.String())
+		holding = m.claim.held.Context()
+		m.heartbeat, err = w.hold(holding, w.lease(p.Type, p.TaskID), plan.ID.String()) //nolint:contextcheck // it is the claim's
 	}
 	ended := false
 	if err == nil && plan.Attempt > 1 {

@@ -12,6 +12,7 @@ import (
 
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func execute(id a2a.TaskID, text string) *workqueue.Payload {
@@ -149,6 +150,10 @@ func testWorkAgain(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	if got := second.Payload().ExecuteRequest.Message.TaskID; got != made.ID {
 		t.Errorf("the message is for task %q", got)
 	}
+	pgtest.Await(t, time.Minute, "the first process to notice it", func() bool {
+		return errors.Is(first.(workqueue.Heartbeater).Heartbeat(ctx), repo.ErrConflict)
+	})
+	must(t, second.(workqueue.Heartbeater).Heartbeat(ctx))
 	wantError(t, first.Complete(ctx), repo.ErrConflict)
 	must(t, second.Return(ctx, broken)) // the last attempt
 
