@@ -36,7 +36,7 @@ func FollowParts(ctx context.Context, streams StreamReader, key string, from Str
 func newFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {
 	f := &Follower[T]{}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
-	f.items = follow(f.ctx)
+	f.items = follow(f.ctx) //nolint:contextcheck // it is derived from ctx
 	return f
 }
 
@@ -60,7 +60,7 @@ func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
 		return next, nil
 	case !ok:
 		f.err = io.EOF
-	case errors.Is(context.Cause(f.ctx), ErrClosed):
+	case errors.Is(context.Cause(f.ctx), ErrClosed): //nolint:contextcheck // the follower's own
 		if f.err = ErrClosed; ctx.Err() != nil {
 			return item, ctx.Err()
 		}

@@ -307,7 +307,8 @@ func testEachSession(t *testing.T, r repo.Repositories) {
 			}
 		}
 	}
-	for range repo.EachSession(t.Context(), s, filter, repo.ReadSessions{}) {
+	for session, err := range repo.EachSession(t.Context(), s, filter, repo.ReadSessions{}) {
+		must(t, session, err)
 		break // it yields nothing after that
 	}
 	for ask, field := range map[*repo.ReadSessions]string{{Last: -1}: "last", {Last: repo.MaxReadMessages + 1}: "last"} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"math"
 	"reflect"
@@ -18,6 +19,7 @@ func streamsFollowTests() []test {
 		onPlans("From", testStreamsFollowFrom),
 		onPlans("Long", testStreamsFollowLong),
 		onPlans("LargeParts", testStreamsLargeParts),
+		onPlans("Asked", testFollowersAsked),
 		onPlans("Ends", testStreamsFollowEnds),
 		onPlans("EndIsAwaited", testStreamsFollowEndIsAwaited),
 		onPlans("Newer", testStreamsFollowNewer),
@@ -206,6 +208,46 @@ func testStreamsLargeParts(t *testing.T, r repo.Repositories) {
 		t.Error(err)
 	}
 	wantParts(t, got, stream, 0, parts)
+}
+
+// Followers of streams and sessions return one after the other what is yielded, as soon as it is there.
+func testFollowersAsked(t *testing.T, r repo.Repositories) {
+	ctx, session, stream := t.Context(), create(t, r.Sessions()), openStream(t, r, newStream())
+	messages := repo.FollowMessages(ctx, r.Sessions(), session, 1)
+	parts := repo.FollowParts(ctx, r.Streams(), stream.Key, repo.StreamPosition{})
+	appended := appendTo(t, r.Sessions(), session, user("a"), user("b"))
+	for i := range int64(3) {
+		if i > 0 {
+			appended = append(appended, appendTo(t, r.Sessions(), session, user("c"))...)
+		}
+		message, err := messages.Next(ctx)
+		wantMessages(t, []repo.Message{must(t, message, err)}, appended[i+1:i+2])
+		addParts(t, r, &stream, []byte{byte(i)})
+		part, err := parts.Next(ctx)
+		if must(t, part, err); part.StreamID != stream.ID || part.Sequence != i || part.Data[0] != byte(i) {
+			t.Errorf("part %d is %+v", i, part)
+		}
+	}
+	endStream(t, r, stream, repo.StreamFinished)
+	if _, err := parts.Next(ctx); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last part: %v", err)
+	}
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if _, err := messages.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that ends: %v", err)
+	}
+	for _, follower := range []io.Closer{messages, parts} {
+		if err := follower.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	missing := repo.FollowMessages(ctx, r.Sessions(), repo.NewID(), 0)
+	defer func() { _ = missing.Close() }()
+	for range 2 {
+		_, err := missing.Next(ctx)
+		_, _ = wantError[*repo.NotFoundError](t, err, repo.ErrNotFound)
+	}
 }
 
 // A stream that has ended is read to its end, from everywhere.

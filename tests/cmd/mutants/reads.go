@@ -44,8 +44,8 @@ var readMutants = []mutant{
 	},
 	{
 		name: "read/a follower that begins before it is asked", file: "repo/follower.go",
-		old:   "	f.items = follow(f.ctx)\n	return f\n",
-		new:   "	f.items = follow(f.ctx)\n	f.next, f.stop = iter.Pull2(f.items)\n	return f\n",
+		old:   "	f.items = follow(f.ctx) ",
+		new:   "	f.items = follow(f.ctx)\n	f.next, f.stop = iter.Pull2(f.items) ",
 		tests: []tests{{"repo", "^TestFollowerHoldsNothingBefore$"}},
 	},
 	{
