@@ -137,7 +137,7 @@ func TestEveryFieldOfPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := repo.UseAction{
-		ID: repo.NewID(), Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Description: "d",
+		ID: repo.NewID(), Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Description: "d", Existing: repo.ExistingSame,
 		Projects:   []repo.ProjectLink{{Project: "z", Alias: "y", ReadOnly: true}, {Project: "a", Alias: "b"}},
 		Arguments:  []repo.ArgumentValue{{Name: "b", Value: json.RawMessage(" 2.50 ")}, {Name: "a", Value: json.RawMessage(`"x\u0061"`)}},
 		Invariants: []repo.PlanInvariant{{Text: "t", Source: "s"}},
