@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"sync"
 )
 
 // Follower returns one after the other what a loop over Follow yields, for callers that
@@ -15,7 +14,7 @@ type Follower[T any] struct {
 	ctx    context.Context //nolint:containedctx // it ends what is followed
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex // guards the rest
+	turn  chan struct{} // has an element while somebody uses the rest
 	items iter.Seq2[T, error]
 	next  func() (T, error, bool)
 	stop  func()
@@ -34,19 +33,24 @@ func FollowParts(ctx context.Context, streams StreamReader, key string, from Str
 }
 
 func newFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {
-	f := &Follower[T]{}
+	f := &Follower[T]{turn: make(chan struct{}, 1)}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.items = follow(f.ctx) //nolint:contextcheck // it is derived from ctx
 	return f
 }
 
-// Next waits for the next item and returns it. If ctx ends before that, it returns ctx's
-// error, and the follower is closed. Other errors: io.EOF after the last item; ErrClosed;
+// Next waits for the next item and returns it. If ctx ends meanwhile, the follower is closed,
+// and Next returns ctx's error unless the item came at the same time; if ctx ends before it is
+// this call's turn, nothing is closed. Other errors: io.EOF after the last item; ErrClosed;
 // and those of what is followed. After an error, Next returns it again, or ErrClosed if
 // it was ctx's.
 func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return item, ctx.Err()
+	}
 	if f.err != nil {
 		return item, f.err
 	}
@@ -74,8 +78,8 @@ func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
 // again.
 func (f *Follower[T]) Close() error {
 	f.cancel(ErrClosed)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.turn <- struct{}{} // soon, since a Next that waits has ended
+	defer func() { <-f.turn }()
 	f.err = ErrClosed
 	if f.stop != nil {
 		f.stop()

@@ -106,6 +106,38 @@ func TestFollowerEnds(t *testing.T) {
 	}
 }
 
+// A Next that waits for its turn ends with its own context, and closes nothing.
+func TestFollowerTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := 0
+		f := newFollower(t.Context(), func(context.Context) iter.Seq2[int, error] {
+			return func(yield func(int, error) bool) {
+				running++
+				defer func() { running-- }()
+				time.Sleep(time.Minute)
+				yield(7, nil)
+			}
+		})
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			wantNext(t, t.Context(), f, 7, nil)
+		}()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		wantNext(t, short, f, 0, context.DeadlineExceeded)
+		if waited := time.Since(begun); waited != time.Second {
+			t.Errorf("the second Next waited %v", waited)
+		}
+		<-first
+		if err := f.Close(); err != nil || running != 0 {
+			t.Errorf("Close gave %v, %d are running", err, running)
+		}
+	})
+}
+
 // One that was never asked for anything need not be closed; one that was closed before
 // begins nothing.
 func TestFollowerHoldsNothingBefore(t *testing.T) {

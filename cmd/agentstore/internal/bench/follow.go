@@ -21,6 +21,7 @@ import (
 // process.
 const (
 	wayHere      = "in the writer's process"
+	wayAnswered  = "in the writer's process, after the append"
 	wayElsewhere = "elsewhere"
 	wayLost      = "elsewhere, listener killed every second"
 	wayPoll      = "a poll of 300 ms each"
@@ -45,10 +46,17 @@ type viewing struct {
 	listens   sync.WaitGroup
 	stop      context.CancelFunc
 	waiting   sync.Map // of repo.ID: chan struct{}, of those who wait for a NOTIFY
+	answered  sync.Map // of place: time.Time, for wayAnswered
+}
+
+// place is that of a message.
+type place struct {
+	session  repo.ID
+	sequence int64
 }
 
 // follows measures from a message's time, which the server sets before the commit, until
-// a follower has it.
+// a follower has it; with wayAnswered, from when its append has returned.
 func follows(sessions, followers, rate int, ways ...string) preparation {
 	return func(ctx context.Context, l *lab) ([]cell, error) {
 		v, err := l.view(ctx, sessions, followers, rate)
@@ -166,7 +174,7 @@ func (v *viewing) follower(way string) follower {
 	switch way {
 	case wayAlone:
 		return nil
-	case wayHere:
+	case wayHere, wayAnswered:
 		return v.l.store.Sessions().Follow
 	case wayPoll:
 		return byHand(func(ctx context.Context, _ repo.ID) error { return sleep(ctx, pollEvery/2+rand.N(pollEvery)) })
@@ -203,9 +211,9 @@ func (v *viewing) runner(way string, delivery bool) runner {
 		parts := make([]sample, v.followers)
 		begun := make(chan error, v.followers)
 		var start atomic.Int64 // Unix, in microseconds; set before anything is appended
-		if follow := v.follower(way); follow != nil {
+		if v.follower(way) != nil {
 			for i := range v.followers {
-				all.Go(func() { begun <- v.watch(following, follow, v.ids[i%len(v.ids)], &parts[i], &start, begun) })
+				all.Go(func() { begun <- v.watch(following, way, v.ids[i%len(v.ids)], &parts[i], &start, begun) })
 			}
 			for range v.followers {
 				if err := <-begun; err != nil {
@@ -223,6 +231,7 @@ func (v *viewing) runner(way string, delivery bool) runner {
 		_ = sleep(ctx, 2*pollEvery) // for what is under way
 		cancel()
 		all.Wait()
+		v.answered.Clear()
 		if err != nil || !delivery {
 			return written, err
 		}
@@ -235,13 +244,13 @@ func (v *viewing) runner(way string, delivery bool) runner {
 }
 
 // watch follows a session from its last message on, and says when it has that.
-func (v *viewing) watch(ctx context.Context, follow follower, id repo.ID, seen *sample, start *atomic.Int64, begun chan<- error) error {
+func (v *viewing) watch(ctx context.Context, way string, id repo.ID, seen *sample, start *atomic.Int64, begun chan<- error) error {
 	session, err := v.elsewhere.Sessions().Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	first := true
-	for m, err := range follow(ctx, id, session.MessageCount-1) {
+	for m, err := range v.follower(way)(ctx, id, session.MessageCount-1) {
 		switch {
 		case err != nil && first:
 			return err
@@ -253,10 +262,21 @@ func (v *viewing) watch(ctx context.Context, follow follower, id repo.ID, seen *
 		case m.CreatedAt.UnixMicro() >= start.Load():
 			seen.operations++
 			seen.rows++
-			seen.latencies = append(seen.latencies, max(0, time.Since(m.CreatedAt)))
+			since := m.CreatedAt
+			if way == wayAnswered {
+				since = v.answer(place{m.SessionID, m.Sequence})
+			}
+			seen.latencies = append(seen.latencies, max(0, time.Since(since)))
 		}
 	}
 	return errors.New("following ended")
+}
+
+// answer returns when the append of a message returned, or, for whichever of its follower and
+// its writer asks first, the time now.
+func (v *viewing) answer(at place) time.Time {
+	first, _ := v.answered.LoadOrStore(at, time.Now())
+	return first.(time.Time)
 }
 
 // kill ends the listener's connection every second.
@@ -269,8 +289,11 @@ func (v *viewing) kill(ctx context.Context) {
 func (v *viewing) write(ctx context.Context, way string, duration time.Duration) (sample, error) {
 	messages := batch(1, messageSize)
 	append := appendTo(v.l.store)
-	if way == wayNotify {
+	switch way {
+	case wayNotify:
 		append = v.appendNotifying
+	case wayAnswered:
+		append = v.appendAnswered
 	}
 	begin := time.Now()
 	var turns sync.Mutex
@@ -287,6 +310,14 @@ func (v *viewing) write(ctx context.Context, way string, duration time.Duration)
 		}
 		return 1, append(ctx, v.ids[rand.N(len(v.ids))], messages)
 	})
+}
+
+func (v *viewing) appendAnswered(ctx context.Context, id repo.ID, messages []repo.NewMessage) error {
+	appended, err := v.l.store.Sessions().Append(ctx, id, messages...)
+	for _, m := range appended {
+		v.answer(place{id, m.Sequence})
+	}
+	return err
 }
 
 // appendNotifying does what one would do by hand: it notifies in the transaction.

@@ -102,7 +102,7 @@ func figures() []workload {
 		},
 		{
 			name: "follow-1000s", title: "1,000 followers of 1,000 sessions, 2,000 appends/s offered: time to a follower", unit: "messages/s",
-			prepare: follows(1000, 1000, 2000, wayHere, wayElsewhere, wayPoll, wayNotify),
+			prepare: follows(1000, 1000, 2000, wayHere, wayAnswered, wayElsewhere, wayPoll, wayNotify),
 			goals: []goal{
 				latency(wayElsewhere, wayPoll, 0.05),
 				{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1},
