@@ -172,6 +172,30 @@ var followMutants = []mutant{
 		tests: []tests{{"tests/postgres", "^TestFollowOtherProcess$"}},
 	},
 	{
+		name: "follow/missing messages are left out", file: "repo/postgres/follow.go",
+		old:   "		if message.Sequence != from+int64(i) {",
+		new:   "		if false {",
+		tests: []tests{{inPostgres, "^TestMissingMessages$"}},
+	},
+	{
+		name: "follow/missing messages are looked for again and again", file: "repo/postgres/follow.go",
+		old:   "	if len(found.Items) == 0 && from < found.Next {",
+		new:   "	if false {",
+		tests: []tests{{inPostgres, "^TestMissingMessages$"}},
+	},
+	{
+		name: "follow/who waits for a plan gets no error", file: followed + "/waiters.go",
+		old:   "		if err != nil && w.config.Passes(err) {",
+		new:   "		if err != nil {",
+		tests: []tests{{inPostgres, "^TestWaitingClaimsGetErrors$"}},
+	},
+	{
+		name: "follow/a Next that does not wait for its turn", file: "repo/follower.go",
+		old:   "	case <-ctx.Done():\n		return item, ctx.Err()\n	}",
+		new:   "	case <-context.Background().Done():\n	}",
+		tests: []tests{{"repo", "^TestFollowerTakesTurns$"}},
+	},
+	{
 		name: "follow/memory: woken before the commit alone", file: "repo/memory/tables.go",
 		old:   "			t.base.wake(id)\n",
 		new:   "",

@@ -245,8 +245,20 @@ var executorMutants = []mutant{
 		tests: []tests{{inPostgres, "^TestReadFailsAfterWrite$"}},
 	},
 	{
+		name: "executor/a month that cannot be created", file: "repo/postgres/executor.go",
+		old:   "settled(causeOf(err, unmended))",
+		new:   "settled(causeOf(err, nil))",
+		tests: []tests{{inAudit, "^TestPartitionCannotBeCreated$"}},
+	},
+	{
+		name: "executor/a month in a savepoint", file: "repo/postgres/audit_partitions.go",
+		old:   "	case !c.unsure.Equal(row.Began):",
+		new:   "	default:",
+		tests: []tests{{inAudit, "^TestMonthInASavepoint$"}},
+	},
+	{
 		name: "executor/tried once", file: "repo/postgres/executor.go",
-		old:   "		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {\n			return settled(err)",
+		old:   "		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {\n			return settled(causeOf(err, unmended))",
 		new:   "		if attempt > 0 {\n			return settled(err)",
 		tests: []tests{{inPostgres, "^TestLostUsageCountsOnce$"}},
 	},
