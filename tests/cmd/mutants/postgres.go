@@ -247,7 +247,7 @@ var executorMutants = []mutant{
 	{
 		name: "executor/a month that cannot be created", file: "repo/postgres/executor.go",
 		old:   "settled(causeOf(err, unmended))",
-		new:   "settled(causeOf(err, nil))",
+		new:   "settled(func(e, _ error) error { return e }(err, unmended))",
 		tests: []tests{{inAudit, "^TestPartitionCannotBeCreated$"}},
 	},
 	{
@@ -259,7 +259,7 @@ var executorMutants = []mutant{
 	{
 		name: "executor/tried once", file: "repo/postgres/executor.go",
 		old:   "		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {\n			return settled(causeOf(err, unmended))",
-		new:   "		if attempt > 0 {\n			return settled(err)",
+		new:   "		if attempt > 0 {\n			return settled(causeOf(err, unmended))",
 		tests: []tests{{inPostgres, "^TestLostUsageCountsOnce$"}},
 	},
 	{
