@@ -54,14 +54,19 @@ func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
 	if f.err != nil {
 		return item, f.err
 	}
+	if err := ctx.Err(); err != nil { // select may have taken the turn nevertheless
+		return item, err
+	}
 	if f.next == nil {
 		f.next, f.stop = iter.Pull2(f.items)
 	}
 	defer context.AfterFunc(ctx, func() { f.cancel(ErrClosed) })()
 	next, err, ok := f.next()
-	switch {
-	case ok && err == nil:
+	if ok && err == nil {
 		return next, nil
+	}
+	f.stop() // it has ended, whether Close is called or not
+	switch {
 	case !ok:
 		f.err = io.EOF
 	case errors.Is(context.Cause(f.ctx), ErrClosed): //nolint:contextcheck // the follower's own
