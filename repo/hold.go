@@ -88,7 +88,7 @@ func hold(ctx context.Context, leases LeaseWriter, lease NewLease, now func() mo
 func (h *HeldLease) Context() context.Context { return heldContext{h.ctx, h} }
 
 // Err returns nil while the lease is held, and then why it no longer is: a LeaseLostError, or
-// the error of the context that Hold was given; context.Canceled after Release.
+// the context.Cause of the context that Hold was given; context.Canceled after Release.
 func (h *HeldLease) Err() error {
 	h.check()
 	return context.Cause(h.ctx)

@@ -71,9 +71,9 @@ func (v Values[T]) Remove(ctx context.Context, key string) error {
 }
 
 // Erase deletes the scope, which is a shared one, with all of its keys. Errors: those of
-// StateWriter.Erase; InvalidError of the field "scope" if it is a session's own.
+// StateWriter.Erase; InvalidError of the field "scope" if it has a session.
 func (v Values[T]) Erase(ctx context.Context) error {
-	if v.scope.Name == "" {
+	if v.scope.Name == "" || !v.scope.SessionID.IsZero() {
 		return invalid("scope", "is a session's own, which is deleted with the session")
 	}
 	_, err := v.state.Erase(ctx, v.scope.Name)

@@ -118,19 +118,22 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.mu.Lock() // for patience at most
 	if w.lost == nil {
 		w.lost = w.Write(ctx, append([]byte{format}, data...))
 	}
+	w.mu.Unlock()
 	return s.flush(ctx, w)
 }
 
 // flush waits until what was written is stored. If an event was lost, it tells those who
-// follow elsewhere. The caller holds w.mu.
+// follow elsewhere. It holds up nobody.
 func (s *EventStore) flush(ctx context.Context, w *writer) error {
-	if w.lost != nil {
-		return errors.Join(mcp.ErrEventsPurged, w.lost, s.streams.Fail(ctx, w.Stream(), "events were dropped"))
+	w.mu.Lock()
+	lost := w.lost
+	w.mu.Unlock()
+	if lost != nil {
+		return errors.Join(mcp.ErrEventsPurged, lost, s.streams.Fail(ctx, w.Stream(), "events were dropped"))
 	}
 	return w.Flush(ctx)
 }
@@ -153,10 +156,7 @@ func (s *EventStore) After(ctx context.Context, sessionID, streamID string, inde
 // after returns all events that there are, or an error if one is missing.
 func (s *EventStore) after(ctx context.Context, key string, index int) (events [][]byte, err error) {
 	if w := s.writer(key); w != nil {
-		w.mu.Lock()
-		err = s.flush(ctx, w)
-		w.mu.Unlock()
-		if err != nil {
+		if err := s.flush(ctx, w); err != nil {
 			return nil, err
 		}
 	}

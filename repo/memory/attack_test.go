@@ -9,8 +9,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// Err is the error of the context that Hold was given, whatever its cause.
-func TestHeldLeaseHasErrorOfContext(t *testing.T) {
+// Err is the cause of the end of the context that Hold was given.
+func TestHeldLeaseHasCauseOfContext(t *testing.T) {
 	store := memory.New()
 	defer store.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -19,8 +19,8 @@ func TestHeldLeaseHasErrorOfContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel(errors.New("why"))
-	if err := held.Err(); !errors.Is(err, ctx.Err()) {
-		t.Errorf("got %v, want %v", err, ctx.Err())
+	if err := held.Err(); !errors.Is(err, context.Cause(ctx)) {
+		t.Errorf("got %v, want %v", err, context.Cause(ctx))
 	}
 }
 
