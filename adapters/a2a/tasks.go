@@ -191,14 +191,22 @@ func told(task *a2a.Task, event a2a.Event) a2a.Event {
 	return task // also if the framework did not accept the event, and has failed the task
 }
 
-// CreateReader returns a reader of the events from now on, also of a task that comes later.
+// CreateReader returns a reader of the events from now on, also of a task that comes later. Of an answer
+// without a task, which nobody can get otherwise, it is one from the begin.
 func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Reader, error) {
 	session, err := e.store.Sessions().Create(ctx, e.session(ctx, id))
 	if err != nil {
 		return nil, err
 	}
-	ctx = context.WithoutCancel(ctx)
-	return reader{repo.FollowMessages(ctx, e.store.Sessions(), session.ID, session.MessageCount)}, nil
+	from := session.MessageCount
+	if from > 0 {
+		if _, err := e.Tasks.Get(ctx, id); errors.Is(err, a2a.ErrTaskNotFound) {
+			from = 0
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return reader{repo.FollowMessages(context.WithoutCancel(ctx), e.store.Sessions(), session.ID, from)}, nil
 }
 
 func (e events) CreateWriter(_ context.Context, id a2a.TaskID) (eventqueue.Writer, error) {
