@@ -119,11 +119,36 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	w.mu.Lock() // for patience at most
-	if w.lost == nil {
+	lost := w.lost == nil
+	if lost {
 		w.lost = w.Write(ctx, append([]byte{format}, data...))
+		lost = w.lost != nil
 	}
 	w.mu.Unlock()
-	return s.flush(ctx, w)
+	err := s.flush(ctx, w)
+	if lost {
+		go s.tell(context.WithoutCancel(ctx), w)
+	}
+	return err
+}
+
+// tell tells those who follow elsewhere that an event was lost, as soon as the database is back: it
+// may have been the last one. It ends with the store.
+func (s *EventStore) tell(ctx context.Context, w *writer) {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		err := s.fail(attempt, w)
+		late := attempt.Err() != nil
+		cancel()
+		if !late && !errors.Is(err, repo.ErrUnavailable) && !errors.Is(err, repo.ErrUnknownOutcome) && !errors.Is(err, repo.ErrContention) {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func (s *EventStore) fail(ctx context.Context, w *writer) error {
+	return s.streams.Fail(ctx, w.Stream(), "events were dropped")
 }
 
 // flush waits until what was written is stored. If an event was lost, it tells those who
@@ -133,7 +158,7 @@ func (s *EventStore) flush(ctx context.Context, w *writer) error {
 	lost := w.lost
 	w.mu.Unlock()
 	if lost != nil {
-		return errors.Join(mcp.ErrEventsPurged, lost, s.streams.Fail(ctx, w.Stream(), "events were dropped"))
+		return errors.Join(mcp.ErrEventsPurged, lost, s.fail(ctx, w))
 	}
 	return w.Flush(ctx)
 }
