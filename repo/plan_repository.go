@@ -47,8 +47,9 @@ type PlanWriter interface {
 	// Use creates a plan from an available action, at strategize/queued.
 	// Everything is checked before the first write. The use's ID is an idempotency
 	// key: repeating the use returns the stored plan, whatever its stage is by
-	// then, and changes nothing. With ExistingAny (UseAction.Existing) it also returns
-	// the plan of another use with this ID. A child plan (ParentID) needs a live parent.
+	// then, and changes nothing, except that it links it to the use's session if it is not
+	// linked. With ExistingAny (UseAction.Existing) it does the same with the plan of another
+	// use with this ID. A child plan (ParentID) needs a live parent.
 	//
 	// Errors: InvalidError (for an argument that is missing, unknown or of another
 	// type, "arguments.NAME"); ActionNotFoundError; ActionUnavailableError;

@@ -35,7 +35,7 @@ func (k SessionKey) namespace() string { return cmp.Or(k.Namespace, DefaultNames
 
 // HashID returns the id that stands for texts of the caller's, such as an id that another
 // system gave: the same one for the same texts in the same order, and another one for others.
-// purpose tells apart what ids are for. It is computed as SessionKey.ID is, from the purpose
+// purpose, without NUL, tells apart what ids are for. It is computed as SessionKey.ID is, from the purpose
 // instead of "agentstore session key".
 func HashID(purpose string, texts ...string) ID {
 	data := []byte(purpose)

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// A use with ExistingAny that returns the plan of another use changes nothing.
-func TestExistingAnyChangesNothing(t *testing.T) {
+// A use with ExistingAny that returns the plan of another use links it to the session.
+func TestExistingAnyLinks(t *testing.T) {
 	store := memory.New()
 	defer store.Close()
 	for _, name := range []string{"n/one", "n/two"} {
@@ -28,7 +28,7 @@ func TestExistingAnyChangesNothing(t *testing.T) {
 	if _, err := store.Plans().Use(t.Context(), "n/two", use); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := store.Sessions().Get(t.Context(), session.ID); err != nil || len(found.Plans) > 0 {
-		t.Errorf("the other use's plan is linked to the session: %v, %v", found.Plans, err)
+	if found, err := store.Sessions().Get(t.Context(), session.ID); err != nil || len(found.Plans) != 1 {
+		t.Errorf("the other use's plan is not linked to the session: %v, %v", found.Plans, err)
 	}
 }
