@@ -71,8 +71,7 @@ func New(ctx context.Context, store repo.Store, options Options) (*Cluster, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{store: store, options: options, action: action.Name.String()}
-	c.owner = options.Name + "/" + repo.NewID().String()
+	c := &Cluster{store: store, options: options, action: action.Name.String(), owner: options.Name + "/" + repo.NewID().String()}
 	c.closing, c.cancel = context.WithCancel(context.Background())
 	c.Tasks, c.Events, c.Work, c.Leases, c.Push = tasks{c}, events{c}, work{c}, leases{c}, configs{c}
 	return c, nil

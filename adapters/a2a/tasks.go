@@ -198,15 +198,10 @@ func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Rea
 	if err != nil {
 		return nil, err
 	}
-	from := session.MessageCount
-	if from > 0 {
-		if _, err := e.Tasks.Get(ctx, id); errors.Is(err, a2a.ErrTaskNotFound) {
-			from = 0
-		} else if err != nil {
-			return nil, err
-		}
+	if _, err = e.Tasks.Get(ctx, id); errors.Is(err, a2a.ErrTaskNotFound) {
+		session.MessageCount, err = 0, nil
 	}
-	return reader{repo.FollowMessages(context.WithoutCancel(ctx), e.store.Sessions(), session.ID, from)}, nil
+	return reader{repo.FollowMessages(context.WithoutCancel(ctx), e.store.Sessions(), session.ID, session.MessageCount)}, err
 }
 
 func (e events) CreateWriter(_ context.Context, id a2a.TaskID) (eventqueue.Writer, error) {
@@ -263,8 +258,7 @@ func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
 type configs struct{ *Cluster }
 
 func (p configs) of(id a2a.TaskID) repo.Values[*a2a.PushConfig] {
-	scope := repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))}
-	return repo.ValuesIn[*a2a.PushConfig](p.store.State(), scope)
+	return repo.ValuesIn[*a2a.PushConfig](p.store.State(), repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))})
 }
 
 func (p configs) Save(ctx context.Context, id a2a.TaskID, config *a2a.PushConfig) (*a2a.PushConfig, error) {

@@ -24,6 +24,8 @@ const (
 	// format is the first byte of a part, whose sequence is its event's index: an event may
 	// be empty, and a part may not.
 	format = 0
+	// dropped is why a stream has failed.
+	dropped = "events were dropped"
 )
 
 // EventStore is a [mcp.EventStore] on streams, safe for concurrent use. One process at a
@@ -119,36 +121,15 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	w.mu.Lock() // for patience at most
-	lost := w.lost == nil
-	if lost {
-		w.lost = w.Write(ctx, append([]byte{format}, data...))
-		lost = w.lost != nil
+	if w.lost == nil {
+		if w.lost = w.Write(ctx, append([]byte{format}, data...)); w.lost != nil {
+			// It may be the last one: tell those who follow elsewhere when the database is
+			// back, and what waits is stored. That ends with the store.
+			go func() { _ = w.Fail(context.WithoutCancel(ctx), dropped) }()
+		}
 	}
 	w.mu.Unlock()
-	err := s.flush(ctx, w)
-	if lost {
-		go s.tell(context.WithoutCancel(ctx), w)
-	}
-	return err
-}
-
-// tell tells those who follow elsewhere that an event was lost, as soon as the database is back: it
-// may have been the last one. It ends with the store.
-func (s *EventStore) tell(ctx context.Context, w *writer) {
-	for {
-		attempt, cancel := context.WithTimeout(ctx, patience)
-		err := s.fail(attempt, w)
-		late := attempt.Err() != nil
-		cancel()
-		if !late && !errors.Is(err, repo.ErrUnavailable) && !errors.Is(err, repo.ErrUnknownOutcome) && !errors.Is(err, repo.ErrContention) {
-			return
-		}
-		time.Sleep(time.Second)
-	}
-}
-
-func (s *EventStore) fail(ctx context.Context, w *writer) error {
-	return s.streams.Fail(ctx, w.Stream(), "events were dropped")
+	return s.flush(ctx, w)
 }
 
 // flush waits until what was written is stored. If an event was lost, it tells those who
@@ -158,7 +139,7 @@ func (s *EventStore) flush(ctx context.Context, w *writer) error {
 	lost := w.lost
 	w.mu.Unlock()
 	if lost != nil {
-		return errors.Join(mcp.ErrEventsPurged, lost, s.fail(ctx, w))
+		return errors.Join(mcp.ErrEventsPurged, lost, s.streams.Fail(ctx, w.Stream(), dropped))
 	}
 	return w.Flush(ctx)
 }

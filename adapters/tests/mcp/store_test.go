@@ -212,14 +212,15 @@ func TestDroppedEvents(t *testing.T) {
 // it is removed: an empty answer would be asked for again and again.
 func TestLargeEventExpires(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		own, other := newEvents(t, stores[0], repo.MinStreamTTL), newEvents(t, stores[1], 0)
+		const ttl = 5 * time.Second // longer than a busy machine takes from one event to the next one
+		own, other := newEvents(t, stores[0], ttl), newEvents(t, stores[1], 0)
 		must(t, own.Open(t.Context(), "s", "r"))
 		must(t, own.Append(t.Context(), "s", "r", []byte("first")))
 		must(t, own.Append(t.Context(), "s", "r", make([]byte, repo.MaxPartBytes/4)))
 		begun := time.Now()
-		for time.Since(begun) < 2*repo.MinStreamTTL {
+		for time.Since(begun) < ttl+time.Second {
 			must(t, own.Append(t.Context(), "s", "r", nil))
-			time.Sleep(repo.MinStreamTTL / 10)
+			time.Sleep(ttl / 50)
 		}
 		if all, err := after(t, other, "r", 0); err != nil || len(all[0]) != repo.MaxPartBytes/4 {
 			t.Errorf("the large event of a stream that goes on: %d events, %v", len(all), err)

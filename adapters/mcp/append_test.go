@@ -97,7 +97,10 @@ func TestAppendEndsWithItsContextBesideAfter(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range own.After(after, "s", "r", -1) {
+		for _, err := range own.After(after, "s", "r", -1) {
+			if err == nil {
+				t.Error("an event that is not stored")
+			}
 		}
 	}()
 	time.Sleep(100 * time.Millisecond)
