@@ -238,6 +238,9 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 		over := errors.New("over")
 		cancel(over)
 		<-h.ended // without a Release: nothing is left behind
+		if err := h.Err(); !errors.Is(err, over) {
+			t.Errorf("Err is %v", err)
+		}
 		if cause := context.Cause(h.Context()); !errors.Is(cause, over) || !errors.Is(h.Context().Err(), context.Canceled) {
 			t.Errorf("ended because of %v", cause)
 		}

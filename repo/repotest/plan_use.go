@@ -249,6 +249,11 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 	wantPlan(t, usePlan(t, r, other, repo.UseAction{ID: use.ID, Existing: repo.ExistingAny}), first) // without its arguments
 	wantPlan(t, getPlan(t, r, use.ID), first)
 	fresh := usePlan(t, r, plain(t, r), repo.UseAction{ID: repo.NewID(), Existing: repo.ExistingAny})
+	session := create(t, r.Sessions()) // to which the use links the plan, as one that is repeated does
+	usePlan(t, r, name, repo.UseAction{ID: fresh.ID, Existing: repo.ExistingAny, SessionID: session})
+	if found := get(t, r.Sessions(), session); len(found.Plans) != 1 || found.Plans[0].ID != fresh.ID {
+		t.Errorf("the session is linked to %+v", found.Plans)
+	}
 	moved := move(t, r, fresh.ID, repo.TransitionStart)
 	if again := usePlan(t, r, name, repo.UseAction{ID: fresh.ID, Existing: repo.ExistingAny}); fresh.Version != 1 || again.Version != moved.Version {
 		t.Errorf("the version is %d, and %d after a transition to %d", fresh.Version, again.Version, moved.Version)

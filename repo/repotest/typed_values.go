@@ -64,4 +64,13 @@ func testTypedValues(t *testing.T, r repo.Repositories) {
 			t.Errorf("%d values of none", len(list))
 		}
 	}
+	session := repo.Scope{SessionID: create(t, r.Sessions())}
+	shared := repo.Scope{Name: randomName()}
+	must(t, shared, repo.ValuesIn[int](r.State(), shared).Set(ctx, "k", 1))
+	both := repo.ValuesIn[int](r.State(), repo.Scope{Name: shared.Name, SessionID: session.SessionID})
+	wantInvalid(t, both.Set(ctx, "k", 2), "changes[0].scope")
+	wantInvalid(t, both.Erase(ctx), "scope")
+	if got, err := repo.ValuesIn[int](r.State(), shared).Get(ctx, "k"); err != nil || got != 1 {
+		t.Errorf("the shared value is %d, %v", got, err)
+	}
 }

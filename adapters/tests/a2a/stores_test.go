@@ -30,7 +30,7 @@ func TestStores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
 		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "push": testPush,
-		"events": testEvents, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
+		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
 		"unreadable": testUnreadable, "dying": testDying,
 	}
 	for name, databaseURL := range map[string]string{"postgres": pgtest.NewDatabase(t), "memory": "memory://" + t.Name()} {

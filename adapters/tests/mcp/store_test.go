@@ -208,6 +208,71 @@ func TestDroppedEvents(t *testing.T) {
 	})
 }
 
+// If the last event of a request is lost, the other replica says so when the database is back,
+// although nothing more is appended.
+func TestLastEventDropped(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		streams := &outage{Streams: stores[0].Streams()}
+		own, err := mcpstore.NewEventStore(streams, 0)
+		must(t, err)
+		must(t, own.Open(t.Context(), "s", "r"))
+		must(t, own.Append(t.Context(), "s", "r", []byte("stored")))
+		streams.down.Store(true)
+		for range 3 { // one is being stored, one waits, and the last one is lost
+			if err := own.Append(shortly(t), "s", "r", make([]byte, repo.MaxPartBytes/2)); err == nil {
+				t.Error("an append to a database that is down succeeds")
+			}
+		}
+		streams.down.Store(false)
+		pgtest.Await(t, time.Minute, "the other replica to know that an event was lost", func() bool {
+			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
+			return errors.Is(err, mcp.ErrEventsPurged)
+		})
+	})
+}
+
+// Append ends with its context, also while an After waits for the database.
+func TestAppendBesideAfter(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		streams := &outage{Streams: stores[0].Streams()}
+		own, err := mcpstore.NewEventStore(streams, 0)
+		must(t, err)
+		must(t, own.Open(t.Context(), "s", "r"))
+		streams.down.Store(true)
+		if err := own.Append(shortly(t), "s", "r", []byte("waits")); err == nil {
+			t.Error("an append to a database that is down succeeds")
+		}
+		reading, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, err := range own.After(reading, "s", "r", -1) {
+				if err == nil {
+					t.Error("an event that is not stored")
+				}
+			}
+		}()
+		time.Sleep(100 * time.Millisecond)
+		err = own.Append(shortly(t), "s", "r", []byte("waits too"))
+		if !errors.Is(err, context.DeadlineExceeded) || reading.Err() != nil {
+			t.Errorf("beside an After: %v; the After's context: %v", err, reading.Err())
+		}
+		cancel()
+		<-done
+		streams.down.Store(false)
+		must(t, own.Append(t.Context(), "s", "r", []byte("after it")))
+	})
+}
+
+// shortly returns a context that ends soon.
+func shortly(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // A large event lives as long as its stream, and no longer. Who needs it then gets a status, also when
 // it is removed: an empty answer would be asked for again and again.
 func TestLargeEventExpires(t *testing.T) {
