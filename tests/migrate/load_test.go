@@ -52,7 +52,7 @@ func startLoad(t *testing.T, databaseURL string) *load {
 // on every version.
 func startFirstLoad(t *testing.T, databaseURL string) *load {
 	t.Helper()
-	pool := pgtest.NewPool(t, databaseURL)
+	pool := pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL))
 	session := pgtest.NewSession(t, pgtest.OpenStore(t, databaseURL, storeapi.Options{}))
 	return startWriters(t, func() error {
 		_, err := pool.Exec(t.Context(), `WITH advanced AS (

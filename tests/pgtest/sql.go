@@ -75,6 +75,12 @@ func WithParameter(databaseURL, name, value string) string {
 	return u.String()
 }
 
+// ReadCommitted returns the URL for a test's own SQL that needs this isolation level, as naive
+// implementations do: at others the server refuses what they do wrong.
+func ReadCommitted(databaseURL string) string {
+	return WithParameter(databaseURL, "default_transaction_isolation", "read committed")
+}
+
 // WithUser returns the URL of another role.
 func WithUser(databaseURL, user, password string) string {
 	u := parsed(databaseURL)

@@ -105,7 +105,7 @@ func TestNaiveRace(t *testing.T) {
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	ids := made(t, store, newAction(t, store), repo.TransitionStart)
 	winners := map[repo.ID]int{}
-	for _, got := range runAll(t, race{DatabaseURL: databaseURL, Way: "naive", Transition: repo.TransitionStart, Plans: ids}) {
+	for _, got := range runAll(t, race{DatabaseURL: pgtest.ReadCommitted(databaseURL), Way: "naive", Transition: repo.TransitionStart, Plans: ids}) {
 		if !got.Conflict {
 			winners[got.Plan]++
 		}

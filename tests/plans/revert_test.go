@@ -84,7 +84,7 @@ func TestNaiveRevertIsCaught(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	pool := pgtest.NewPool(t, databaseURL)
+	pool := pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL))
 	alive := orphans(t, store, 60, func(ctx context.Context, parent, child repo.ID) error {
 		var state repo.PlanState
 		if err := pool.QueryRow(ctx, "SELECT state FROM plans WHERE id = $1", pgtype.UUID{Bytes: parent, Valid: true}).Scan(&state); err != nil {

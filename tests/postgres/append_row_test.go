@@ -31,7 +31,7 @@ SELECT $1, a.first_sequence, $2, 'user', 'x' FROM advanced a RETURNING sequence`
 // it after the statement began. A number from another scan would be outdated.
 func TestPlainAppendFollowsTheRow(t *testing.T) {
 	t.Parallel()
-	databaseURL := pgtest.NewDatabase(t)
+	databaseURL := pgtest.ReadCommitted(pgtest.NewDatabase(t)) // at other levels the statements do nothing
 	queries, pool := db.New(), pgtest.NewPool(t, databaseURL)
 	one := func(ctx context.Context, conn *pgx.Conn, session pgtype.UUID) error {
 		_, err := queries.MessageAppendOne(ctx, conn, db.MessageAppendOneParams{

@@ -18,7 +18,8 @@ import (
 // other append is not affected.
 func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	t.Parallel()
-	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 1})
+	// At another level the first append would be sent twice.
+	store := pgtest.OpenStore(t, pgtest.ReadCommitted(pgtest.NewDatabase(t)), agentstore.Options{MaxConns: 1})
 	id := pgtest.NewSession(t, store)
 	sessions := store.Sessions()
 

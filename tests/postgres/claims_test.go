@@ -105,14 +105,15 @@ func TestClaimAgainstTheNaiveOne(t *testing.T) {
 	if twice := claimedTwice(t, 200, ours); twice > 0 {
 		t.Errorf("%d plans were claimed twice", twice)
 	}
+	pool := naivePool(t, store)
 	naive := func(ctx context.Context) (id repo.ID, found bool, err error) {
 		var plan pgtype.UUID
-		err = store.Pool().QueryRow(ctx, "SELECT plan_id FROM plan_queue WHERE namespace = 'naive' ORDER BY since LIMIT 1").Scan(&plan)
+		err = pool.QueryRow(ctx, "SELECT plan_id FROM plan_queue WHERE namespace = 'naive' ORDER BY since LIMIT 1").Scan(&plan)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return id, false, nil
 		}
 		if err == nil {
-			_, err = store.Pool().Exec(ctx, "UPDATE plans SET state = 'processing', version = version + 1 WHERE id = $1", plan)
+			_, err = pool.Exec(ctx, "UPDATE plans SET state = 'processing', version = version + 1 WHERE id = $1", plan)
 		}
 		return plan.Bytes, true, err
 	}

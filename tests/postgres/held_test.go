@@ -205,7 +205,7 @@ func (n *naiveGroupCommit) append(ctx context.Context, id repo.ID) error {
 func TestNaiveGroupCommitIsStopped(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
-	naive := newNaiveGroupCommit(t, store.Pool())
+	naive := newNaiveGroupCommit(t, naivePool(t, store))
 	if failed := besideHeld(t, store, 2*time.Second, naive.append); failed != 16 {
 		t.Errorf("%d of 16 appends to other sessions failed: the harness does not catch a group that waits", failed)
 	}

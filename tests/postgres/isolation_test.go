@@ -242,7 +242,7 @@ func (f family) beside(t *testing.T, level pgx.TxIsoLevel, first func(pgx.Tx) er
 		if _, err := postgres.Bind(late).Plans().Get(t.Context(), f.root); err != nil { // takes the snapshot
 			return err
 		}
-		if err := pgx.BeginFunc(t.Context(), f.store.Pool(), first); err != nil {
+		if err := pgx.BeginTxFunc(t.Context(), f.store.Pool(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, first); err != nil {
 			t.Fatal(err)
 		}
 		return second(late)
@@ -427,7 +427,7 @@ func TestReadChecksItsLevel(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	pool := pgtest.NewPool(t, databaseURL)
 	tracer := &sentTracer{sent: map[string][]any{}}
-	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer})
+	store := pgtest.OpenStore(t, pgtest.ReadCommitted(databaseURL), agentstore.Options{Tracer: tracer})
 	id := pgtest.NewSession(t, store)
 	if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
 		t.Fatal(err)

@@ -95,7 +95,8 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: contenders})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	pgtest.Exec(t, store.Pool(), "CREATE TABLE naive (name text PRIMARY KEY, token bigint); CREATE SEQUENCE naive_tokens")
+	naive := naivePool(t, store)
+	pgtest.Exec(t, naive, "CREATE TABLE naive (name text PRIMARY KEY, token bigint); CREATE SEQUENCE naive_tokens")
 	notLarger := func(acquire func() (int64, error), release func(token int64) error) (smaller int32) {
 		var last atomic.Int64
 		var times, wrong atomic.Int32
@@ -134,11 +135,11 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	}
 	smaller = notLarger(func() (token int64, err error) {
 		// The pause is one that the server may make between any two steps.
-		err = store.Pool().QueryRow(ctx, `WITH given AS MATERIALIZED (SELECT nextval('naive_tokens') AS token),
+		err = naive.QueryRow(ctx, `WITH given AS MATERIALIZED (SELECT nextval('naive_tokens') AS token),
 			paused AS MATERIALIZED (SELECT token, pg_sleep(random() * 0.003) FROM given)
 			INSERT INTO naive (name, token) SELECT 'a', p.token FROM paused p ON CONFLICT DO NOTHING RETURNING token`).Scan(&token)
 		return token, err
-	}, func(int64) error { _, err := store.Pool().Exec(ctx, "DELETE FROM naive"); return err })
+	}, func(int64) error { _, err := naive.Exec(ctx, "DELETE FROM naive"); return err })
 	if smaller == 0 {
 		t.Error("the naive tokens grow: this test would not find one that does not")
 	}

@@ -4,7 +4,17 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// naivePool returns a pool for a naive implementation on the store's database.
+func naivePool(t *testing.T, store *agentstore.Store) *pgxpool.Pool {
+	t.Helper()
+	config := store.Pool().Config()
+	return pgtest.NewPool(t, pgtest.ReadCommitted(config.ConnString()), func(c *pgxpool.Config) { c.MaxConns = config.MaxConns })
+}

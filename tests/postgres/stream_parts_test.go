@@ -15,7 +15,7 @@ import (
 func TestStreamGoesWithItsParts(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	conn, store := pgtest.Connect(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	conn, store := pgtest.Connect(t, pgtest.ReadCommitted(databaseURL)), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	stream := openStream(t, store, "a")
 	tx := beginTx(t, store)
 	if _, err := postgres.Bind(tx).Streams().Append(t.Context(), stream, []byte("late")); err != nil {

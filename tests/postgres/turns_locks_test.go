@@ -90,7 +90,7 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 			t.Run(wayName+", "+changeName, func(t *testing.T) {
 				t.Parallel()
 				databaseURL, tracer := pgtest.NewDatabase(t), &eachBatch{}
-				others := pgtest.NewPool(t, databaseURL)
+				others := pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL)) // at others one of the two is refused
 				store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4, Tracer: tracer})
 				id := pgtest.NewSession(t, store)
 				if _, err := one(t.Context(), store, id); err != nil { // the scopes exist

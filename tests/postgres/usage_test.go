@@ -173,13 +173,14 @@ func TestUsageCountsOnce(t *testing.T) {
 	}); got != 10 {
 		t.Errorf("10 usages count %d", got)
 	}
+	pool := naivePool(t, store)
 	naive := counted(t, store, func(ctx context.Context, session, usage repo.ID) error {
 		key, id := pgtype.UUID{Bytes: session, Valid: true}, pgtype.UUID{Bytes: usage, Valid: true}
 		var known bool
-		if err := store.Pool().QueryRow(ctx, "SELECT EXISTS (SELECT FROM session_usages WHERE session_id = $1 AND id = $2)", key, id).Scan(&known); err != nil || known {
+		if err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM session_usages WHERE session_id = $1 AND id = $2)", key, id).Scan(&known); err != nil || known {
 			return err
 		}
-		_, err := store.Pool().Exec(ctx, `WITH added AS (UPDATE sessions SET input_tokens = input_tokens + 1 WHERE id = $1 RETURNING id)
+		_, err := pool.Exec(ctx, `WITH added AS (UPDATE sessions SET input_tokens = input_tokens + 1 WHERE id = $1 RETURNING id)
 			INSERT INTO session_usages SELECT id, $2, 1, 0, 0 FROM added ON CONFLICT DO NOTHING`, key, id)
 		return err
 	})

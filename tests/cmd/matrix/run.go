@@ -17,7 +17,7 @@ import (
 )
 
 // timeout bounds a package's tests in a cell.
-const timeout = 15 * time.Minute
+const timeout = 30 * time.Minute
 
 // build builds the packages' tests once for all cells.
 func build(ctx context.Context, dir string, cells []cell) (map[string]string, error) {
