@@ -14,12 +14,26 @@ import (
 // Connect opens a connection that is closed at the test's end.
 func Connect(t testing.TB, databaseURL string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode(config)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return conn
+}
+
+// encode gives a caller's connections the encoding that the store needs them to have, if the
+// databases have another one.
+func encode(config *pgx.ConnConfig) {
+	const name = "client_encoding"
+	if _, given := config.RuntimeParams[name]; !given && setting().Database[name] != "" {
+		config.RuntimeParams[name] = "UTF8"
+	}
 }
 
 // Database is a connection, a transaction or a pool.

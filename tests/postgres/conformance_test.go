@@ -35,7 +35,7 @@ func TestConformanceInTx(t *testing.T) {
 
 func TestConformanceOfBind(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.NewPool(t, pgtest.WithParameter(pgtest.NewDatabase(t), "client_encoding", "UTF8")) // which it must have
+	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
 }
 
@@ -68,7 +68,7 @@ func TestConformanceOfSimpleProtocol(t *testing.T) {
 		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) })
 	})
 	t.Run("bind", func(t *testing.T) {
-		pool := pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "client_encoding", "UTF8"))
+		pool := pgtest.NewPool(t, databaseURL)
 		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -207,7 +209,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 					keepsTexts(t, plain, open)
 					_ = open.Close()
 				}
-				pool := pgtest.NewPool(t, databaseURL)
+				pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { delete(c.ConnConfig.RuntimeParams, test.name) })
 				store, poolErr := agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
 				if test.pool && matters {
 					refusal(t, "OpenPool "+mode, poolErr, test.name, test.value)
