@@ -18,17 +18,19 @@ import (
 
 // baselineTables are for baselines that cannot use the library's tables.
 // retried_messages has the columns, checks and both indexes of messages, but no
-// foreign key. bare_messages has no sequence, and so only one index. bare_parts has no
-// foreign key.
+// foreign key. bare_messages has no sequence, and so only one index; counted_messages has
+// one, and no index of ids. bare_parts has no foreign key.
 const baselineTables = `
 CREATE TABLE retried_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
 CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
 ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id);
+CREATE TABLE counters (session_id uuid PRIMARY KEY, next_sequence bigint NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE counted_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (session_id, sequence));
 CREATE TABLE bare_parts (LIKE stream_parts INCLUDING CONSTRAINTS INCLUDING INDEXES);`
 
 // emptyTables removes the data of a workload before the next one. CASCADE includes the
 // tables that refer to sessions.
-const emptyTables = `TRUNCATE sessions, state_scopes, streams, stream_parts, retried_messages, bare_messages, bare_parts CASCADE`
+const emptyTables = `TRUNCATE sessions, state_scopes, streams, stream_parts, retried_messages, bare_messages, counters, counted_messages, bare_parts CASCADE`
 
 // fillSession creates a session of a given length with one statement per table,
 // which is faster than appending.
@@ -114,6 +116,17 @@ func retry(pool *pgxpool.Pool) appender {
 func bare(pool *pgxpool.Pool) appender {
 	return oneByOne(pool, `INSERT INTO bare_messages (session_id, id, role, content, metadata, payload)
 		VALUES ($1, $2, $3, $4, $5, $6)`, func(error) bool { return false })
+}
+
+// counted is bare with an exact sequence, from a row that counts: the least that two rows
+// in one statement can cost. It knows no ids, and no references between the tables.
+func counted(pool *pgxpool.Pool) appender {
+	return oneByOne(pool, `WITH advanced AS (
+			INSERT INTO counters AS c VALUES ($1, 1)
+			ON CONFLICT (session_id) DO UPDATE SET next_sequence = c.next_sequence + 1 RETURNING next_sequence - 1 AS sequence
+		)
+		INSERT INTO counted_messages (session_id, sequence, id, role, content, metadata, payload)
+		SELECT $1, a.sequence, $2, $3, $4, $5, $6 FROM advanced a`, func(error) bool { return false })
 }
 
 // copying is COPY into the library's own table, with sequences that the only client

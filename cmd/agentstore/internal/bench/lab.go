@@ -134,11 +134,12 @@ func (l *lab) close() {
 
 // The ways of appending.
 const (
-	wayOurs  = "agentstore"
-	wayNaive = "naive transaction"
-	wayRetry = "max + 1, retried"
-	wayBare  = "bare INSERT"
-	wayCopy  = "COPY"
+	wayOurs    = "agentstore"
+	wayNaive   = "naive transaction"
+	wayRetry   = "max + 1, retried"
+	wayBare    = "bare INSERT"
+	wayCounted = "counted INSERT"
+	wayCopy    = "COPY"
 )
 
 // wayCreate is no way of appending.
@@ -149,7 +150,7 @@ const waySelect = "bare SELECT"
 
 // appender returns the appender of a way.
 func (l *lab) appender(way string) appender {
-	byHand := map[string]func(*pgxpool.Pool) appender{wayNaive: naive, wayRetry: retry, wayBare: bare, wayCopy: copying}
+	byHand := map[string]func(*pgxpool.Pool) appender{wayNaive: naive, wayRetry: retry, wayBare: bare, wayCounted: counted, wayCopy: copying}
 	if make, ok := byHand[way]; ok {
 		return make(l.baselines)
 	}

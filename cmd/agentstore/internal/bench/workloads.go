@@ -45,9 +45,9 @@ func figures() []workload {
 		appendWorkload(64, 1000, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 4), rate(wayBare, 1.3)),
 		appendWorkload(256, 1000, []string{wayNaive, wayBare}, rate(wayBare, 2.5)),
 		appendWorkload(16, 1000, []string{wayNaive, wayBare}, rate(wayNaive, 1.5), rate(wayBare, 0.85)),
-		appendWorkload(8, 1000, []string{wayBare}, rate(wayBare, 0.9)),
-		appendWorkload(4, 1000, []string{wayBare}, rate(wayBare, 0.9)),
-		appendWorkload(2, 1000, []string{wayBare}, rate(wayBare, 0.9)),
+		appendWorkload(8, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
+		appendWorkload(4, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
+		appendWorkload(2, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
 		{
 			name: "append-100kB", title: "messages of 100 kB, 16 writers, 1,000 sessions", unit: "appends/s",
 			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare), goals: []goal{rate(wayBare, 0.8)},
