@@ -378,7 +378,7 @@ func TestTurnsTogetherQueue(t *testing.T) {
 	channel := pgtest.Value[string](t, listener, `SELECT 'agentstore_' || 'session_counters'::regclass::oid
 		FROM pg_advisory_lock_shared(x'61676e74'::integer, 'session_counters'::regclass::oid::integer)`)
 	pgtest.Exec(t, listener, "LISTEN "+pgx.Identifier{channel}.Sanitize())
-	defer queueFor(t, pgtest.NewPool(t, databaseURL), ids[1], 40*time.Millisecond)()
+	defer queueFor(t, pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL)), ids[1], 40*time.Millisecond)()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const calls = 5
