@@ -32,6 +32,7 @@ func stateTests() []test {
 		onPlans("Invalid", testStateInvalid),
 		onPlans("IDTaken", testStateIDTaken),
 		onPlans("Erase", testStateErase),
+		onPlans("SetAgainAfterErase", testStateSetAgainAfterErase),
 		onPlans("EraseAgain", testStateEraseAgain),
 		onPlans("SessionDeleted", testStateSessionDeleted),
 		onPlans("SessionMissing", testStateSessionMissing),
@@ -535,7 +536,7 @@ func testStateErase(t *testing.T, r repo.Repositories) {
 	for i := range changes {
 		changes[i] = set(scope, fmt.Sprint(i), `1`)
 	}
-	version := change(t, r, changes...)
+	change(t, r, changes...)
 	change(t, r, set(other, "a", `1`))
 	keys, err := r.State().Erase(t.Context(), scope.Name)
 	if must(t, keys, err); keys != 12 {
@@ -549,7 +550,14 @@ func testStateErase(t *testing.T, r repo.Repositories) {
 	if got := erasures(t, r, scope); !slices.Equal(got, []string{want}) {
 		t.Errorf("the audit trail tells %q, want %q", got, want)
 	}
-	// A scope that is made again does not repeat a version.
+}
+
+// A scope that is made again does not repeat a version.
+func testStateSetAgainAfterErase(t *testing.T, r repo.Repositories) {
+	scope := shared()
+	version := change(t, r, set(scope, "0", `1`), set(scope, "1", `1`))
+	_, err := r.State().Erase(t.Context(), scope.Name)
+	must(t, scope, err)
 	if again := change(t, r, ifVersion(set(scope, "0", `1`), 0)); again <= version {
 		t.Errorf("the scope is at version %d, before %d", again, version)
 	}
