@@ -281,10 +281,11 @@ var forgeries = []struct {
 		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT * FROM kept WHERE id <> $1", f.young[0].ID)
 	}},
 	{"show the verifier a copy by its search_path", "", "", func(f *forged) {
+		own := pgtest.Value[string](f.T, f.conn, "SELECT quote_ident(current_schema())")
 		for _, table := range []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_unsealed", "audit_identity"} {
-			f.sql("CREATE SCHEMA IF NOT EXISTS copy; CREATE TABLE copy." + table + " AS SELECT * FROM public." + table)
+			f.sql("CREATE SCHEMA IF NOT EXISTS copy; CREATE TABLE copy." + table + " AS SELECT * FROM " + own + "." + table)
 		}
-		f.sql("ALTER DATABASE "+f.conn.Config().Database+" SET search_path = copy, public; "+off+"DELETE FROM public.audit_entries WHERE id = $1", f.young[0].ID)
+		f.sql("ALTER DATABASE "+f.conn.Config().Database+" SET search_path = copy, "+own+"; "+off+"DELETE FROM "+own+".audit_entries WHERE id = $1", f.young[0].ID)
 		f.store.Pool().Reset()
 	}},
 }

@@ -97,7 +97,7 @@ func tables(t *testing.T, databaseURL string, kinds ...string) []string {
 	defer func() { _ = conn.Close(t.Context()) }()
 	rows, err := conn.Query(t.Context(), `
 SELECT relname::text FROM pg_class
-WHERE relnamespace = current_schema()::regnamespace AND relkind = ANY ($1::"char"[]) AND NOT relispartition
+WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = ANY ($1::"char"[]) AND NOT relispartition
 ORDER BY relname`, append(kinds, "r", "p"))
 	if err != nil {
 		t.Fatal(err)

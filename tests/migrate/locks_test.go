@@ -77,7 +77,7 @@ func strengthened(t *testing.T, conn *pgx.Conn, statements []string) (faults []s
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	const tables = `SELECT oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')`
+	const tables = `SELECT oid FROM pg_class WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p')`
 	pgtest.Exec(t, tx, "CREATE TEMPORARY TABLE old ON COMMIT DROP AS "+tables)
 	held := map[string]int{}
 	for _, statement := range statements {

@@ -157,7 +157,7 @@ func NewPool(t testing.TB, databaseURL string, configure ...func(*pgxpool.Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	encode(config.ConnConfig)
+	comply(config.ConnConfig)
 	for _, change := range configure {
 		change(config)
 	}

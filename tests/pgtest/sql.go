@@ -18,7 +18,7 @@ func Connect(t testing.TB, databaseURL string) *pgx.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encode(config)
+	comply(config)
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -27,12 +27,19 @@ func Connect(t testing.TB, databaseURL string) *pgx.Conn {
 	return conn
 }
 
-// encode gives a caller's connections the encoding that the store needs them to have, if the
-// databases have another one.
-func encode(config *pgx.ConnConfig) {
-	const name = "client_encoding"
-	if _, given := config.RuntimeParams[name]; !given && setting().Database[name] != "" {
-		config.RuntimeParams[name] = "UTF8"
+// comply gives a caller's connections the settings that the store needs them to have, if
+// the databases have others: the encoding, and where results travel as text, the style of
+// dates.
+func comply(config *pgx.ConnConfig) {
+	needed := map[string]string{"client_encoding": "UTF8"}
+	if mode := config.DefaultQueryExecMode; mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
+		needed["DateStyle"] = "ISO"
+	}
+	for name, value := range needed {
+		varied := setting().Database[name] + setting().Server[name]
+		if _, given := config.RuntimeParams[name]; !given && varied != "" {
+			config.RuntimeParams[name] = value
+		}
 	}
 }
 

@@ -87,8 +87,14 @@ func deadlock(t *testing.T, databaseURL, first string, firstID repo.ID, second s
 	pgtest.Exec(t, tx, first, [16]byte(firstID))
 	done := make(chan error, 1)
 	go func() { done <- operation() }()
-	const waiting = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))`
+	// In a transaction, pg_stat_activity keeps what it had when it was first read.
+	const waiting = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))`
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		select {
+		case err := <-done:
+			t.Fatalf("the operation did not wait for the transaction: %v", err)
+		default:
+		}
 		if err := tx.QueryRow(t.Context(), waiting).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}

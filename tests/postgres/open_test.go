@@ -44,8 +44,8 @@ func TestOpenErrorsAreClearAndHoldNoPassword(t *testing.T) {
 		{"no URL", "", repo.ErrInvalid, "empty"},
 		{"malformed", "postgres://app:" + password + "@127.0.0.1:port/agents", repo.ErrInvalid, "malformed"},
 		{"unreachable", at(func(u *url.URL) { u.Host = unreachable; u.User = url.UserPassword("app", password) }), repo.ErrUnavailable, "refused"},
-		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrPermission, "password authentication failed"},
-		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrSchema, `"nowhere" does not exist`},
+		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrPermission, "28P01"},
+		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrSchema, "nowhere"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := agentstore.Open(ctx, test.databaseURL, agentstore.Options{})
