@@ -59,8 +59,8 @@ type AuditStore interface {
 	// yet, and entries about prunes and gaps are not removed. Further errors:
 	// InvalidError for more than MaxHeldInPrune holds.
 	Prune(ctx context.Context, prune AuditPrune) (AuditPruned, error)
-	// Hold protects entries from being pruned, and Release ends the hold. Both may
-	// be repeated.
+	// Hold protects entries from being pruned: those that are there when it returns
+	// stay, also if a prune is under way. Release ends the hold. Both may be repeated.
 	Hold(ctx context.Context, hold AuditHold) error
 	Release(ctx context.Context, hold AuditHold) error
 	Holds(ctx context.Context) ([]AuditHold, error)

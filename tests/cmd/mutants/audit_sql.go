@@ -130,6 +130,18 @@ var auditSQLMutants = []mutant{
 		tests: []tests{{inAudit, "^TestPruneOfNothing$"}},
 	},
 	{
+		name: "schema/a prune does not wait for holds, nor holds for it", file: "schema/migrations/0021_prunes_and_holds.sql",
+		old:   "E'\\nBEGIN\\n    LOCK TABLE %I.audit_holds IN SHARE ROW EXCLUSIVE MODE;",
+		new:   "E'\\nBEGIN\\n    LOCK TABLE %I.audit_holds IN ACCESS SHARE MODE;",
+		tests: []tests{{inAudit, "^TestHoldBesidePrune$"}},
+	},
+	{
+		name: "schema/prunes do not wait for each other", file: "schema/migrations/0021_prunes_and_holds.sql",
+		old:   "E'\\nBEGIN\\n    LOCK TABLE %I.audit_holds IN SHARE ROW EXCLUSIVE MODE;",
+		new:   "E'\\nBEGIN\\n    LOCK TABLE %I.audit_holds IN SHARE MODE;",
+		tests: []tests{{inAudit, "^TestPruneBesidePrune$"}},
+	},
+	{
 		name: "schema/another entry with the id of a prune covers it", file: pruneSchema,
 		old:   "e.id = by_entry AND e.occurred_at = by_occurred_at AND e.type = 'audit_pruned';",
 		new:   "e.id = by_entry AND e.type = 'audit_pruned' ORDER BY e.occurred_at LIMIT 1;",

@@ -1,0 +1,172 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// unlocked makes the functions that prune as they were up to version 20: they do not lock
+// the holds.
+const unlocked = `DO $$
+DECLARE f regprocedure;
+BEGIN
+	FOR f IN SELECT oid FROM pg_proc WHERE proname LIKE 'audit\_prune\_%' LOOP
+		EXECUTE regexp_replace(pg_get_functiondef(f), 'LOCK TABLE [^;]*;', '');
+	END LOOP;
+END $$`
+
+// prunes has old entries, alternately of two types, of which a transaction keeps the
+// first from being removed.
+type prunes struct {
+	*testing.T
+	store  *agentstore.Store
+	conn   *pgx.Conn
+	locker pgx.Tx
+	held   repo.ID // the session of the entries of the first type
+	before time.Time
+}
+
+func newPrunes(t *testing.T, naive bool, entries int) *prunes {
+	t.Helper()
+	databaseURL := pgtest.NewDatabase(t)
+	p := &prunes{T: t, store: pgtest.OpenStore(t, databaseURL, agentstore.Options{}), conn: pgtest.Connect(t, databaseURL), held: repo.NewID()}
+	p.before = time.Now().Add(-time.Hour)
+	list := make([]repo.AuditEntry, entries)
+	for i := range list {
+		list[i] = entryAt(p.before.Add(time.Duration(i-entries) * time.Millisecond))
+		if i%2 == 0 {
+			list[i].Type, list[i].SessionID = repo.EventDecisionPoint, p.held
+		}
+	}
+	if err := p.store.Audit().Record(t.Context(), list...); err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := trail.NewSealer(p.store.AuditStore(), trail.SealerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sealed := 0; sealed < entries; {
+		n, err := sealer.SealOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed += n
+	}
+	if naive {
+		pgtest.Exec(t, p.conn, unlocked)
+	}
+	if p.locker, err = pgtest.Connect(t, databaseURL).Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, p.locker, "SELECT FROM audit_entries WHERE id = $1 FOR SHARE", [16]byte(list[0].ID))
+	return p
+}
+
+// prune begins a prune.
+func (p *prunes) prune(types ...repo.EventType) <-chan repo.AuditPruned {
+	pruned := make(chan repo.AuditPruned, 1)
+	go func() {
+		result, err := p.store.AuditStore().Prune(p.Context(), repo.AuditPrune{Before: p.before, Types: types, Reason: "old"})
+		if err != nil {
+			p.Error(err)
+		}
+		pruned <- result
+	}()
+	return pruned
+}
+
+// waiting waits until n of the database's clients wait for locks, or something is done.
+func (p *prunes) waiting(n int, done <-chan struct{}) {
+	p.Helper()
+	const waiters = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for pgtest.Value[int](p.T, p.conn, waiters) < n {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (p *prunes) left() int {
+	p.Helper()
+	return pgtest.Value[int](p.T, p.conn, "SELECT count(*) FROM audit_entries WHERE occurred_at < $1", p.before)
+}
+
+// unlock lets go of the entry.
+func (p *prunes) unlock() {
+	p.Helper()
+	if err := p.locker.Rollback(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// eachWay runs a test of our way and of the naive one.
+func eachWay(t *testing.T, test func(t *testing.T, naive bool)) {
+	t.Helper()
+	for _, naive := range []bool{false, true} {
+		t.Run(map[bool]string{false: "ours", true: "naive"}[naive], func(t *testing.T) {
+			t.Parallel()
+			test(t, naive)
+		})
+	}
+}
+
+// When a hold has been made, what is there then stays, also if a prune is under way. The
+// naive way removes what the hold names.
+func TestHoldBesidePrune(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, naive bool) {
+		p := newPrunes(t, naive, 20)
+		pruned := p.prune()
+		p.waiting(1, nil)
+		held := make(chan struct{})
+		there := 0
+		go func() {
+			defer close(held)
+			if err := p.store.AuditStore().Hold(t.Context(), repo.AuditHold{SessionID: p.held, Reason: "court"}); err != nil {
+				t.Error(err)
+			}
+			list, err := p.store.Audit().List(t.Context(), repo.AuditFilter{SessionID: p.held}, repo.OldestFirst, repo.Page{})
+			if err != nil {
+				t.Error(err)
+			}
+			there = len(list.Entries)
+		}()
+		p.waiting(2, held)
+		p.unlock()
+		<-held
+		<-pruned
+		if lost := p.left() < there; lost != naive {
+			t.Errorf("%d entries when the hold had been made, %d later", there, p.left())
+		}
+	})
+}
+
+// A prune that meets another removes what that leaves. The naive one takes a batch of which
+// the other has removed a part for the last one.
+func TestPruneBesidePrune(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, naive bool) {
+		const entries = 6000 // more than a batch, less than two
+		p := newPrunes(t, naive, entries)
+		one := p.prune(repo.EventDecisionPoint)
+		p.waiting(1, nil)
+		all := p.prune()
+		p.waiting(2, nil)
+		p.unlock()
+		if got := (<-one).Entries + (<-all).Entries; got != int64(entries-p.left()) {
+			t.Errorf("%d removed, %d of %d left", got, p.left(), entries)
+		}
+		if short := p.left() > 0; short != naive {
+			t.Errorf("%d left", p.left())
+		}
+	})
+}
