@@ -25,6 +25,7 @@ type tampered struct {
 	checkpoint func(*repo.AuditCheckpoint)
 	strays     []repo.AuditEntry
 	lost       []repo.AuditEntry
+	lostOnce   bool // by the first look
 }
 
 func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
@@ -70,8 +71,11 @@ func (l *tampered) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, er
 }
 
 func (l *tampered) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
-	if l.lost != nil {
-		return l.lost, nil
+	if lost := l.lost; lost != nil {
+		if l.lostOnce {
+			l.lost = nil
+		}
+		return slices.Clone(lost), nil
 	}
 	return l.AuditLog.Lost(ctx, limit)
 }
@@ -203,6 +207,15 @@ func TestVerifyFindsTampering(t *testing.T) {
 		if (test.want == BreakContent || name == "removed") && (len(report.Breaks) != 1 || report.Breaks[0].Sequence != 1203 || report.Breaks[0].EntryID.IsZero()) {
 			t.Errorf("%s: %+v", name, report.Breaks)
 		}
+	}
+}
+
+// An entry whose month was created during one look is not lost.
+func TestVerifyLooksAgainForLostEntries(t *testing.T) {
+	store, _ := sealedStore(t, 10, nil)
+	log := &tampered{AuditLog: store.AuditStore(), lost: []repo.AuditEntry{{ID: repo.NewID()}}, lostOnce: true}
+	if report := verify(t, log, VerifyOptions{}); len(report.Breaks) != 0 || log.lost != nil {
+		t.Errorf("%+v", report.Breaks)
 	}
 }
 

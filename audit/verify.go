@@ -580,7 +580,28 @@ func (v *verification) strays() error {
 	for _, entry := range strays {
 		v.found(BreakStray, -1, entry.ID, "")
 	}
+	return v.lost()
+}
+
+// An entry is lost if it is in each of several looks: it may seem so for a moment, see
+// repo.AuditLog.
+const (
+	lostLooks = 6
+	lostPause = 200 * time.Millisecond
+)
+
+func (v *verification) lost() error {
 	lost, err := v.log.Lost(v.ctx, repo.MaxPageSize)
+	for look := 1; look < lostLooks && len(lost) > 0 && err == nil; look++ {
+		if !sleep(v.ctx, lostPause) {
+			return v.ctx.Err()
+		}
+		var again []repo.AuditEntry
+		again, err = v.log.Lost(v.ctx, repo.MaxPageSize)
+		lost = slices.DeleteFunc(lost, func(e repo.AuditEntry) bool {
+			return !slices.ContainsFunc(again, func(a repo.AuditEntry) bool { return a.ID == e.ID && a.OccurredAt.Equal(e.OccurredAt) })
+		})
+	}
 	if err != nil {
 		return err
 	}

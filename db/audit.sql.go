@@ -399,7 +399,9 @@ type AuditLostRow struct {
 }
 
 // Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
-// The entries that wait to be sealed and no longer exist, which only tampering can cause.
+// The entries that wait to be sealed and no longer exist, which only tampering can cause. But
+// PostgreSQL chooses the partitions to read before the snapshot, and a transaction that attaches
+// one is seen before it tells others so: for a moment an entry in a new partition is not seen here.
 func (q *Queries) AuditLost(ctx context.Context, db DBTX, afterPosition int64, maxRows int32) ([]AuditLostRow, error) {
 	rows, err := db.Query(ctx, auditLost, afterPosition, maxRows)
 	if err != nil {

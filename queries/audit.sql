@@ -191,7 +191,9 @@ LIMIT @max_rows;
 
 -- name: AuditLost :many
 -- Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
--- The entries that wait to be sealed and no longer exist, which only tampering can cause.
+-- The entries that wait to be sealed and no longer exist, which only tampering can cause. But
+-- PostgreSQL chooses the partitions to read before the snapshot, and a transaction that attaches
+-- one is seen before it tells others so: for a moment an entry in a new partition is not seen here.
 SELECT u.position, u.occurred_at, u.entry_id FROM audit_unsealed u
 WHERE u.position > @after_position
     AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) IS NULL

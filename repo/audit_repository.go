@@ -97,8 +97,9 @@ type AuditLog interface {
 	Checkpoint(ctx context.Context) (AuditCheckpoint, error)
 	// Strays returns up to limit entries that are neither sealed nor waiting to
 	// be. Lost returns up to limit entries (their id and time) that are waiting to
-	// be sealed but do not exist. Only tampering causes either. Both read the
-	// whole trail.
+	// be sealed but do not exist. Only tampering causes either, but Lost may for a
+	// moment return an entry whose month is being created. Both read the whole
+	// trail.
 	Strays(ctx context.Context, limit int) ([]AuditEntry, error)
 	Lost(ctx context.Context, limit int) ([]AuditEntry, error)
 	// Waiting returns how many entries are not sealed yet, up to limit, and how
