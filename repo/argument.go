@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/big"
 	"regexp"
 	"strconv"
 	"unicode/utf8"
@@ -45,19 +47,19 @@ func (a *Argument) parse(raw json.RawMessage) (value any, fault string) {
 		if matches, err := regexp.MatchString(a.Pattern, s); err != nil || !matches {
 			return nil, "does not match the pattern"
 		}
-		return s, a.bounds(float64(utf8.RuneCountInString(s)), "has a length that is")
+		return s, a.bounds(whole(int64(utf8.RuneCountInString(s))), "has a length that is")
 	case ArgumentInteger:
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 64)
 		if err != nil {
 			return nil, "is not an integer of 64 bits"
 		}
-		return n, a.bounds(float64(n), "is")
+		return n, a.bounds(whole(n), "is")
 	case ArgumentFloat:
 		f, ok := decode[float64](raw)
 		if !ok {
 			return nil, "is not a number that a float64 can represent"
 		}
-		return f, a.bounds(f, "is")
+		return f, a.bounds(big.NewFloat(f), "is")
 	case ArgumentBoolean:
 		b, ok := decode[bool](raw)
 		if !ok {
@@ -72,7 +74,7 @@ func (a *Argument) parse(raw json.RawMessage) (value any, fault string) {
 		if err := decoder.Decode(&list); err != nil || list == nil {
 			return nil, "is not a list"
 		}
-		return list, a.bounds(float64(len(list)), "has a length that is")
+		return list, a.bounds(whole(int64(len(list))), "has a length that is")
 	}
 }
 
@@ -85,11 +87,20 @@ func decode[V any](raw json.RawMessage) (value V, ok bool) {
 	return *decoded, true
 }
 
-func (a *Argument) bounds(f float64, what string) (fault string) {
+func whole(n int64) *big.Float { return new(big.Float).SetInt64(n) }
+
+// bounds compares exactly: a float64 cannot represent each integer above 2^53.
+func (a *Argument) bounds(value *big.Float, what string) (fault string) {
+	compare := func(bound *float64) int {
+		if bound == nil || math.IsNaN(*bound) { // a definition has no NaN
+			return 0
+		}
+		return value.Cmp(big.NewFloat(*bound))
+	}
 	switch {
-	case a.Min != nil && f < *a.Min:
+	case compare(a.Min) < 0:
 		return fmt.Sprintf("%s below %v", what, *a.Min)
-	case a.Max != nil && f > *a.Max:
+	case compare(a.Max) > 0:
 		return fmt.Sprintf("%s above %v", what, *a.Max)
 	}
 	return ""

@@ -17,9 +17,9 @@ const (
 	// MaxStateKeyBytes and MaxStateValueBytes bound a key of state and its value.
 	MaxStateKeyBytes   = 1024
 	MaxStateValueBytes = 1 << 20
-	// MaxStateChanges bounds the changes of state of one call.
+	// MaxStateChanges bounds the changes of state of one call, or of one of its turns.
 	MaxStateChanges = 1000
-	// MaxStateScopes bounds the scopes of one call.
+	// MaxStateScopes bounds the scopes of one call, or of one of its turns.
 	MaxStateScopes = 1000
 	// MaxStateReadKeys bounds the keys that StateReader.Read returns.
 	MaxStateReadKeys = 10_000
@@ -63,7 +63,8 @@ const (
 	MaxStreamRemoval     = 10_000
 
 	// MaxTurns bounds the turns of one call. Together their messages may not be more than
-	// MaxBatchMessages and MaxBatchBytes.
+	// MaxBatchMessages and MaxBatchBytes, and their keys and values of state not more than
+	// MaxStateBytes.
 	MaxTurns = 1000
 
 	// MaxTextBytes bounds descriptions, definitions of done, invariants and

@@ -202,12 +202,16 @@ func (r *Reader) readEnd() {
 	}
 }
 
+// maxStateVersion bounds the version of a state, to which each change adds one. A
+// store's own versions, which begin with a time in microseconds, do not reach it.
+const maxStateVersion = 1 << 62
+
 func (r *Reader) readState() {
 	object := r.source.members([]member{{name: "version"}, {name: "values"}})
 	if object.next() >= 0 {
 		version := r.source.Integer()
-		if version < 1 {
-			r.source.Fail("is below 1")
+		if version < 1 || version > maxStateVersion {
+			r.source.Fail("is not between 1 and 2^62")
 		}
 		r.source.within("version")
 		r.stateVersion = version

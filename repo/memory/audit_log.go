@@ -19,14 +19,14 @@ type sealedLog struct {
 	first      map[repo.ID]int64
 	hashes     [][32]byte
 	checkpoint repo.AuditCheckpoint // the last one; its Size is 0 when there is none
-	holds      map[repo.ID]repo.AuditHold
+	holds      map[heldSubject]repo.AuditHold
 	quarantine map[repo.ID]repo.AuditPoison
 }
 
 func newSealedLog() *sealedLog {
 	return &sealedLog{
 		identity: repo.NewID(), byEntry: map[entryKey]int64{}, first: map[repo.ID]int64{},
-		holds: map[repo.ID]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{},
+		holds: map[heldSubject]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{},
 	}
 }
 

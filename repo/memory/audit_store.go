@@ -82,8 +82,8 @@ func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doome
 		if !rules.Covers(bounds, e.OccurredAt, repo.AuditKept{Type: e.Type}) {
 			continue
 		}
-		_, planHeld := t.log.holds[e.PlanID]
-		_, sessionHeld := t.log.holds[e.SessionID]
+		_, planHeld := t.log.holds[heldSubject{plan: e.PlanID}]
+		_, sessionHeld := t.log.holds[heldSubject{session: e.SessionID}]
 		switch {
 		case planHeld || sessionHeld:
 			result.Held++
@@ -97,12 +97,10 @@ func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doome
 	return result, doomed
 }
 
-func subject(hold repo.AuditHold) repo.ID {
-	if hold.PlanID.IsZero() {
-		return hold.SessionID
-	}
-	return hold.PlanID
-}
+// heldSubject is what a hold names: a plan or a session, which may have the same id.
+type heldSubject struct{ plan, session repo.ID }
+
+func subject(hold repo.AuditHold) heldSubject { return heldSubject{hold.PlanID, hold.SessionID} }
 
 func (a auditStore) Hold(ctx context.Context, hold repo.AuditHold) error {
 	if err := rules.CheckHold(hold, false); err != nil {

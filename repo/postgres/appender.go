@@ -186,10 +186,7 @@ func (a *appending) size() (size scheduler.Size) {
 	}
 	if a.turn != nil {
 		size.Rows += len(a.turn.State.Changes) + 1
-		for i := range a.turn.State.Changes {
-			c := &a.turn.State.Changes[i]
-			size.Bytes += len(c.Key) + len(c.Value)
-		}
+		size.Bytes += a.turn.State.Bytes()
 	}
 	return size
 }

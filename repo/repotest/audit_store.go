@@ -269,7 +269,8 @@ func testAuditConcurrent(t *testing.T, store repo.Store) {
 
 func testAuditHolds(t *testing.T, store repo.Store) {
 	trail := store.AuditStore()
-	plan, session := repo.AuditHold{PlanID: repo.NewID(), Reason: "a lawsuit"}, repo.AuditHold{SessionID: repo.NewID(), Reason: "another"}
+	id := repo.NewID() // a plan may have the id of a session
+	plan, session := repo.AuditHold{PlanID: id, Reason: "a lawsuit"}, repo.AuditHold{SessionID: id, Reason: "another"}
 	own := func() []repo.AuditHold {
 		holds, err := trail.Holds(t.Context())
 		if err != nil {
@@ -562,6 +563,7 @@ func testAuditPruneHeld(t *testing.T, store repo.Store) {
 	kind := auditType(t)
 	byPlan, bySession, free := auditEntries(kind, 3), auditEntries(kind, 2), auditEntries(kind, 4)
 	bySession[1].SessionID = bySession[0].SessionID
+	free[0].SessionID, free[1].PlanID = byPlan[0].PlanID, bySession[0].SessionID // whose holds are of the other kind
 	all := slices.Concat(byPlan, bySession, free)
 	record(t, store.Audit(), all...)
 	auditSeal(t, store, all...)

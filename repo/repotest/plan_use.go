@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -167,6 +168,7 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 func testUseInvalid(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	for field, use := range map[string]repo.UseAction{
+		"id":                        {ID: repo.ID([]byte(strings.Repeat("\xff", 16)))},
 		"name":                      {Name: tooLong()},
 		"namespace":                 {Namespace: secret + "\x00"},
 		"existing":                  {Existing: repo.ExistingNone},

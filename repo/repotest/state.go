@@ -2,12 +2,18 @@ package repotest
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	documents "github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -38,6 +44,7 @@ func stateTests() []test {
 		onPlans("SessionMissing", testStateSessionMissing),
 		onPlans("Export", testStateExport),
 		onPlans("ImportFaults", testStateImportFaults),
+		onPlans("ImportedVersion", testStateImportedVersion),
 		onPlans("Typed", testTypedValues),
 	}
 }
@@ -714,6 +721,38 @@ func testStateExportLong(t *testing.T, r repo.Repositories) {
 	wantRoundTrip(t, r.Sessions(), scope.SessionID)
 	if got := listState(t, r, scope, "", 1000); len(got) != 3*repo.MaxStateChanges {
 		t.Errorf("there are %d keys", len(got))
+	}
+}
+
+// No import leaves a version to which a change cannot add one.
+func testStateImportedVersion(t *testing.T, r repo.Repositories) {
+	const largest = 1 << 62
+	for version, accepted := range map[int64]bool{largest: true, largest + 1: false, math.MaxInt64: false} {
+		now := time.Now()
+		scope := repo.Scope{SessionID: repo.NewID()}
+		var document bytes.Buffer
+		writer, err := documents.NewWriter(&document, repo.Session{
+			ID: scope.SessionID, Namespace: randomName(), Metadata: json.RawMessage(`{}`), CreatedAt: now, UpdatedAt: now,
+		}, nil)
+		if err == nil {
+			err = cmp.Or(writer.BeginState(version), writer.WriteState(repo.StateValue{Key: "a", Value: json.RawMessage(`1`), Version: version, UpdatedAt: now}), writer.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !accepted {
+			_, err := r.Sessions().Import(t.Context(), &document)
+			wantImportError(t, err)
+			if fault, ok := errors.AsType[*repo.ImportError](err); ok && fault.Field != "state.version" {
+				t.Errorf("the field is %s", fault.Field)
+			}
+			continue
+		}
+		importFrom(t, r.Sessions(), &document)
+		if got := change(t, r, increment(scope, "a", 1)); got != version+1 {
+			t.Errorf("version %d follows %d", got, version)
+		}
+		wantState(t, r, scope, map[string]string{"a": "2"})
 	}
 }
 

@@ -814,12 +814,17 @@ func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
 	for i := range many {
 		many[i] = turn(repo.Turn{Messages: users(1)})
 	}
+	// The messages hold one byte too many, which is a kind's: metadata has two.
+	large := user(strings.Repeat("x", repo.MaxBatchBytes/4-2))
+	named := large
+	named.Kind = "k"
 	for _, test := range []struct {
 		field string
 		turns []repo.SessionTurn
 	}{
 		{"turns", nil},
 		{"turns", many},
+		{"turns", []repo.SessionTurn{turn(repo.Turn{Messages: []repo.NewMessage{large, large}}), turn(repo.Turn{Messages: []repo.NewMessage{large, named}})}},
 		{"turns", []repo.SessionTurn{turn(repo.Turn{Messages: users(repo.MaxBatchMessages)}), turn(repo.Turn{Messages: users(1)})}},
 		{"turns[1].turn", []repo.SessionTurn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
 		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},

@@ -48,6 +48,13 @@ func TestArgumentValues(t *testing.T) {
 		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(-1.0), Max: ptr(2.0)}, "below -1", []string{`-2`}},
 		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(-1.0), Max: ptr(2.0)}, "above 2", []string{`3`}},
 
+		// A float64 has only even ones above 2^53.
+		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(0x1p53), Max: ptr(0x1p53)}, "", []string{`9007199254740992`}},
+		{repo.Argument{Type: repo.ArgumentInteger, Max: ptr(0x1p53)}, "above 9.007", []string{`9007199254740993`}},
+		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(-0x1p53)}, "below -9.007", []string{`-9007199254740993`}},
+		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(-0x1p63), Max: ptr(0x1p63)}, "", []string{strconv.Itoa(math.MaxInt64), strconv.Itoa(math.MinInt64)}},
+		{repo.Argument{Type: repo.ArgumentInteger, Min: ptr(0x1p63)}, "below 9.223", []string{strconv.Itoa(math.MaxInt64)}},
+
 		{repo.Argument{Type: repo.ArgumentFloat}, "", []string{`0`, `-1.5`, `1e308`, `1e-999`, ` 2 `}},
 		{repo.Argument{Type: repo.ArgumentFloat}, "is not a number", []string{`1e309`, `-1e309`, `"1"`, `null`, `true`, `[]`}},
 		{repo.Argument{Type: repo.ArgumentFloat}, "JSON", []string{`NaN`, `Infinity`, `.5`, `1.`}},

@@ -42,7 +42,7 @@ var (
 	ids    = codec[repo.ID]{cursor.EncodeID, cursor.DecodeID}
 )
 
-// lastID is the largest id. No ULID that is generated has this value.
+// lastID is the largest id. No ULID that is generated has this value, and no plan may.
 var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
 
 // newList checks a page. A cursor is accepted only by the list that issued it: key

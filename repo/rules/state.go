@@ -73,7 +73,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 		scope repo.ID
 		key   string
 	}
-	size, seen := 0, map[place]bool{}
+	seen := map[place]bool{}
 	for i := range normal.Changes {
 		c := &normal.Changes[i]
 		scope, err := scopeOf(&c.Scope)
@@ -86,7 +86,6 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 			return StateChanges{}, invalid(changesField, "change a key twice")
 		}
 		seen[key] = true
-		size += len(c.Key) + len(c.Value)
 	}
 	for i, condition := range conditions {
 		scope, err := scopeOf(&condition.Scope)
@@ -98,7 +97,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 		}
 		scope.IfVersion = &condition.Version
 	}
-	switch {
+	switch size := normal.Bytes(); {
 	case size > repo.MaxStateBytes:
 		return StateChanges{}, invalid(changesField, "have %d bytes, more than %d", size, repo.MaxStateBytes)
 	case len(scopes) > repo.MaxStateScopes:
@@ -109,6 +108,14 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 	}
 	slices.SortFunc(normal.Scopes, func(a, b StateScope) int { return a.ID.Compare(b.ID) })
 	return normal, nil
+}
+
+// Bytes returns how many bytes of the caller's the changes hold.
+func (c StateChanges) Bytes() (size int) {
+	for i := range c.Changes {
+		size += len(c.Changes[i].Key) + len(c.Changes[i].Value)
+	}
+	return size
 }
 
 // normalizeChange checks a change, except its scope.

@@ -311,7 +311,7 @@ func NormalizeTurns(turns []repo.SessionTurn) ([]*Turn, error) {
 	normal := make([]*Turn, len(turns))
 	type key struct{ session, id repo.ID }
 	messages, usages, ids := map[key]bool{}, map[key]bool{}, map[key]bool{}
-	count, size := 0, 0
+	count, size, state := 0, 0, 0
 	for i, turn := range turns {
 		t, err := NormalizeTurn(turn.SessionID, turn.Turn)
 		if err != nil {
@@ -326,19 +326,19 @@ func NormalizeTurns(turns []repo.SessionTurn) ([]*Turn, error) {
 		for _, m := range t.Messages {
 			twice = twice || messages[key{t.SessionID, m.ID}]
 			messages[key{t.SessionID, m.ID}] = true
-			size += len(m.Content) + len(m.Metadata) + len(m.Payload)
-		}
-		for _, c := range t.State.Changes {
-			size += len(c.Key) + len(c.Value)
+			size += MessageBytes(&m)
 		}
 		count += len(t.Messages)
+		state += t.State.Bytes()
 		switch {
 		case twice:
 			return nil, invalid(at("turns", i), "has an id that another turn of the session has")
 		case count > repo.MaxBatchMessages:
 			return nil, invalid("turns", "have more than %d messages together", repo.MaxBatchMessages)
 		case size > repo.MaxBatchBytes:
-			return nil, invalid("turns", "have more than %d bytes together", repo.MaxBatchBytes)
+			return nil, invalid("turns", "have more than %d bytes of messages together", repo.MaxBatchBytes)
+		case state > repo.MaxStateBytes:
+			return nil, invalid("turns", "have more than %d bytes of state together", repo.MaxStateBytes)
 		}
 		normal[i] = t
 	}

@@ -26,6 +26,7 @@ func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
 		u.ID = repo.NewID()
 	}
 	err := cmp.Or(
+		invalidIf(u.ID == lastID, "id", "is the largest, before which lists begin"),
 		invalidIf(u.Existing != "" && u.Existing != repo.ExistingSame && u.Existing != repo.ExistingAny, "existing", "is neither empty, same nor any"),
 		invalidIf(u.Name != "" && !u.ParentID.IsZero(), "name", "is set, but a child plan has none"),
 		checkNames(

@@ -22,6 +22,18 @@ var internalMutants = []mutant{
 		tests: []tests{{"internal/export", "^TestBufferedFileIsGone$"}},
 	},
 	{
+		name: "export/a version of state that nothing can follow", file: "internal/export/reader.go",
+		old:   "version < 1 || version > maxStateVersion {",
+		new:   "version < 1 {",
+		tests: []tests{{"repo/memory", conformance + "^State$"}},
+	},
+	{
+		name: "command/a negative sequence or version", file: "cmd/agentstore/internal/cli/flags.go",
+		old:   "		if given < 0 {",
+		new:   "		if given < -1 {",
+		tests: []tests{{"cmd/agentstore/internal/cli", "^(TestWrongUsage|TestSessionShow)$"}},
+	},
+	{
 		name: "inside/a transaction that has ended", file: "internal/inside/inside.go",
 		old:   "m.of == of && !m.ended.Load()",
 		new:   "m.of == of",
@@ -251,6 +263,12 @@ var memoryMutants = []mutant{
 		name: "memory/a hold of a plan or a session has no effect", file: "repo/memory/audit_store.go",
 		old:   "		case planHeld || sessionHeld:",
 		new:   "		case planHeld && sessionHeld:",
+		tests: []tests{{"repo/memory", conformance + "^AuditStore$"}},
+	},
+	{
+		name: "memory/a hold of a plan holds a session", file: "repo/memory/audit_store.go",
+		old:   "heldSubject{session: e.SessionID}",
+		new:   "heldSubject{plan: e.SessionID}",
 		tests: []tests{{"repo/memory", conformance + "^AuditStore$"}},
 	},
 	{

@@ -8,6 +8,18 @@ var planGoMutants = []mutant{
 		tests: []tests{{inPostgres, pool + "^(Use|PlanRaces)$"}},
 	},
 	{
+		name: "use/an id that no list has", file: "repo/rules/use.go",
+		old:   "		invalidIf(u.ID == lastID, \"id\", \"is the largest, before which lists begin\"),\n",
+		new:   "",
+		tests: []tests{{"repo/memory", conformance + "^Use$"}},
+	},
+	{
+		name: "use/bounds of integers that are rounded", file: "repo/argument.go",
+		old:   "return value.Cmp(",
+		new:   "return value.SetPrec(53).Cmp(",
+		tests: []tests{{"repo/rules", "^TestArgumentValues$"}},
+	},
+	{
 		name: "use/a different use with the same id", file: "repo/postgres/plan_use.go",
 		old:   "	if err := rules.UseConflict(use, name, stored); err != nil {\n		return repo.Plan{}, err\n	}\n",
 		new:   "",

@@ -83,6 +83,24 @@ var turnMutants = []mutant{
 		tests: []tests{{"repo/memory", "^TestConformance$/^Turns$"}},
 	},
 	{
+		name: "turns/together, and kinds that do not count", file: "repo/rules/turn.go",
+		old:   "size += MessageBytes(&m)",
+		new:   "size += len(m.Content) + len(m.Metadata) + len(m.Payload)",
+		tests: []tests{{"repo/memory", conformance + "^Turns$"}},
+	},
+	{
+		name: "turns/together, and state that counts as messages", file: "repo/rules/turn.go",
+		old:   "state += t.State.Bytes()",
+		new:   "size += t.State.Bytes()",
+		tests: []tests{{"repo/rules", "^TestTurnsBytes$"}},
+	},
+	{
+		name: "turns/together, and any amount of state", file: "repo/rules/turn.go",
+		old:   "		case state > repo.MaxStateBytes:",
+		new:   "		case state < 0:",
+		tests: []tests{{"repo/rules", "^TestTurnsBytes$"}},
+	},
+	{
 		name: "turns/a known message in a new turn", file: "repo/rules/turn.go",
 		old:   "			if v.Known(m.ID) {\n",
 		new:   "			if v.Known(m.ID) && false {\n",

@@ -61,6 +61,8 @@ func TestWrongUsage(t *testing.T) {
 		{"migrate", "up", "--database-url", "postgres://host/db", "--steps", "1", "--to", "1"},
 		{"migrate", "down", "--database-url", "postgres://host/db", "--steps", "-1"},
 		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-7"},
+		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-1"},
+		{"migrate", "up", "--database-url", "postgres://host/db", "--to", "-1"},
 		{"migrate", "status", "--allow-data-loss"},
 		{"migrate", "sql", "--version", "9999"},
 		{"version", "more"},

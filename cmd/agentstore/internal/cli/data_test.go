@@ -304,6 +304,9 @@ func TestSessionShow(t *testing.T) {
 	}
 	d.refuses(exitUsage, "exclude each other", "session", "show", id, "--from", "1", "--last", "1")
 	d.refuses(exitUsage, "must not be negative", "session", "show", id, "--last", "-1")
+	for _, of := range [][2]string{{"show", "--from"}, {"show", "--before"}, {"tail", "--from"}} {
+		d.refuses(exitUsage, of[1]+": it is negative", "session", of[0], repo.NewID().String(), of[1], "-1")
+	}
 	d.refuses(exitUsage, "not an id", "session", "show", "x")
 	d.refuses(exitUsage, "empty", "session", "show", "")
 	d.refuses(exitFailed, "not found", "session", "show", repo.NewID().String())

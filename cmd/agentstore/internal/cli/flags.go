@@ -24,8 +24,17 @@ func intFlag(to *int, name, usage string, standard int) urfave.Flag {
 	return &urfave.IntFlag{Name: name, Usage: usage, Value: standard, Destination: to}
 }
 
+// unset is the value of an int64Flag that was not given, if 0 has a meaning.
+const unset = -1
+
+// int64Flag takes a value that is not negative.
 func int64Flag(to *int64, name, usage string, standard int64) urfave.Flag {
-	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to}
+	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: func(given int64) error {
+		if given < 0 {
+			return errors.New("it is negative")
+		}
+		return nil
+	}}
 }
 
 func durationFlag(to *time.Duration, name, usage string, standard time.Duration) urfave.Flag {

@@ -22,9 +22,6 @@ type migrateFlags struct {
 	roles                               schema.Roles
 }
 
-// unset is the value of --to if it was not given: 0 has a meaning.
-const unset = -1
-
 const migrateHelp = `Any number of processes may migrate one database at once: one works, the others
 wait for it. Each version runs in a transaction.
 
@@ -126,8 +123,8 @@ func (f *migrateFlags) within(run migration) func(context.Context, invocation) e
 func (f *migrateFlags) run(ctx context.Context, invocation invocation, run migration) error {
 	databaseURL := invocation.database(f.databaseURL)
 	switch {
-	case f.steps < 0 || f.to < unset:
-		return usageError{text: "--steps and --to must not be negative"}
+	case f.steps < 0:
+		return usageError{text: "--steps must not be negative"}
 	case f.steps > 0 && f.to != unset:
 		return usageError{text: "--steps and --to exclude each other"}
 	case databaseURL == "":

@@ -46,8 +46,8 @@ func (f *messageFlags) places() (given int) {
 
 func (f *messageFlags) check() error {
 	switch {
-	case f.from < unset, f.before < unset, f.last < 0, f.limit < 0:
-		return usageError{text: "--from, --before, --last and --limit must not be negative"}
+	case f.last < 0, f.limit < 0:
+		return usageError{text: "--last and --limit must not be negative"}
 	case f.places() > 1:
 		return usageError{text: "--from, --before and --last exclude each other"}
 	}

@@ -42,8 +42,8 @@ Examples:
 				return usageError{text: "session tail needs either ID or --key. See agentstore session tail --help"}
 			case key.Key == "" && key.Namespace != "":
 				return usageError{text: "--namespace is only for --key"}
-			case from < unset, last < 0:
-				return usageError{text: "--from and --last must not be negative"}
+			case last < 0:
+				return usageError{text: "--last must not be negative"}
 			case key.Key == "":
 				return needsID(invocation)
 			}

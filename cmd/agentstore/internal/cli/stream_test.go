@@ -59,7 +59,7 @@ func TestStream(t *testing.T) {
 
 	d.refuses(exitUsage, "KEY", "stream", "show")
 	d.refuses(exitUsage, "key", "stream", "show", "")
-	d.refuses(exitUsage, "sequence", "stream", "tail", key, "--from", "-1")
+	d.refuses(exitUsage, "--from: it is negative", "stream", "tail", key, "--from", "-1")
 	d.refuses(exitUsage, "is not an id", "stream", "tail", key, "--id", "x")
 	d.refuses(exitFailed, "not found", "stream", "show", "other")
 	d.refuses(exitFailed, "not found", "stream", "tail", "other")

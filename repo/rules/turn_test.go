@@ -1,0 +1,42 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Turns of one call together may hold as much as one turn may: the bytes of messages,
+// and apart from them those of state.
+func TestTurnsBytes(t *testing.T) {
+	message := userMessage()
+	message.Content = strings.Repeat("x", repo.MaxBatchBytes/4-len("{}")-len("k"))
+	message.Kind = "k"
+	four := []repo.NewMessage{message, message, message, message}
+	var changes []repo.StateChange
+	for i := range repo.MaxStateBytes / repo.MaxStateValueBytes {
+		key := fmt.Sprintf("%02d", i)
+		value := json.RawMessage(`"` + strings.Repeat("x", repo.MaxStateValueBytes-len(key)-len(`""`)) + `"`)
+		changes = append(changes, repo.StateChange{Key: key, Value: value})
+	}
+	more := repo.StateChange{Scope: repo.Scope{Name: "x"}, Key: "k", Op: repo.StateRemove}
+	normalize := func(turns ...repo.Turn) error {
+		var together []repo.SessionTurn
+		for _, turn := range turns {
+			together = append(together, repo.SessionTurn{SessionID: repo.NewID(), Turn: turn})
+		}
+		_, err := rules.NormalizeTurns(together)
+		return err
+	}
+	all := repo.Turn{Messages: four, State: changes}
+	_, err := rules.NormalizeTurn(repo.NewID(), all)
+	wantInvalid(t, err, "", "")
+	wantInvalid(t, normalize(all), "", "")
+	wantInvalid(t, normalize(repo.Turn{Messages: four[:1]}, repo.Turn{Messages: four[1:], State: changes[1:]}, repo.Turn{State: changes[:1]}), "", "")
+	wantInvalid(t, normalize(all, repo.Turn{Messages: []repo.NewMessage{userMessage()}}), "turns", "more than 67108864 bytes of messages")
+	wantInvalid(t, normalize(all, repo.Turn{State: []repo.StateChange{more}}), "turns", "more than 67108864 bytes of state")
+}
