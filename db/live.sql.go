@@ -69,16 +69,15 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const messageListNews = `-- name: MessageListNews :many
-SELECT f.place, f.next_sequence, f.before_id, f.made, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
+SELECT f.place, f.next_sequence, f.incarnation, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
     f.occurred_at, f.created_at
 FROM (
-    SELECT a.place, a.next_sequence, a.before_id, a.made,
+    SELECT a.place, a.next_sequence, a.incarnation,
         t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at, t.created_at, t.size,
         sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT n.place, n.session_id, n.from_sequence, c.next_sequence,
-            (SELECT b.id FROM messages b WHERE b.session_id = n.session_id AND b.sequence = n.from_sequence - 1) AS before_id,
-            (SELECT s.created_at FROM sessions s WHERE s.id = n.session_id) AS made
+            (SELECT s.incarnation FROM sessions s WHERE s.id = n.session_id) AS incarnation
         FROM ROWS FROM (
             unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
         ) WITH ORDINALITY AS n (session_id, from_sequence, place)
@@ -113,8 +112,7 @@ type MessageListNewsParams struct {
 type MessageListNewsRow struct {
 	Place        interface{}
 	NextSequence int64
-	BeforeID     pgtype.UUID
-	Made         time.Time
+	Incarnation  pgtype.UUID
 	Sequence     int64
 	ID           pgtype.UUID
 	Role         string
@@ -130,11 +128,11 @@ type MessageListNewsRow struct {
 // Index: sessions_pkey, session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a
 // sequence on, up to max_rows of one session and max_bytes together: for those who follow
 // the sessions. Each row has the session's place among session_ids, from 1, its next
-// sequence, or null if there is no such session, the id of the message before
-// from_sequence, or null, and when the session was created. A session without messages from there on has one row, in which
-// the columns of a message are null. One for which there was no room has none; the first
-// one always has. Sorted by place and sequence. The rows are not scanned into the generated
-// struct: see repo/postgres/follow.go.
+// sequence, or null if there is no such session, and the session's incarnation: see
+// MessageStream. A session without messages from there on has one row, in which the columns
+// of a message are null. One for which there was no room has none; the first one always has.
+// Sorted by place and sequence. The rows are not scanned into the generated struct: see
+// repo/postgres/follow.go.
 //
 // A SELECT around an argument, and LIMIT, are explained at MessageAppend; octet_length at
 // SessionRead.
@@ -155,8 +153,7 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 		if err := rows.Scan(
 			&i.Place,
 			&i.NextSequence,
-			&i.BeforeID,
-			&i.Made,
+			&i.Incarnation,
 			&i.Sequence,
 			&i.ID,
 			&i.Role,

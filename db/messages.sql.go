@@ -605,3 +605,78 @@ func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListF
 	}
 	return items, nil
 }
+
+const messageStream = `-- name: MessageStream :many
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id,
+    (CASE WHEN m.sequence = $1::bigint THEN (
+        SELECT coalesce(s.incarnation, s.id) FROM sessions s WHERE s.id = $2
+    ) END)::uuid AS incarnation
+FROM messages m
+WHERE m.session_id = $2 AND m.sequence >= $3
+ORDER BY m.sequence
+LIMIT $4
+`
+
+type MessageStreamParams struct {
+	Marked       int64
+	SessionID    pgtype.UUID
+	FromSequence int64
+	MaxRows      int32
+}
+
+type MessageStreamRow struct {
+	SessionID   pgtype.UUID
+	Sequence    int64
+	ID          pgtype.UUID
+	Role        string
+	Content     string
+	Metadata    []byte
+	Payload     []byte
+	OccurredAt  *time.Time
+	CreatedAt   time.Time
+	Kind        *string
+	CallID      *string
+	Incarnation pgtype.UUID
+}
+
+// Index: messages_pkey, forwards, sessions_pkey. MessageListFrom with the session's incarnation, beside
+// the message of sequence marked alone, so that no look-up is made where nobody needs it. The
+// incarnation tells the session apart from others that had its id. A session from before the column
+// existed has none, and its id stands for it: a later one has another.
+func (q *Queries) MessageStream(ctx context.Context, db DBTX, arg MessageStreamParams) ([]MessageStreamRow, error) {
+	rows, err := db.Query(ctx, messageStream,
+		arg.Marked,
+		arg.SessionID,
+		arg.FromSequence,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MessageStreamRow
+	for rows.Next() {
+		var i MessageStreamRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
+			&i.Incarnation,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

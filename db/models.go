@@ -139,4 +139,5 @@ type Session struct {
 	Key               *string
 	Owner             *string
 	Version           int64
+	Incarnation       pgtype.UUID
 }

@@ -205,7 +205,7 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 }
 
 const sessionGet = `-- name: SessionGet :one
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -244,6 +244,7 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 		&i.Session.Key,
 		&i.Session.Owner,
 		&i.Session.Version,
+		&i.Session.Incarnation,
 		&i.ChangedAt,
 		&i.NextSequence,
 		&i.FencedOnly,
@@ -319,7 +320,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 }
 
 const sessionList = `-- name: SessionList :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -388,6 +389,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 			&i.Session.Key,
 			&i.Session.Owner,
 			&i.Session.Version,
+			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -404,7 +406,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 }
 
 const sessionListActive = `-- name: SessionListActive :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -475,6 +477,7 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 			&i.Session.Key,
 			&i.Session.Owner,
 			&i.Session.Version,
+			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -492,7 +495,7 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 }
 
 const sessionListByOwner = `-- name: SessionListByOwner :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -564,6 +567,7 @@ func (q *Queries) SessionListByOwner(ctx context.Context, db DBTX, arg SessionLi
 			&i.Session.Key,
 			&i.Session.Owner,
 			&i.Session.Version,
+			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -577,6 +581,18 @@ func (q *Queries) SessionListByOwner(ctx context.Context, db DBTX, arg SessionLi
 		return nil, err
 	}
 	return items, nil
+}
+
+const sessionLives = `-- name: SessionLives :one
+SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND coalesce(s.incarnation, s.id) = $2::uuid)
+`
+
+// Index: sessions_pkey. Returns whether the session with this incarnation (see MessageStream) exists.
+func (q *Queries) SessionLives(ctx context.Context, db DBTX, iD pgtype.UUID, incarnation pgtype.UUID) (bool, error) {
+	row := db.QueryRow(ctx, sessionLives, iD, incarnation)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const sessionLock = `-- name: SessionLock :one
@@ -627,7 +643,7 @@ func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UU
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version,
+    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation,
         (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
         coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s
@@ -643,18 +659,18 @@ WITH locked AS (
         cost_nanos = l.cost_nanos
     FROM locked l
     WHERE s.id = l.id AND l.fits AND l.current
-    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version
+    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation
 ), fenced AS (
     UPDATE session_counters c SET fenced_only = $10::boolean
     FROM updated u
     WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
     RETURNING c.fenced_only
 ), stored AS (
-    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, u.key, u.owner, u.version, true AS fits, true AS current FROM updated u
+    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, u.key, u.owner, u.version, u.incarnation, true AS fits, true AS current FROM updated u
     UNION ALL
-    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.key, l.owner, l.version, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
+    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.key, l.owner, l.version, l.incarnation, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
 )
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -692,6 +708,7 @@ type SessionUpdateRow struct {
 	Key               *string
 	Owner             *string
 	Version           int64
+	Incarnation       pgtype.UUID
 	Fits              bool
 	Current           bool
 	ChangedAt         time.Time
@@ -737,6 +754,7 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 		&i.Key,
 		&i.Owner,
 		&i.Version,
+		&i.Incarnation,
 		&i.Fits,
 		&i.Current,
 		&i.ChangedAt,

@@ -26,18 +26,17 @@ func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, ids []pgtype.U
 }
 
 const turnFind = `-- name: TurnFind :many
-SELECT t.session_id, t.id, t.digest, t.first_sequence
+SELECT t.session_id, t.id, t.digest
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence FROM session_turns
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t
 `
 
 type TurnFindRow struct {
-	SessionID     pgtype.UUID
-	ID            pgtype.UUID
-	Digest        []byte
-	FirstSequence int64
+	SessionID pgtype.UUID
+	ID        pgtype.UUID
+	Digest    []byte
 }
 
 // Index: session_turns_pkey. Returns those of the turns that are stored.
@@ -50,12 +49,7 @@ func (q *Queries) TurnFind(ctx context.Context, db DBTX, sessionIds []pgtype.UUI
 	var items []TurnFindRow
 	for rows.Next() {
 		var i TurnFindRow
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.ID,
-			&i.Digest,
-			&i.FirstSequence,
-		); err != nil {
+		if err := rows.Scan(&i.SessionID, &i.ID, &i.Digest); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -261,6 +255,63 @@ WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND 
 func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, turnLimitWait)
 	return err
+}
+
+const turnListMessages = `-- name: TurnListMessages :many
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM messages m
+WHERE m.session_id = $1 AND m.sequence >= (
+    SELECT t.first_sequence FROM session_turns t
+    WHERE t.session_id = $1 AND t.id = $2 AND t.digest = $3
+)
+ORDER BY m.sequence
+LIMIT $4
+`
+
+type TurnListMessagesParams struct {
+	SessionID pgtype.UUID
+	ID        pgtype.UUID
+	Digest    []byte
+	MaxRows   int32
+}
+
+// Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
+// are max_rows, and none if it is not stored: its session may have been deleted since it was found, and
+// another one made with the id.
+func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMessagesParams) ([]Message, error) {
+	rows, err := db.Query(ctx, turnListMessages,
+		arg.SessionID,
+		arg.ID,
+		arg.Digest,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Kind,
+			&i.CallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many

@@ -261,6 +261,20 @@ WHERE session_id = @session_id AND sequence >= @from_sequence
 ORDER BY sequence
 LIMIT @max_rows;
 
+-- name: MessageStream :many
+-- Index: messages_pkey, forwards, sessions_pkey. MessageListFrom with the session's incarnation, beside
+-- the message of sequence marked alone, so that no look-up is made where nobody needs it. The
+-- incarnation tells the session apart from others that had its id. A session from before the column
+-- existed has none, and its id stands for it: a later one has another.
+SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id,
+    (CASE WHEN m.sequence = @marked::bigint THEN (
+        SELECT coalesce(s.incarnation, s.id) FROM sessions s WHERE s.id = @session_id
+    ) END)::uuid AS incarnation
+FROM messages m
+WHERE m.session_id = @session_id AND m.sequence >= @from_sequence
+ORDER BY m.sequence
+LIMIT @max_rows;
+
 -- name: MessageListBefore :many
 -- Index: messages_pkey, backwards.
 SELECT * FROM messages

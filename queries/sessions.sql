@@ -65,6 +65,10 @@ WHERE s.id = @id;
 -- Index: session_counters_pkey.
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
+-- name: SessionLives :one
+-- Index: sessions_pkey. Returns whether the session with this incarnation (see MessageStream) exists.
+SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @id AND coalesce(s.incarnation, s.id) = @incarnation::uuid);
+
 -- name: SessionList :many
 -- Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
 -- session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see

@@ -95,11 +95,23 @@ WHERE l.id IS NOT NULL
 
 -- name: TurnFind :many
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
-SELECT t.session_id, t.id, t.digest, t.first_sequence
+SELECT t.session_id, t.id, t.digest
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence FROM session_turns
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t;
+
+-- name: TurnListMessages :many
+-- Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
+-- are max_rows, and none if it is not stored: its session may have been deleted since it was found, and
+-- another one made with the id.
+SELECT m.* FROM messages m
+WHERE m.session_id = @session_id AND m.sequence >= (
+    SELECT t.first_sequence FROM session_turns t
+    WHERE t.session_id = @session_id AND t.id = @id AND t.digest = @digest
+)
+ORDER BY m.sequence
+LIMIT @max_rows;
 
 -- name: TurnFindMessages :many
 -- Index: messages_session_id_id_key. Returns those of the messages that are stored.

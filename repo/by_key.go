@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 	"slices"
 )
 
@@ -32,39 +33,62 @@ func (k KeyedSession) Get(ctx context.Context) (Session, error) {
 // if last is 0, its own state, and shared ones. However many messages there are, and
 // however large they are, all that are asked for are returned: those that are too much
 // for one read are read one chunk after the other. The session, its messages and the
-// states are as they were at one moment all the same, since messages never change.
+// states are as they were at one moment all the same, since messages never change. If the
+// session is deleted meanwhile, all is read again; the error is NotFoundError if that happens
+// again and again. One limit remains: if an edited export is imported in its place between two
+// chunks, and the message at which they meet was not edited, what is before that may be the
+// imported session's.
 func (k KeyedSession) Read(ctx context.Context, last int, scopes ...string) (SessionSnapshot, []ScopeState, error) {
 	read := ReadSessions{IDs: []ID{k.id}, Last: min(last, MaxReadMessages), State: true, Scopes: scopes}
 	if last == 0 {
 		read.Last = MaxReadMessages
 	}
-	snapshot, err := k.sessions.Read(ctx, read)
-	if err != nil {
-		return SessionSnapshot{}, nil, err
+	for range keyedAttempts {
+		snapshot, err := k.sessions.Read(ctx, read)
+		if err != nil {
+			return SessionSnapshot{}, nil, err
+		}
+		found := snapshot.Sessions[0]
+		if found == nil {
+			break
+		}
+		earlier, same, err := k.earlier(ctx, found, last)
+		if err != nil {
+			return SessionSnapshot{}, nil, err
+		}
+		if same {
+			found.Messages, found.Cut = slices.Concat(earlier, found.Messages), false
+			return *found, snapshot.Scopes, nil
+		}
 	}
-	found := snapshot.Sessions[0]
-	if found == nil {
-		return SessionSnapshot{}, nil, k.named(&NotFoundError{Kind: "session", ID: k.id})
-	}
+	return SessionSnapshot{}, nil, k.named(&NotFoundError{Kind: "session", ID: k.id})
+}
+
+// earlier returns the messages before those of a snapshot that belong to the last ones, or
+// to all if last is 0. It reports whether the session is still that of the snapshot.
+func (k KeyedSession) earlier(ctx context.Context, found *SessionSnapshot, last int) (earlier []Message, same bool, err error) {
 	count := found.Session.MessageCount
 	first, from := count-int64(len(found.Messages)), int64(0)
 	if last > 0 {
 		from = max(0, count-int64(last))
 	}
-	var earlier []Message
-	if from < first {
-		for message, err := range k.sessions.Stream(ctx, k.id, from) {
-			if err != nil {
-				return SessionSnapshot{}, nil, k.named(err)
-			}
-			if message.Sequence == first {
-				break
-			}
-			earlier = append(earlier, message)
-		}
+	if from >= first {
+		return nil, true, nil
 	}
-	found.Messages, found.Cut = slices.Concat(earlier, found.Messages), false
-	return *found, snapshot.Scopes, nil
+	for message, err := range k.sessions.Stream(ctx, k.id, from) {
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, false, nil
+		case err != nil:
+			return nil, false, err
+		case message.Sequence < first:
+			earlier = append(earlier, message)
+			continue
+		}
+		// Where they meet, the message must be the same one.
+		return earlier, len(found.Messages) > 0 && reflect.DeepEqual(message, found.Messages[0]), nil
+	}
+	return nil, false, nil // another session, which has fewer messages
 }
 
 // Follow is MessageReader.Follow.
@@ -108,8 +132,8 @@ func (k KeyedSession) Delete(ctx context.Context) (DeletedSession, error) {
 	return deleted, k.named(err)
 }
 
-// appendAttempts bounds how often AppendOrCreate finds no session.
-const appendAttempts = 10
+// keyedAttempts bounds how often an operation finds that the session was deleted.
+const keyedAttempts = 10
 
 // AppendOrCreate appends like MessageWriter.Append. If the session does not exist, it
 // is created as session describes it, whose ID, Namespace, Key and Existing are not
@@ -126,7 +150,7 @@ func (k KeyedSession) AppendOrCreate(ctx context.Context, session NewSession, me
 	session.ID, session.Namespace, session.Key, session.Existing = k.id, k.key.Namespace, k.key.Key, ExistingAny
 	for attempt := 1; ; attempt++ {
 		stored, err := k.Append(ctx, messages...)
-		if !errors.Is(err, ErrNotFound) || attempt == appendAttempts {
+		if !errors.Is(err, ErrNotFound) || attempt == keyedAttempts {
 			return stored, err
 		}
 		if _, err := k.sessions.Create(ctx, session); err != nil {

@@ -166,7 +166,8 @@ type MessageReader interface {
 	// those that are appended before it reaches the end. It reads in chunks and
 	// holds no connection while the loop's body runs, so that memory stays bounded
 	// and a slow body does not delay others. An error is yielded once, with a zero
-	// Message, and ends the stream.
+	// Message, and ends the stream: NotFoundError also if the session is deleted before
+	// the last chunk was read, even if another one has its id by then.
 	Stream(ctx context.Context, sessionID ID, from int64) iter.Seq2[Message, error]
 	// Follow yields the messages, ascending, starting at sequence from, and then each
 	// further one soon after it was committed, by whomever: it waits for them, until

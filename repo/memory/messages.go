@@ -25,7 +25,10 @@ func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int6
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.from(ctx, sessionID, from, limit)
+	found, err := s.between(ctx, sessionID, func(count int64) (int64, int64) {
+		first := min(from, count)
+		return first, min(first+int64(limit), count)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +75,6 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 	return each(found, copyMessage), nil
 }
 
-// from returns up to limit messages from sequence from on, not copied.
-func (s sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]*repo.Message, error) {
-	return s.between(ctx, sessionID, func(count int64) (int64, int64) {
-		first := min(from, count)
-		return first, min(first+int64(limit), count)
-	})
-}
-
 // between returns the messages between the sequences that bounds makes of their
 // number: the stored ones, which the caller copies after the lock.
 func (s sessions) between(ctx context.Context, sessionID repo.ID, bounds func(count int64) (first, end int64)) ([]*repo.Message, error) {
@@ -99,8 +94,16 @@ func (s sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) ite
 			yield(repo.Message{}, err)
 			return
 		}
+		var origin *sessionRow
 		for next := from; ; next += streamChunk {
-			chunk, err := s.from(ctx, sessionID, next, streamChunk)
+			chunk, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+				if origin != nil && r.origin() != origin {
+					return nil, &repo.NotFoundError{Kind: "session", ID: sessionID}
+				}
+				origin = r.origin()
+				rest := r.messages[min(next, int64(len(r.messages))):]
+				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
+			})
 			if err != nil {
 				yield(repo.Message{}, err)
 				return

@@ -40,6 +40,14 @@ func (r *sessionRow) overlay() *sessionRow {
 	return &copied
 }
 
+// origin returns the row that stays the session's as long as that exists.
+func (r *sessionRow) origin() *sessionRow {
+	for r.committed != nil {
+		r = r.committed
+	}
+	return r
+}
+
 // commit makes a transaction's copy the committed row.
 func (r *sessionRow) commit() {
 	committed := r.committed

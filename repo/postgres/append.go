@@ -50,10 +50,9 @@ type appending struct {
 	err error
 	// missing are the turn's scopes that have no rows, if err is errNoScope.
 	missing []rules.StateScope
-	// made is what the turn has changed. If stored is not nil, the turn was stored
-	// already, from this sequence on.
+	// made is what the turn has changed; stored: it was stored already.
 	made   rules.TurnChanges
-	stored *int64
+	stored bool
 
 	// parts are turns that are made together, of more than one session if spans is set.
 	// Then sessionID is the first of these, and the other fields of one turn are unused.

@@ -3,10 +3,8 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -73,12 +71,6 @@ func followError(ctx context.Context, sessionID repo.ID, err error) error {
 // messageBytes is the memory that a message takes, more or less.
 func messageBytes(m repo.Message) int {
 	return len(m.Content) + len(m.Metadata) + len(m.Payload) + len(m.Kind) + len(m.CallID)
-}
-
-// sessionMark tells a session apart from others that had its id.
-func sessionMark(createdAt time.Time) (mark follow.Mark) {
-	binary.BigEndian.PutUint64(mark[:], uint64(createdAt.UnixMicro()))
-	return mark
 }
 
 // readMessages implements follow.Config.Read.
@@ -160,21 +152,20 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 		return nil, err
 	}
 	var (
-		place      int64
-		next       *int64
-		before     pgtype.UUID
-		made       optionalTime
-		row        db.Message
-		role       roleName
-		occurredAt optionalTime
+		place       int64
+		next        *int64
+		incarnation pgtype.UUID
+		row         db.Message
+		role        roleName
+		occurredAt  optionalTime
 	)
 	// The order is that of the statement's columns; nil skips a column.
 	ofMessage := []any{
-		&place, &next, &before, &made, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
+		&place, &next, &incarnation, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
 		&occurredAt, &row.CreatedAt,
 	}
-	ofSession := []any{&place, &next, &before, &made, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
-	const sequence = 4
+	ofSession := []any{&place, &next, &incarnation, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	const sequence = 3
 	s.found = make([]follow.Found[repo.Message], len(s.positions)) // without what a failed attempt has left
 	for i := range s.found {
 		s.found[i].Cut = true
@@ -189,7 +180,7 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 			break // Scan has closed rows, and rows.Err returns the error
 		}
 		found := &s.found[place-1]
-		found.Cut, found.Missing, found.Before, found.Log = false, next == nil, follow.Mark(before.Bytes), sessionMark(made.Time)
+		found.Cut, found.Missing, found.Log = false, next == nil, follow.Mark(incarnation.Bytes)
 		if next != nil {
 			found.Next = *next
 		}

@@ -45,7 +45,6 @@ func newLive(conns conns) *live {
 	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
 		Read:      l.readMessages,
 		Newest:    l.moved,
-		Mark:      func(m repo.Message) follow.Mark { return follow.Mark(m.ID) },
 		Size:      messageBytes,
 		Passes:    isPassing,
 		Interval:  l.interval,

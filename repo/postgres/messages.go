@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -29,17 +31,7 @@ func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int
 	if err != nil {
 		return nil, err
 	}
-	return s.from(ctx, sessionID, from, limit, newPage(limit))
-}
-
-// newPage returns an empty page, with memory for at most firstChunk messages: most
-// larger pages are not full.
-func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
-
-// from reads up to limit messages, ascending, into the memory of page. Only if there
-// are none does it check that the session exists.
-func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
-	return s.list(ctx, sessionID, page, func(q db.DBTX) error {
+	return s.list(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
@@ -47,14 +39,14 @@ func (s *sessions) from(ctx context.Context, sessionID repo.ID, from int64, limi
 	})
 }
 
-// list reads messages with a query that selects whole rows.
-func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, query func(db.DBTX) error) ([]repo.Message, error) {
-	err := s.exec.read(ctx, func(q db.DBTX) error {
-		scanner := &messageScanner{DBTX: q, messages: page}
-		err := query(scanner)
-		page = scanner.messages
-		return err
-	})
+// newPage returns an empty page, with memory for at most firstChunk messages: most
+// larger pages are not full.
+func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
+
+// list reads messages with a query that selects whole rows, into the memory of page. Only if
+// there are none does it check that the session exists.
+func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, query func(*messageScanner) error) ([]repo.Message, error) {
+	page, err := s.scan(ctx, page, query)
 	if err == nil && len(page) == 0 {
 		err = s.mustExist(ctx, sessionID)
 	}
@@ -64,12 +56,22 @@ func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Mess
 	return page, nil
 }
 
+func (s *sessions) scan(ctx context.Context, page []repo.Message, query func(*messageScanner) error) ([]repo.Message, error) {
+	err := s.exec.read(ctx, func(q db.DBTX) error {
+		scanner := &messageScanner{DBTX: q, messages: page}
+		err := query(scanner)
+		page = scanner.messages
+		return err
+	})
+	return page, err
+}
+
 func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("before", before, limit)
 	if err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, newPage(limit), func(q db.DBTX) error {
+	return s.list(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
 		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
 			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 		})
@@ -90,7 +92,7 @@ func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID
 	if err := rules.CheckCallID(callID); err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, nil, func(q db.DBTX) error {
+	return s.list(ctx, sessionID, nil, func(q *messageScanner) error {
 		_, err := queries.MessageListByCall(ctx, q, db.MessageListByCallParams{
 			SessionID: toUUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
 		})
@@ -122,10 +124,11 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 		}
 		next, limit := from, firstChunk
 		chunk := newPage(limit)
+		var incarnation pgtype.UUID
 		for {
 			var err error
 			// The chunk's memory is reused: yield got copies.
-			chunk, err = s.from(ctx, sessionID, next, limit, chunk)
+			chunk, err = s.chunk(ctx, sessionID, &incarnation, next, limit, chunk)
 			if err != nil {
 				yield(repo.Message{}, err)
 				return
@@ -135,7 +138,7 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 				if !yield(message, nil) {
 					return
 				}
-				bytes += len(message.Content) + len(message.Metadata) + len(message.Payload) + len(message.Kind) + len(message.CallID)
+				bytes += messageBytes(message)
 			}
 			if len(chunk) < limit {
 				return
@@ -144,6 +147,38 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 			limit = nextChunk(limit, bytes)
 		}
 	}
+}
+
+// chunk reads the next chunk of a stream, into the memory of page. The session must be the
+// one with the incarnation, which chunk sets as soon as there may be another chunk.
+func (s *sessions) chunk(
+	ctx context.Context, sessionID repo.ID, incarnation *pgtype.UUID, from int64, limit int, page []repo.Message,
+) ([]repo.Message, error) {
+	known, found := *incarnation, pgtype.UUID{}
+	params := db.MessageStreamParams{SessionID: toUUID(sessionID), FromSequence: from, Marked: from, MaxRows: int32(limit)}
+	if !known.Valid {
+		params.Marked += int64(limit) - 1 // the last one, if the chunk is full
+	}
+	page, err := s.scan(ctx, page, func(q *messageScanner) error {
+		_, err := queries.MessageStream(ctx, q, params)
+		found = q.incarnation
+		return err
+	})
+	switch {
+	case err != nil:
+	case !known.Valid:
+		if *incarnation = found; len(page) == 0 {
+			err = s.mustExist(ctx, sessionID)
+		}
+	case found != known:
+		// There is no message, or it is another session's. An incarnation does not come again.
+		var lives bool
+		lives, err = run2(ctx, s.exec.read, queries.SessionLives, toUUID(sessionID), known)
+		if err == nil && !lives {
+			err = sessionNotFound(sessionID)
+		}
+	}
+	return page, err
 }
 
 // nextChunk returns the number of messages that would have maxChunkBytes if they are as

@@ -19,6 +19,8 @@ import (
 type messageScanner struct {
 	db.DBTX
 	messages []repo.Message
+	// incarnation is the session's, if the query has found it.
+	incarnation pgtype.UUID
 }
 
 func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -39,9 +41,19 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 		&row.SessionID, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata,
 		&row.Payload, &occurredAt, &row.CreatedAt, &kind, &callID,
 	}
+	count := len(destinations)
+	marked := len(rows.FieldDescriptions()) > count // those of MessageStream
+	if marked {
+		destinations = append(destinations, nil) // which skips the column
+	}
 	s.messages = s.messages[:0] // drop those of a failed attempt
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
+		if marked {
+			if destinations[count] = nil; rows.RawValues()[count] != nil {
+				destinations[count] = &s.incarnation
+			}
+		}
 		if rows.Scan(destinations...) != nil {
 			break // Scan has closed rows, and rows.Err returns the error
 		}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
 
@@ -83,26 +82,18 @@ func endOfStream(ctx context.Context, key string, id repo.ID, err error) error {
 	return translate(ctx, err, reading)
 }
 
-// newPartsHub returns the followers of streams.
+// newPartsHub returns the followers of streams. Their marks are zero: no two streams have
+// one id.
 func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
 	return follow.New(follow.Config[repo.ID, repo.StreamPart]{
 		Read:      l.readParts,
 		Newest:    l.movedStreams,
-		Mark:      func(p repo.StreamPart) follow.Mark { return partMark(p.Sequence) },
 		Size:      func(p repo.StreamPart) int { return len(p.Data) },
 		Passes:    isPassing,
 		Interval:  l.interval,
 		Readers:   readerBound(int(l.conns.pool.Config().MaxConns)),
 		Positions: maxPositions,
 	})
-}
-
-// partMark needs to tell parts of one stream apart only: no two streams have one id.
-func partMark(sequence int64) (mark follow.Mark) {
-	if sequence >= 0 {
-		binary.BigEndian.PutUint64(mark[:], uint64(sequence)+1)
-	}
-	return mark
 }
 
 // readParts implements follow.Config.Read.
@@ -129,9 +120,6 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 		row, position := &rows[i], positions[rows[i].Place-1]
 		f := &found[row.Place-1]
 		f.Cut, f.Missing, f.Next = false, row.NextSequence < 0, row.NextSequence
-		if position.From <= f.Next {
-			f.Before = partMark(position.From - 1)
-		}
 		if row.Sequence >= 0 {
 			f.Items = append(f.Items, repo.StreamPart{StreamID: position.Key, Sequence: row.Sequence, Data: row.Data})
 		}

@@ -290,7 +290,7 @@ var errNoScope = errors.New("the scope has no row")
 // decide decides on the next append or turn. It sets its result, or what of it is known
 // before it is written.
 func (l *ledger) decide(a *appending) verdict {
-	a.row, a.err, a.stored, a.missing, a.made = db.MessageAppendRow{}, nil, nil, nil, rules.TurnChanges{}
+	a.row, a.err, a.stored, a.missing, a.made = db.MessageAppendRow{}, nil, false, nil, rules.TurnChanges{}
 	counter := l.counters[a.sessionID]
 	switch {
 	case counter == nil:
@@ -307,7 +307,7 @@ func (l *ledger) decide(a *appending) verdict {
 	a.row.NextSequence = counter.next
 	if t := a.turn; t != nil && !t.ID.IsZero() {
 		if row, found := l.turns[ofSession{a.sessionID, t.ID}]; found {
-			a.stored, a.err = &row.FirstSequence, t.StoredTurn(row.Digest)
+			a.stored, a.err = true, t.StoredTurn(row.Digest)
 			return answered
 		}
 	}

@@ -237,7 +237,7 @@ func (p *pooled) tryScopes(ctx context.Context, scopes []rules.StateScope) error
 // stored, or is at another sequence than expected.
 func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
 	switch {
-	case a.stored != nil:
+	case a.stored:
 		result, err = s.storedTurn(ctx, a)
 		return result, s.exec.unread(err)
 	case isKnown(a.row):
@@ -265,13 +265,13 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 func (s *sessions) storedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
 	result.Repeated = a.turn.Given
 	if len(a.messages) > 0 {
-		rows, err := run(ctx, s.exec.read, queries.MessageListFrom, db.MessageListFromParams{
-			SessionID: toUUID(a.sessionID), FromSequence: *a.stored, MaxRows: int32(len(a.messages)),
+		rows, err := run(ctx, s.exec.read, queries.TurnListMessages, db.TurnListMessagesParams{
+			SessionID: toUUID(a.sessionID), ID: toUUID(a.turn.ID), Digest: a.turn.Digest[:], MaxRows: int32(len(a.messages)),
 		})
 		if err != nil {
 			return repo.AppendedTurn{}, err
 		}
-		if len(rows) < len(a.messages) { // messages go only with their session
+		if len(rows) < len(a.messages) { // turns and messages go only with their session
 			return repo.AppendedTurn{}, sessionNotFound(a.sessionID)
 		}
 		result.Messages = each(rows, messageOf)

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	documents "github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -51,6 +52,26 @@ func remove(t *testing.T, s repo.Sessions, id repo.ID) {
 	if _, err := s.Delete(t.Context(), id); err != nil {
 		t.Fatalf("Delete: %v", err)
 	}
+}
+
+// restore deletes a session, and imports it with its ids and times, but other contents.
+func restore(t *testing.T, s repo.Sessions, id repo.ID, content string) {
+	t.Helper()
+	session, messages := get(t, s, id), readAll(t, s, id)
+	var document bytes.Buffer
+	writer, err := documents.NewWriter(&document, session, nil)
+	must(t, writer, err)
+	for _, message := range messages {
+		message.Content = content
+		if err := writer.Write(message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, s, id)
+	importFrom(t, s, &document)
 }
 
 // wantRoundTrip exports a session, deletes it, imports it and exports it again.

@@ -25,6 +25,7 @@ func followTests() []test {
 		on("Deleted", testFollowDeleted),
 		on("DeletedAndMade", testFollowDeletedAndMade),
 		on("DeletedAndMadeLonger", testFollowDeletedAndMadeLonger),
+		on("DeletedAndRestored", testFollowDeletedAndRestored),
 		on("Context", testFollowContext),
 		on("Slow", testFollowSlow),
 		on("Nested", testFollowNested),
@@ -257,6 +258,31 @@ func testFollowDeletedAndMadeLonger(t *testing.T, s repo.Sessions) {
 		t.Errorf("Follow yielded %d messages, want 2", got)
 	}
 	wantMessages(t, take(t, s.Follow(t.Context(), id, 0), 7), readAll(t, s, id))
+}
+
+// A session that is imported in its place, with the same ids and times, is another one, too.
+func testFollowDeletedAndRestored(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(600)...)
+	got := 0
+	for message, err := range s.Follow(t.Context(), id, 0) {
+		if err != nil {
+			wantDeleted(t, err, id)
+			break
+		}
+		wantMessage(t, message, all[got])
+		if got++; got == 1 {
+			restore(t, s, id, "of the second session")
+		}
+		if got == len(all) {
+			t.Fatal("Follow went on in another session")
+		}
+	}
+	waiting := follow(t, s, id, 599)
+	waiting.wants(readAll(t, s, id)[599])
+	restore(t, s, id, "of the third session")
+	appendTo(t, s, id, user("x"))
+	wantDeleted(t, waiting.end(), id)
 }
 
 func testFollowContext(t *testing.T, s repo.Sessions) {

@@ -1,7 +1,9 @@
 package repotest
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ func keyTests() []test {
 		on("ByKey", testByKey),
 		on("ByKeyMissing", testByKeyMissing),
 		on("ByKeyRead", testByKeyRead),
+		on("ByKeyReadDeleted", testByKeyReadDeleted),
 		on("AppendOrCreate", testAppendOrCreate),
 		on("Owners", testListOwners),
 		on("OwnerOfAnImport", testOwnerOfImport),
@@ -249,6 +252,64 @@ func testByKeyRead(t *testing.T, s repo.Sessions) {
 	wantRead(0, 0, all)
 	_, _, err = named.Read(t.Context(), -1)
 	wantInvalid(t, err, "last")
+}
+
+// redirected streams the session that a function returns for the one that is asked for.
+type redirected struct {
+	repo.Sessions
+	of func(id repo.ID) repo.ID
+}
+
+func (s redirected) Stream(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return s.Sessions.Stream(ctx, s.of(id), from)
+}
+
+// A session that is deleted between the reads of it is not mixed with another one.
+func testByKeyReadDeleted(t *testing.T, s repo.Sessions) {
+	key := newKey()
+	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
+	large := repo.NewMessage{Role: repo.RoleUser, Content: "first", Payload: make([]byte, repo.MaxReadBytes/2)}
+	second := user("second")
+	made := func(id repo.ID, messages ...repo.NewMessage) repo.ID {
+		createAs(t, s, session)
+		appendTo(t, s, id, messages...)
+		return id
+	}
+	for _, test := range []struct {
+		name  string
+		of    func(id repo.ID) repo.ID
+		count int64
+	}{
+		{"shorter", func(id repo.ID) repo.ID { remove(t, s, id); return made(id, second) }, 1},
+		{"longer", func(id repo.ID) repo.ID { remove(t, s, id); return made(id, second, second, second, second) }, 4},
+		{"another", func(id repo.ID) repo.ID { restore(t, s, id, "second"); return id }, 3},
+		{"gone", func(id repo.ID) repo.ID { remove(t, s, id); return id }, 0},
+		{"again and again", func(repo.ID) repo.ID { return repo.NewID() }, 0},
+	} {
+		id := made(key.ID(), large, large, large)
+		reads := 0
+		read, _, err := repo.ByKey(redirected{s, func(id repo.ID) repo.ID {
+			if reads++; reads > 1 && test.count > 0 {
+				return id
+			}
+			return test.of(id)
+		}}, key).Read(t.Context(), 0)
+		if test.count == 0 {
+			if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+				wantEqual(t, got, repo.NotFoundError{Kind: "session", ID: id, Key: key})
+			}
+			continue
+		}
+		if must(t, read, err); read.Session.MessageCount != test.count || int64(len(read.Messages)) != test.count || read.Cut {
+			t.Errorf("%s: %d messages of %d", test.name, len(read.Messages), read.Session.MessageCount)
+		}
+		for i, message := range read.Messages {
+			if message.Content != "second" || message.Sequence != int64(i) {
+				t.Errorf("%s: message %d is %q", test.name, message.Sequence, message.Content)
+			}
+		}
+		remove(t, s, id)
+	}
 }
 
 func testAppendOrCreate(t *testing.T, s repo.Sessions) {

@@ -18,6 +18,7 @@ func transactionTests() []test {
 		{"Panic", testTxPanic},
 		{"OwnWrites", testTxOwnWrites},
 		{"Lists", testTxLists},
+		{"Stream", testTxStream},
 		{"GoesOnAfterAnswers", testTxGoesOnAfterAnswers},
 		{"NeverHalf", testTxNeverHalf},
 		{"Context", testTxContext},
@@ -206,6 +207,34 @@ func testTxOwnWrites(t *testing.T, store repo.Store) {
 		t.Errorf("InTx: %v", err)
 	}
 	w.checkNone(t, store.Sessions())
+}
+
+// A change of a session in a transaction does not end its streams there.
+func testTxStream(t *testing.T, store repo.Store) {
+	id := create(t, store.Sessions())
+	appendTo(t, store.Sessions(), id, users(600)...)
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		next := int64(0)
+		for message, err := range tx.Sessions().Stream(ctx, id, 0) {
+			if err != nil {
+				return err
+			}
+			if message.Sequence != next {
+				t.Errorf("message %d, want %d", message.Sequence, next)
+			}
+			if next++; next == 1 {
+				if _, err := tx.Sessions().Append(ctx, id, user("x")); err != nil {
+					return err
+				}
+			}
+		}
+		if next < 600 {
+			t.Errorf("%d messages", next)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The transaction remains usable after the errors of the contract.

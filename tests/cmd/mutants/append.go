@@ -1,6 +1,6 @@
 package main
 
-const messagesSQL = "queries/messages.sql"
+const messagesSQL, messagesGo = "queries/messages.sql", "repo/postgres/messages.go"
 
 // The code of group commits changes often, so these mutants cover only what is promised.
 var appendMutants = []mutant{
@@ -151,9 +151,39 @@ var appendMutants = []mutant{
 	},
 	{
 		name: "messages/read from behind the place", file: messagesSQL,
-		old:   "sequence >= @from_sequence",
-		new:   "sequence > @from_sequence",
+		old:   "AND sequence >= @from_sequence",
+		new:   "AND sequence > @from_sequence",
 		tests: []tests{{inPostgres, pool + "^Messages$"}},
+	},
+	{
+		name: "messages/a stream that goes on in another session", file: messagesGo,
+		old:   "	case found != known:",
+		new:   "	case !found.Valid:",
+		tests: []tests{{inPostgres, pool + "^Stream$"}},
+	},
+	{
+		name: "messages/a stream that ends with another session", file: "queries/sessions.sql",
+		old:   " AND coalesce(s.incarnation, s.id) = @incarnation::uuid",
+		new:   " AND @incarnation::uuid IS NOT NULL",
+		tests: []tests{{inPostgres, pool + "^Stream$"}},
+	},
+	{
+		name: "messages/a stream without its last chunk", file: messagesGo,
+		old:   "		if err == nil && !lives {",
+		new:   "		if err == nil && lives {",
+		tests: []tests{{inPostgres, "^TestSessionWithoutIncarnation$"}},
+	},
+	{
+		name: "messages/a session without an incarnation is any", file: messagesSQL,
+		old:   "SELECT coalesce(s.incarnation, s.id) FROM sessions s",
+		new:   "SELECT s.incarnation FROM sessions s",
+		tests: []tests{{inPostgres, "^TestSessionWithoutIncarnation$"}},
+	},
+	{
+		name: "messages/a session without an incarnation is none", file: "queries/sessions.sql",
+		old:   " AND coalesce(s.incarnation, s.id) = @incarnation::uuid",
+		new:   " AND s.incarnation = @incarnation::uuid",
+		tests: []tests{{inPostgres, "^TestSessionWithoutIncarnation$"}},
 	},
 	{
 		name: "messages/read before the place, and with it", file: messagesSQL,

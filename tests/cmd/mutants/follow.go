@@ -22,10 +22,10 @@ var followMutants = []mutant{
 		tests: []tests{{followed, "^(TestGone|TestGoneUnread)$"}},
 	},
 	{
-		name: "follow/an old answer ends its followers", file: followed + "/follow.go",
-		old:   "	case f.last != Mark{} && a.Next < f.next:",
-		new:   "	case f.last != Mark{} && a.Next < 0:",
-		tests: []tests{{followed, "^TestBehind$"}},
+		name: "follow/a session and one imported in its place", file: "queries/live.sql",
+		old:   "(SELECT s.incarnation FROM sessions s",
+		new:   "(SELECT s.id FROM sessions s",
+		tests: []tests{{inPostgres, pool + "^Follow$"}},
 	},
 	{
 		name: "follow/a read that began before its follower", file: followed + "/topic.go",
@@ -41,7 +41,7 @@ var followMutants = []mutant{
 	},
 	{
 		name: "follow/the tail of another log", file: followed + "/topic.go",
-		old:   "current && f.last != (Mark{}) && kept.Before == f.last {",
+		old:   "current && t.tail.log == f.log {",
 		new:   "current {",
 		tests: []tests{{followed, "^TestTailOfOneBefore$"}},
 	},

@@ -152,6 +152,18 @@ var memoryMutants = []mutant{
 		tests: []tests{{"repo/memory", conformance + "^Update$"}},
 	},
 	{
+		name: "memory/a stream that goes on in another session", file: "repo/memory/messages.go",
+		old:   "if origin != nil && r.origin() != origin {",
+		new:   "if origin != nil && r.ID != origin.ID {",
+		tests: []tests{{"repo/memory", conformance + "^Stream$"}},
+	},
+	{
+		name: "memory/a transaction's change ends its streams", file: "repo/memory/session_row.go",
+		old:   "	for r.committed != nil {\n		r = r.committed\n	}\n	return r",
+		new:   "	return r",
+		tests: []tests{{"repo/memory", conformance + "^Transactions$"}},
+	},
+	{
 		name: "memory/an outdated expected sequence is accepted", file: "repo/memory/append.go",
 		old:   "expected != nil && *expected != next",
 		new:   "expected != nil && *expected > next",

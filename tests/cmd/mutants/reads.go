@@ -7,6 +7,18 @@ const (
 
 var readMutants = []mutant{
 	{
+		name: "read/a session by its key, and another one", file: "repo/by_key.go",
+		old:   "reflect.DeepEqual(message, found.Messages[0])",
+		new:   "reflect.DeepEqual(message.SessionID, found.Messages[0].SessionID)",
+		tests: []tests{{"repo/memory", conformance + "^Keys$"}},
+	},
+	{
+		name: "read/a session by its key that was deleted meanwhile", file: "repo/by_key.go",
+		old:   "		case errors.Is(err, ErrNotFound):",
+		new:   "		case errors.Is(err, ErrClosed):",
+		tests: []tests{{"repo/memory", conformance + "^Keys$"}},
+	},
+	{
 		name: "read/each session, cut as it was read with others", file: "repo/each_session.go",
 		old:   "if session != nil && session.Cut && i > 0 {",
 		new:   "if session != nil && session.Cut && i < 0 {",

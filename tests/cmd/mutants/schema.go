@@ -38,6 +38,12 @@ var schemaMutants = []mutant{
 		tests: []tests{{"tests/migrate", "^TestDownOfMessageKinds$"}},
 	},
 	{
+		name: "schema/sessions that nothing tells apart", file: "schema/migrations/0022_session_incarnations.sql",
+		old:   "DEFAULT gen_random_uuid()",
+		new:   "DEFAULT NULL",
+		tests: []tests{{inPostgres, pool + "^(Stream|Follow)$"}},
+	},
+	{
 		name: "schema/leaves that a replica's settings change", file: auditSchema,
 		old:   "ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse;",
 		new:   "",

@@ -4,6 +4,18 @@ const turnsSQL, ledger = "queries/turns.sql", "repo/postgres/turn_ledger.go"
 
 var turnMutants = []mutant{
 	{
+		name: "turns/messages of another session, as those of a turn", file: turnsSQL,
+		old:   "sequence >= (\n    SELECT t.first_sequence FROM session_turns t\n    WHERE t.session_id = @session_id AND t.id = @id AND t.digest = @digest\n)",
+		new:   "sequence >= 0 AND (@id::uuid, @digest::bytea) IS NOT NULL",
+		tests: []tests{{inPostgres, "^TestRepeatedTurnOfSessionMadeAgain$"}},
+	},
+	{
+		name: "turns/another turn with the id", file: turnsSQL,
+		old:   " AND t.digest = @digest",
+		new:   " AND @digest::bytea IS NOT NULL",
+		tests: []tests{{inPostgres, "^TestRepeatedTurnOfSessionMadeAgain$"}},
+	},
+	{
 		name: "turns/scopes that nobody locks", file: turnsSQL,
 		old:   "        WHERE state_scopes.id = s.id\n        FOR NO KEY UPDATE\n",
 		new:   "        WHERE state_scopes.id = s.id\n",

@@ -35,9 +35,8 @@ var (
 	ErrClosed = errors.New("follow: closed")
 )
 
-// Mark identifies an item among all that ever had its key and sequence: if a log is
-// removed, and another one made with its key, the marks tell them apart. The zero Mark
-// stands for no item.
+// Mark identifies a log among all that ever had its key: if one is removed, and another
+// one made with its key, the marks tell them apart.
 type Mark [16]byte
 
 // Position is where a read begins.
@@ -62,9 +61,7 @@ type Found[I any] struct {
 	Items []I
 	// Next is the sequence of the log's next item.
 	Next int64
-	// Before is the mark of the item before the position, if there is one.
-	Before Mark
-	// Log is the mark of the log itself, among those that ever had its key.
+	// Log is the mark of the log, as of the moment of the items.
 	Log Mark
 	// Missing: there is no such log.
 	Missing bool
@@ -83,8 +80,7 @@ type Config[K comparable, I any] struct {
 	// Newest returns those of the logs whose next sequence is not the known one, with the
 	// actual one; Look for those that are missing. It may use known until it returns.
 	Newest func(ctx context.Context, known []News[K]) ([]News[K], error)
-	// Mark returns an item's mark, and Size its size in bytes.
-	Mark func(I) Mark
+	// Size returns an item's size in bytes.
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.
 	Passes func(error) bool
@@ -150,7 +146,6 @@ func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, fro
 				}
 				// First, since the body may end the goroutine.
 				f.next++
-				f.last = h.config.Mark(item)
 				if !yield(item, nil) {
 					return
 				}
@@ -166,10 +161,10 @@ func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, fro
 // follower is one who follows a log.
 type follower[K comparable, I any] struct {
 	topic *topic[K, I]
-	// next is the sequence that it needs next, last the mark of the item before, and log
-	// that of the log.
-	next      int64
-	last, log Mark
+	// next is the sequence that it needs next, and log the mark of the log, once it was
+	// read.
+	next int64
+	log  Mark
 	// looks is topic.looks as of its last read, or never.
 	looks int
 	// entered is the number of reads that had begun before it.
@@ -194,14 +189,10 @@ func (h *Hub[K, I]) next(ctx context.Context, stop <-chan struct{}, f *follower[
 		return nil, ErrMissing
 	case a.Missing || began && a.Log != f.log:
 		return nil, ErrGone
-	case f.last != Mark{} && a.Next < f.next:
-		// It is older than the answer before: perhaps that of a replica that is behind.
-		f.looks = a.looks
-		return nil, nil
-	case f.last != Mark{} && a.Before != f.last:
-		return nil, ErrGone
 	}
-	f.looks, f.last, f.log = a.looks, a.Before, a.Log
+	// It may be older than the answer before, for example that of a replica that is behind,
+	// and then has no items.
+	f.looks, f.log = a.looks, a.Log
 	return a.Items, a.End
 }
 

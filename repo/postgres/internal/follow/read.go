@@ -117,6 +117,6 @@ func (h *Hub[K, I]) observe(r *request[K, I]) {
 	}
 	h.learn(t, a.Next)
 	if t.followers > 1 {
-		t.tail.extend(r.from, &a.Found, h.config.Mark, h.config.Size)
+		t.tail.extend(r.from, &a.Found, h.config.Size)
 	}
 }

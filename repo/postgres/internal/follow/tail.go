@@ -11,56 +11,41 @@ const (
 // tail is the latest items of a log that were read. It serves followers that are a little
 // behind the first one, so that an item is read once for all.
 type tail[I any] struct {
-	first  int64 // sequence
-	before Mark  // of the item before
-	items  []I
-	marks  []Mark
-	bytes  int
-	polls  int // since something was added
+	log   Mark
+	first int64 // sequence
+	items []I
+	bytes int
+	polls int // since something was added
 }
 
 // end is the sequence after the last item.
 func (t *tail[I]) end() int64 { return t.first + int64(len(t.items)) }
 
 // from returns the items from a sequence on, if it has any.
-func (t *tail[I]) from(sequence int64) (Found[I], bool) {
+func (t *tail[I]) from(sequence int64) []I {
 	at := sequence - t.first
 	if at < 0 || at >= int64(len(t.items)) {
-		return Found[I]{}, false
-	}
-	before := t.before
-	if at > 0 {
-		before = t.marks[at-1]
+		return nil
 	}
 	// Its capacity ends here: what is added later is not written past it.
-	items := t.items[at:len(t.items):len(t.items)]
-	return Found[I]{Items: items, Before: before}, true
+	return t.items[at:len(t.items):len(t.items)]
 }
 
 // extend adds what was read from a sequence on. If that does not follow the items, it
 // replaces them, unless it is older.
-func (t *tail[I]) extend(from int64, found *Found[I], mark func(I) Mark, size func(I) int) {
+func (t *tail[I]) extend(from int64, found *Found[I], size func(I) int) {
 	if len(found.Items) == 0 {
 		return
 	}
 	end := t.end()
-	last := t.before
-	if len(t.marks) > 0 {
-		last = t.marks[len(t.marks)-1]
-	}
-	items := found.Items
 	switch {
-	case len(t.items) > 0 && from < end:
-		if from+int64(len(items)) <= end {
-			return
-		}
-		*t = tail[I]{first: from, before: found.Before}
-	case len(t.items) == 0 || from != end || found.Before != last:
-		*t = tail[I]{first: from, before: found.Before}
+	case len(t.items) > 0 && t.log == found.Log && from+int64(len(found.Items)) <= end:
+		return
+	case len(t.items) == 0 || t.log != found.Log || from != end:
+		*t = tail[I]{log: found.Log, first: from}
 	}
-	for _, item := range items {
+	for _, item := range found.Items {
 		t.items = append(t.items, item)
-		t.marks = append(t.marks, mark(item))
 		t.bytes += size(item)
 	}
 	t.polls = 0
@@ -72,14 +57,12 @@ func (t *tail[I]) trim(size func(I) int) {
 	drop := 0
 	for len(t.items)-drop > tailItems || t.bytes > tailBytes && drop < len(t.items) {
 		t.bytes -= size(t.items[drop])
-		t.before = t.marks[drop]
 		drop++
 	}
 	if drop > 0 {
 		// Copied, so that the dropped items are freed.
 		t.first += int64(drop)
 		t.items = append([]I(nil), t.items[drop:]...)
-		t.marks = append([]Mark(nil), t.marks[drop:]...)
 	}
 }
 

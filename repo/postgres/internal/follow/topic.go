@@ -60,9 +60,8 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 	t := f.topic
 	current := f.looks == t.looks
 	// The tail may be of a log that had the key before.
-	if kept, ok := t.tail.from(f.next); ok && current && f.last != (Mark{}) && kept.Before == f.last {
-		kept.Log, kept.Next = f.log, t.tail.end()
-		return nil, &answer[I]{Found: kept, looks: t.looks}
+	if kept := t.tail.from(f.next); len(kept) > 0 && current && t.tail.log == f.log {
+		return nil, &answer[I]{Found: Found[I]{Items: kept, Next: t.tail.end(), Log: f.log}, looks: t.looks}
 	}
 	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
 		// A read that began before the follower did may not see what its caller has seen.

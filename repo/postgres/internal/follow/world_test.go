@@ -16,9 +16,8 @@ const interval = time.Second
 // item is an item of a log in the world. made tells logs with one key apart.
 type item struct{ made, sequence int }
 
-func (i item) mark() (m Mark) {
-	binary.BigEndian.PutUint64(m[:], uint64(i.made+1))
-	binary.BigEndian.PutUint64(m[8:], uint64(i.sequence+1))
+func markOf(made int) (m Mark) {
+	binary.BigEndian.PutUint64(m[:], uint64(made))
 	return m
 }
 
@@ -60,7 +59,6 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w := &world{t: t, readTakes: time.Millisecond, room: 1000, share: 100, size: 1 << 10, logs: map[string][]item{}, ends: map[string]error{}, of: map[string]int{}}
 		w.h = New(Config[string, item]{
 			Read: w.read, Newest: w.newest,
-			Mark:     item.mark,
 			Size:     func(item) int { return w.size },
 			Passes:   func(err error) bool { return errors.Is(err, errPasses) },
 			Interval: func() time.Duration { return interval },
@@ -88,10 +86,7 @@ func (w *world) read(ctx context.Context, positions []Position[string]) ([]Found
 		if f.Missing, f.Cut = !exists, exists && room <= 0; !exists || f.Cut {
 			continue
 		}
-		f.Next, f.Log = int64(len(log)), item{w.of[p.Key], 0}.mark()
-		if p.From > 0 && p.From <= f.Next {
-			f.Before = log[p.From-1].mark()
-		}
+		f.Next, f.Log = int64(len(log)), markOf(w.of[p.Key])
 		if p.From < f.Next {
 			f.Items = append(f.Items, log[p.From:min(p.From+int64(min(w.share, room)), f.Next)]...)
 			room -= len(f.Items)
