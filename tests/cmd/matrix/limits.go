@@ -14,7 +14,7 @@ type limit struct {
 // limits should be few: each weakens a promise.
 var limits = []limit{
 	steps("Claims/"), steps("ClaimRaces/"), steps("Leases/"), steps("LeaseRaces/"), steps("Streams/"), steps("StreamsFollow/"), steps("StreamsRaces/"),
-	steps("Activity/"), steps("Audit/"), steps("Lifecycle/EveryCell"), steps("State/SessionDeleted"), steps("State/SetAgainAfterErase"),
+	steps("Activity/"), steps("Audit/"), steps("Lifecycle/Audit"), steps("Lifecycle/EveryCell"), steps("State/SessionDeleted"), steps("State/SetAgainAfterErase"),
 	steps("Actions/Update"), steps("Turns/Whole"), steps("Turns/UsageIsNoActivity"),
 }
 
