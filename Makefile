@@ -20,7 +20,7 @@ BENCHFLAGS ?=
 ADAPTERS := a2a adk eventstore mcp tests
 PACKAGES := ./... ./tests/... $(ADAPTERS:%=./adapters/%/...)
 # These have tests whose names begin with TestAmount.
-AMOUNTS := ./internal/export ./repo/memory ./tests/command ./tests/postgres
+AMOUNTS := ./internal/export ./repo/memory ./repo/rules ./tests/command ./tests/postgres
 
 .PHONY: help
 help: ## List the targets

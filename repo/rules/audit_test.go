@@ -39,35 +39,6 @@ func FuzzAuditEntryNormalize(f *testing.F) {
 	})
 }
 
-// A batch of valid entries may be too large.
-func TestNormalizeAuditBatch(t *testing.T) {
-	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
-	large := make([]byte, repo.MaxMetadataBytes-8)
-	for i := range large {
-		large[i] = 'x'
-	}
-	entry.Details = json.RawMessage(`{"a":"` + string(large) + `"}`)
-	batch := make([]repo.AuditEntry, repo.MaxBatchBytes/len(entry.Details))
-	for i := range batch {
-		batch[i] = entry
-	}
-	normal, err := rules.NormalizeEntries(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[repo.ID]bool{}
-	for _, e := range normal {
-		seen[e.ID] = true
-	}
-	if len(seen) != len(batch) {
-		t.Errorf("%d ids for %d entries", len(seen), len(batch))
-	}
-	var invalid *repo.InvalidError
-	if _, err := rules.NormalizeEntries(append(batch, entry)); !errors.As(err, &invalid) || invalid.Field != "entries" {
-		t.Errorf("one more: %v", err)
-	}
-}
-
 // A cursor is decoded to the place that it encodes, to the microsecond.
 func TestAuditCursor(t *testing.T) {
 	last := repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)}

@@ -104,13 +104,13 @@ var turnMutants = []mutant{
 		name: "turns/together, and state that counts as messages", file: "repo/rules/turn.go",
 		old:   "state += t.State.Bytes()",
 		new:   "size += t.State.Bytes()",
-		tests: []tests{{"repo/rules", "^TestTurnsBytes$"}},
+		tests: []tests{{"repo/rules", "^TestAmountsOfTurns$"}},
 	},
 	{
 		name: "turns/together, and any amount of state", file: "repo/rules/turn.go",
 		old:   "		case state > repo.MaxStateBytes:",
 		new:   "		case state < 0:",
-		tests: []tests{{"repo/rules", "^TestTurnsBytes$"}},
+		tests: []tests{{"repo/rules", "^TestAmountsOfTurns$"}},
 	},
 	{
 		name: "turns/a known message in a new turn", file: "repo/rules/turn.go",

@@ -1,7 +1,12 @@
+//go:build !race
+
+// These take long with the race detector. make test runs them without it.
+
 package rules_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,7 +17,7 @@ import (
 
 // Turns of one call together may hold as much as one turn may: the bytes of messages,
 // and apart from them those of state.
-func TestTurnsBytes(t *testing.T) {
+func TestAmountsOfTurns(t *testing.T) {
 	message := userMessage()
 	message.Content = strings.Repeat("x", repo.MaxBatchBytes/4-len("{}")-len("k"))
 	message.Kind = "k"
@@ -39,4 +44,33 @@ func TestTurnsBytes(t *testing.T) {
 	wantInvalid(t, normalize(repo.Turn{Messages: four[:1]}, repo.Turn{Messages: four[1:], State: changes[1:]}, repo.Turn{State: changes[:1]}), "", "")
 	wantInvalid(t, normalize(all, repo.Turn{Messages: []repo.NewMessage{userMessage()}}), "turns", "more than 67108864 bytes of messages")
 	wantInvalid(t, normalize(all, repo.Turn{State: []repo.StateChange{more}}), "turns", "more than 67108864 bytes of state")
+}
+
+// A batch of valid entries may be too large.
+func TestAmountsOfEntries(t *testing.T) {
+	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
+	large := make([]byte, repo.MaxMetadataBytes-8)
+	for i := range large {
+		large[i] = 'x'
+	}
+	entry.Details = json.RawMessage(`{"a":"` + string(large) + `"}`)
+	batch := make([]repo.AuditEntry, repo.MaxBatchBytes/len(entry.Details))
+	for i := range batch {
+		batch[i] = entry
+	}
+	normal, err := rules.NormalizeEntries(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[repo.ID]bool{}
+	for _, e := range normal {
+		seen[e.ID] = true
+	}
+	if len(seen) != len(batch) {
+		t.Errorf("%d ids for %d entries", len(seen), len(batch))
+	}
+	var invalid *repo.InvalidError
+	if _, err := rules.NormalizeEntries(append(batch, entry)); !errors.As(err, &invalid) || invalid.Field != "entries" {
+		t.Errorf("one more: %v", err)
+	}
 }
