@@ -22,7 +22,6 @@ func keyTests() []test {
 		on("SameAgain", testCreateSameAgain),
 		on("ByKey", testByKey),
 		on("ByKeyMissing", testByKeyMissing),
-		on("ByKeyRead", testByKeyRead),
 		on("ByKeyReadDeleted", testByKeyReadDeleted),
 		on("AppendOrCreate", testAppendOrCreate),
 		on("Owners", testListOwners),

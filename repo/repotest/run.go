@@ -141,6 +141,8 @@ func storeGroups() []group {
 func amountGroups() []group {
 	return []group{{"Amounts", []test{
 		on("ReadCut", testReadCut),
+		on("ByKeyRead", testByKeyRead),
+		onPlans("EachSession", testEachSession),
 		onPlans("StateReadLimits", testStateReadLimits),
 		onPlans("StateLimits", testStateLimits),
 		onPlans("StateExportLong", testStateExportLong),

@@ -22,19 +22,19 @@ var readMutants = []mutant{
 		name: "read/each session, cut as it was read with others", file: "repo/each_session.go",
 		old:   "if session != nil && session.Cut && i > 0 {",
 		new:   "if session != nil && session.Cut && i < 0 {",
-		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+		tests: []tests{{"repo/memory", "^TestAmounts$/^Amounts$/^EachSession$"}},
 	},
 	{
 		name: "read/each session, as many at a time as there are", file: "repo/each_session.go",
 		old:   "errors.Is(err, ErrLimit) && count > 1 {",
 		new:   "errors.Is(err, ErrLimit) && count < 1 {",
-		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+		tests: []tests{{"repo/memory", "^TestAmounts$/^Amounts$/^EachSession$"}},
 	},
 	{
 		name: "read/each session, more messages than one read may ask for", file: "repo/each_session.go",
 		old:   "page.Limit = max(1, min(MaxPageSize, MaxReadMessages/count))",
 		new:   "page.Limit = MaxPageSize",
-		tests: []tests{{"repo/memory", conformance + "^Read$"}},
+		tests: []tests{{"repo/memory", "^TestAmounts$/^Amounts$/^EachSession$"}},
 	},
 	{
 		name: "read/typed values that cannot be read again", file: "repo/values.go",
