@@ -10,19 +10,21 @@
 DO $do$
 DECLARE
     prune regprocedure;
-    definition text;
+    source text;
+    begins integer;
     locking text;
 BEGIN
-    FOR prune IN
-        SELECT p.oid FROM pg_proc p
+    FOR prune, source IN
+        SELECT p.oid, p.prosrc FROM pg_proc p
         WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname IN ('audit_prune_batch', 'audit_prune_entries')
     LOOP
-        definition := pg_get_functiondef(prune);
-        locking := replace(definition, E'\nBEGIN\n', format(E'\nBEGIN\n    LOCK TABLE %I.audit_holds IN SHARE ROW EXCLUSIVE MODE;\n', current_schema()));
-        IF locking = definition THEN
+        -- The first one: the schema's name may contain the same.
+        begins := strpos(source, E'\nBEGIN\n');
+        IF begins = 0 THEN
             RAISE EXCEPTION '% is not as an earlier version made it', prune;
         END IF;
-        EXECUTE locking;
+        locking := overlay(source PLACING format(E'\nBEGIN\n    LOCK TABLE %I.audit_holds IN SHARE ROW EXCLUSIVE MODE;\n', current_schema()) FROM begins FOR 7);
+        EXECUTE replace(pg_get_functiondef(prune), source, locking);
     END LOOP;
 END
 $do$;

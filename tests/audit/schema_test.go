@@ -15,7 +15,7 @@ import (
 // tables.
 func TestSchemaOfAnyName(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"MixedCase", `with "quotes", and spaces`, "$user", "select"} {
+	for _, name := range []string{"MixedCase", `with "quotes", and spaces`, "$user", "select", "a\nBEGIN\nb"} {
 		quoted := pgx.Identifier{name}.Sanitize()
 		searchPath := quoted
 		pool := pgtest.NewPool(t, pgtest.NewEmptyDatabase(t), func(c *pgxpool.Config) {
