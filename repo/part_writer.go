@@ -3,7 +3,6 @@ package repo
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -154,7 +153,7 @@ func (w *PartWriter) append(stream Stream, parts [][]byte) (int64, error) {
 		next, err := w.streams.Append(ctx, stream, parts...)
 		late := ctx.Err() != nil
 		cancel()
-		if err == nil || !late && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrContention) {
+		if err == nil || !late && !passes(err) {
 			return next, err
 		}
 		if late {

@@ -126,6 +126,7 @@ func storeGroups() []group {
 		{"Closing", closingTests()},
 		{"PlanRaces", planRaceTests()},
 		{"ClaimRaces", claimRaceTests()},
+		{"Work", workTests()},
 		{"StateRaces", stateRaceTests()},
 		{"LeaseRaces", leaseRaceTests()},
 		{"StreamsFollow", streamsFollowTests()},

@@ -1,6 +1,44 @@
 package main
 
+const workGo = "repo/work.go"
+
 var planGoMutants = []mutant{
+	{
+		name: "work/a reason that no plan can have", file: workGo,
+		old:   "cause.Reason = ReasonOf(failed)",
+		new:   "cause.Reason = failed.Error()",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a reason with half a character", file: workGo,
+		old:   "text = strings.ToValidUTF8(text[:MaxTextBytes], \"\")",
+		new:   "text = text[:MaxTextBytes]",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a stopped worker's plan has failed", file: workGo,
+		old:   "	case !stopped:",
+		new:   "	case !stopped || failed != nil:",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a lost plan has failed", file: workGo,
+		old:   "if failed != nil && !stopped && held.Err() != nil {",
+		new:   "if failed != nil && !stopped && held == nil {",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a transition that is tried once", file: workGo,
+		old:   "} else if !passes(err) || ending.Err() != nil {",
+		new:   "} else if passes(err) || ending.Err() != nil {",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a panic that leaves the lease", file: workGo,
+		old:   "if !moved { // the next",
+		new:   "if moved { // the next",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
 	{
 		name: "use/a repeated use is refused", file: "repo/postgres/plan_use.go",
 		old:   "errors.Is(err, errUseAgain) || given && stopsUse(err); !again {",
