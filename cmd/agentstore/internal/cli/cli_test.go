@@ -98,6 +98,27 @@ func TestNoOutputHoldsAPassword(t *testing.T) {
 	}
 }
 
+// The error for a database URL that cannot be used says what is wrong with it.
+func TestWrongDatabaseURL(t *testing.T) {
+	for databaseURL, want := range map[string]string{
+		"foo":                                  "is malformed: expected postgres://user:password@host:port/database",
+		"postgres://u:hush@h:port/d":           "is malformed: expected postgres://user:password@host:port/database",
+		"mysql://u:hush@h/d":                   "has a scheme other than postgres",
+		"postgres://u:hu@sh@h/d":               "has an @, / or # in the user or password",
+		"postgres://u@h/d?pool_max_conns=hush": "has a malformed pool parameter",
+	} {
+		for _, command := range []string{"session list", "audit verify", "bench", "demo", "migrate status"} {
+			if command == "migrate status" && strings.Contains(databaseURL, "pool_") {
+				continue // the migrator has no pool
+			}
+			code, stdout, stderr := run(append(strings.Fields(command), "--database-url", databaseURL)...)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Contains(stderr, "sh@h") || strings.Contains(stderr, "hush") {
+				t.Errorf("%s, %s: code %d, %q, %q", command, databaseURL, code, stdout, stderr)
+			}
+		}
+	}
+}
+
 func TestListAndSQLNeedNoDatabase(t *testing.T) {
 	latest := schema.List()[len(schema.List())-1].Name
 	code, stdout, _ := run("migrate", "list")

@@ -47,7 +47,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.Is(err, schema.ErrURL), errors.Is(err, schema.ErrSchemaName):
+	case errors.As(err, &usage), errors.Is(err, errURL), errors.Is(err, schema.ErrURL), errors.Is(err, schema.ErrSchemaName):
 		return exitUsage
 	case errors.Is(ctx.Err(), context.Canceled):
 		return exitInterrupted
