@@ -32,15 +32,12 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, private, public := auditCommand(t, "", "keygen", "test")
-	if code != 0 {
-		t.Fatalf("keygen: %d, %s", code, public)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	code, public, stderr := auditCommand(t, "", "keygen", "test", "--output", keyFile)
+	if code != 0 || stderr != "" {
+		t.Fatalf("keygen: %d, %s", code, stderr)
 	}
 	public = strings.TrimSpace(public)
-	keyFile := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(keyFile, []byte(private), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	want := func(wantCode int, wantText string, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := auditCommand(t, databaseURL, args...)

@@ -18,9 +18,9 @@ import (
 // auditFlags are the flags of the commands that maintain the audit trail; each
 // declares its own. Commands that read it are in audit_list.go.
 type auditFlags struct {
-	key, keyFile, held string
-	maxWaiting         time.Duration
-	prune              repo.AuditPrune
+	key, keyFile, held, output string
+	maxWaiting                 time.Duration
+	prune                      repo.AuditPrune
 }
 
 func auditCommand(world invocation) *urfave.Command {
@@ -82,10 +82,13 @@ func auditCommand(world invocation) *urfave.Command {
 			json: asJSON, onStore: auditDoctor,
 		},
 		leaf{
-			name: "keygen", summary: "make a key pair: the private key on stdout, the public key on stderr",
-			arguments: []string{"NAME"}, run: auditKeygen,
-			more: `Examples:
-  agentstore audit keygen audit.example.com > private.key`,
+			name: "keygen", summary: "make a key pair that signs and verifies checkpoints",
+			arguments: []string{"NAME"}, run: f.keygen,
+			flags: []urfave.Flag{stringFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout")},
+			more: `Without --output the private key is printed on stdout, and the public key on stderr.
+
+Examples:
+  agentstore audit keygen audit.example.com --output private.key > public.key`,
 		},
 	)...)...)
 }

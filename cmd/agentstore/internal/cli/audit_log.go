@@ -143,7 +143,7 @@ func (f *auditFlags) seal(ctx context.Context, invocation invocation, store *age
 	return nil
 }
 
-func auditKeygen(_ context.Context, invocation invocation) error {
+func (f *auditFlags) keygen(_ context.Context, invocation invocation) error {
 	private, public, err := note.GenerateKey(rand.Reader, invocation.args[0])
 	if err == nil {
 		_, err = note.NewSigner(private) // to check the name
@@ -151,7 +151,27 @@ func auditKeygen(_ context.Context, invocation invocation) error {
 	if err != nil {
 		return usageError{text: "the name of a key must not be empty, and must not contain a space or a plus sign"}
 	}
+	if f.output != "" {
+		if err := writeKey(f.output, private); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(invocation.stdout, public)
+		return err
+	}
 	fmt.Fprintln(invocation.stdout, private)
 	fmt.Fprintln(invocation.stderr, public)
 	return nil
+}
+
+// writeKey writes a private key to a new file, which only its owner can read.
+func writeKey(name, private string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(file, private)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		_ = os.Remove(name) // it has no whole key
+	}
+	return err
 }
