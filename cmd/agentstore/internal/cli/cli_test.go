@@ -139,6 +139,14 @@ func TestListAndSQLNeedNoDatabase(t *testing.T) {
 	}
 }
 
+// The SQL of a version does not record that it is applied.
+func TestSQLIsToBeRead(t *testing.T) {
+	code, stdout, _ := run("migrate", "sql", "--help")
+	if code != exitOK || !strings.Contains(stdout, "agentstore migrate up runs") || strings.Contains(stdout, "| psql") {
+		t.Errorf("code %d, %q", code, stdout)
+	}
+}
+
 func TestJSONFailureIsOneObject(t *testing.T) {
 	code, stdout, _ := run("migrate", "status", "--json")
 	if code != exitUsage || !strings.HasPrefix(stdout, `{"error":"`) || strings.Count(stdout, "\n") != 1 {
