@@ -179,6 +179,8 @@ func TestExitCodes(t *testing.T) {
 		{context.Background(), &schema.LockedError{}, exitLocked},
 		{context.Background(), reportedError{&schema.StepError{Err: schema.ErrDataLoss}}, exitDataLoss},
 		{context.Background(), fmt.Errorf("x: %w", schema.ErrURL), exitUsage},
+		{context.Background(), &schema.UnknownVersionError{Version: 99}, exitUsage},
+		{context.Background(), &schema.UnknownVersionError{Version: 99, Applied: true}, exitFailed},
 	} {
 		if got := exitCode(test.ctx, test.err); got != test.want {
 			t.Errorf("%v: %d, want %d", test.err, got, test.want)
