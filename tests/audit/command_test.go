@@ -46,9 +46,11 @@ func TestCommands(t *testing.T) {
 		}
 		return stdout
 	}
+	want(1, "nothing is sealed yet", "checkpoint")
 	want(0, "20 entries sealed", "seal", "--private-key-file", keyFile)
 	want(0, "the trail verifies", "verify", "--key", public)
-	want(0, `"breaks":null`, "verify", "--json")
+	want(0, `"breaks":[]`, "verify", "--json")
+	want(0, `"prunes":[]`, "verify", "--json")
 	want(0, "should be", "doctor")
 
 	held := filepath.Join(t.TempDir(), "checkpoint")

@@ -38,6 +38,7 @@ func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *a
 		err = errBroken
 	}
 	if invocation.json {
+		report.Prunes, report.Breaks = append([]audit.Prune{}, report.Prunes...), append([]audit.Break{}, report.Breaks...)
 		return printReport(invocation, report, err)
 	}
 	fmt.Fprintf(invocation.stdout, "%d entries are sealed, %d of them pruned; %d wait to be sealed\n", report.Sealed, report.Pruned, report.Waiting)
@@ -112,6 +113,9 @@ func (f *auditFlags) check(_ context.Context, invocation invocation) error {
 
 func auditCheckpoint(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 	checkpoint, err := store.AuditStore().Checkpoint(ctx)
+	if errors.Is(err, repo.ErrNotFound) {
+		return errors.New("there is no checkpoint: nothing is sealed yet. See agentstore audit seal --help")
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,6 +34,40 @@ func TestHelpNamesEveryCommandAndExitCode(t *testing.T) {
 		for _, code := range []int{exitOK, exitFailed, exitUsage, exitBehind, exitAhead, exitLocked, exitDataLoss, exitBroken, exitFindings, exitInterrupted, exitPipe} {
 			if !strings.Contains(stdout, fmt.Sprintf("\n  %-4d", code)) {
 				t.Errorf("%v does not document exit code %d", args, code)
+			}
+		}
+	}
+}
+
+// The table of docs/command.md has every command. In a row, a name without the name of
+// its group is of the group of the first.
+func TestDocumentNamesEveryCommand(t *testing.T) {
+	names := map[string]bool{}
+	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile("../../../../docs/command.md")))) {
+		row, found := strings.CutPrefix(line, "| ")
+		if !found {
+			continue
+		}
+		cell, _, _ := strings.Cut(row, " | ")
+		group := ""
+		for i, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			words := append(strings.Fields(quoted[1]), "")
+			switch {
+			case i == 0 && words[1] != "":
+				group = words[0]
+			case words[0] != group:
+				words = []string{group, words[0]}
+			}
+			names[strings.TrimSpace(strings.Join(words[:2], " "))] = true
+		}
+	}
+	for _, command := range commands(invocation{}) {
+		if len(command.Commands) == 0 && command.Name != "help" && !names[command.Name] {
+			t.Errorf("%s is missing", command.Name)
+		}
+		for _, below := range command.Commands {
+			if name := command.Name + " " + below.Name; !names[name] {
+				t.Errorf("%s is missing", name)
 			}
 		}
 	}

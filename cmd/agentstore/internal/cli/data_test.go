@@ -152,7 +152,7 @@ func TestSessionList(t *testing.T) {
 	}
 	d.refuses(exitUsage, "created-from is not a time", "session", "list", "--created-from", "yesterday")
 	d.refuses(exitUsage, "--limit must not be negative", "session", "list", "--limit", "-1")
-	d.refuses(exitUsage, "", "session", "list", "--after", "nonsense")
+	d.refuses(exitUsage, "agentstore: --after is not a cursor", "session", "list", "--after", "nonsense")
 	d.refuses(exitUsage, "actor", "session", "list", "--actor", strings.Repeat("x", 256))
 	d.refuses(exitUsage, "must be one of creation, activity", "session", "list", "--order", "time")
 	for flag, value := range map[string]string{"--actor": "x", "--created-from": "2000-01-01", "--created-before": "2100-01-01"} {
