@@ -90,6 +90,38 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// What is on hold is not pruned, until it is released.
+func TestHoldCommands(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	session, plan := repo.NewID(), repo.NewID()
+	for _, entry := range []repo.AuditEntry{{SessionID: session}, {PlanID: plan}, {}} {
+		entry.Type = repo.EventToolInvoked
+		if err := store.Audit().Record(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct{ args, want string }{
+		{"seal", "3"},
+		{"hold --session " + session.String() + " --reason case-4711", "the entries of session " + session.String() + " are on hold"},
+		{"hold --plan " + plan.String() + " --reason case-4711", "on hold"},
+		{"release --plan " + plan.String(), "not on hold"},
+		{"holds", session.String()},
+		{"holds --json --details", `{"session_id":"` + session.String() + `","created_at":"`},
+		{"prune --before 2100-01-01", "2 entries were pruned; 1 are on hold"},
+		{"seal", "1"}, // the entry about the prune
+		{"verify", "the trail verifies"},
+		{"release --session " + session.String(), "not on hold"},
+		{"prune --before 2100-01-01", "1 entries were pruned; 0 are on hold"},
+	} {
+		code, stdout, stderr := auditCommand(t, databaseURL, strings.Fields(step.args)...)
+		if code != 0 || stderr != "" || !strings.Contains(stdout, step.want) || strings.HasPrefix(step.args, "holds") && strings.Count(stdout, session.String()) != 1 {
+			t.Errorf("%s: code %d, %s%s; want %q", step.args, code, stdout, stderr, step.want)
+		}
+	}
+}
+
 func uuid(id repo.ID) string {
 	text := id.Bytes()
 	const digits = "0123456789abcdef"

@@ -77,6 +77,9 @@ func auditCommand(world invocation) *urfave.Command {
   agentstore audit prune --before 2026-01-01 --dry-run
   agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
 		},
+		auditHold(),
+		auditRelease(),
+		auditHolds(),
 		leaf{
 			name: "doctor", summary: "check partitions, triggers, grants and sealing; exit code 8 if there are findings",
 			json: asJSON, onStore: auditDoctor,

@@ -228,6 +228,10 @@ func TestCompletionCandidates(t *testing.T) {
 	for _, test := range []struct{ args, want, not string }{
 		{"", "session:list, show", "--namespace"},
 		{"session", "export:", "--help"},
+		{"audit", "hold:", "--reason"},
+		{"audit", "holds:", ""},
+		{"audit hold", "--reason:", "release:"},
+		{"audit release", "--plan:", "--reason"},
 		{"session list", "--created-from:only those made at this time", "session:"},
 		{"session list --actor x", "--namespace:", ""},
 		{"session list --order", "activity\n", "--"},
