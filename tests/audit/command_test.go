@@ -47,7 +47,7 @@ func TestCommands(t *testing.T) {
 		return stdout
 	}
 	want(1, "nothing is sealed yet", "checkpoint")
-	want(0, "20 entries sealed", "seal", "--private-key-file", keyFile)
+	want(0, "entries sealed: 20", "seal", "--private-key-file", keyFile)
 	want(0, "the trail verifies", "verify", "--key", public)
 	want(0, `"breaks":[]`, "verify", "--json")
 	want(0, `"prunes":[]`, "verify", "--json")
@@ -103,14 +103,14 @@ func TestHoldCommands(t *testing.T) {
 		}
 	}
 	for _, step := range []struct{ args, want string }{
-		{"seal", "3"},
+		{"seal", "entries sealed: 3"},
 		{"hold --session " + session.String() + " --reason case-4711", "the entries of session " + session.String() + " are on hold"},
 		{"hold --plan " + plan.String() + " --reason case-4711", "on hold"},
 		{"release --plan " + plan.String(), "not on hold"},
 		{"holds", session.String()},
 		{"holds --json --details", `{"session_id":"` + session.String() + `","created_at":"`},
 		{"prune --before 2100-01-01", "2 entries were pruned; 1 are on hold"},
-		{"seal", "1"}, // the entry about the prune
+		{"seal", "entries sealed: 1"}, // the entry about the prune
 		{"verify", "the trail verifies"},
 		{"release --session " + session.String(), "not on hold"},
 		{"prune --before 2100-01-01", "1 entries were pruned; 0 are on hold"},

@@ -143,7 +143,7 @@ func (f *auditFlags) seal(ctx context.Context, invocation invocation, store *age
 		}
 		total += sealed
 	}
-	fmt.Fprintf(invocation.stdout, "%d entries sealed\n", total)
+	fmt.Fprintf(invocation.stdout, "entries sealed: %d\n", total)
 	return nil
 }
 
