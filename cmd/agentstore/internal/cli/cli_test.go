@@ -99,6 +99,7 @@ func TestWrongUsage(t *testing.T) {
 		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-7"},
 		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-1"},
 		{"migrate", "up", "--database-url", "postgres://host/db", "--to", "-1"},
+		{"migrate", "up", "--database-url", "postgres://host/db", "--lock-timeout", "-1s"},
 		{"migrate", "status", "--allow-data-loss"},
 		{"migrate", "sql", "--version", "9999"},
 		{"version", "more"},
