@@ -156,6 +156,14 @@ func TestWrongDatabaseURL(t *testing.T) {
 	}
 }
 
+// The name of the command is printed once.
+func TestUnavailable(t *testing.T) {
+	code, _, stderr := run("session", "list", "--database-url", "postgres://127.0.0.1:1/d?connect_timeout=1")
+	if code != exitFailed || !strings.HasPrefix(stderr, "agentstore: open: ") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
 func TestListAndSQLNeedNoDatabase(t *testing.T) {
 	latest := schema.List()[len(schema.List())-1].Name
 	code, stdout, _ := run("migrate", "list")
