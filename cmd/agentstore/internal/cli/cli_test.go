@@ -200,10 +200,12 @@ func TestJSONFailureIsOneObject(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, stdout, _ := run("version")
 	want := fmt.Sprintf("schema version %d", schema.Latest())
-	if code != exitOK || !strings.Contains(stdout, want) {
-		t.Errorf("code %d, stdout %q", code, stdout)
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, _ := run(arg)
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("%s: code %d, stdout %q", arg, code, stdout)
+		}
 	}
 }
 
