@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// SQL returns the SQL of an embedded version, to be read, or to be run by a database
-// administrator by hand. It needs no database. The error for an unknown version is
+// SQL returns the SQL of an embedded version, to be read. It is not enough to apply the
+// version: [Migrator.Run] also takes the migration lock, runs it in a transaction and
+// records it. SQL needs no database. The error for an unknown version is
 // [ErrUnknownVersion].
 func SQL(version int64, direction Direction) (string, error) {
 	for _, migration := range List() {

@@ -32,15 +32,12 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, private, public := auditCommand(t, "", "keygen", "test")
-	if code != 0 {
-		t.Fatalf("keygen: %d, %s", code, public)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	code, public, stderr := auditCommand(t, "", "keygen", "test", "--output", keyFile)
+	if code != 0 || stderr != "" {
+		t.Fatalf("keygen: %d, %s", code, stderr)
 	}
 	public = strings.TrimSpace(public)
-	keyFile := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(keyFile, []byte(private), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	want := func(wantCode int, wantText string, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := auditCommand(t, databaseURL, args...)
@@ -49,9 +46,11 @@ func TestCommands(t *testing.T) {
 		}
 		return stdout
 	}
-	want(0, "20 entries sealed", "seal", "--private-key-file", keyFile)
+	want(1, "nothing is sealed yet", "checkpoint")
+	want(0, "entries sealed: 20", "seal", "--private-key-file", keyFile)
 	want(0, "the trail verifies", "verify", "--key", public)
-	want(0, `"breaks":null`, "verify", "--json")
+	want(0, `"breaks":[]`, "verify", "--json")
+	want(0, `"prunes":[]`, "verify", "--json")
 	want(0, "should be", "doctor")
 
 	held := filepath.Join(t.TempDir(), "checkpoint")
@@ -87,6 +86,38 @@ func TestCommands(t *testing.T) {
 	} {
 		if code, _, stderr := auditCommand(t, databaseURL, args...); code != 2 || !strings.HasPrefix(stderr, "agentstore: ") {
 			t.Errorf("%v: code %d, %s", args, code, stderr)
+		}
+	}
+}
+
+// What is on hold is not pruned, until it is released.
+func TestHoldCommands(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	session, plan := repo.NewID(), repo.NewID()
+	for _, entry := range []repo.AuditEntry{{SessionID: session}, {PlanID: plan}, {}} {
+		entry.Type = repo.EventToolInvoked
+		if err := store.Audit().Record(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct{ args, want string }{
+		{"seal", "entries sealed: 3"},
+		{"hold --session " + session.String() + " --reason case-4711", "the entries of session " + session.String() + " are on hold"},
+		{"hold --plan " + plan.String() + " --reason case-4711", "on hold"},
+		{"release --plan " + plan.String(), "not on hold"},
+		{"holds", session.String()},
+		{"holds --json --details", `{"session_id":"` + session.String() + `","created_at":"`},
+		{"prune --before 2100-01-01", "2 entries were pruned; 1 are on hold"},
+		{"seal", "entries sealed: 1"}, // the entry about the prune
+		{"verify", "the trail verifies"},
+		{"release --session " + session.String(), "not on hold"},
+		{"prune --before 2100-01-01", "1 entries were pruned; 0 are on hold"},
+	} {
+		code, stdout, stderr := auditCommand(t, databaseURL, strings.Fields(step.args)...)
+		if code != 0 || stderr != "" || !strings.Contains(stdout, step.want) || strings.HasPrefix(step.args, "holds") && strings.Count(stdout, session.String()) != 1 {
+			t.Errorf("%s: code %d, %s%s; want %q", step.args, code, stdout, stderr, step.want)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestCommandJSON(t *testing.T) {
 		{"status", 0, func(a answer) bool {
 			return len(a.Entries) == int(schema.Latest()) && a.Entries[0].State == "applied"
 		}},
-		{"up --to 9999", 1, func(a answer) bool { return strings.Contains(a.Error, "unknown version 9999") }},
+		{"up --to 9999", 2, func(a answer) bool { return strings.Contains(a.Error, "unknown version 9999") }},
 		{"up --timeout 1ns", 1, func(a answer) bool { return strings.Contains(a.Error, "not done within --timeout 1ns") }},
 	} {
 		code, stdout, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, strings.Fields(test.args+" --json")...)...)
@@ -97,7 +97,7 @@ func TestBinaryExitCodes(t *testing.T) {
 		{"nonsense", 2},
 		{"migrate status", 0},
 		{"migrate validate", 3},
-		{"migrate up --to 9999", 1},
+		{"migrate up --to 9999", 2},
 		{"migrate up", 0},
 		{"migrate validate", 0},
 		{"migrate down --to 1", 0},

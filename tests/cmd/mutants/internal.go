@@ -29,8 +29,8 @@ var internalMutants = []mutant{
 	},
 	{
 		name: "command/a negative sequence or version", file: "cmd/agentstore/internal/cli/flags.go",
-		old:   "		if given < 0 {",
-		new:   "		if given < -1 {",
+		old:   "	if given < 0 {",
+		new:   "	if given < -1 {",
 		tests: []tests{{"cmd/agentstore/internal/cli", "^(TestWrongUsage|TestSessionShow)$"}},
 	},
 	{

@@ -18,9 +18,9 @@ import (
 // auditFlags are the flags of the commands that maintain the audit trail; each
 // declares its own. Commands that read it are in audit_list.go.
 type auditFlags struct {
-	key, keyFile, held string
-	maxWaiting         time.Duration
-	prune              repo.AuditPrune
+	key, keyFile, held, output string
+	maxWaiting                 time.Duration
+	prune                      repo.AuditPrune
 }
 
 func auditCommand(world invocation) *urfave.Command {
@@ -77,15 +77,21 @@ func auditCommand(world invocation) *urfave.Command {
   agentstore audit prune --before 2026-01-01 --dry-run
   agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
 		},
+		auditHold(),
+		auditRelease(),
+		auditHolds(),
 		leaf{
 			name: "doctor", summary: "check partitions, triggers, grants and sealing; exit code 8 if there are findings",
 			json: asJSON, onStore: auditDoctor,
 		},
 		leaf{
-			name: "keygen", summary: "make a key pair: the private key on stdout, the public key on stderr",
-			arguments: []string{"NAME"}, run: auditKeygen,
-			more: `Examples:
-  agentstore audit keygen audit.example.com > private.key`,
+			name: "keygen", summary: "make a key pair that signs and verifies checkpoints",
+			arguments: []string{"NAME"}, run: f.keygen,
+			flags: []urfave.Flag{stringFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout")},
+			more: `Without --output the private key is printed on stdout, and the public key on stderr.
+
+Examples:
+  agentstore audit keygen audit.example.com --output private.key > public.key`,
 		},
 	)...)...)
 }

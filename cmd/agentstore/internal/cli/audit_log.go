@@ -38,6 +38,7 @@ func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *a
 		err = errBroken
 	}
 	if invocation.json {
+		report.Prunes, report.Breaks = append([]audit.Prune{}, report.Prunes...), append([]audit.Break{}, report.Breaks...)
 		return printReport(invocation, report, err)
 	}
 	fmt.Fprintf(invocation.stdout, "%d entries are sealed, %d of them pruned; %d wait to be sealed\n", report.Sealed, report.Pruned, report.Waiting)
@@ -112,6 +113,9 @@ func (f *auditFlags) check(_ context.Context, invocation invocation) error {
 
 func auditCheckpoint(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 	checkpoint, err := store.AuditStore().Checkpoint(ctx)
+	if errors.Is(err, repo.ErrNotFound) {
+		return errors.New("there is no checkpoint: nothing is sealed yet. See agentstore audit seal --help")
+	}
 	if err != nil {
 		return err
 	}
@@ -139,11 +143,11 @@ func (f *auditFlags) seal(ctx context.Context, invocation invocation, store *age
 		}
 		total += sealed
 	}
-	fmt.Fprintf(invocation.stdout, "%d entries sealed\n", total)
+	fmt.Fprintf(invocation.stdout, "entries sealed: %d\n", total)
 	return nil
 }
 
-func auditKeygen(_ context.Context, invocation invocation) error {
+func (f *auditFlags) keygen(_ context.Context, invocation invocation) error {
 	private, public, err := note.GenerateKey(rand.Reader, invocation.args[0])
 	if err == nil {
 		_, err = note.NewSigner(private) // to check the name
@@ -151,7 +155,27 @@ func auditKeygen(_ context.Context, invocation invocation) error {
 	if err != nil {
 		return usageError{text: "the name of a key must not be empty, and must not contain a space or a plus sign"}
 	}
+	if f.output != "" {
+		if err := writeKey(f.output, private); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(invocation.stdout, public)
+		return err
+	}
 	fmt.Fprintln(invocation.stdout, private)
 	fmt.Fprintln(invocation.stderr, public)
 	return nil
+}
+
+// writeKey writes a private key to a new file, which only its owner can read.
+func writeKey(name, private string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(file, private)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		_ = os.Remove(name) // it has no whole key
+	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -37,6 +39,40 @@ func TestHelpNamesEveryCommandAndExitCode(t *testing.T) {
 	}
 }
 
+// The table of docs/command.md has every command. In a row, a name without the name of
+// its group is of the group of the first.
+func TestDocumentNamesEveryCommand(t *testing.T) {
+	names := map[string]bool{}
+	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile("../../../../docs/command.md")))) {
+		row, found := strings.CutPrefix(line, "| ")
+		if !found {
+			continue
+		}
+		cell, _, _ := strings.Cut(row, " | ")
+		group := ""
+		for i, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			words := append(strings.Fields(quoted[1]), "")
+			switch {
+			case i == 0 && words[1] != "":
+				group = words[0]
+			case words[0] != group:
+				words = []string{group, words[0]}
+			}
+			names[strings.TrimSpace(strings.Join(words[:2], " "))] = true
+		}
+	}
+	for _, command := range commands(invocation{}) {
+		if len(command.Commands) == 0 && command.Name != "help" && !names[command.Name] {
+			t.Errorf("%s is missing", command.Name)
+		}
+		for _, below := range command.Commands {
+			if name := command.Name + " " + below.Name; !names[name] {
+				t.Errorf("%s is missing", name)
+			}
+		}
+	}
+}
+
 func TestEveryVerbHasHelp(t *testing.T) {
 	for _, verb := range verbs() {
 		for _, args := range [][]string{{"migrate", verb.name, "--help"}, {"help", "migrate", verb.name}} {
@@ -63,6 +99,7 @@ func TestWrongUsage(t *testing.T) {
 		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-7"},
 		{"migrate", "down", "--database-url", "postgres://host/db", "--to", "-1"},
 		{"migrate", "up", "--database-url", "postgres://host/db", "--to", "-1"},
+		{"migrate", "up", "--database-url", "postgres://host/db", "--lock-timeout", "-1s"},
 		{"migrate", "status", "--allow-data-loss"},
 		{"migrate", "sql", "--version", "9999"},
 		{"version", "more"},
@@ -98,6 +135,35 @@ func TestNoOutputHoldsAPassword(t *testing.T) {
 	}
 }
 
+// The error for a database URL that cannot be used says what is wrong with it.
+func TestWrongDatabaseURL(t *testing.T) {
+	for databaseURL, want := range map[string]string{
+		"foo":                                  "is malformed: expected postgres://user:password@host:port/database",
+		"postgres://u:hush@h:port/d":           "is malformed: expected postgres://user:password@host:port/database",
+		"mysql://u:hush@h/d":                   "has a scheme other than postgres",
+		"postgres://u:hu@sh@h/d":               "has an @, / or # in the user or password",
+		"postgres://u@h/d?pool_max_conns=hush": "has a malformed pool parameter",
+	} {
+		for _, command := range []string{"session list", "audit verify", "bench", "demo", "migrate status"} {
+			if command == "migrate status" && strings.Contains(databaseURL, "pool_") {
+				continue // the migrator has no pool
+			}
+			code, stdout, stderr := run(append(strings.Fields(command), "--database-url", databaseURL)...)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Contains(stderr, "sh@h") || strings.Contains(stderr, "hush") {
+				t.Errorf("%s, %s: code %d, %q, %q", command, databaseURL, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// The name of the command is printed once.
+func TestUnavailable(t *testing.T) {
+	code, _, stderr := run("session", "list", "--database-url", "postgres://127.0.0.1:1/d?connect_timeout=1")
+	if code != exitFailed || !strings.HasPrefix(stderr, "agentstore: open: ") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
 func TestListAndSQLNeedNoDatabase(t *testing.T) {
 	latest := schema.List()[len(schema.List())-1].Name
 	code, stdout, _ := run("migrate", "list")
@@ -118,6 +184,14 @@ func TestListAndSQLNeedNoDatabase(t *testing.T) {
 	}
 }
 
+// The SQL of a version does not record that it is applied.
+func TestSQLIsToBeRead(t *testing.T) {
+	code, stdout, _ := run("migrate", "sql", "--help")
+	if code != exitOK || !strings.Contains(stdout, "agentstore migrate up runs") || strings.Contains(stdout, "| psql") {
+		t.Errorf("code %d, %q", code, stdout)
+	}
+}
+
 func TestJSONFailureIsOneObject(t *testing.T) {
 	code, stdout, _ := run("migrate", "status", "--json")
 	if code != exitUsage || !strings.HasPrefix(stdout, `{"error":"`) || strings.Count(stdout, "\n") != 1 {
@@ -126,10 +200,12 @@ func TestJSONFailureIsOneObject(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, stdout, _ := run("version")
 	want := fmt.Sprintf("schema version %d", schema.Latest())
-	if code != exitOK || !strings.Contains(stdout, want) {
-		t.Errorf("code %d, stdout %q", code, stdout)
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, _ := run(arg)
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("%s: code %d, stdout %q", arg, code, stdout)
+		}
 	}
 }
 
@@ -150,6 +226,8 @@ func TestExitCodes(t *testing.T) {
 		{context.Background(), &schema.LockedError{}, exitLocked},
 		{context.Background(), reportedError{&schema.StepError{Err: schema.ErrDataLoss}}, exitDataLoss},
 		{context.Background(), fmt.Errorf("x: %w", schema.ErrURL), exitUsage},
+		{context.Background(), &schema.UnknownVersionError{Version: 99}, exitUsage},
+		{context.Background(), &schema.UnknownVersionError{Version: 99, Applied: true}, exitFailed},
 	} {
 		if got := exitCode(test.ctx, test.err); got != test.want {
 			t.Errorf("%v: %d, want %d", test.err, got, test.want)

@@ -152,7 +152,7 @@ func TestSessionList(t *testing.T) {
 	}
 	d.refuses(exitUsage, "created-from is not a time", "session", "list", "--created-from", "yesterday")
 	d.refuses(exitUsage, "--limit must not be negative", "session", "list", "--limit", "-1")
-	d.refuses(exitUsage, "", "session", "list", "--after", "nonsense")
+	d.refuses(exitUsage, "agentstore: --after is not a cursor", "session", "list", "--after", "nonsense")
 	d.refuses(exitUsage, "actor", "session", "list", "--actor", strings.Repeat("x", 256))
 	d.refuses(exitUsage, "must be one of creation, activity", "session", "list", "--order", "time")
 	for flag, value := range map[string]string{"--actor": "x", "--created-from": "2000-01-01", "--created-before": "2100-01-01"} {
@@ -199,10 +199,23 @@ func TestSessionKeys(t *testing.T) {
 	if text := d.run("session", "show", fenced); !strings.Contains(text, "only under a lease") {
 		t.Errorf("shown:\n%s", text)
 	}
-	d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", "show", "--key", "a/b", "--namespace", "shop")
-	d.refuses(exitUsage, "needs either ID or --key", "session", "show")
-	d.refuses(exitUsage, "either ID or --key", "session", "show", local.ID.String(), "--key", "a/b")
-	d.refuses(exitUsage, "only for --key", "session", "show", local.ID.String(), "--namespace", "shop")
+	_, byID, _ := d.execute("session", "export", local.ID.String())
+	if _, byKey, _ := d.execute("session", "export", "--key", "a/b"); byKey != byID || byID == "" {
+		t.Errorf("exported by key: %q, want %q", byKey, byID)
+	}
+	d.refuses(exitFailed, `key "a/b" in namespace "local", with 0 messages? This`, "session", "delete", "--key", "a/b")
+	for _, command := range []string{"show", "tail", "export", "delete"} {
+		d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", command, "--key", "a/b", "--namespace", "shop")
+		d.refuses(exitUsage, "session "+command+" needs either ID or --key", "session", command)
+		d.refuses(exitUsage, "either ID or --key", "session", command, local.ID.String(), "--key", "a/b")
+		d.refuses(exitUsage, "only for --key", "session", command, local.ID.String(), "--namespace", "shop")
+	}
+	d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", "delete", "--key", "a/b", "--namespace", "shop", "--yes")
+	if out := d.run("session", "delete", "--key", "a/b", "--yes", "--json"); !strings.Contains(out, local.ID.String()) {
+		t.Errorf("deleted by key: %s", out)
+	}
+	d.refuses(exitFailed, "not found", "session", "show", local.ID.String())
+	d.run("session", "show", keyed.ID.String())
 }
 
 // Pages are limited by --limit, and by the repository's own limit.

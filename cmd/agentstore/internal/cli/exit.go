@@ -44,10 +44,13 @@ func (e usageError) Error() string { return e.text }
 
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
+	var unknown *schema.UnknownVersionError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.Is(err, schema.ErrURL), errors.Is(err, schema.ErrSchemaName):
+	case errors.As(err, &usage), errors.Is(err, errURL), errors.Is(err, schema.ErrURL), errors.Is(err, schema.ErrSchemaName):
+		return exitUsage
+	case errors.As(err, &unknown) && !unknown.Applied: // of --to
 		return exitUsage
 	case errors.Is(ctx.Err(), context.Canceled):
 		return exitInterrupted

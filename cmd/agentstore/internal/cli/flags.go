@@ -29,16 +29,19 @@ const unset = -1
 
 // int64Flag takes a value that is not negative.
 func int64Flag(to *int64, name, usage string, standard int64) urfave.Flag {
-	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: func(given int64) error {
-		if given < 0 {
-			return errors.New("it is negative")
-		}
-		return nil
-	}}
+	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[int64]}
 }
 
+func notNegative[T int64 | time.Duration](given T) error {
+	if given < 0 {
+		return errors.New("it is negative")
+	}
+	return nil
+}
+
+// durationFlag takes a value that is not negative.
 func durationFlag(to *time.Duration, name, usage string, standard time.Duration) urfave.Flag {
-	return &urfave.DurationFlag{Name: name, Usage: usage, Value: standard, Destination: to}
+	return &urfave.DurationFlag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[time.Duration]}
 }
 
 const databaseFlagName = "database-url"

@@ -8,8 +8,12 @@ import (
 	urfave "github.com/urfave/cli/v3"
 )
 
-// helpFlagLast turns "help audit verify" into "audit verify --help".
+// helpFlagLast turns "help audit verify" into "audit verify --help", and "--version"
+// into "version".
 func helpFlagLast(args []string) []string {
+	if len(args) == 1 && args[0] == "--version" {
+		return []string{"version"}
+	}
 	if len(args) == 0 || args[0] != "help" || args[len(args)-1] == completionFlag {
 		return args
 	}

@@ -61,6 +61,9 @@ func (l *list[T]) print(ctx context.Context, invocation invocation, store *agent
 			asked = min(asked, l.limit-printed)
 		}
 		rows, next, err := l.page(ctx, invocation, store, repo.Page{Limit: asked, After: cursor})
+		if invalid, ok := errors.AsType[*repo.InvalidError](err); ok && invalid.Field == "page.after" {
+			return usageError{text: l.goOn + " " + invalid.Reason}
+		}
 		if err != nil {
 			return invalidUsage(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"regexp"
+	"strings"
 )
 
 var secret = regexp.MustCompile(`(?i)://|password\s*=|PRIVATE\+KEY`)
@@ -24,5 +25,5 @@ func message(err error) string {
 	if errors.As(err, &file) && secret.MatchString(file.Path) {
 		return "the name of a file is a connection string or a key (not shown). See agentstore help"
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), "agentstore: ") // of the library's errors; the command's name is printed before them
 }

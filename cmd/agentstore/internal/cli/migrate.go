@@ -74,13 +74,16 @@ func verbs() []leaf {
 		{name: "version", summary: "print the database's version", flags: reading, run: f.within(f.databaseVersion)},
 		{name: "list", summary: "list the versions in this binary; needs no database", flags: asJSON, run: f.list},
 		{
-			name: "sql", summary: "print the SQL of a version; needs no database", run: f.printSQL,
+			name: "sql", summary: "print the SQL of a version, to be read; needs no database", run: f.printSQL,
 			flags: []urfave.Flag{
 				int64Flag(&f.version, "version", "the `version` (otherwise: all)", 0),
 				boolFlag(&f.down, "down", "print the SQL that reverts it"),
 			},
-			more: `Examples:
-  agentstore migrate sql --version 3 | psql "$DATABASE_URL"`,
+			more: `It is for review, not for psql: agentstore migrate up runs each version in a
+transaction, and records it. Without that the version counts as pending.
+
+Examples:
+  agentstore migrate sql --version 3 | less`,
 		},
 		{
 			name: "grants", summary: "print the SQL that creates roles and grants their privileges; needs no database", run: f.grants,

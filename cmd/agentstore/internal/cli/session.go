@@ -80,42 +80,27 @@ func sessionLine(s repo.Session, details bool) any {
 
 func sessionShowCommand(world invocation) *urfave.Command {
 	var flags messageFlags
-	var key repo.SessionKey
+	var choice sessionChoice
 	return leaf{
 		name: "show", summary: "show one session, and its messages on request",
 		arguments: []string{"[ID]"},
-		flags: append([]urfave.Flag{
-			stringFlag(&key.Key, "key", "the session with this `key`, instead of ID"),
-			stringFlag(&key.Namespace, "namespace", "the key's `namespace` (otherwise: "+repo.DefaultNamespace+")"),
-		}, flags.flags()...),
-		json: "print one JSON object on each line: the session's, then the messages'",
+		flags:     append(choice.flags(), flags.flags()...),
+		json:      "print one JSON object on each line: the session's, then the messages'",
 		more: `Examples:
   agentstore session show 01KGGZ7Q3M0000000000000001
   agentstore session show --key acme/support/42/1 --namespace shop
   agentstore session show 01KGGZ7Q3M0000000000000001 --last 20 --contents
   agentstore session show 01KGGZ7Q3M0000000000000001 --messages --from 100 --limit 50`,
 		before: func(invocation *invocation) error {
-			if (len(invocation.args) == 0) == (key.Key == "") {
-				return usageError{text: "session show needs either ID or --key. See agentstore session show --help"}
-			}
-			if key.Key == "" && key.Namespace != "" {
-				return usageError{text: "--namespace is only for --key"}
-			}
-			if key.Key == "" {
-				if err := needsID(invocation); err != nil {
-					return err
-				}
+			if err := choice.check(invocation, "session show"); err != nil {
+				return err
 			}
 			return flags.check()
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			get := func(ctx context.Context) (repo.Session, error) { return store.Sessions().Get(ctx, invocation.id) }
-			if key.Key != "" {
-				get = repo.ByKey(store.Sessions(), key).Get
-			}
-			session, err := get(ctx)
+			session, err := store.Sessions().Get(ctx, invocation.id)
 			if err != nil {
-				return err
+				return choice.named(err)
 			}
 			if err := printOne(invocation, sessionLine(session, flags.details), sessionFields(session, flags.details)); err != nil || !flags.wanted() {
 				return err

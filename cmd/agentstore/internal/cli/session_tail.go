@@ -16,20 +16,19 @@ import (
 const defaultTail = 10
 
 func sessionTailCommand(world invocation) *urfave.Command {
-	var key repo.SessionKey
+	var choice sessionChoice
 	var contents bool
 	var from int64
 	var last int
 	return leaf{
 		name: "tail", summary: "follow a session: print its last messages, and each further one as it comes",
 		arguments: []string{"[ID]"},
-		flags: []urfave.Flag{
-			stringFlag(&key.Key, "key", "the session with this `key`, instead of ID"),
-			stringFlag(&key.Namespace, "namespace", "the key's `namespace` (otherwise: "+repo.DefaultNamespace+")"),
+		flags: append(
+			choice.flags(),
 			boolFlag(&contents, "contents", "print the messages' contents, too; with --json, metadata and payload too"),
 			int64Flag(&from, "from", "begin at this `sequence`", unset),
 			intFlag(&last, "last", "begin with the last `number` of messages", defaultTail),
-		},
+		),
 		json: "print one JSON object on each line",
 		more: `It goes on until it is interrupted (Ctrl-C), or the session is deleted.
 
@@ -37,34 +36,20 @@ Examples:
   agentstore session tail 01KGGZ7Q3M0000000000000001 --contents
   agentstore session tail --key acme/support/42/1 --json | jq .sequence`,
 		before: func(invocation *invocation) error {
-			switch {
-			case (len(invocation.args) == 0) == (key.Key == ""):
-				return usageError{text: "session tail needs either ID or --key. See agentstore session tail --help"}
-			case key.Key == "" && key.Namespace != "":
-				return usageError{text: "--namespace is only for --key"}
-			case last < 0:
+			if last < 0 {
 				return usageError{text: "--last must not be negative"}
-			case key.Key == "":
-				return needsID(invocation)
 			}
-			return nil
+			return choice.check(invocation, "session tail")
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			id := invocation.id
-			follow := func(ctx context.Context, from int64) iter.Seq2[repo.Message, error] {
-				return store.Sessions().Follow(ctx, id, from)
-			}
-			if key.Key != "" {
-				id, follow = key.ID(), repo.ByKey(store.Sessions(), key).Follow
-			}
 			if from == unset {
 				from = 0
-				session, err := store.Sessions().Get(ctx, id)
+				session, err := store.Sessions().Get(ctx, invocation.id)
 				if err == nil { // otherwise following gives the error
 					from = max(0, session.MessageCount-int64(last))
 				}
 			}
-			return tail(ctx, invocation, follow(ctx, from), contents)
+			return choice.named(tail(ctx, invocation, store.Sessions().Follow(ctx, invocation.id, from), contents))
 		},
 	}.command(world)
 }

@@ -18,15 +18,17 @@ import (
 
 func sessionExportCommand(world invocation) *urfave.Command {
 	var file string
+	var choice sessionChoice
 	return leaf{
 		name: "export", summary: "write one session and its messages as a JSON document, with a checksum",
-		arguments: []string{"ID"}, before: needsID,
-		flags: []urfave.Flag{outputFlag(&file)},
+		arguments: []string{"[ID]"}, flags: append(choice.flags(), outputFlag(&file)),
+		before: func(invocation *invocation) error { return choice.check(invocation, "session export") },
 		more: `Examples:
   agentstore session export 01KGGZ7Q3M0000000000000001 --output session.json
+  agentstore session export --key acme/support/42/1 --namespace shop
   agentstore session export 01KGGZ7Q3M0000000000000001 | gzip > session.json.gz`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			return writeTo(invocation, file, func(w io.Writer) error { return store.Sessions().Export(ctx, invocation.id, w) })
+			return choice.named(writeTo(invocation, file, func(w io.Writer) error { return store.Sessions().Export(ctx, invocation.id, w) }))
 		},
 	}.command(world)
 }
@@ -66,31 +68,36 @@ Examples:
 
 func sessionDeleteCommand(world invocation) *urfave.Command {
 	var yes bool
+	var choice sessionChoice
 	return leaf{
 		name: "delete", summary: "delete one session, its messages and its state, after asking",
-		arguments: []string{"ID"}, before: needsID,
-		flags: []urfave.Flag{boolFlag(&yes, "yes", "do not ask")},
-		json:  "print one JSON object instead of text",
+		arguments: []string{"[ID]"}, flags: append(choice.flags(), boolFlag(&yes, "yes", "do not ask")),
+		before: func(invocation *invocation) error { return choice.check(invocation, "session delete") },
+		json:   "print one JSON object instead of text",
 		more: `The session's plans stay; they lose their link to it.
 
 Examples:
   agentstore session delete 01KGGZ7Q3M0000000000000001
-  agentstore session delete 01KGGZ7Q3M0000000000000001 --yes`,
+  agentstore session delete --key acme/support/42/1 --yes`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			id := invocation.id
 			if !yes {
 				session, err := store.Sessions().Get(ctx, id)
 				if err != nil {
-					return err
+					return choice.named(err)
 				}
-				question := fmt.Sprintf("Delete session %s with %d messages? This cannot be undone. [y/N] ", id, session.MessageCount)
+				name := id.String()
+				if session.Key != "" {
+					name += fmt.Sprintf(", key %q in namespace %q,", session.Key, session.Namespace)
+				}
+				question := fmt.Sprintf("Delete session %s with %d messages? This cannot be undone. [y/N] ", name, session.MessageCount)
 				if err := confirm(ctx, invocation, question); err != nil {
 					return err
 				}
 			}
 			deleted, err := store.Sessions().Delete(ctx, id)
 			if err != nil {
-				return err
+				return choice.named(err)
 			}
 			if invocation.json {
 				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"plans", deleted.Plans}, {"state_keys", deleted.StateKeys}})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,6 +31,9 @@ func withStore(ctx context.Context, invocation invocation, fn handler) error {
 	case strings.HasPrefix(databaseURL, "memory:"):
 		return usageError{text: "a store in memory lives within one process, so that this command would find it empty: give the URL of a PostgreSQL database"}
 	}
+	if _, err := poolConfig(databaseURL); err != nil {
+		return err
+	}
 	store, err := invocation.open(ctx, databaseURL, invocation.inSchema())
 	if err != nil {
 		return invalidUsage(err)
@@ -37,14 +41,18 @@ func withStore(ctx context.Context, invocation invocation, fn handler) error {
 	return errors.Join(fn(ctx, invocation, store), store.Close())
 }
 
-// poolConfig parses a database URL, for callers that make their own pools.
+// errURL means that the database URL cannot be used. The message does not quote it, but
+// may show the form of one: it is not a usageError, whose text would be omitted.
+var errURL = errors.New("the database URL")
+
+// poolConfig parses a database URL. Its error is errURL.
 func poolConfig(databaseURL string) (*pgxpool.Config, error) {
 	if err := pgurl.Check(databaseURL); err != nil {
-		return nil, usageError{text: "the database URL " + err.Error()}
+		return nil, fmt.Errorf("%w %w", errURL, err)
 	}
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil { // its message quotes the URL
-		return nil, usageError{text: "the database URL has a malformed pool parameter"}
+		return nil, fmt.Errorf("%w has a malformed pool parameter", errURL)
 	}
 	return config, nil
 }

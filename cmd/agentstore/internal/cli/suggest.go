@@ -9,6 +9,9 @@ import (
 	urfave "github.com/urfave/cli/v3"
 )
 
+// maxElsewhere is how many commands an error names that have the flag.
+const maxElsewhere = 5
+
 // wrongFlag handles the library's error for a flag that it cannot parse.
 func wrongFlag(_ context.Context, command *urfave.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
@@ -27,10 +30,18 @@ func wrongFlag(_ context.Context, command *urfave.Command, err error, _ bool) er
 		}
 		return nil
 	})
-	if hint == "" && len(elsewhere) > 0 {
+	switch {
+	case hint != "":
+	case len(elsewhere) > maxElsewhere:
+		hint = "; it is a flag of other commands, and comes after their names"
+	case len(elsewhere) > 0:
 		hint = "; it is a flag of " + strings.Join(elsewhere, ", ")
 	}
-	return usagef(command, "unknown flag --%s%s", name, hint)
+	dashes := "--"
+	if len(name) == 1 {
+		dashes = "-"
+	}
+	return usagef(command, "unknown flag %s%s%s", dashes, name, hint)
 }
 
 // flagProblem says what is wrong with a flag's value, which the library says in the
@@ -64,7 +75,7 @@ func flagNames(command *urfave.Command) []string {
 // didYouMean returns a question to append to a sentence, or nothing if no name is
 // similar to the given one.
 func didYouMean(prefix, given string, names []string) string {
-	best, nearest := len(given)/3+1, ""
+	best, nearest := len(given)/5+1, ""
 	for _, name := range names {
 		if far := distance(given, name); far <= best && far < max(len(name), 2) {
 			best, nearest = far-1, name

@@ -13,7 +13,7 @@ import (
 
 func versionCommand(world invocation) *urfave.Command {
 	return leaf{
-		name: "version", summary: "print the version of this binary and of its schema",
+		name: "version", summary: "print the version of this binary and of its schema, as --version does",
 		run: func(_ context.Context, invocation invocation) error {
 			fmt.Fprintf(invocation.stdout, "agentstore %s, schema version %d, %s\n", buildVersion(), schema.Latest(), runtime.Version())
 			return nil
