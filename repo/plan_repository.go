@@ -34,8 +34,9 @@ type Plans interface {
 type PlanReader interface {
 	// Get returns the whole plan. Errors: NotFoundError.
 	Get(ctx context.Context, id ID) (Plan, error)
-	// List returns one page of the whole plans that filter selects, newest first:
-	// by id, which contains the time of creation. Errors: InvalidError.
+	// List returns one page of the whole plans that filter selects, by id, descending:
+	// newest first among ids of NewID, which contain the time of creation. Ids without
+	// one, as those of HashID, are in an arbitrary place. Errors: InvalidError.
 	List(ctx context.Context, filter PlanFilter, page Page) (PlanPage, error)
 	// History returns up to limit events of a plan, ascending, starting at version
 	// from. Errors: InvalidError; NotFoundError.
