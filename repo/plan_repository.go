@@ -20,11 +20,13 @@ type Actions interface {
 	Update(ctx context.Context, name string, version int64, definition ActionDefinition) (Action, error)
 	// Archive makes the action unusable. Archiving it again changes nothing.
 	Archive(ctx context.Context, name string) (Action, error)
-	// Delete deletes an action without plans. Errors: ActionInUseError.
+	// Delete deletes an action without plans. Errors: ActionInUseError, which stays:
+	// plans are never deleted.
 	Delete(ctx context.Context, name string) error
 }
 
-// Plans is the repository of plans.
+// Plans is the repository of plans. Plans are never deleted, and neither is what is in
+// them: keep personal data in sessions or state, and give a plan its id.
 type Plans interface {
 	PlanReader
 	PlanWriter
