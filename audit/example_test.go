@@ -58,7 +58,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Verifier: verifier})
-	fmt.Println(report.Sealed, len(report.Breaks), err)
+	fmt.Println(report.Sealed, report.Intact(), err)
 
 	proof, err := audit.Prove(ctx, store.AuditStore(), id)
 	if err != nil {
@@ -70,7 +70,7 @@ func Example() {
 	// Output:
 	// 0 <nil> 1
 	// {"tool":"fetch","api_key":"[REDACTED]"} <nil>
-	// 1 0 <nil>
+	// 1 true <nil>
 	// <nil>
 	// audit: proof refused: invalid transparency proof
 }
@@ -133,17 +133,17 @@ func ExampleVerify() {
 	fmt.Println(sealed, err)
 
 	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Held: held})
-	fmt.Println(report.Sealed, len(report.Breaks), err)
+	fmt.Println(report.Sealed, report.Intact(), err)
 
 	// The checkpoint does not match another trail.
 	other := memory.New()
 	defer func() { _ = other.Close() }()
 	report, err = audit.Verify(ctx, other.AuditStore(), audit.VerifyOptions{Held: held})
-	fmt.Println(report.Breaks[0].Kind, err)
+	fmt.Println(report.Intact(), report.Breaks[0].Kind, err)
 	// Output:
 	// 1 <nil>
-	// 1 0 <nil>
-	// differs from the checkpoint held <nil>
+	// 1 true <nil>
+	// false differs from the checkpoint held <nil>
 }
 
 // Only a Writer redacts. Use a Redactor for entries that are recorded without one, for

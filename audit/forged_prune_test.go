@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -136,5 +137,38 @@ func TestVerifyBoundsItsReport(t *testing.T) {
 	}
 	if report := verify(t, log, VerifyOptions{MaxBreaks: 20}); len(report.Breaks) != 20 || report.More {
 		t.Errorf("%d breaks, more: %t", len(report.Breaks), report.More)
+	}
+}
+
+// A report without breaks is intact. What would hide breaks is refused, and a checkpoint
+// that cannot be read is an error, not a break.
+func TestVerifyArguments(t *testing.T) {
+	signer, verifier := keys(t)
+	store, _ := sealedStore(t, 3, nil)
+	if report := verify(t, store.AuditStore(), VerifyOptions{}); !report.Intact() {
+		t.Errorf("intact: %+v", report)
+	}
+	broken := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.AuditEntry, 1)}
+	if report := verify(t, broken, VerifyOptions{}); report.Intact() {
+		t.Errorf("broken: %+v", report)
+	}
+	if (Report{More: true}).Intact() {
+		t.Error("a report of more breaks is intact")
+	}
+	for field, options := range map[string]VerifyOptions{"options.MaxBreaks": {MaxBreaks: -1}, "options.MaxWaiting": {MaxWaiting: -1}} {
+		_, err := Verify(t.Context(), broken, options)
+		if refused, ok := errors.AsType[*repo.InvalidError](err); !ok || refused.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	signed, _ := sealedStore(t, 3, signer)
+	checkpoint, err := store.AuditStore().Checkpoint(t.Context()) // which is not signed
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, held := range map[string][]byte{"malformed": []byte("garbage"), "not signed": checkpoint.Note} {
+		if _, err := Verify(t.Context(), signed.AuditStore(), VerifyOptions{Verifier: verifier, Held: held}); !errors.Is(err, ErrCheckpoint) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -411,4 +412,52 @@ func BenchmarkSeal(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N*len(entries))/b.Elapsed().Seconds(), "entries/s")
+}
+
+// failing is a log whose Seal has its n-th error, and nothing to seal otherwise.
+type failing struct {
+	repo.AuditLog
+	errors []error
+	at     []time.Time
+}
+
+func (l *failing) Seal(context.Context, int, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+	l.at = append(l.at, time.Now())
+	if n := len(l.at); n <= len(l.errors) {
+		return 0, l.errors[n-1]
+	}
+	return 0, nil
+}
+
+// While sealing fails, the pauses double up to 30 seconds, and begin anew after a success.
+func TestSealerBackoff(t *testing.T) {
+	for interval, most := range map[time.Duration]time.Duration{time.Second: 30 * time.Second, time.Hour: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			denied := fmt.Errorf("%w: x", repo.ErrPermission)
+			log := &failing{errors: append(slices.Repeat([]error{denied}, 40), nil, denied, denied)}
+			sealer, err := NewSealer(log, SealerOptions{Interval: interval})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*most)
+			defer cancel()
+			sealer.Run(ctx)
+			for i := 1; i < len(log.at) && i < len(log.errors)+3; i++ {
+				least, longest := interval, interval
+				if failures := i; failures <= 40 {
+					longest = min(most, interval<<min(failures-1, 5))
+					least = longest / 2
+				} else if failures == 42 || failures == 43 {
+					longest = min(most, interval<<(failures-42))
+					least = longest / 2
+				}
+				if pause := log.at[i].Sub(log.at[i-1]); pause < least || pause > longest {
+					t.Errorf("interval %v: pause %d was %v, want %v to %v", interval, i, pause, least, longest)
+				}
+			}
+			if len(log.at) < len(log.errors)+3 {
+				t.Errorf("interval %v: %d attempts", interval, len(log.at))
+			}
+		})
+	}
 }

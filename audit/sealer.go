@@ -27,7 +27,9 @@ type SealerOptions struct {
 	// Batch bounds the entries of one seal, at most
 	// repo.MaxSealEntries. Zero: 5,000.
 	Batch int
-	// Interval is the pause when there is nothing to seal. Zero: 1 s.
+	// Interval is the pause of Run when there is nothing to seal. After failures in a
+	// row it doubles, up to 30 s (or Interval, if that is longer), and is jittered.
+	// Zero: 1 s.
 	Interval time.Duration
 	// Publish is called with each new checkpoint, to keep it where the database's
 	// owner cannot change it. Its errors are logged; the next checkpoint covers
@@ -69,16 +71,22 @@ func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
 	return &Sealer{log: log, options: options}, nil
 }
 
-// Run seals until ctx ends. While the database is unavailable it retries.
+// Run seals until ctx ends. It logs each failure, whatever the error, and retries:
+// see SealerOptions.Interval. A role that may not seal is such a failure.
 func (s *Sealer) Run(ctx context.Context) {
+	failures := 0
 	for ctx.Err() == nil {
 		_, more, err := s.sealOnce(ctx)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			failures++
 			s.options.Logger.WarnContext(ctx, "audit: cannot seal; will retry", "error", err)
-		}
-		if err != nil || !more {
+			sleep(ctx, backoff(failures, s.options.Interval, max(s.options.Interval, defaultMaxBackoff)))
+			continue
+		case !more:
 			sleep(ctx, s.options.Interval)
 		}
+		failures = 0
 	}
 }
 

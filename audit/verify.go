@@ -78,6 +78,10 @@ type Report struct {
 	More bool `json:"more,omitempty"`
 }
 
+// Intact reports whether no break was found. It says nothing about the report of a
+// Verify that returned an error, which is incomplete.
+func (r Report) Intact() bool { return len(r.Breaks) == 0 && !r.More }
+
 // Prune is a prune whose entry is in the log.
 type Prune struct {
 	EntryID    repo.ID   `json:"entry_id"`
@@ -99,24 +103,29 @@ type VerifyOptions struct {
 	Verifier note.Verifier
 	// Held is a checkpoint that was kept elsewhere. Nil: none.
 	Held []byte
-	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h.
+	// MaxWaiting is how long an entry may wait to be sealed. Zero: 1 h. Not negative.
 	MaxWaiting time.Duration
 	// MaxPruneWait is how long to wait until the entry of a concurrent prune is
 	// sealed; before that, the entries that it removed count as breaks. Zero: 30 s.
 	// Negative: no wait.
 	MaxPruneWait time.Duration
-	// MaxBreaks bounds the report. Zero: 1,000.
+	// MaxBreaks bounds the breaks in the report. Zero: 1,000. Not negative.
 	MaxBreaks int
 }
 
 // Verify reads the log up to its latest checkpoint, and the trail, and lists every
 // break. Its memory is bounded except for the prunes in the log. Entries may be
-// recorded, sealed and pruned at the same time. Verify returns an error only if
-// reading fails; breaks are not errors.
+// recorded, sealed and pruned at the same time. Breaks are not errors: see
+// Report.Intact. Errors: repo.InvalidError of the options; ErrCheckpoint if Held is
+// malformed or not signed by Verifier's key; those of reading.
 func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
-	options.MaxWaiting = cmp.Or(options.MaxWaiting, time.Hour)
+	if err := cmp.Or(
+		setting("MaxWaiting", &options.MaxWaiting, time.Hour, 0),
+		setting("MaxBreaks", &options.MaxBreaks, 1000, 0),
+	); err != nil {
+		return Report{}, err
+	}
 	options.MaxPruneWait = cmp.Or(options.MaxPruneWait, 30*time.Second)
-	options.MaxBreaks = cmp.Or(options.MaxBreaks, 1000)
 	v := &verification{
 		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{}, pruneLeaves: map[int64]tlog.Hash{},
 		patience: options.MaxPruneWait,

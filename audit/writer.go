@@ -346,12 +346,19 @@ func isMisconfigured(err error) bool {
 	return errors.Is(err, repo.ErrPermission) || errors.Is(err, repo.ErrSchema)
 }
 
-// backoff returns the pause before the next attempt: it doubles each time, and half
-// of it is random.
 func (w *Writer) backoff(attempt int) time.Duration {
-	pause := w.options.MaxBackoff
-	if shift := attempt - 1; shift < 20 {
-		pause = min(pause, w.options.MinBackoff<<shift)
+	return backoff(attempt, w.options.MinBackoff, w.options.MaxBackoff)
+}
+
+// backoff returns the pause after so many failed attempts in a row: the first is least,
+// it doubles each time up to most, and half of it is random.
+func backoff(attempts int, least, most time.Duration) time.Duration {
+	pause := least
+	for ; attempts > 1 && pause <= most/2; attempts-- {
+		pause *= 2
+	}
+	if attempts > 1 {
+		pause = most
 	}
 	return pause/2 + rand.N(pause/2+1)
 }

@@ -26,21 +26,22 @@ func New(store repo.Store, options Options) (*Handler, error) {
 }
 
 // ServeHTTP answers GET with the events of what the request may read, from the beginning, or
-// after the event that the header Last-Event-ID names, or else from the sequence ?from= on. The
-// id of an event is the sequence; of a part of a stream it is the stream's ID, a period and the
-// sequence, because another stream may have its key later. It returns when the client has gone,
-// at a [Handler.Shutdown], when the store was closed, or after an event with the name
-// [EndEvent].
+// after the event that the header Last-Event-ID names, or else from ?from= on: a sequence, of a
+// stream also with its ID and a period before it, as in the ids of events; without the ID it is of
+// the key's newest stream. The id of an event is the sequence; of a part of a stream it is the
+// stream's ID, a period and the sequence, because another stream may have its key later. ServeHTTP
+// returns when the client has gone, at a [Handler.Shutdown], when the store was closed, or after
+// an event with the name [EndEvent]. It answers HEAD as GET, without events.
 //
 // Statuses: 200, also for a client that comes back (with an id, or a sequence of a session above
 // 0) to what is no more, and gets the event EndEvent; 204 for one that has had that, and to
 // OPTIONS; 400 for an invalid Last-Event-ID or from; 403 for a page of another origin; what
-// Authorize says; 404 if there is no such session or stream; 405 for other methods; 409 if the
-// client is ahead of what there is, so that it knows another one, or one that was restored; 410
-// if the stream has expired, unless the client names its ID; 429 and 503 for too many responses;
-// 503 if the database cannot be reached, or at a shutdown; 505 for HTTP/1.0, and 500 if the
-// ResponseWriter cannot flush. An EventSource connects again if it is cut off, but not after a
-// status other than 200.
+// Authorize says; 404 if there is no such session or stream; 405 for methods other than GET, HEAD
+// and OPTIONS; 409 if the client is ahead of what there is, so that it knows another one, or one
+// that was restored; 410 if the stream has expired, unless the client names its ID; 429 and 503
+// for too many responses; 503 if the database cannot be reached, or at a shutdown; 505 for
+// HTTP/1.0, and 500 if the ResponseWriter cannot flush, and for all other errors. An EventSource
+// connects again if it is cut off, but not after a status other than 200.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := h.serve(w, r)
 	if err == nil {

@@ -267,7 +267,10 @@ func TestAuthorize(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &live.StatusError{Status: 402, Public: "pay first", Err: errors.New("secret")}), 402, "pay first"},
 		{&live.StatusError{Status: 200, Public: "secret"}, 500, "Internal Server Error"},
 		{&repo.NotFoundError{Kind: "secret"}, 404, "Not Found"},
+		{&repo.StreamGoneError{Key: "secret"}, 410, "Gone"},
 		{fmt.Errorf("secret: %w", repo.ErrUnavailable), 503, "Service Unavailable"},
+		{fmt.Errorf("secret: %w", repo.ErrClosed), 503, "Service Unavailable"},
+		{fmt.Errorf("secret: %w", repo.ErrContention), 503, "Service Unavailable"},
 		{nil, 404, "Not Found"}, // the zero id
 	} {
 		answer = test.err

@@ -24,13 +24,15 @@ type Target struct {
 	Reader string
 }
 
-// Options configure a handler. Only Authorize has to be set.
+// Options configure a handler. Only Authorize has to be set. Durations are from 1 ms to 24 h,
+// numbers at least 1; zero is the default.
 type Options struct {
 	// Authorize decides what a request may read, for example by its cookie and its path. It is
 	// asked for each request, so also whenever a client connects again. If its error is a
 	// StatusError, that is the answer. Other errors are answered with 404 if they match
-	// repo.ErrNotFound, 503 if they match repo.ErrUnavailable, and 403 otherwise. No answer has
-	// the text of an error, but for StatusError.Public.
+	// repo.ErrNotFound, 410 if they match repo.ErrStreamGone, 503 if they match
+	// repo.ErrUnavailable, ErrClosed or ErrContention, and 403 otherwise. No answer has the text
+	// of an error, but for StatusError.Public.
 	Authorize func(*http.Request) (Target, error)
 	// Message makes the event of a message, for example in the form that a page needs,
 	// or without what its reader must not see. The context is the request's. The zero

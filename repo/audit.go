@@ -13,8 +13,9 @@ type AuditEntry struct {
 	// The same ID with another time is another entry; a lookup by ID alone returns
 	// the earliest. Zero, when recording: a new ID.
 	ID ID `json:"id"`
-	// OccurredAt is the time of the event by the caller's clock, to the microsecond.
-	// Zero, when recording: the time in ID, which for a new ID is now.
+	// OccurredAt is the time of the event by the caller's clock, to the microsecond, in
+	// the years 2000 to 2100 of UTC. Zero, when recording: the time in ID, which for a
+	// new ID is now. An ID without such a time, as those of HashID, needs OccurredAt.
 	OccurredAt time.Time `json:"occurred_at"`
 	// RecordedAt is set by the database's clock. It is ignored when recording.
 	RecordedAt time.Time `json:"recorded_at"`

@@ -56,11 +56,14 @@ type AuditStore interface {
 	Sink(ctx context.Context) (AuditSink, error)
 	// Prune removes old entries in bounded batches, and records an entry about the
 	// prune: see AuditPruneDetails. Entries on hold, entries that are not sealed
-	// yet, and entries about prunes and gaps are not removed. Further errors:
-	// InvalidError for more than MaxHeldInPrune holds.
+	// yet, and entries about prunes and gaps are not removed. In PostgreSQL only the
+	// owner of the tables may prune. Further errors: InvalidError for more than
+	// MaxHeldInPrune holds; ErrPermission.
 	Prune(ctx context.Context, prune AuditPrune) (AuditPruned, error)
 	// Hold protects entries from being pruned: those that are there when it returns
 	// stay, also if a prune is under way. Release ends the hold. Both may be repeated.
+	// In PostgreSQL only the owner of the tables may hold and release. Further errors:
+	// ErrPermission.
 	Hold(ctx context.Context, hold AuditHold) error
 	Release(ctx context.Context, hold AuditHold) error
 	Holds(ctx context.Context) ([]AuditHold, error)

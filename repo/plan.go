@@ -88,8 +88,8 @@ const (
 // UseAction describes a plan to create from an action. The zero value is valid for
 // an action without required arguments.
 type UseAction struct {
-	// ID is the use's idempotency key: see PlanWriter.Use. Zero: a new one. It may not be
-	// the largest, 16 bytes of 255.
+	// ID is the use's idempotency key: see PlanWriter.Use. Zero: a new one. Lists of plans
+	// are in its order, see PlanReader.List. It may not be the largest, 16 bytes of 255.
 	ID ID
 	// Existing says which plan with this ID PlanWriter.Use returns instead of creating
 	// one: the one that the same use has made (ExistingSame, which empty means), or

@@ -20,11 +20,13 @@ type Actions interface {
 	Update(ctx context.Context, name string, version int64, definition ActionDefinition) (Action, error)
 	// Archive makes the action unusable. Archiving it again changes nothing.
 	Archive(ctx context.Context, name string) (Action, error)
-	// Delete deletes an action without plans. Errors: ActionInUseError.
+	// Delete deletes an action without plans. Errors: ActionInUseError, which stays:
+	// plans are never deleted.
 	Delete(ctx context.Context, name string) error
 }
 
-// Plans is the repository of plans.
+// Plans is the repository of plans. Plans are never deleted, and neither is what is in
+// them: keep personal data in sessions or state, and give a plan its id.
 type Plans interface {
 	PlanReader
 	PlanWriter
@@ -34,8 +36,9 @@ type Plans interface {
 type PlanReader interface {
 	// Get returns the whole plan. Errors: NotFoundError.
 	Get(ctx context.Context, id ID) (Plan, error)
-	// List returns one page of the whole plans that filter selects, newest first:
-	// by id, which contains the time of creation. Errors: InvalidError.
+	// List returns one page of the whole plans that filter selects, by id, descending:
+	// newest first among ids of NewID, which contain the time of creation. Ids without
+	// one, as those of HashID, are in an arbitrary place. Errors: InvalidError.
 	List(ctx context.Context, filter PlanFilter, page Page) (PlanPage, error)
 	// History returns up to limit events of a plan, ascending, starting at version
 	// from. Errors: InvalidError; NotFoundError.

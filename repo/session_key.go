@@ -36,7 +36,8 @@ func (k SessionKey) namespace() string { return cmp.Or(k.Namespace, DefaultNames
 // HashID returns the id that stands for texts of the caller's, such as an id that another
 // system gave: the same one for the same texts in the same order, and another one for others.
 // purpose, without NUL, tells apart what ids are for. It is computed as SessionKey.ID is, from the purpose
-// instead of "agentstore session key".
+// instead of "agentstore session key". It contains no time of creation: lists by id have such
+// ids in an arbitrary order, and an AuditEntry with one needs OccurredAt.
 func HashID(purpose string, texts ...string) ID {
 	data := []byte(purpose)
 	for _, text := range texts {

@@ -146,8 +146,9 @@ func (c *chat) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.answering.Go(func() { //nolint:contextcheck // it outlives the request
-		if err := c.answer(context.WithoutCancel(r.Context()), stream, id, model(text)); err != nil {
-			log.Print(err)
+		ctx := context.WithoutCancel(r.Context())
+		if err := c.answer(ctx, stream, id, model(text)); err != nil {
+			log.Print(errors.Join(err, c.store.Streams().Fail(ctx, stream, "interrupted")))
 		}
 	})
 	w.WriteHeader(http.StatusNoContent)

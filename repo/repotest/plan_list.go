@@ -62,6 +62,7 @@ func testPlanFilters(t *testing.T, r repo.Repositories) {
 	} {
 		use(func(u *repo.UseAction) { u.ParentID = parent }, route...)
 		use(func(u *repo.UseAction) {
+			u.ID = repo.HashID("plan", randomName()) // without a time: the order is that of ids
 			u.Projects = []repo.ProjectLink{{Project: project}, {Project: project, Alias: "again"}, {Project: "x"}}
 		}, route...)
 		sessions[use(func(u *repo.UseAction) { u.SessionID = session }, route...)] = session

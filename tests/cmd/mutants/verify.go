@@ -182,6 +182,18 @@ var verifyMutants = []mutant{
 		tests: []tests{{"audit", "^TestVerifyForgedPrunes$"}},
 	},
 	{
+		name: "sealer/fails as often as it looks", file: "audit/sealer.go",
+		old:   "			failures++\n",
+		new:   "			failures = 1\n",
+		tests: []tests{{"audit", "^TestSealerBackoff$"}},
+	},
+	{
+		name: "sealer/pauses for ever", file: "audit/sealer.go",
+		old:   "		failures = 0\n",
+		new:   "",
+		tests: []tests{{"audit", "^TestSealerBackoff$"}},
+	},
+	{
 		name: "sealer/two at once", file: "audit/sealer.go",
 		old:   "	if errors.Is(err, repo.ErrContention) {\n		return 0, false, nil\n	}\n",
 		new:   "	if errors.Is(err, repo.ErrContention) {\n		return 0, false, err\n	}\n",

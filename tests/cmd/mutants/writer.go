@@ -64,14 +64,14 @@ var writerMutants = []mutant{
 	},
 	{
 		name: "writer/pauses that do not grow", file: "audit/writer.go",
-		old:   "w.options.MinBackoff<<shift",
-		new:   "w.options.MinBackoff",
+		old:   "		pause *= 2\n",
+		new:   "",
 		tests: []tests{{"audit", "^TestBackoff$"}},
 	},
 	{
 		name: "writer/pauses without an end", file: "audit/writer.go",
-		old:   "		pause = min(pause, w.options.MinBackoff<<shift)",
-		new:   "		pause = w.options.MinBackoff << shift",
+		old:   "attempts > 1 && pause <= most/2;",
+		new:   "attempts > 1;",
 		tests: []tests{{"audit", "^TestBackoff$"}},
 	},
 	{
