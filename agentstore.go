@@ -25,12 +25,18 @@ import (
 type Store struct {
 	repo.Store
 	pool    *pgxpool.Pool
+	ping    func(context.Context) error
 	release func()
 }
 
 // Pool returns the connection pool, for the caller's own statements. It is nil for
 // a store in memory.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Ping reports whether the database answers, for a health check. For a store in memory it
+// reports whether that is open. Errors: repo.ErrClosed, repo.ErrUnavailable,
+// repo.ErrPermission; repo.ErrSchema if the database no longer exists; the context's.
+func (s *Store) Ping(ctx context.Context) error { return s.ping(ctx) }
 
 // Close waits for this store's operations and releases the pool. Closing the last
 // store of a pool closes the pool, which waits until all connections are returned
@@ -207,7 +213,8 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if err := ask(ctx, shared.pool, pgsettings.AskWritable); err != nil { // only if the schema exists
 		return nil, err
 	}
-	return &Store{Store: shared.store.Share(postgres.Options{Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit}), pool: shared.pool}, nil
+	store := shared.store.Share(postgres.Options{Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit})
+	return &Store{Store: store, pool: shared.pool, ping: store.Ping}, nil
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, in string) error {

@@ -25,5 +25,5 @@ func openMemory(ctx context.Context, name string, o Options) (*Store, error) {
 		return nil, err
 	}
 	store := shared.Share(memory.Options{WithoutSessionAudit: o.WithoutSessionAudit})
-	return &Store{Store: store, release: release}, nil
+	return &Store{Store: store, ping: store.Ping, release: release}, nil
 }

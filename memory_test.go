@@ -66,8 +66,11 @@ func TestMemorySharedByName(t *testing.T) {
 	if _, err := elsewhere.Sessions().Get(t.Context(), session.ID); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("another schema gave %v", err)
 	}
-	if err := errors.Join(elsewhere.Close(), first.Close()); err != nil {
+	if err := errors.Join(elsewhere.Ping(t.Context()), elsewhere.Close(), first.Close()); err != nil {
 		t.Fatal(err)
+	}
+	if err := first.Ping(t.Context()); !errors.Is(err, repo.ErrClosed) {
+		t.Errorf("Ping after close: %v", err)
 	}
 	if len(memories.entries) != 1 {
 		t.Errorf("%d stores are open", len(memories.entries))

@@ -46,8 +46,12 @@ type Sealer struct {
 	options SealerOptions
 }
 
-// NewSealer returns a sealer. Errors: repo.InvalidError of the options.
+// NewSealer returns a sealer. Errors: repo.InvalidError of the log, if it is nil, or the
+// options.
 func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
+	if log == nil {
+		return nil, &repo.InvalidError{Field: "log", Reason: "is nil"}
+	}
 	err := cmp.Or(
 		setting("Batch", &options.Batch, 5000, repo.MaxSealEntries),
 		setting("Interval", &options.Interval, time.Second, 0),

@@ -62,8 +62,12 @@ type Writer struct {
 }
 
 // NewWriter starts a writer. It connects in the background, so that an unavailable
-// database is not an error. Errors: repo.InvalidError of the options.
+// database is not an error. Errors: repo.InvalidError of the opener, if it is nil, or the
+// options.
 func NewWriter(opener Opener, options Options) (*Writer, error) {
+	if opener == nil {
+		return nil, &repo.InvalidError{Field: "opener", Reason: "is nil"}
+	}
 	options, err := options.normalize()
 	if err != nil {
 		return nil, err

@@ -524,6 +524,12 @@ func TestInvalidEntriesAndOptions(t *testing.T) {
 			t.Errorf("%+v gave %v", o, err)
 		}
 	}
+	if _, err := NewWriter(nil, Options{}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("no opener gave %v", err)
+	}
+	if _, err := NewSealer(nil, SealerOptions{}); !errors.Is(err, repo.ErrInvalid) {
+		t.Errorf("no log gave %v", err)
+	}
 }
 
 // While the database is unavailable, entries go to the spool and callers do not wait.

@@ -15,9 +15,12 @@ type Handler struct {
 	seats   *seats
 }
 
-// New returns a handler that reads from store. Errors: InvalidError, also if
+// New returns a handler that reads from store. Errors: InvalidError, also if store or
 // options.Authorize is nil.
 func New(store repo.Store, options Options) (*Handler, error) {
+	if store == nil {
+		return nil, &repo.InvalidError{Field: "store", Reason: "is nil"}
+	}
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err

@@ -543,4 +543,8 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+	_, err := live.New(nil, live.Options{Authorize: authorize})
+	if wrong, ok := errors.AsType[*repo.InvalidError](err); !ok || wrong.Field != "store" {
+		t.Errorf("no store: %v", err)
+	}
 }

@@ -115,9 +115,12 @@ func (k KeyedSession) AppendAt(ctx context.Context, expected int64, messages ...
 }
 
 // AppendTurn is MessageWriter.AppendTurn. The ID, Namespace and Key of turn.Create, if
-// that is set, are not used.
+// that is set, are not used, and the key may then not be empty.
 func (k KeyedSession) AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error) {
 	if turn.Create != nil {
+		if k.key.Key == "" {
+			return AppendedTurn{}, invalid("key", "is empty")
+		}
 		create := *turn.Create
 		create.ID, create.Namespace, create.Key = k.id, k.key.Namespace, k.key.Key
 		turn.Create = &create

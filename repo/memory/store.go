@@ -75,6 +75,9 @@ func open(t *tables, options Options) *Store {
 // AuditStore implements repo.Store.
 func (s *Store) AuditStore() repo.AuditStore { return auditStore{s.handle} }
 
+// Ping reports whether the store is open. Errors: repo.ErrClosed; the context's.
+func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
+
 // Close waits for the open transaction and for the writers that wait for it, and
 // refuses later operations. It ends those that follow a session. It must not be called inside a transaction, for which it
 // would wait. Closing twice is not an error.

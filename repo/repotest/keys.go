@@ -349,9 +349,11 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 	wantInvalid(t, err, "actor")
 	_, err = s.Get(t.Context(), key.ID())
 	wantNotFound(t, err, "session", key.ID())
-	for _, text := range []string{"", secret + "\x00", strings.Repeat("x", repo.MaxKeyBytes+1)} {
+	for text, field := range map[string]string{"": "key", secret + "\x00": "create.key", strings.Repeat("x", repo.MaxKeyBytes+1): "create.key"} {
 		_, err := repo.ByKey(s, repo.SessionKey{Key: text}).AppendOrCreate(t.Context(), repo.NewSession{}, user("x"))
 		wantInvalid(t, err, "key")
+		_, err = repo.ByKey(s, repo.SessionKey{Key: text}).AppendTurn(t.Context(), repo.Turn{Create: &repo.NewSession{}, Messages: []repo.NewMessage{user("x")}})
+		wantInvalid(t, err, field)
 	}
 }
 

@@ -133,11 +133,14 @@ func TestOpenPoolLeavesThePoolOpen(t *testing.T) {
 	if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Close(); err != nil {
+	if err := errors.Join(store.Ping(t.Context()), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrClosed) {
 		t.Errorf("after close: %v", err)
+	}
+	if err := store.Ping(t.Context()); !errors.Is(err, repo.ErrClosed) {
+		t.Errorf("Ping after close: %v", err)
 	}
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Errorf("the caller's pool: %v", err)

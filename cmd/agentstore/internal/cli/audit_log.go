@@ -34,7 +34,7 @@ func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *a
 	if err != nil {
 		return err
 	}
-	if len(report.Breaks) > 0 {
+	if !report.Intact() {
 		err = errBroken
 	}
 	if invocation.json {
