@@ -28,7 +28,9 @@ func owner(ctx context.Context) string {
 // Handler returns a handler that serves what next does, a [mcp.StreamableHTTPHandler] with
 // this event store. To a GET for a session that another replica has, it serves the events
 // that the client lacks, and each further one soon after it was sent; only to the user
-// with whom the session began. A POST has to reach the session's replica.
+// with whom the session began. Like the SDK's, its response ends when the request is
+// answered, and when the session ends; and at [EventStore.Shutdown]. A POST has to reach the
+// session's replica.
 func (s *EventStore) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session := r.Header.Get("Mcp-Session-Id")
@@ -38,6 +40,12 @@ func (s *EventStore) Handler(next http.Handler) http.Handler {
 		}
 	})
 }
+
+// Shutdown ends the responses that [EventStore.Handler] serves itself, so that their clients
+// go on at other replicas; later ones end at once. It is for http.Server.RegisterOnShutdown,
+// since http.Server.Shutdown waits for responses and does not end them. Nothing else ends:
+// the SDK's responses do when their sessions are closed.
+func (s *EventStore) Shutdown() { s.stop() }
 
 // resume reports whether it knows the session. Statuses are those of the SDK.
 func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session string) bool {
@@ -65,26 +73,39 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 	case err != nil:
 		http.Error(w, "events are not available", http.StatusServiceUnavailable)
 	default:
-		s.serve(ctx, w, stream, id, last)
+		s.serve(w, r, stream, id, last)
 	}
 	return true
 }
 
-// serve ends when the client goes, or at an error: then it comes again, and gets a status.
-func (s *EventStore) serve(ctx context.Context, w http.ResponseWriter, stream repo.Stream, id string, last int) {
+// serve ends after an answer that is the last event, or if the stream is finished; when the
+// client goes; at a shutdown; or at an error: then it comes again, and gets a status.
+func (s *EventStore) serve(w http.ResponseWriter, r *http.Request, stream repo.Stream, id string, last int) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.serving, cancel)() //nolint:contextcheck // it ends with either
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	fmt.Fprint(w, ": ok\n\n") // a proxy may hold back headers alone
+	if last >= 0 && r.Header.Get("Mcp-Protocol-Version") >= "2025-11-25" {
+		// The SDK's client forgets the id if no event comes before it is cut off again.
+		fmt.Fprintf(w, "event: prime\nid: %s_%d\ndata: \n\n", id, last) //nolint:gosec // this is not HTML
+	}
 	control := http.NewResponseController(w)
 	_ = control.Flush()
-	for part, err := range s.follow(ctx, stream, last) {
+	had := min(last, int(stream.Next)-1) // the last stored event that the client has: it may be the answer
+	for part, err := range s.follow(ctx, stream, max(had-1, -1)) {
 		if err != nil {
 			return
 		}
-		if data := part.Data[1:]; len(data) > 0 { // else it gave the client an id to go on from
+		if data := part.Data[1:]; int(part.Sequence) > last && len(data) > 0 { // if empty, it gave the client an id to go on from
 			data = bytes.ReplaceAll(data, []byte("\n"), []byte("\ndata: "))
 			fmt.Fprintf(w, "event: message\nid: %s_%d\ndata: %s\n\n", id, part.Sequence, data) //nolint:gosec // this is not HTML
 			_ = control.Flush()
+		}
+		// A batch of requests has several answers. If others follow, the client comes again.
+		if part.Data[0] == answer && part.Sequence+1 >= stream.Next {
+			return
 		}
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -21,9 +24,11 @@ const (
 	DefaultTTL = time.Hour
 	// patience bounds an operation whose context the SDK gives no end.
 	patience = 15 * time.Second
-	// format is the first byte of a part, whose sequence is its event's index: an event may
-	// be empty, and a part may not.
-	format = 0
+	// event and answer are the first byte of a part, whose sequence is its event's index: an
+	// event may be empty, and a part may not.
+	event = 0
+	// answer: the event is the response to a request of the stream.
+	answer = 1
 	// dropped is why a stream has failed.
 	dropped = "events were dropped"
 )
@@ -34,6 +39,8 @@ const (
 type EventStore struct {
 	streams repo.Streams
 	ttl     time.Duration
+	serving context.Context //nolint:containedctx // it ends the responses that Handler serves itself
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
 	writers map[string]*writer // by key
@@ -46,6 +53,8 @@ type writer struct {
 
 	ttl  time.Duration
 	used time.Time // guarded by EventStore.mu
+	// answered: the last event is an answer. Whoever follows the stream elsewhere knows that.
+	answered atomic.Bool
 
 	mu   sync.Mutex
 	lost error // why an event could not be added
@@ -62,7 +71,8 @@ func NewEventStore(streams repo.Streams, ttl time.Duration) (*EventStore, error)
 	if ttl < repo.MinStreamTTL || ttl > repo.MaxStreamTTL {
 		return nil, &repo.InvalidError{Field: "ttl", Reason: "is not between repo.MinStreamTTL and repo.MaxStreamTTL"}
 	}
-	return &EventStore{streams: streams, ttl: ttl, writers: map[string]*writer{}, swept: time.Now()}, nil
+	serving, stop := context.WithCancel(context.Background())
+	return &EventStore{streams: streams, ttl: ttl, serving: serving, stop: stop, writers: map[string]*writer{}, swept: time.Now()}, nil
 }
 
 func key(sessionID, streamID string) string { return repo.JoinKey("mcp", sessionID, streamID) }
@@ -118,11 +128,13 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	if w == nil {
 		return &repo.StreamNotFoundError{Key: key(sessionID, streamID)}
 	}
+	kind := kindOf(data)
+	w.answered.Store(kind == answer)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	w.mu.Lock() // for patience at most
 	if w.lost == nil {
-		if w.lost = w.Write(ctx, append([]byte{format}, data...)); w.lost != nil {
+		if w.lost = w.Write(ctx, append([]byte{kind}, data...)); w.lost != nil {
 			// It may be the last one: tell those who follow elsewhere when the database is
 			// back, and what waits is stored. That ends with the store.
 			go func() { _ = w.Fail(context.WithoutCancel(ctx), dropped) }()
@@ -130,6 +142,15 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	}
 	w.mu.Unlock()
 	return s.flush(ctx, w)
+}
+
+func kindOf(data []byte) byte {
+	if message, err := jsonrpc.DecodeMessage(data); err == nil {
+		if _, ok := message.(*jsonrpc.Response); ok {
+			return answer
+		}
+	}
+	return event
 }
 
 // flush waits until what was written is stored. If an event was lost, it tells those who
@@ -202,21 +223,33 @@ func purged(err error) error {
 	return err
 }
 
-// SessionClosed implements [mcp.EventStore]: the other replicas no longer know the session.
-// What is stored expires.
-func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) error {
-	w := s.writer(key(sessionID, ""))
-	if w == nil {
-		return nil
-	}
-	s.mu.Lock()
-	delete(s.writers, w.Stream().Key)
-	s.mu.Unlock()
+// SessionClosed implements [mcp.EventStore]: the other replicas no longer know the session,
+// and what they send of it ends. What is stored expires.
+func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := w.Finish(ctx)
-	if errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrConflict) {
-		return nil // nothing is left, or somebody else goes on with it
+	for _, w := range s.remove(sessionID) {
+		// Gone: nothing is left. Conflict: it has failed, or somebody else goes on with it.
+		if e := w.Finish(ctx); !errors.Is(e, repo.ErrStreamGone) && !errors.Is(e, repo.ErrConflict) {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
+}
+
+// remove removes the writers of a session, and returns those whose streams others may wait for.
+func (s *EventStore) remove(sessionID string) (open []*writer) {
+	prefix := key(sessionID, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, w := range s.writers {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		delete(s.writers, key)
+		if !w.answered.Load() {
+			open = append(open, w)
+		}
+	}
+	return open
 }
