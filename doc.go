@@ -11,8 +11,8 @@
 //     [repo.PartWriter].
 //   - Leases, one owner at a time with a token that fences writes off: [repo.Leases] and
 //     [repo.Hold].
-//   - Actions and plans, which have a lifecycle, and which workers claim: [repo.Actions] and
-//     [repo.Plans].
+//   - Actions and plans, which have a lifecycle, and which workers claim: [repo.Actions],
+//     [repo.Plans] and [repo.Work].
 //   - The audit trail: [repo.Audit]. Package audit writes it in the background, redacts,
 //     seals and verifies it.
 //

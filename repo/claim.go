@@ -7,7 +7,7 @@ type Claim struct {
 	// Owner is who will hold the leases of the plans: see NewLease.Owner. It is also the
 	// actor in their history, and therefore has at most MaxNameBytes.
 	Owner string
-	// Namespaces: empty means DefaultNamespace.
+	// Namespaces: empty means DefaultNamespace, whatever the namespaces of Actions are.
 	Namespaces []string
 	// Actions and Phases: empty means any. There may be at most MaxClaimLanes
 	// combinations of a namespace and an action.
