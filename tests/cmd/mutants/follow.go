@@ -23,9 +23,57 @@ var followMutants = []mutant{
 	},
 	{
 		name: "follow/a session and one imported in its place", file: "queries/live.sql",
-		old:   "(SELECT s.incarnation FROM sessions s",
+		old:   "(SELECT coalesce(s.incarnation, s.id) FROM sessions s",
 		new:   "(SELECT s.id FROM sessions s",
 		tests: []tests{{inPostgres, pool + "^Follow$"}},
+	},
+	{
+		name: "follow/a session without an incarnation is not compared", file: "queries/live.sql",
+		old:   "(SELECT coalesce(s.incarnation, s.id) FROM sessions s",
+		new:   "(SELECT s.incarnation FROM sessions s",
+		tests: []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
+	},
+	{
+		name: "follow/the poll compares sequences alone", file: "queries/live.sql",
+		old:   " OR s.incarnation <> n.incarnation;",
+		new:   ";",
+		tests: []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
+	},
+	{
+		name: "follow/the poll does not say that a session was replaced", file: "queries/live.sql",
+		old:   "(CASE WHEN s.incarnation <> n.incarnation THEN -1 ELSE coalesce(c.next_sequence, -1) END)",
+		new:   "coalesce(c.next_sequence, -1)",
+		tests: []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
+	},
+	{
+		name: "follow/the poll compares marks that it was not given", file: "repo/postgres/follow.go",
+		old:   "Valid: k.Log != follow.Mark{}",
+		new:   "Valid: true",
+		tests: []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
+	},
+	{
+		name: "follow/another log with as many items", file: followed + "/poll.go",
+		old:   "polls%marksEvery == 0",
+		new:   "polls == 0",
+		tests: []tests{{followed, "^TestGoneAsLong$"}},
+	},
+	{
+		name: "follow/each poll compares the marks", file: followed + "/poll.go",
+		old:   "polls%marksEvery == 0",
+		new:   "true",
+		tests: []tests{{followed, "^TestGoneAsLong$"}},
+	},
+	{
+		name: "follow/a follower of another log than the last one read", file: followed + "/read.go",
+		old:   "		if t.log != (Mark{}) {",
+		new:   "		if false {",
+		tests: []tests{{followed, "^TestGoneSeenByAnother$"}},
+	},
+	{
+		name: "follow/the first read of a log is repeated", file: followed + "/read.go",
+		old:   "		if t.log != (Mark{}) {",
+		new:   "		if true {",
+		tests: []tests{{followed, "^TestShared$"}},
 	},
 	{
 		name: "follow/a read that began before its follower", file: followed + "/topic.go",
