@@ -73,7 +73,7 @@ var followMutants = []mutant{
 		name: "follow/the first read of a log is repeated", file: followed + "/read.go",
 		old:   "		if t.log != (Mark{}) {",
 		new:   "		if true {",
-		tests: []tests{{followed, "^TestShared$"}},
+		tests: []tests{{followed, "^TestPoll$"}},
 	},
 	{
 		name: "follow/a read that began before its follower", file: followed + "/topic.go",
