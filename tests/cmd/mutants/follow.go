@@ -52,6 +52,13 @@ var followMutants = []mutant{
 		tests: []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
 	},
 	{
+		name: "follow/the poll looks up what it does not compare", file: "queries/live.sql",
+		old:        " AND n.incarnation IS NOT NULL",
+		new:        "",
+		tests:      []tests{{inPostgres, "^TestFollowOfReplacedUnannounced$"}},
+		equivalent: "the answer is the same; the look-ups double what a poll costs",
+	},
+	{
 		name: "follow/another log with as many items", file: followed + "/poll.go",
 		old:   "polls%marksEvery == 0",
 		new:   "polls == 0",
