@@ -328,20 +328,6 @@ func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAp
 	return items, nil
 }
 
-const messageFirstMark = `-- name: MessageFirstMark :one
-SELECT m.xmin::text AS mark FROM messages m WHERE m.session_id = $1 AND m.sequence = 0
-`
-
-// Index: messages_pkey. Returns the transaction that inserted the session's first message.
-// It differs for a later session with the same id. Messages are never updated, so it does
-// not change.
-func (q *Queries) MessageFirstMark(ctx context.Context, db DBTX, sessionID pgtype.UUID) (string, error) {
-	row := db.QueryRow(ctx, messageFirstMark, sessionID)
-	var mark string
-	err := row.Scan(&mark)
-	return mark, err
-}
-
 const messageGet = `-- name: MessageGet :one
 SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE session_id = $1 AND id = $2
 `

@@ -204,6 +204,93 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 	return exists, err
 }
 
+const sessionExport = `-- name: SessionExport :many
+SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans,
+    coalesce(s.incarnation, s.id)::uuid AS incarnation,
+    coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
+    NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
+FROM sessions s
+JOIN session_counters c ON c.session_id = s.id
+WHERE s.id = $1
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    v.key, v.value, v.version, v.updated_at
+FROM state_scopes o
+JOIN state_values v ON v.scope_id = o.id
+WHERE o.session_id = $1
+ORDER BY state_key NULLS FIRST
+`
+
+type SessionExportRow struct {
+	Session        Session
+	ChangedAt      time.Time
+	NextSequence   int64
+	FencedOnly     bool
+	Plans          []string
+	Incarnation    pgtype.UUID
+	ScopeVersion   int64
+	StateKey       *string
+	StateValue     []byte
+	StateVersion   *int64
+	StateUpdatedAt *time.Time
+}
+
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
+// The session, as SessionGet returns it, with its incarnation (see MessageStream), and its own
+// state, as they were at one moment: a row with the session and the version of its state, or 0 if
+// it has none, and then a row with each key, ordered by key. In each, the columns of the other
+// kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
+// into the generated struct: see repo/postgres/state_export.go.
+func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([]SessionExportRow, error) {
+	rows, err := db.Query(ctx, sessionExport, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionExportRow
+	for rows.Next() {
+		var i SessionExportRow
+		if err := rows.Scan(
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Version,
+			&i.Session.Incarnation,
+			&i.ChangedAt,
+			&i.NextSequence,
+			&i.FencedOnly,
+			&i.Plans,
+			&i.Incarnation,
+			&i.ScopeVersion,
+			&i.StateKey,
+			&i.StateValue,
+			&i.StateVersion,
+			&i.StateUpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(

@@ -176,58 +176,6 @@ func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams)
 	return keys, err
 }
 
-const stateExport = `-- name: StateExport :many
-SELECT o.created_at, c.next_sequence, s.version AS scope_version, coalesce(v.key, '')::text AS key, v.value,
-    coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
-FROM state_scopes s
-JOIN sessions o ON o.id = s.session_id
-JOIN session_counters c ON c.session_id = s.session_id
-LEFT JOIN state_values v ON v.scope_id = s.id
-WHERE s.session_id = $1::uuid
-ORDER BY v.key
-`
-
-type StateExportRow struct {
-	CreatedAt    time.Time
-	NextSequence int64
-	ScopeVersion int64
-	Key          string
-	Value        []byte
-	Version      int64
-	UpdatedAt    time.Time
-}
-
-// Index: state_scopes_session_id_idx, sessions_pkey, session_counters_pkey, state_values_pkey. A
-// session's own state, ordered by key, with the number of messages at the same moment; a row
-// with an empty key if there is none.
-func (q *Queries) StateExport(ctx context.Context, db DBTX, sessionID pgtype.UUID) ([]StateExportRow, error) {
-	rows, err := db.Query(ctx, stateExport, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []StateExportRow
-	for rows.Next() {
-		var i StateExportRow
-		if err := rows.Scan(
-			&i.CreatedAt,
-			&i.NextSequence,
-			&i.ScopeVersion,
-			&i.Key,
-			&i.Value,
-			&i.Version,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const stateGet = `-- name: StateGet :one
 SELECT ($1::text <> '' OR EXISTS (SELECT FROM sessions t WHERE t.id = $2::uuid))::boolean AS known,
     v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at

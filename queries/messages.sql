@@ -281,9 +281,3 @@ SELECT * FROM messages
 WHERE session_id = @session_id AND sequence < @before_sequence
 ORDER BY sequence DESC
 LIMIT @max_rows;
-
--- name: MessageFirstMark :one
--- Index: messages_pkey. Returns the transaction that inserted the session's first message.
--- It differs for a later session with the same id. Messages are never updated, so it does
--- not change.
-SELECT m.xmin::text AS mark FROM messages m WHERE m.session_id = @session_id AND m.sequence = 0;

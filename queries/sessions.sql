@@ -61,6 +61,32 @@ FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id;
 
+-- name: SessionExport :many
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
+-- The session, as SessionGet returns it, with its incarnation (see MessageStream), and its own
+-- state, as they were at one moment: a row with the session and the version of its state, or 0 if
+-- it has none, and then a row with each key, ordered by key. In each, the columns of the other
+-- kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
+-- into the generated struct: see repo/postgres/state_export.go.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans,
+    coalesce(s.incarnation, s.id)::uuid AS incarnation,
+    coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
+    NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
+FROM sessions s
+JOIN session_counters c ON c.session_id = s.id
+WHERE s.id = @id
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    v.key, v.value, v.version, v.updated_at
+FROM state_scopes o
+JOIN state_values v ON v.scope_id = o.id
+WHERE o.session_id = @id
+ORDER BY state_key NULLS FIRST;
+
 -- name: SessionExists :one
 -- Index: session_counters_pkey.
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);

@@ -170,19 +170,6 @@ SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n;
 -- Index: state_scopes_session_id_idx. Locks a session's own state before the session is deleted.
 SELECT s.id FROM state_scopes s WHERE s.session_id = @session_id::uuid FOR UPDATE;
 
--- name: StateExport :many
--- Index: state_scopes_session_id_idx, sessions_pkey, session_counters_pkey, state_values_pkey. A
--- session's own state, ordered by key, with the number of messages at the same moment; a row
--- with an empty key if there is none.
-SELECT o.created_at, c.next_sequence, s.version AS scope_version, coalesce(v.key, '')::text AS key, v.value,
-    coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
-FROM state_scopes s
-JOIN sessions o ON o.id = s.session_id
-JOIN session_counters c ON c.session_id = s.session_id
-LEFT JOIN state_values v ON v.scope_id = s.id
-WHERE s.session_id = @session_id::uuid
-ORDER BY v.key;
-
 -- name: StateScopeImport :exec
 -- Index: state_scopes_pkey. Creates the state of a session that is being imported.
 INSERT INTO state_scopes (id, session_id, version) VALUES (@session_id, @session_id, @version);

@@ -241,8 +241,8 @@ type MessageWriter interface {
 // SessionExporter moves sessions between stores as JSON documents. docs/export.md
 // defines the format and its checksum.
 type SessionExporter interface {
-	// Export writes the session, every message that it had when the export began, and
-	// its own state at that moment. Memory stays bounded, however long the session. After an error, w has
+	// Export writes the session, all of its messages, and its own state, as they were at
+	// one moment after the call began. Memory stays bounded, however long the session. After an error, w has
 	// received an incomplete document, which every import refuses. Errors:
 	// NotFoundError; ErrLimit if the session is linked to more than 100,000 plans; w's
 	// own; the context's.

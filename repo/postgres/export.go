@@ -15,8 +15,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// Export reads the session and its state, then the messages up to the count that it read
-// with the state. Messages never change, so they and the state are those of one moment,
+// Export reads the session and its state in one statement, then the messages up to the
+// count that the session had in it. Messages never change, so all is that of one moment,
 // although many statements read them. Export holds no connection while it writes. At the end it checks that the
 // session was not deleted meanwhile, and another created with its id.
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
@@ -28,11 +28,12 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 }
 
 func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
-	session, mark, state, err := s.begun(ctx, id)
+	begun, err := s.beginExport(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer state.Close()
+	defer begun.Close()
+	session := begun.session
 	linked := make([]repo.ID, len(session.Plans))
 	for i, plan := range session.Plans {
 		linked[i] = plan.ID
@@ -53,78 +54,19 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 				break
 			}
 		}
-	}
-	now, err := s.firstMark(ctx, id)
-	if err != nil {
-		return err
-	}
-	if session.MessageCount > 0 && now != mark {
-		return sessionNotFound(id) // deleted meanwhile
-	}
-	if state.version > 0 {
-		if err := writer.BeginState(state.version); err != nil {
+		if err := s.mustLive(ctx, id, begun.incarnation); err != nil {
 			return err
 		}
-		if err := state.Replay(writer); err != nil {
+	}
+	if begun.stateVersion > 0 {
+		if err := writer.BeginState(begun.stateVersion); err != nil {
+			return err
+		}
+		if err := begun.Replay(writer); err != nil {
 			return err
 		}
 	}
 	return writer.Close()
-}
-
-// begun returns what an export begins with: the session, the mark of its first message,
-// if it has one, and its state. The session has the messages that it had when the state
-// was read.
-func (s *sessions) begun(ctx context.Context, id repo.ID) (repo.Session, string, *exportedState, error) {
-	for {
-		session, mark, err := s.marked(ctx, id)
-		if err != nil {
-			return session, "", nil, err
-		}
-		state, err := s.exportState(ctx, id)
-		if err != nil {
-			return session, "", nil, err
-		}
-		switch {
-		case state.version > 0 && !state.createdAt.Equal(session.CreatedAt):
-			state.Close()
-			return session, "", nil, sessionNotFound(id) // deleted meanwhile
-		case session.MessageCount == 0 && state.messages > 0: // the mark is missing
-			state.Close()
-			continue
-		}
-		session.MessageCount = max(session.MessageCount, state.messages)
-		return session, mark, state, nil
-	}
-}
-
-// maxMarks bounds the attempts to read a session with its mark. One is repeated if the first
-// message was appended after the mark was read.
-const maxMarks = 10
-
-// marked returns a session, and the mark of its first message, if it has one.
-func (s *sessions) marked(ctx context.Context, id repo.ID) (session repo.Session, mark string, err error) {
-	for range maxMarks {
-		// The mark is read first, so that it is not that of a later session.
-		if mark, err = s.firstMark(ctx, id); err != nil {
-			return session, "", err
-		}
-		session, err = s.Get(ctx, id)
-		if err != nil || mark != "" || session.MessageCount == 0 {
-			return session, mark, err
-		}
-	}
-	return session, "", &storeError{repo.ErrUnavailable, errMissingMessages}
-}
-
-// firstMark returns a mark that differs between the first messages of two sessions
-// that had the same id. It is empty if the session has no message.
-func (s *sessions) firstMark(ctx context.Context, id repo.ID) (string, error) {
-	mark, err := run(ctx, s.exec.read, queries.MessageFirstMark, toUUID(id))
-	if isNoRows(err) {
-		return "", nil
-	}
-	return mark, err
 }
 
 // The bounds of the messages that an import writes in one statement.

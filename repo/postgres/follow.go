@@ -119,19 +119,19 @@ func positionColumns(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, f
 	return ids, froms, int32(min(max(minSessionRows, maxNewsRows/len(positions)), maxSessionRows))
 }
 
-// newsColumns returns news as the arrays that a statement unnests.
-func newsColumns(known []news) (ids []pgtype.UUID, nexts []int64) {
-	for _, n := range known {
-		ids, nexts = append(ids, toUUID(n.Key)), append(nexts, n.Next)
-	}
-	return ids, nexts
-}
+// known is what is known of a session that is followed, or a stream.
+type known = follow.Known[repo.ID]
 
 // moved implements follow.Config.Newest.
-func (l *live) moved(ctx context.Context, known []news) (moved []news, err error) {
-	ids, nexts := newsColumns(known)
+func (l *live) moved(ctx context.Context, of []known) (moved []news, err error) {
+	var params db.SessionListMovedParams
+	for _, k := range of {
+		params.SessionIds = append(params.SessionIds, toUUID(k.Key))
+		params.NextSequences = append(params.NextSequences, k.Next)
+		params.Incarnations = append(params.Incarnations, pgtype.UUID{Bytes: k.Log, Valid: k.Log != follow.Mark{}})
+	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.SessionListMoved(ctx, q, ids, nexts)
+		rows, err := queries.SessionListMoved(ctx, q, params)
 		moved = each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
 		return err
 	})

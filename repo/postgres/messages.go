@@ -171,14 +171,20 @@ func (s *sessions) chunk(
 			err = s.mustExist(ctx, sessionID)
 		}
 	case found != known:
-		// There is no message, or it is another session's. An incarnation does not come again.
-		var lives bool
-		lives, err = run2(ctx, s.exec.read, queries.SessionLives, toUUID(sessionID), known)
-		if err == nil && !lives {
-			err = sessionNotFound(sessionID)
-		}
+		// There is no message, or it is another session's.
+		err = s.mustLive(ctx, sessionID, known)
 	}
 	return page, err
+}
+
+// mustLive checks that the session with the incarnation exists. If it does it has existed
+// ever since it was read: an incarnation does not come again.
+func (s *sessions) mustLive(ctx context.Context, sessionID repo.ID, incarnation pgtype.UUID) error {
+	lives, err := run2(ctx, s.exec.read, queries.SessionLives, toUUID(sessionID), incarnation)
+	if err == nil && !lives {
+		err = sessionNotFound(sessionID)
+	}
+	return err
 }
 
 // nextChunk returns the number of messages that would have maxChunkBytes if they are as

@@ -5,66 +5,91 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// exportedState is a session's own state as it was at one moment.
-type exportedState struct {
+// exporting is what an export begins with, as of one moment: the session and, in the
+// buffer, its own state.
+type exporting struct {
 	export.StateBuffer
-	// version is 0 if the session has no state; createdAt and messages are those of the
-	// session at the same moment, and zero then.
-	version   int64
-	createdAt time.Time
-	messages  int64
+	session     repo.Session
+	incarnation pgtype.UUID
+	// stateVersion is 0 if the session has no state.
+	stateVersion int64
 }
 
-// exportState reads the state in one statement, row by row, into a buffer, so that no
-// connection is held while it is written.
-func (s *sessions) exportState(ctx context.Context, id repo.ID) (*exportedState, error) {
-	var state *exportedState
+// beginExport reads the state row by row into a buffer, so that no connection is held
+// while it is written.
+func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, error) {
+	var begun *exporting
 	err := s.exec.read(ctx, func(q db.DBTX) error {
-		if state != nil { // of a failed attempt
-			state.Close()
+		if begun != nil { // of a failed attempt
+			begun.Close()
 		}
-		state = &exportedState{}
-		_, err := queries.StateExport(ctx, stateScanner{q, state}, toUUID(id))
+		begun = &exporting{}
+		_, err := queries.SessionExport(ctx, exportScanner{q, begun}, toUUID(id))
 		return err
 	})
+	if err == nil && begun.session.ID.IsZero() {
+		err = sessionNotFound(id)
+	}
 	if err != nil {
-		if state != nil {
-			state.Close()
+		if begun != nil {
+			begun.Close()
 		}
 		return nil, err
 	}
-	return state, nil
+	return begun, nil
 }
 
-// stateScanner sits between StateExport and the connection, like messageScanner, so that
+// exportScanner sits between SessionExport and the connection, like messageScanner, so that
 // the rows are not all in memory.
-type stateScanner struct {
+type exportScanner struct {
 	db.DBTX
-	state *exportedState
+	begun *exporting
 }
 
-func (s stateScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+// Query implements db.DBTX.
+func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := s.DBTX.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
+	var (
+		row       db.SessionExportRow
+		key       string
+		version   int64
+		updatedAt time.Time
+	)
+	// The order is that of the statement's columns; nil skips a column.
+	ofSession := []any{
+		&row.Session.ID, &row.Session.Namespace, &row.Session.Actor, &row.Session.AutomationProfile, &row.Session.Metadata,
+		&row.Session.InputTokens, &row.Session.OutputTokens, &row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt,
+		&row.Session.UpdatedAt, &row.Session.Key, &row.Session.Owner, &row.Session.Version, nil,
+		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Incarnation, &row.ScopeVersion, nil, nil, nil, nil,
+	}
+	ofValue := make([]any, len(ofSession))
+	keyColumn := len(ofSession) - 4
+	copy(ofValue[keyColumn:], []any{&key, &row.StateValue, &version, &updatedAt})
 	for rows.Next() {
-		var row db.StateExportRow
-		if rows.Scan(&row.CreatedAt, &row.NextSequence, &row.ScopeVersion, &row.Key, &row.Value, &row.Version, &row.UpdatedAt) != nil {
-			break // Scan has closed rows, and rows.Err returns the error
+		if rows.RawValues()[keyColumn] == nil {
+			if rows.Scan(ofSession...) == nil {
+				s.begun.session = sessionOf(db.SessionGetRow{
+					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
+				})
+				s.begun.incarnation, s.begun.stateVersion = row.Incarnation, row.ScopeVersion
+			}
+			continue // if Scan failed it has closed rows, and rows.Err returns the error
 		}
-		s.state.version, s.state.createdAt, s.state.messages = row.ScopeVersion, row.CreatedAt, row.NextSequence
-		if row.Key == "" {
-			continue
+		row.StateValue = nil
+		if rows.Scan(ofValue...) != nil {
+			break
 		}
-		err := s.state.Add(stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt))
-		if err != nil {
+		if err := s.begun.Add(stateValueOf(key, row.StateValue, version, updatedAt)); err != nil {
 			rows.Close()
 			return nil, err
 		}

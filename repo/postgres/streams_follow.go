@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
@@ -138,8 +140,12 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 }
 
 // movedStreams implements follow.Config.Newest.
-func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, err error) {
-	ids, nexts := newsColumns(known)
+func (l *live) movedStreams(ctx context.Context, of []known) (moved []news, err error) {
+	var ids []pgtype.UUID
+	var nexts []int64
+	for _, k := range of {
+		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
+	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		rows, err := queries.StreamListMoved(ctx, q, ids, nexts)
 		moved = each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })

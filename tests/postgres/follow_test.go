@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -163,6 +164,71 @@ func TestFollowUnannounced(t *testing.T) {
 	pgtest.Exec(t, pool, "DELETE FROM sessions WHERE id = $1", [16]byte(id))
 	if err := <-f.ended; !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("the session was deleted, and Follow ended with %v", err)
+	}
+}
+
+// A session that is replaced, which nobody announces, by another with as many messages ends
+// its followers.
+func TestFollowOfReplacedUnannounced(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		messages int64
+		column   string // the incarnation that the session has
+	}{
+		{"without messages", 0, "incarnation"},
+		{"with a message", 1, "incarnation"},
+		{"from before version 22", 1, "NULL"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := pgtest.NewDatabase(t)
+			pool := pgtest.NewPool(t, databaseURL)
+			reads := &readTracer{}
+			reader := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads })
+			id := pgtest.NewSession(t, reader)
+			for range test.messages {
+				write(t, reader, id)
+			}
+			pgtest.Exec(t, pool, "UPDATE sessions SET incarnation = "+test.column)
+			var document bytes.Buffer
+			if err := reader.Sessions().Export(t.Context(), id, &document); err != nil {
+				t.Fatal(err)
+			}
+			f := follow(t, reader, id, 0)
+			for sequence := range test.messages {
+				f.wants(t, sequence)
+			}
+			pgtest.Await(t, time.Minute, "it was read", func() bool { return reads.count() > 0 && reader.Pool().Stat().AcquiredConns() == 0 })
+			time.Sleep(time.Second)
+			before := reads.count()
+			time.Sleep(2 * time.Second)
+			if got := reads.count() - before; got > 0 {
+				t.Errorf("it was read %d times although it waits", got)
+			}
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := postgres.Bind(tx).Sessions()
+			if _, err := s.Delete(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Import(t.Context(), &document); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-f.ended:
+				if _, ok := errors.AsType[*repo.SessionDeletedError](err); !ok {
+					t.Errorf("Follow ended with %v", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("Follow did not end")
+			}
+		})
 	}
 }
 

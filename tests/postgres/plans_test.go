@@ -90,7 +90,7 @@ ANALYZE;`
 // and the others sort no more than one call names or looks at, or one page; an export sorts what it
 // reads once.
 var sorts = []string{
-	"MessageListByIDs", "MessageListNews", "SessionRead", "PlanListByStage", "StateScopeLock", "StateChange", "StateRead", "StateList", "StateExport", "StreamListNews",
+	"MessageListByIDs", "MessageListNews", "SessionRead", "PlanListByStage", "StateScopeLock", "StateChange", "StateRead", "StateList", "SessionExport", "StreamListNews",
 	"PlanClaim",
 }
 

@@ -169,8 +169,8 @@ var appendMutants = []mutant{
 	},
 	{
 		name: "messages/a stream without its last chunk", file: messagesGo,
-		old:   "		if err == nil && !lives {",
-		new:   "		if err == nil && lives {",
+		old:   "	if err == nil && !lives {",
+		new:   "	if err == nil && lives {",
 		tests: []tests{{inPostgres, "^TestSessionWithoutIncarnation$"}},
 	},
 	{

@@ -5,9 +5,33 @@ const conformance = "^TestConformance$/"
 var internalMutants = []mutant{
 	{
 		name: "export/of two sessions", file: "repo/postgres/export.go",
-		old:   "session.MessageCount > 0 && now != mark {",
-		new:   "session.MessageCount > 0 && now != mark && now == \"\" {",
-		tests: []tests{{inPostgres, "^TestExportOfReplacedSession$"}},
+		old:   "begun.incarnation); err != nil {",
+		new:   "begun.incarnation); err != nil && false {",
+		tests: []tests{{inPostgres, "^(TestExportOfReplacedSession|TestExportDuringImports)$"}},
+	},
+	{
+		name: "export/a session and the state of another moment", file: "repo/postgres/state_export.go",
+		old:   "	if err == nil && begun.session.ID.IsZero() {",
+		new:   "	if err == nil {\n		begun.session, err = s.Get(ctx, id)\n	}\n	if err == nil && begun.session.ID.IsZero() {",
+		tests: []tests{{inPostgres, "^(TestExportDuringTurns|TestExportDuringImports)$"}},
+	},
+	{
+		name: "export/a session that does not exist", file: "repo/postgres/state_export.go",
+		old:   "	if err == nil && begun.session.ID.IsZero() {",
+		new:   "	if err == nil && false {",
+		tests: []tests{{inPostgres, pool + "^Export$"}},
+	},
+	{
+		name: "export/a session without an incarnation", file: "queries/sessions.sql",
+		old:   "    coalesce(s.incarnation, s.id)::uuid AS incarnation,",
+		new:   "    s.incarnation::uuid AS incarnation,",
+		tests: []tests{{inPostgres, "^TestSessionWithoutIncarnation$"}},
+	},
+	{
+		name: "export/state in any order", file: "queries/sessions.sql",
+		old:   "ORDER BY state_key NULLS FIRST;",
+		new:   "ORDER BY state_key DESC NULLS FIRST;",
+		tests: []tests{{inPostgres, pool + "^State$"}},
 	},
 	{
 		name: "export/a failure of the machine is reported as an invalid document", file: "internal/export/reader.go",

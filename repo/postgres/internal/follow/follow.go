@@ -51,6 +51,13 @@ type News[K comparable] struct {
 	Next int64
 }
 
+// Known is what is known of a log.
+type Known[K comparable] struct {
+	News[K]
+	// Log is the mark of the log that was read last. Zero: it is not to be compared.
+	Log Mark
+}
+
 // Look is the Next of a log that must be read to find out what has happened to it: it
 // may be gone.
 const Look = -1
@@ -78,8 +85,9 @@ type Config[K comparable, I any] struct {
 	// positions. A log may have several positions.
 	Read func(ctx context.Context, positions []Position[K]) ([]Found[I], error)
 	// Newest returns those of the logs whose next sequence is not the known one, with the
-	// actual one; Look for those that are missing. It may use known until it returns.
-	Newest func(ctx context.Context, known []News[K]) ([]News[K], error)
+	// actual one; Look for those that are missing, or have another mark. It may use known
+	// until it returns.
+	Newest func(ctx context.Context, known []Known[K]) ([]News[K], error)
 	// Size returns an item's size in bytes.
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.

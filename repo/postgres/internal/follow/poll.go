@@ -5,10 +5,15 @@ import "time"
 // maxPolled bounds the logs of one call of Config.Newest.
 const maxPolled = 10_000
 
+// marksEvery is how many polls there are for one that compares the marks, too. That may take
+// as long again, and finds only what is rare: another log with the key has as many items,
+// and nobody has told.
+const marksEvery = 4
+
 // poll polls at an interval, and ends when nobody follows.
 func (h *Hub[K, I]) poll() {
-	var known []News[K]
-	for {
+	var known []Known[K]
+	for polls := 0; ; polls++ {
 		timer := time.NewTimer(h.config.Interval())
 		select {
 		case <-timer.C:
@@ -19,7 +24,7 @@ func (h *Hub[K, I]) poll() {
 			return
 		}
 		var ok bool
-		if known, ok = h.waitedFor(known[:0]); !ok {
+		if known, ok = h.waitedFor(known[:0], polls%marksEvery == 0); !ok {
 			return
 		}
 		for rest := known; len(rest) > 0; {
@@ -30,9 +35,10 @@ func (h *Hub[K, I]) poll() {
 	}
 }
 
-// waitedFor returns the logs that are waited for, with what is known of them. It returns
-// false, and the caller must end, if nobody follows a log.
-func (h *Hub[K, I]) waitedFor(known []News[K]) ([]News[K], bool) {
+// waitedFor returns the logs that are waited for, with what is known of them, and their marks
+// if these are to be compared. It returns false, and the caller must end, if nobody follows
+// a log.
+func (h *Hub[K, I]) waitedFor(known []Known[K], marks bool) ([]Known[K], bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.followers == 0 || h.closed {
@@ -43,14 +49,18 @@ func (h *Hub[K, I]) waitedFor(known []News[K]) ([]News[K], bool) {
 		t.tail.age()
 		// One that is not known yet is being read.
 		if len(t.requests) > 0 && t.known != unknown {
-			known = append(known, News[K]{key, t.known})
+			k := Known[K]{News: News[K]{key, t.known}}
+			if marks {
+				k.Log = t.log
+			}
+			known = append(known, k)
 		}
 	}
 	return known, true
 }
 
 // compare compares logs with what is known of them.
-func (h *Hub[K, I]) compare(known []News[K]) {
+func (h *Hub[K, I]) compare(known []Known[K]) {
 	news, err := h.config.Newest(h.ctx, known)
 	if err != nil {
 		if !h.config.Passes(err) {
@@ -82,9 +92,10 @@ func (h *Hub[K, I]) compare(known []News[K]) {
 	h.start()
 }
 
-func (h *Hub[K, I]) lookAt(known []News[K]) {
-	for i := range known {
-		known[i].Next = Look
+func (h *Hub[K, I]) lookAt(known []Known[K]) {
+	looks := make([]News[K], len(known))
+	for i, n := range known {
+		looks[i] = News[K]{n.Key, Look}
 	}
-	h.Tell(known...)
+	h.Tell(looks...)
 }

@@ -106,6 +106,13 @@ func (h *Hub[K, I]) observe(r *request[K, I]) {
 		t.known, t.tail = unknown, tail[I]{}
 		return
 	}
+	if t.log != a.Log {
+		if t.log != (Mark{}) {
+			// Those who follow the other one must find out: the poll now knows only this one.
+			h.learn(t, Look)
+		}
+		t.log = a.Log
+	}
 	if a.Next < t.tail.end() {
 		t.tail = tail[I]{}
 	}

@@ -9,6 +9,8 @@ type topic[K comparable, I any] struct {
 	// known is what the next sequence is thought to be, or unknown. Only the need for a
 	// read is decided by it.
 	known int64
+	// log is the mark of the log that was read last, or zero.
+	log Mark
 	// looks counts the reasons to read again although no sequence is new.
 	looks    int
 	requests []*request[K, I]

@@ -46,8 +46,8 @@ type world struct {
 	reads  int
 	given  int // items that reads returned
 	polls  int
-	polled []News[string] // the last poll
-	under  int            // reads under way
+	polled []Known[string] // the last poll
+	under  int             // reads under way
 	most   int
 }
 
@@ -111,7 +111,7 @@ func (w *world) read(ctx context.Context, positions []Position[string]) ([]Found
 	return found, nil
 }
 
-func (w *world) newest(_ context.Context, known []News[string]) (news []News[string], _ error) {
+func (w *world) newest(_ context.Context, known []Known[string]) (news []News[string], _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polls++
@@ -121,7 +121,7 @@ func (w *world) newest(_ context.Context, known []News[string]) (news []News[str
 	}
 	for _, n := range known {
 		next := int64(Look)
-		if log, exists := w.seen(n.Key); exists {
+		if log, exists := w.seen(n.Key); exists && (n.Log == Mark{} || n.Log == markOf(w.of[n.Key])) {
 			next = int64(len(log))
 		}
 		if next != n.Next {
