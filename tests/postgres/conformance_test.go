@@ -58,19 +58,13 @@ func bindTx(t *testing.T, pool beginner) repo.Repositories {
 	return postgres.Bind(tx)
 }
 
-// The exec mode of pgx that differs most from its default, cache_statement. The matrix has
-// the others. See https://pkg.go.dev/github.com/jackc/pgx/v5#QueryExecMode.
-func TestConformanceOfSimpleProtocol(t *testing.T) {
+// The exec mode of pgx that differs most from its default, cache_statement. Stores have it in
+// TestConformanceUnderSettings, and the matrix has the others.
+// See https://pkg.go.dev/github.com/jackc/pgx/v5#QueryExecMode.
+func TestConformanceOfBindInSimpleProtocol(t *testing.T) {
 	t.Parallel()
-	databaseURL := pgtest.WithParameter(pgtest.NewDatabase(t), "default_query_exec_mode", "simple_protocol")
-	t.Run("pool", func(t *testing.T) {
-		open := opener(t, databaseURL)
-		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) })
-	})
-	t.Run("bind", func(t *testing.T) {
-		pool := pgtest.NewPool(t, databaseURL)
-		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
-	})
+	pool := pgtest.NewPool(t, pgtest.WithParameter(pgtest.NewDatabase(t), "default_query_exec_mode", "simple_protocol"))
+	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
 }
 
 func uuidText(id repo.ID) string {
