@@ -37,7 +37,10 @@ func (a *partsAppending) size() scheduler.Size {
 	return size
 }
 
-// refusal returns why an append was not stored, from the stream's row.
+// errUnexplained: the stream's row does not say why.
+var errUnexplained = errors.New("parts were not stored for no reason that the stream shows")
+
+// refusal returns why an append was not stored, from the stream's row. It is never nil.
 func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 	var stored *repo.Stream
 	gone := row == nil || row.Expired
@@ -49,7 +52,10 @@ func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 		if repeated, a.otherwise = rules.CheckStreamAppend(a.stream, stored, len(a.parts)); repeated {
 			return errRepeated
 		}
-		if err = a.otherwise; a.stream.Next <= stored.Next {
+		if err = a.otherwise; err == nil {
+			err = &storeError{repo.ErrContention, errUnexplained}
+		}
+		if a.stream.Next <= stored.Next {
 			return err // an earlier attempt has not stored it, and will not
 		}
 	}

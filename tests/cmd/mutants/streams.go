@@ -15,8 +15,8 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/an append at any sequence", file: streamsSQL,
-		old:   " AND s.next_sequence = n.first_sequence AND",
-		new:   " AND",
+		old:   " AND s.next_sequence = n.first_sequence) AS fits",
+		new:   ") AS fits",
 		tests: []tests{{"tests/postgres", pool + streamsTests}},
 	},
 	{
@@ -27,9 +27,15 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/an append after the expiry", file: streamsSQL,
-		old:   " AND s.expires_at > clock_timestamp()) AS fits",
-		new:   ") AS fits",
-		tests: []tests{{"tests/postgres", pool + streamsFollow}},
+		old:   "s.expires_at <= clock_timestamp() AS expired,\n        (s.fence",
+		new:   "false AS expired,\n        (s.fence",
+		tests: []tests{{"tests/postgres", "^TestStreamAppendAtExpiry$"}},
+	},
+	{
+		name: "streams/an append that reads the clock twice", file: streamsSQL,
+		old:   "AND s.next_sequence = n.first_sequence) AS fits",
+		new:   "AND s.next_sequence = n.first_sequence AND s.expires_at > clock_timestamp()) AS fits",
+		tests: []tests{{"tests/postgres", "^TestStreamAppendAtExpiry$"}},
 	},
 	{
 		name: "streams/an append that waits for a row", file: streamsSQL,
