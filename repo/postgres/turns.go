@@ -96,14 +96,17 @@ func (s *sessions) appendTogether(ctx context.Context, turns []*rules.Turn, item
 			results, err = appendIn(ctx, &sessions{bound{tx: q.(pgx.Tx)}, s.audited}, turns, items)
 			return err
 		})
-		if !errors.Is(err, repo.ErrUnknownOutcome) {
-			break
+		lost, vanished := errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)
+		if lost {
+			unsure = true
+			for _, a := range items {
+				a.unsure = true
+			}
 		}
-		unsure = true
-		for _, a := range items {
-			a.unsure = true
+		if vanished {
+			err = &storeError{repo.ErrContention, errVanished}
 		}
-		if ctx.Err() != nil || !pause(ctx, attempt) {
+		if !lost && !vanished || ctx.Err() != nil || !pause(ctx, attempt) {
 			break
 		}
 	}
@@ -113,6 +116,19 @@ func (s *sessions) appendTogether(ctx context.Context, turns []*rules.Turn, item
 		}
 	}
 	return results, settled(afterDoubt(unsure, err))
+}
+
+var errVanished = errors.New("others create the session and delete it again and again")
+
+// hasVanished reports whether a session that the turns create was missing: somebody else
+// had created it first, and has deleted it.
+func hasVanished(turns []*rules.Turn, err error) bool {
+	missing, is := errors.AsType[*repo.NotFoundError](err)
+	if !is || missing.Kind != "session" {
+		return false
+	}
+	first := slices.IndexFunc(turns, func(t *rules.Turn) bool { return t.SessionID == missing.ID })
+	return first >= 0 && turns[first].Create != nil
 }
 
 // appendIn creates sessions and makes turns in a transaction.

@@ -197,6 +197,12 @@ var errorMutants = []mutant{
 
 var executorMutants = []mutant{
 	{
+		name: "executor/an import that reads before it is refused", file: "repo/postgres/export.go",
+		old:   "if err := p.usable(ctx); err != nil {",
+		new:   "if err := p.usable(ctx); false {",
+		tests: []tests{{inPostgres, pool + "^Closing$"}},
+	},
+	{
 		name: "executor/a transaction that a statement has ended", file: "repo/postgres/tx.go",
 		old:   "	if hasEnded(tx.Conn()) {",
 		new:   "	if false {",

@@ -4,6 +4,12 @@ const turnsSQL, ledger = "queries/turns.sql", "repo/postgres/turn_ledger.go"
 
 var turnMutants = []mutant{
 	{
+		name: "turns/not created when somebody else's session is deleted", file: "repo/postgres/turns.go",
+		old:   "errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)",
+		new:   "errors.Is(err, repo.ErrUnknownOutcome), false",
+		tests: []tests{{"tests/postgres", "^TestTurnCreatesAfterOthersDelete$"}},
+	},
+	{
 		name: "turns/messages of another session, as those of a turn", file: turnsSQL,
 		old:   "sequence >= (\n    SELECT t.first_sequence FROM session_turns t\n    WHERE t.session_id = @session_id AND t.id = @id AND t.digest = @digest\n)",
 		new:   "sequence >= 0 AND (@id::uuid, @digest::bytea) IS NOT NULL",
