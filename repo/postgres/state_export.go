@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // exportedState is a session's own state as it was at one moment.
@@ -107,7 +108,11 @@ func (s *stateImport) finish() error {
 
 func (s *stateImport) flush() error {
 	if !s.created {
-		if err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion()); err != nil {
+		err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion())
+		switch {
+		case violates(err, stateScope):
+			return &answer{rules.ImportedScopeTaken()}
+		case err != nil:
 			return err
 		}
 		s.created = true
