@@ -42,7 +42,8 @@ WITH locked AS (
 )
 SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.expired, false)::boolean AS expired
+    coalesce(l.expired, false)::boolean AS expired,
+    (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
 WHERE l.place IS NOT NULL
@@ -67,6 +68,7 @@ type StreamAppendManyRow struct {
 	Status       string
 	NextSequence int64
 	Expired      bool
+	LockTimeout  int64
 }
 
 // Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it
@@ -75,7 +77,8 @@ type StreamAppendManyRow struct {
 // Each stream is given once, with the fence of its writer, the sequence of the first part
 // and the number of parts. For each part, owners is the place of its stream, from 1. The
 // answer has a row for each stream that exists. If stored is false, nothing was stored for
-// it: held says that its row is locked, and the other columns what the row has. The clock is
+// it: held says that its row is locked, and lock_timeout has the setting of that name in
+// milliseconds then; the other columns have what the row has. The clock is
 // read once for a stream, so that one that is not stored and fits has expired. A SELECT
 // around an argument, and LIMIT, are explained at MessageAppend.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
@@ -103,6 +106,7 @@ func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppen
 			&i.Status,
 			&i.NextSequence,
 			&i.Expired,
+			&i.LockTimeout,
 		); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,8 @@ type partsAppending struct {
 	parts  [][]byte
 	// unsure: an earlier attempt may have been committed.
 	unsure bool
+	// skipped is when a group first found the stream's row locked.
+	skipped time.Time
 	// otherwise is the error if errRepeated turns out to be about other parts.
 	otherwise, err error
 }
@@ -270,7 +272,8 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 	g.appender.tell(stored...)
 	for i, run := range runs {
 		switch row := found[i]; {
-		case row != nil && row.Held: // left undone: the stream is held
+		case row != nil && row.Held:
+			g.hold(run, patienceOf(row.LockTimeout))
 		case row != nil && row.Stored:
 			for _, t := range run.tasks {
 				g.done(t, nil)
@@ -280,6 +283,18 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 			for _, t := range run.tasks[1:] {
 				g.Return(t)
 			}
+		}
+	}
+}
+
+// hold leaves a run whose stream's row was skipped to the scheduler, but those appends that
+// were tried for longer than patience. Zero: they are tried as long as their contexts last.
+func (g *partsGroup) hold(run *partsRun, patience time.Duration) {
+	for _, t := range run.tasks {
+		if t.Item.skipped.IsZero() {
+			t.Item.skipped = time.Now()
+		} else if patience > 0 && time.Since(t.Item.skipped) >= patience {
+			g.done(t, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
 		}
 	}
 }

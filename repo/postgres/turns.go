@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -211,8 +212,10 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 
 // makeScopes creates the rows of a turn's scopes that a group found missing. A transaction
 // that is creating one of them may stay open for long. So the call waits for it in short
-// attempts, of which there is one at a time, and leaves the pool's connections to others.
+// attempts, of which there is one at a time, and leaves the pool's connections to others,
+// until its patience is at an end.
 func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
+	begun := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := p.tryScopes(ctx, a.missing)
 		switch {
@@ -222,11 +225,18 @@ func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
 			}
 			return sessionNotFound(a.sessionID)
 		case hasCode(err, lockNotAvailable):
+			if a.patience > 0 && time.Since(begun) >= a.patience {
+				return &storeError{repo.ErrContention, errLockTimeout}
+			}
 			attempt = 1
 		case !isPassing(err):
 			return err
 		}
-		if ctx.Err() != nil || !pause(ctx, attempt) {
+		again := pause(ctx, attempt)
+		if ctx.Err() != nil {
+			return translate(ctx, ctx.Err(), unsent)
+		}
+		if !again {
 			return err
 		}
 	}

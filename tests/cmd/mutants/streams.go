@@ -8,6 +8,12 @@ const (
 
 var streamMutants = []mutant{
 	{
+		name: "streams/a held stream is tried without patience", file: "repo/postgres/streams_append.go",
+		old:   "} else if patience > 0 && time.Since(t.Item.skipped) >= patience {",
+		new:   "} else if false {",
+		tests: []tests{{"tests/postgres", "^TestLockTimeoutOfAttempts$"}},
+	},
+	{
 		name: "streams/an append with any fence", file: streamsSQL,
 		old:   "(s.fence = n.fence AND s.status = 'open'",
 		new:   "(n.fence > 0 AND s.status = 'open'",

@@ -4,6 +4,12 @@ const turnsSQL, ledger = "queries/turns.sql", "repo/postgres/turn_ledger.go"
 
 var turnMutants = []mutant{
 	{
+		name: "turns/scopes are waited for without patience", file: "repo/postgres/turns.go",
+		old:   "			if a.patience > 0 && time.Since(begun) >= a.patience {",
+		new:   "			if false {",
+		tests: []tests{{"tests/postgres", "^TestLockTimeoutOfAttempts$"}},
+	},
+	{
 		name: "turns/not created when somebody else's session is deleted", file: "repo/postgres/turns.go",
 		old:   "errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)",
 		new:   "errors.Is(err, repo.ErrUnknownOutcome), false",
