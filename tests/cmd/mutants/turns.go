@@ -6,7 +6,7 @@ var turnMutants = []mutant{
 	{
 		name: "turns/scopes are waited for without patience", file: "repo/postgres/turns.go",
 		old:   "			if a.patience > 0 && time.Since(begun) >= a.patience {",
-		new:   "			if false {",
+		new:   "			if a.patience < 0 && time.Since(begun) >= a.patience {",
 		tests: []tests{{"tests/postgres", "^TestLockTimeoutOfAttempts$"}},
 	},
 	{
