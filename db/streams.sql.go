@@ -16,7 +16,7 @@ const streamAppendMany = `-- name: StreamAppendMany :many
 WITH locked AS (
     SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.ttl,
         s.expires_at <= clock_timestamp() AS expired,
-        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence AND s.expires_at > clock_timestamp()) AS fits
+        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
         unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
@@ -30,7 +30,7 @@ WITH locked AS (
     SET next_sequence = l.next_sequence + l.size,
         expires_at = CASE WHEN s.expires_at < clock_timestamp() + l.ttl THEN clock_timestamp() + l.ttl * 1.125 ELSE s.expires_at END
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
@@ -38,11 +38,12 @@ WITH locked AS (
     JOIN ROWS FROM (
         unnest((SELECT $5::bigint[])), unnest($6::bigint[]), unnest($7::bytea[])
     ) AS n (owner, place_in_stream, data) ON n.owner = l.place
-    WHERE l.fits
+    WHERE l.fits AND NOT l.expired
 )
-SELECT s.place::bigint AS place, coalesce(l.fits, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
+SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.expired, false)::boolean AS expired
+    coalesce(l.expired, false)::boolean AS expired,
+    (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
 WHERE l.place IS NOT NULL
@@ -67,6 +68,7 @@ type StreamAppendManyRow struct {
 	Status       string
 	NextSequence int64
 	Expired      bool
+	LockTimeout  int64
 }
 
 // Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it
@@ -75,7 +77,9 @@ type StreamAppendManyRow struct {
 // Each stream is given once, with the fence of its writer, the sequence of the first part
 // and the number of parts. For each part, owners is the place of its stream, from 1. The
 // answer has a row for each stream that exists. If stored is false, nothing was stored for
-// it: held says that its row is locked, and the other columns what the row has. A SELECT
+// it: held says that its row is locked, and lock_timeout has the setting of that name in
+// milliseconds then; the other columns have what the row has. The clock is
+// read once for a stream, so that one that is not stored and fits has expired. A SELECT
 // around an argument, and LIMIT, are explained at MessageAppend.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
@@ -102,6 +106,7 @@ func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppen
 			&i.Status,
 			&i.NextSequence,
 			&i.Expired,
+			&i.LockTimeout,
 		); err != nil {
 			return nil, err
 		}

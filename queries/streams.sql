@@ -55,12 +55,14 @@ SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 -- Each stream is given once, with the fence of its writer, the sequence of the first part
 -- and the number of parts. For each part, owners is the place of its stream, from 1. The
 -- answer has a row for each stream that exists. If stored is false, nothing was stored for
--- it: held says that its row is locked, and the other columns what the row has. A SELECT
+-- it: held says that its row is locked, and lock_timeout has the setting of that name in
+-- milliseconds then; the other columns have what the row has. The clock is
+-- read once for a stream, so that one that is not stored and fits has expired. A SELECT
 -- around an argument, and LIMIT, are explained at MessageAppend.
 WITH locked AS (
     SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.ttl,
         s.expires_at <= clock_timestamp() AS expired,
-        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence AND s.expires_at > clock_timestamp()) AS fits
+        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])),
         unnest((SELECT @first_sequences::bigint[])), unnest((SELECT @sizes::bigint[]))
@@ -74,7 +76,7 @@ WITH locked AS (
     SET next_sequence = l.next_sequence + l.size,
         expires_at = CASE WHEN s.expires_at < clock_timestamp() + l.ttl THEN clock_timestamp() + l.ttl * 1.125 ELSE s.expires_at END
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
@@ -82,11 +84,12 @@ WITH locked AS (
     JOIN ROWS FROM (
         unnest((SELECT @owners::bigint[])), unnest(@places_in_stream::bigint[]), unnest(@datas::bytea[])
     ) AS n (owner, place_in_stream, data) ON n.owner = l.place
-    WHERE l.fits
+    WHERE l.fits AND NOT l.expired
 )
-SELECT s.place::bigint AS place, coalesce(l.fits, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
+SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.expired, false)::boolean AS expired
+    coalesce(l.expired, false)::boolean AS expired,
+    (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT @stream_ids::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
 WHERE l.place IS NOT NULL

@@ -77,7 +77,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader) (repo.Session, e
 			}
 		}
 		if state.version > 0 && t.scopes.get(r.ID) != nil {
-			return repo.Session{}, rules.ScopeTaken()
+			return repo.Session{}, rules.ImportedScopeTaken()
 		}
 		t.insertSession(r)
 		if state.version > 0 {

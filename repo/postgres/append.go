@@ -58,10 +58,11 @@ type appending struct {
 	// Then sessionID is the first of these, and the other fields of one turn are unused.
 	parts []*appending
 	spans bool
-	// If a group has skipped a row: awaited waits for it (nil: it is not known), keeps says
-	// that the transaction that follows keeps it, and patience is as in answerRow.
-	awaited  func(context.Context, db.DBTX) error
-	keeps    bool
+	// If a group has skipped a row: awaited waits for it (nil: it is not known), and keeps
+	// says that the transaction that follows keeps it.
+	awaited func(context.Context, db.DBTX) error
+	keeps   bool
+	// patience is as in answerRow. It is set with awaited and with missing.
 	patience time.Duration
 }
 

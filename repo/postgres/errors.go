@@ -32,6 +32,9 @@ const (
 	readOnlyTransaction  = "25006"
 	queryCanceled        = "57014"
 	duplicatePrepared    = "42P05"
+
+	// dataException is a class of them.
+	dataException = "22"
 )
 
 // storeError is an error of the database or of the way to it: one of repo's
@@ -129,7 +132,7 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	switch class(pgErr) {
 	case "28": // invalid authorization specification: the login
 		return &storeError{repo.ErrPermission, pgErr}
-	case "22": // data exception
+	case dataException:
 		return &storeError{repo.ErrInvalid, pgErr}
 	case "23": // integrity constraint violation
 		if pgErr.Code == uniqueViolation {
@@ -163,13 +166,17 @@ func endsConnection(pgErr *pgconn.PgError) bool {
 func class(pgErr *pgconn.PgError) string { return pgErr.Code[:min(2, len(pgErr.Code))] }
 
 // withoutValues copies a PostgreSQL error without the fields in which the server
-// quotes values of rows.
+// quotes values of rows. In a data exception that is the message, too.
 func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
+	message := pgErr.Message
+	if class(pgErr) == dataException {
+		message = "data exception"
+	}
 	return &pgconn.PgError{
 		Severity:            pgErr.Severity,
 		SeverityUnlocalized: pgErr.SeverityUnlocalized,
 		Code:                pgErr.Code,
-		Message:             pgErr.Message,
+		Message:             message,
 		SchemaName:          pgErr.SchemaName,
 		TableName:           pgErr.TableName,
 		ColumnName:          pgErr.ColumnName,

@@ -95,6 +95,10 @@ func TestTranslate(t *testing.T) {
 	if !errors.As(told, &kept) || kept.Message != "m" || kept.ConstraintName != "c" || kept.Detail+kept.Hint+kept.Where+kept.InternalQuery != "" {
 		t.Errorf("%+v", kept)
 	}
+	told = translate(live, &pgconn.PgError{Code: "22P02", Message: "m", Routine: "r"}, reading)
+	if !errors.As(told, &kept) || kept.Message == "m" || kept.Code != "22P02" || kept.Routine != "r" {
+		t.Errorf("%+v", kept)
+	}
 	// An error of the operation's own is returned unchanged.
 	mine := errors.New("mine")
 	if err := meaning(live, fmt.Errorf("x: %w", &answer{mine}), committing); err != mine { //nolint:errorlint // the very one

@@ -165,6 +165,15 @@ func (p *pooled) enter(ctx context.Context) error {
 	return p.gate.enter()
 }
 
+// usable returns the error with which enter would refuse an operation.
+func (p *pooled) usable(ctx context.Context) error {
+	err := p.enter(ctx)
+	if err == nil {
+		p.gate.leave()
+	}
+	return err
+}
+
 // retried runs an operation until it succeeds, fails permanently, or has used up its
 // attempts.
 func (p *pooled) retried(ctx context.Context, operation func() error) error {

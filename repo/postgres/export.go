@@ -78,6 +78,11 @@ const (
 // Import reads the whole document into a buffer before it takes a connection, so that
 // nobody waits for a slow reader.
 func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error) {
+	if p, ok := s.exec.(*pooled); ok {
+		if err := p.usable(ctx); err != nil {
+			return repo.Session{}, err
+		}
+	}
 	document, err := export.Buffer(ctx, r)
 	if err != nil {
 		return repo.Session{}, err

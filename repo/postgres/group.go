@@ -213,6 +213,11 @@ type answerRow struct {
 	patience time.Duration
 }
 
+// patienceOf returns the patience for a lock timeout in milliseconds.
+func patienceOf(lockTimeout int64) time.Duration {
+	return maxAttempts * time.Duration(lockTimeout) * time.Millisecond
+}
+
 // send sends the statements as one transaction. All appends outside of a
 // caller's transaction are sent here.
 func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
@@ -333,7 +338,7 @@ func (g *group) alone(s *statement) []*statement {
 	return nil
 }
 
-var errLockTimeout = errors.New("the session was locked for longer than the lock timeout")
+var errLockTimeout = errors.New("a row was locked for longer than the lock timeout")
 
 // errLateAttempt: this attempt wrote nothing, but one whose answer was lost may write
 // later.

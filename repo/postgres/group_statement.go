@@ -69,7 +69,7 @@ func (g *group) sendMany(q db.DBTX, statements []*statement) ([]*answerRow, erro
 		bySession[row.SessionID.Bytes] = &answerRow{
 			MessageAppendRow: db.MessageAppendRow{NextSequence: row.NextSequence, Known: &row.Known, Admitted: row.Admitted, Latest: row.Latest, CreatedAt: row.CreatedAt},
 			held:             row.Held,
-			patience:         maxAttempts * time.Duration(row.LockTimeout) * time.Millisecond,
+			patience:         patienceOf(row.LockTimeout),
 		}
 	}
 	rows := make([]*answerRow, len(statements))

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // exporting is what an export begins with, as of one moment: the session and, in the
@@ -132,7 +133,11 @@ func (s *stateImport) finish() error {
 
 func (s *stateImport) flush() error {
 	if !s.created {
-		if err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion()); err != nil {
+		err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion())
+		switch {
+		case violates(err, stateScope):
+			return &answer{rules.ImportedScopeTaken()}
+		case err != nil:
 			return err
 		}
 		s.created = true

@@ -138,7 +138,8 @@ func BindWith(tx pgx.Tx, options Options) repo.Repositories {
 // same goroutine, and not after an error of the database, which must be returned (see
 // Translate). A statement of the caller's that ends the transaction, such as COMMIT, is
 // noticed afterwards: the repositories then refuse to work (repo.ErrClosed), and InTx
-// returns repo.ErrUnknownOutcome.
+// returns repo.ErrUnknownOutcome. It is not noticed if another transaction is begun in its
+// place, by COMMIT AND CHAIN, ROLLBACK AND CHAIN or BEGIN: never use these.
 func Tx(r repo.Repositories) (pgx.Tx, bool) {
 	own, ok := r.(repositories)
 	return own.tx, ok

@@ -23,6 +23,8 @@ type partsAppending struct {
 	parts  [][]byte
 	// unsure: an earlier attempt may have been committed.
 	unsure bool
+	// skipped is when a group first found the stream's row locked.
+	skipped time.Time
 	// otherwise is the error if errRepeated turns out to be about other parts.
 	otherwise, err error
 }
@@ -37,7 +39,10 @@ func (a *partsAppending) size() scheduler.Size {
 	return size
 }
 
-// refusal returns why an append was not stored, from the stream's row.
+// errUnexplained: the stream's row does not say why.
+var errUnexplained = errors.New("parts were not stored for no reason that the stream shows")
+
+// refusal returns why an append was not stored, from the stream's row. It is never nil.
 func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 	var stored *repo.Stream
 	gone := row == nil || row.Expired
@@ -49,7 +54,10 @@ func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 		if repeated, a.otherwise = rules.CheckStreamAppend(a.stream, stored, len(a.parts)); repeated {
 			return errRepeated
 		}
-		if err = a.otherwise; a.stream.Next <= stored.Next {
+		if err = a.otherwise; err == nil {
+			err = &storeError{repo.ErrContention, errUnexplained}
+		}
+		if a.stream.Next <= stored.Next {
 			return err // an earlier attempt has not stored it, and will not
 		}
 	}
@@ -264,7 +272,8 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 	g.appender.tell(stored...)
 	for i, run := range runs {
 		switch row := found[i]; {
-		case row != nil && row.Held: // left undone: the stream is held
+		case row != nil && row.Held:
+			g.hold(run, patienceOf(row.LockTimeout))
 		case row != nil && row.Stored:
 			for _, t := range run.tasks {
 				g.done(t, nil)
@@ -274,6 +283,18 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 			for _, t := range run.tasks[1:] {
 				g.Return(t)
 			}
+		}
+	}
+}
+
+// hold leaves a run whose stream's row was skipped to the scheduler, but those appends that
+// were tried for longer than patience. Zero: they are tried as long as their contexts last.
+func (g *partsGroup) hold(run *partsRun, patience time.Duration) {
+	for _, t := range run.tasks {
+		if t.Item.skipped.IsZero() {
+			t.Item.skipped = time.Now()
+		} else if patience > 0 && time.Since(t.Item.skipped) >= patience {
+			g.done(t, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
 		}
 	}
 }

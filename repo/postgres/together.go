@@ -110,7 +110,7 @@ func (l *ledger) decideWhole(a *appending) verdict {
 				a.patience = l.patience(a)
 			}
 			if errors.Is(part.err, errNoScope) {
-				a.missing = l.missing(a.parts)
+				a.missing, a.patience = l.missing(a.parts), l.patience(a)
 			}
 			return v
 		}

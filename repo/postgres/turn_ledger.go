@@ -131,7 +131,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 				}
 				l.counters[row.SessionID.Bytes] = &counterRow{
 					next: row.NextSequence, held: row.Held, fence: row.Fence, fencedOnly: row.FencedOnly,
-					patience: maxAttempts * time.Duration(row.LockTimeout) * time.Millisecond,
+					patience: patienceOf(row.LockTimeout),
 				}
 			}
 			return err
@@ -348,7 +348,7 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		}
 	}
 	if len(a.missing) > 0 {
-		a.err = errNoScope
+		a.err, a.patience = errNoScope, counter.patience
 		return answered
 	}
 	view := rules.TurnView{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -96,14 +97,17 @@ func (s *sessions) appendTogether(ctx context.Context, turns []*rules.Turn, item
 			results, err = appendIn(ctx, &sessions{bound{tx: q.(pgx.Tx)}, s.audited}, turns, items)
 			return err
 		})
-		if !errors.Is(err, repo.ErrUnknownOutcome) {
-			break
+		lost, vanished := errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)
+		if lost {
+			unsure = true
+			for _, a := range items {
+				a.unsure = true
+			}
 		}
-		unsure = true
-		for _, a := range items {
-			a.unsure = true
+		if vanished {
+			err = &storeError{repo.ErrContention, errVanished}
 		}
-		if ctx.Err() != nil || !pause(ctx, attempt) {
+		if !lost && !vanished || ctx.Err() != nil || !pause(ctx, attempt) {
 			break
 		}
 	}
@@ -113,6 +117,19 @@ func (s *sessions) appendTogether(ctx context.Context, turns []*rules.Turn, item
 		}
 	}
 	return results, settled(afterDoubt(unsure, err))
+}
+
+var errVanished = errors.New("others create the session and delete it again and again")
+
+// hasVanished reports whether a session that the turns create was missing: somebody else
+// had created it first, and has deleted it.
+func hasVanished(turns []*rules.Turn, err error) bool {
+	missing, is := errors.AsType[*repo.NotFoundError](err)
+	if !is || missing.Kind != "session" {
+		return false
+	}
+	first := slices.IndexFunc(turns, func(t *rules.Turn) bool { return t.SessionID == missing.ID })
+	return first >= 0 && turns[first].Create != nil
 }
 
 // appendIn creates sessions and makes turns in a transaction.
@@ -195,8 +212,10 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 
 // makeScopes creates the rows of a turn's scopes that a group found missing. A transaction
 // that is creating one of them may stay open for long. So the call waits for it in short
-// attempts, of which there is one at a time, and leaves the pool's connections to others.
+// attempts, of which there is one at a time, and leaves the pool's connections to others,
+// until its patience is at an end.
 func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
+	begun := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := p.tryScopes(ctx, a.missing)
 		switch {
@@ -206,11 +225,18 @@ func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
 			}
 			return sessionNotFound(a.sessionID)
 		case hasCode(err, lockNotAvailable):
+			if a.patience > 0 && time.Since(begun) >= a.patience {
+				return &storeError{repo.ErrContention, errLockTimeout}
+			}
 			attempt = 1
 		case !isPassing(err):
 			return err
 		}
-		if ctx.Err() != nil || !pause(ctx, attempt) {
+		again := pause(ctx, attempt)
+		if ctx.Err() != nil {
+			return translate(ctx, ctx.Err(), unsent)
+		}
+		if !again {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func contextTests() []test {
 	}
 }
 
-// operations are valid calls of all methods of Sessions.
+// operations are calls of all methods of Sessions, which are valid but for one.
 type operations struct {
 	id, fresh, doomed, imported repo.ID
 	document                    []byte
@@ -65,6 +66,8 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 		"AppendAt":       func() error { _, err := s.AppendAt(ctx, o.id, 1, user(secret)); return err },
 		"Export":         func() error { return s.Export(ctx, o.id, io.Discard) },
 		"Import":         func() error { _, err := s.Import(ctx, bytes.NewReader(o.document)); return err },
+		// Whether it may is decided before it reads.
+		"Import of no document": func() error { _, err := s.Import(ctx, strings.NewReader("")); return err },
 	}
 }
 

@@ -22,6 +22,7 @@ func exportTests() []test {
 		on("Document", testExportDocument),
 		on("ImportedIsAlive", testExportImportedIsAlive),
 		on("ImportTaken", testImportTaken),
+		{"ImportTakenByScope", testImportTakenByScope},
 		on("ImportFaults", testImportFaults),
 		on("ImportReaderFails", testImportReaderFails),
 		on("ExportMissing", testExportMissing),
@@ -206,6 +207,31 @@ func testImportTaken(t *testing.T, s repo.Sessions) {
 	}
 	wantSession(t, get(t, s, id), before)
 	wantCount(t, s, id, int(before.MessageCount))
+}
+
+// A session may have been given the id that is computed from the name of a shared scope.
+func testImportTakenByScope(t *testing.T, store repo.Store) {
+	shared := repo.Scope{Name: randomName()}
+	id := shared.ID()
+	if _, err := store.Sessions().Create(t.Context(), repo.NewSession{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	value := repo.StateChange{Key: "k", Value: json.RawMessage("1")}
+	value.Scope = repo.Scope{SessionID: id}
+	if _, err := store.State().Change(t.Context(), []repo.StateChange{value}); err != nil {
+		t.Fatal(err)
+	}
+	document := export(t, store.Sessions(), id)
+	remove(t, store.Sessions(), id)
+	value.Scope = shared
+	if _, err := store.State().Change(t.Context(), []repo.StateChange{value}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Sessions().Import(t.Context(), bytes.NewReader(document))
+	wantImportError(t, err)
+	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("the session is there: %v", err)
+	}
 }
 
 func testImportFaults(t *testing.T, s repo.Sessions) {

@@ -173,6 +173,12 @@ func CheckStateValue(field string, value json.RawMessage) error {
 // have been given the id that is computed from a name.
 func ScopeTaken() error { return invalid("scope", "has the id of another scope") }
 
+// ImportedScopeTaken returns the error of an import with a state, whose session has the id of
+// a shared scope.
+func ImportedScopeTaken() error {
+	return &repo.ImportError{Field: "session.id", Reason: "is the id of a shared scope"}
+}
+
 // Conflict returns the error of a scope that is at version actual, or nil if the
 // condition on the scope holds or there is none.
 func (s StateScope) Conflict(actual int64) error {

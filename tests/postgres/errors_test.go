@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -137,15 +138,19 @@ func TestErrorsHoldNoContent(t *testing.T) {
 
 	// The database quotes what it refuses; the store's error does not. A trigger
 	// stands for a rule that is not the library's.
-	for _, sql := range []string{
-		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			RAISE EXCEPTION 'refused' USING ERRCODE = '23514', DETAIL = NEW.content, HINT = NEW.content; END $$`,
-		"CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION refuse()",
+	for what, rule := range map[string]string{
+		"a rule of the database": "RAISE EXCEPTION 'refused' USING ERRCODE = '23514', DETAIL = NEW.content, HINT = NEW.content",
+		"a cast of the database": "PERFORM NEW.content::bigint",
 	} {
-		pgtest.Exec(t, store.Pool(), sql)
+		pgtest.Exec(t, store.Pool(), "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+rule+"; END $$")
+		pgtest.Exec(t, store.Pool(), "DROP TRIGGER IF EXISTS refuse ON messages")
+		pgtest.Exec(t, store.Pool(), "CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION refuse()")
+		_, err = sessions.Append(ctx, given.ID, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
+		discreet(t, what, err)
+		if !errors.Is(err, repo.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	_, err = sessions.Append(ctx, given.ID, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
-	discreet(t, "a rule of the database", err)
 
 	definition := repo.ActionDefinition{
 		Reusable: true, DefinitionOfDone: "{{.a}}",

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,5 +50,58 @@ func TestLockTimeoutOfSettings(t *testing.T) {
 				t.Errorf("an append to a held session: %v", err)
 			}
 		})
+	}
+}
+
+// It applies to what waits in short attempts, too: turns whose scope somebody else is
+// creating, and appends to streams. Without one they wait as long as their contexts, whose
+// errors they then return.
+func TestLockTimeoutOfAttempts(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 8} {
+		for _, timeout := range []time.Duration{0, 50 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%d connections, %v", connections, timeout), func(t *testing.T) {
+				t.Parallel()
+				databaseURL := pgtest.NewDatabase(t)
+				other := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", "other"), agentstore.Options{})
+				store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: timeout})
+				ids, stream := newSessions(t, store, 2), openStream(t, store, "a")
+				turn := repo.Turn{State: []repo.StateChange{plusOne("fresh", "n")}}
+				if err := other.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+					if _, err := tx.State().Change(ctx, turn.State); err != nil {
+						return err
+					}
+					if _, err := tx.Streams().Append(ctx, stream, []byte("x")); err != nil {
+						return err
+					}
+					for name, operation := range map[string]func(ctx context.Context) error{
+						"AppendTurn": func(ctx context.Context) error {
+							_, err := store.Sessions().AppendTurn(ctx, ids[0], turn)
+							return err
+						},
+						"AppendTurns": func(ctx context.Context) error {
+							return addsTo(store)(ctx, repo.SessionTurn{SessionID: ids[0], Turn: turn}, turnsOf(ids[1])[0])
+						},
+						"Streams.Append": func(ctx context.Context) error {
+							_, err := store.Streams().Append(ctx, stream, []byte("y"))
+							return err
+						},
+					} {
+						limit, want := 20*time.Second, repo.ErrContention
+						if timeout == 0 {
+							limit, want = time.Second, context.DeadlineExceeded
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), limit)
+						if err := operation(ctx); !errors.Is(err, want) {
+							t.Errorf("%s gave %v, want %v", name, err, want)
+						}
+						cancel()
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -366,6 +367,76 @@ func TestTurnsInTransactionsOfAnyLevel(t *testing.T) {
 				}
 				if got := sumOf(t, store, repo.Scope{Name: name}, "n"); got != want {
 					t.Errorf("the sum is %d, want %d", got, want)
+				}
+			})
+		}
+	}
+}
+
+// onStatement calls a function before each statement.
+type onStatement struct{ run func(sql string) }
+
+func (o *onStatement) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	o.run(data.SQL)
+	return ctx
+}
+
+func (*onStatement) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A turn that creates its session does so although somebody else has created it just before
+// and deletes it just after. If that happens again and again, nothing is written.
+func TestTurnCreatesAfterOthersDelete(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		times int
+		want  error
+	}{{"once", 1, nil}, {"again and again", 1000, repo.ErrContention}} {
+		for way, add := range map[string]func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error){
+			"AppendTurn": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
+				added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+				return added.Created, err
+			},
+			"AppendTurns": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
+				added, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: id, Turn: turn})
+				return err == nil && added[0].Created, err
+			},
+			"in InTx": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (created bool, err error) {
+				err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+					added, err := tx.Sessions().AppendTurn(ctx, id, turn)
+					created = added.Created
+					return err
+				})
+				return created, err
+			},
+		} {
+			t.Run(way+" "+test.name, func(t *testing.T) {
+				t.Parallel()
+				databaseURL := pgtest.NewDatabase(t)
+				other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+				id, times, exists := repo.NewID(), 0, false
+				traced := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", "traced"), agentstore.Options{
+					Tracer: &onStatement{func(sql string) {
+						var err error
+						switch {
+						case strings.HasPrefix(sql, "-- name: SessionCreate ") && times < test.times:
+							times, exists = times+1, true
+							_, err = other.Sessions().Create(t.Context(), repo.NewSession{ID: id})
+						case strings.HasPrefix(sql, "-- name: TurnLockCounters ") && exists:
+							exists = false
+							_, err = other.Sessions().Delete(t.Context(), id)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}},
+				})
+				created, err := add(traced, id, repo.Turn{Messages: []repo.NewMessage{user("x")}, Create: &repo.NewSession{}})
+				if !errors.Is(err, test.want) || created != (test.want == nil) {
+					t.Errorf("created %t, %v, want %v", created, err, test.want)
+				}
+				if times == 0 {
+					t.Error("no session was created before")
 				}
 			})
 		}

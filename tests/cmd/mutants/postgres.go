@@ -8,6 +8,18 @@ const (
 
 var errorMutants = []mutant{
 	{
+		name: "errors/a data exception with its values", file: errorsGo,
+		old:   "	if class(pgErr) == dataException {",
+		new:   "	if false {",
+		tests: []tests{{inPostgres, "^TestErrorsHoldNoContent$"}},
+	},
+	{
+		name: "errors/an import's scope that is taken", file: "repo/postgres/state_export.go",
+		old:   "		case violates(err, stateScope):",
+		new:   "		case false:",
+		tests: []tests{{inPostgres, pool + "^Export$"}},
+	},
+	{
 		name: "errors/an answer that is translated", file: errorsGo,
 		old:   "	if a, ok := errors.AsType[*answer](err); ok {\n		return a.err",
 		new:   "	if a, ok := errors.AsType[*answer](err); ok && at == unsent {\n		return a.err",
@@ -129,8 +141,8 @@ var errorMutants = []mutant{
 	},
 	{
 		name: "errors/the values of rows are kept", file: errorsGo,
-		old:   "		Message:             pgErr.Message,\n",
-		new:   "		Message:             pgErr.Message,\n		Detail:              pgErr.Detail,\n",
+		old:   "		Message:             message,\n",
+		new:   "		Message:             message,\n		Detail:              pgErr.Detail,\n",
 		tests: []tests{{postgresPkg, "^TestTranslate$"}},
 	},
 	{
@@ -196,6 +208,12 @@ var errorMutants = []mutant{
 }
 
 var executorMutants = []mutant{
+	{
+		name: "executor/an import that reads before it is refused", file: "repo/postgres/export.go",
+		old:   "if err := p.usable(ctx); err != nil {",
+		new:   "if err := p.usable(ctx); false {",
+		tests: []tests{{inPostgres, pool + "^Closing$"}},
+	},
 	{
 		name: "executor/a transaction that a statement has ended", file: "repo/postgres/tx.go",
 		old:   "	if hasEnded(tx.Conn()) {",

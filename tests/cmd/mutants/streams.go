@@ -8,6 +8,12 @@ const (
 
 var streamMutants = []mutant{
 	{
+		name: "streams/a held stream is tried without patience", file: "repo/postgres/streams_append.go",
+		old:   "} else if patience > 0 && time.Since(t.Item.skipped) >= patience {",
+		new:   "} else if false {",
+		tests: []tests{{"tests/postgres", "^TestLockTimeoutOfAttempts$"}},
+	},
+	{
 		name: "streams/an append with any fence", file: streamsSQL,
 		old:   "(s.fence = n.fence AND s.status = 'open'",
 		new:   "(n.fence > 0 AND s.status = 'open'",
@@ -15,8 +21,8 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/an append at any sequence", file: streamsSQL,
-		old:   " AND s.next_sequence = n.first_sequence AND",
-		new:   " AND",
+		old:   " AND s.next_sequence = n.first_sequence) AS fits",
+		new:   ") AS fits",
 		tests: []tests{{"tests/postgres", pool + streamsTests}},
 	},
 	{
@@ -27,9 +33,15 @@ var streamMutants = []mutant{
 	},
 	{
 		name: "streams/an append after the expiry", file: streamsSQL,
-		old:   " AND s.expires_at > clock_timestamp()) AS fits",
-		new:   ") AS fits",
-		tests: []tests{{"tests/postgres", pool + streamsFollow}},
+		old:   "s.expires_at <= clock_timestamp() AS expired,\n        (s.fence",
+		new:   "false AS expired,\n        (s.fence",
+		tests: []tests{{"tests/postgres", "^TestStreamAppendAtExpiry$"}},
+	},
+	{
+		name: "streams/an append that reads the clock twice", file: streamsSQL,
+		old:   "AND s.next_sequence = n.first_sequence) AS fits",
+		new:   "AND s.next_sequence = n.first_sequence AND s.expires_at > clock_timestamp()) AS fits",
+		tests: []tests{{"tests/postgres", "^TestStreamAppendAtExpiry$"}},
 	},
 	{
 		name: "streams/an append that waits for a row", file: streamsSQL,

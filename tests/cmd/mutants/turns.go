@@ -4,6 +4,18 @@ const turnsSQL, ledger = "queries/turns.sql", "repo/postgres/turn_ledger.go"
 
 var turnMutants = []mutant{
 	{
+		name: "turns/scopes are waited for without patience", file: "repo/postgres/turns.go",
+		old:   "			if a.patience > 0 && time.Since(begun) >= a.patience {",
+		new:   "			if a.patience < 0 && time.Since(begun) >= a.patience {",
+		tests: []tests{{"tests/postgres", "^TestLockTimeoutOfAttempts$"}},
+	},
+	{
+		name: "turns/not created when somebody else's session is deleted", file: "repo/postgres/turns.go",
+		old:   "errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)",
+		new:   "errors.Is(err, repo.ErrUnknownOutcome), false",
+		tests: []tests{{"tests/postgres", "^TestTurnCreatesAfterOthersDelete$"}},
+	},
+	{
 		name: "turns/messages of another session, as those of a turn", file: turnsSQL,
 		old:   "sequence >= (\n    SELECT t.first_sequence FROM session_turns t\n    WHERE t.session_id = @session_id AND t.id = @id AND t.digest = @digest\n)",
 		new:   "sequence >= 0 AND (@id::uuid, @digest::bytea) IS NOT NULL",
