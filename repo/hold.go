@@ -162,6 +162,7 @@ func (h *HeldLease) end(cause error) {
 // keep renews the lease until the context ends.
 func (h *HeldLease) keep() {
 	defer close(h.ended)
+	defer h.alarm.Stop() // ctx may have ended it
 	for {
 		h.mu.Lock()
 		wait := h.ttl/renewPart - h.now().since(h.sent)

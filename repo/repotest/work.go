@@ -17,6 +17,11 @@ func workTests() []test {
 		{"Stopped", testWorkStopped},
 		{"Lost", testWorkLost},
 		{"Again", testWorkAgain},
+		{"Owed", testWorkOwed},
+		{"Stalled", testWorkStalled},
+		{"Claimed", testWorkClaimed},
+		{"Moved", testWorkMoved},
+		{"Deadline", testWorkDeadline},
 		{"Panics", testWorkPanics},
 		{"Invalid", testWorkInvalid},
 	}
@@ -164,42 +169,82 @@ func testWorkLost(t *testing.T, store repo.Store) {
 	}
 }
 
-// faltering makes transitions whose answers are lost, or that are not sent, in turns.
-type faltering struct {
+// faulty is a store whose calls that Work makes can be replaced.
+type faulty struct {
 	repo.Store
-	count *atomic.Int64
+	transition func(ctx context.Context, run func() error) error
+	claim      func(claimed []repo.ClaimedPlan, err error) ([]repo.ClaimedPlan, error)
+	acquire    func(run func() error) error
 }
 
-func (s faltering) Plans() repo.Plans { return falteringPlans{s.Store.Plans(), s.count} }
+func (s faulty) Plans() repo.Plans   { return faultyPlans{s.Store.Plans(), s} }
+func (s faulty) Leases() repo.Leases { return faultyLeases{s.Store.Leases(), s} }
 
-func (s faltering) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
-	return falter(s.count, func() error { return s.Store.InTx(ctx, fn) })
+func (s faulty) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
+	run := func() error { return s.Store.InTx(ctx, fn) }
+	if s.transition == nil {
+		return run()
+	}
+	return s.transition(ctx, run)
 }
 
-type falteringPlans struct {
+type faultyPlans struct {
 	repo.Plans
-	count *atomic.Int64
+	store faulty
 }
 
-func (p falteringPlans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (plan repo.Plan, err error) {
-	err = falter(p.count, func() error {
+func (p faultyPlans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (plan repo.Plan, err error) {
+	run := func() error {
 		plan, err = p.Plans.Transition(ctx, id, transition, cause)
 		return err
-	})
+	}
+	if p.store.transition == nil {
+		return plan, run()
+	}
+	err = p.store.transition(ctx, run)
 	return plan, err
 }
 
-func falter(count *atomic.Int64, run func() error) error {
-	switch count.Add(1) % 3 {
-	case 1:
-		return repo.ErrUnavailable
-	case 2:
-		if err := run(); err != nil {
-			return err
-		}
-		return repo.ErrUnknownOutcome
+func (p faultyPlans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
+	claimed, err := p.Plans.Claim(ctx, claim)
+	if p.store.claim == nil {
+		return claimed, err
 	}
-	return run()
+	return p.store.claim(claimed, err)
+}
+
+type faultyLeases struct {
+	repo.Leases
+	store faulty
+}
+
+func (l faultyLeases) Acquire(ctx context.Context, asked repo.NewLease) (lease repo.Lease, err error) {
+	run := func() error {
+		lease, err = l.Leases.Acquire(ctx, asked)
+		return err
+	}
+	if l.store.acquire == nil {
+		return lease, run()
+	}
+	err = l.store.acquire(run)
+	return lease, err
+}
+
+// falter does not run every third call, and loses the answer of every third.
+func falter() func(context.Context, func() error) error {
+	var count atomic.Int64
+	return func(_ context.Context, run func() error) error {
+		switch count.Add(1) % 3 {
+		case 1:
+			return repo.ErrUnavailable
+		case 2:
+			if err := run(); err != nil {
+				return err
+			}
+			return repo.ErrUnknownOutcome
+		}
+		return run()
+	}
 }
 
 // Work is not done again because its transition has failed or its answer was lost.
@@ -208,7 +253,7 @@ func testWorkAgain(t *testing.T, store repo.Store) {
 	ids := q.add(3)
 	var done []repo.ID
 	begun := make(chan struct{})
-	w := work(t, faltering{store, new(atomic.Int64)}, q.claim(), func(ctx context.Context, plan repo.Plan) error {
+	w := work(t, faulty{Store: store, transition: falter()}, q.claim(), func(ctx context.Context, plan repo.Plan) error {
 		done = append(done, plan.ID)
 		switch plan.ID {
 		case ids[0]:
@@ -230,6 +275,143 @@ func testWorkAgain(t *testing.T, store repo.Store) {
 			t.Errorf("plan %d is %s, at attempt %d", i, plan.State, plan.Attempt)
 		}
 	}
+}
+
+// wantAttempt checks that a plan is in a state, at its first attempt.
+func wantAttempt(t *testing.T, store repo.Store, id repo.ID, state repo.PlanState) {
+	t.Helper()
+	if plan := getPlan(t, store, id); plan.State != state || plan.Attempt != 1 {
+		t.Errorf("it is %s, at attempt %d", plan.State, plan.Attempt)
+	}
+}
+
+// A transition is owed for longer than a lease lasts, if that is renewed.
+func testWorkOwed(t *testing.T, store repo.Store) {
+	q := newQueue(t, store)
+	id := q.add(1)[0]
+	claim := q.claim()
+	claim.TTL = repo.MinLeaseTTL
+	end := time.Now().Add(claim.TTL * 3 / 2)
+	w := work(t, faulty{Store: store, transition: func(_ context.Context, run func() error) error {
+		if time.Now().Before(end) {
+			return repo.ErrContention
+		}
+		return run()
+	}}, claim, func(context.Context, repo.Plan) error { return nil })
+	waitFor(t, store, id, repo.StateComplete)
+	w.stop(t)
+	wantAttempt(t, store, id, repo.StateComplete)
+}
+
+// A transition without an answer does not end the worker, when its lease is lost meanwhile.
+func testWorkStalled(t *testing.T, store repo.Store) {
+	q := newQueue(t, store)
+	id := q.add(1)[0]
+	claim := q.claim()
+	claim.TTL = repo.MinLeaseTTL
+	stalled := false
+	w := work(t, faulty{Store: store, transition: func(ctx context.Context, run func() error) error {
+		if stalled {
+			return run()
+		}
+		stalled = true
+		if _, err := store.Leases().ReleaseAll(ctx, claim.Owner); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}, claim, func(context.Context, repo.Plan) error { return nil })
+	if plan := waitFor(t, store, id, repo.StateComplete); plan.Attempt != 2 {
+		t.Errorf("it was completed at attempt %d", plan.Attempt)
+	}
+	w.stop(t)
+}
+
+// A plan is done, or queued again, at its first attempt: although the answer to its claim was
+// lost, or it could not be held at once, or the worker was stopped before it had begun.
+func testWorkClaimed(t *testing.T, store repo.Store) {
+	for _, lost := range []bool{false, true} {
+		for _, stopped := range []bool{false, true} {
+			q := newQueue(t, store)
+			id := q.add(1)[0]
+			claimed, refused := make(chan struct{}), false
+			var w worker
+			ready := make(chan struct{})
+			w = work(t, faulty{
+				Store: store,
+				claim: func(answer []repo.ClaimedPlan, err error) ([]repo.ClaimedPlan, error) {
+					if len(answer) == 0 {
+						return answer, err
+					}
+					close(claimed)
+					if <-ready; stopped {
+						w.cancel()
+					}
+					if lost {
+						return nil, repo.ErrUnknownOutcome
+					}
+					return answer, err
+				},
+				acquire: func(run func() error) error {
+					if refused {
+						return run()
+					}
+					refused = true
+					return repo.ErrUnavailable
+				},
+			}, q.claim(), func(context.Context, repo.Plan) error { return nil })
+			close(ready)
+			w.await(t, claimed)
+			state := repo.StateComplete
+			if stopped {
+				state = repo.StateQueued
+			}
+			waitFor(t, store, id, state)
+			w.stop(t)
+			wantAttempt(t, store, id, state)
+		}
+	}
+}
+
+// A plan that somebody has moved is not moved again, although it is processing and nobody has
+// claimed it.
+func testWorkMoved(t *testing.T, store repo.Store) {
+	for _, failed := range []error{nil, errors.New("failed")} {
+		q := newQueue(t, store)
+		id := q.add(1)[0]
+		moved := make(chan struct{})
+		w := work(t, store, q.claim(), func(ctx context.Context, plan repo.Plan) error {
+			defer close(moved)
+			for _, transition := range []repo.Transition{repo.TransitionComplete, repo.TransitionExecute, repo.TransitionStart} {
+				if _, err := store.Plans().Transition(ctx, plan.ID, transition, repo.Cause{}); err != nil {
+					t.Errorf("%s: %v", transition, err)
+				}
+			}
+			return failed
+		})
+		w.await(t, moved)
+		w.stop(t)
+		if plan := getPlan(t, store, id); plan.State != repo.StateProcessing {
+			t.Errorf("it is %s", plan.State)
+		}
+	}
+}
+
+// What fails at the deadline of the worker's context has been stopped.
+func testWorkDeadline(t *testing.T, store repo.Store) {
+	q := newQueue(t, store)
+	id := q.add(1)[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	err := repo.Work(ctx, store, q.claim(), func(context.Context, repo.Plan) error {
+		time.Sleep(time.Until(deadline))
+		return errors.New("i/o timeout")
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Work: %v", err)
+	}
+	wantAttempt(t, store, id, repo.StateQueued)
 }
 
 // A claim whose work panics has expired, and leaves nothing that renews it.
@@ -255,6 +437,8 @@ func testWorkInvalid(t *testing.T, store repo.Store) {
 	do := func(context.Context, repo.Plan) error { return nil }
 	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{}, do), "owner")
 	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o", Limit: 2}, do), "limit")
+	wantInvalid(t, repo.Work(t.Context(), nil, repo.Claim{Owner: "o"}, do), "store")
+	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o"}, nil), "do")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("stopped")
 	cancel(cause)

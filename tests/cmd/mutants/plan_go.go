@@ -5,8 +5,8 @@ const workGo = "repo/work.go"
 var planGoMutants = []mutant{
 	{
 		name: "work/a reason that no plan can have", file: workGo,
-		old:   "cause.Reason = ReasonOf(failed)",
-		new:   "cause.Reason = failed.Error()",
+		old:   "ReasonOf(failed)",
+		new:   "failed.Error()",
 		tests: []tests{{"repo/memory", conformance + "^Work$"}},
 	},
 	{
@@ -17,8 +17,8 @@ var planGoMutants = []mutant{
 	},
 	{
 		name: "work/a stopped worker's plan has failed", file: workGo,
-		old:   "	case !stopped:",
-		new:   "	case !stopped || failed != nil:",
+		old:   "case failed != nil && stopped:",
+		new:   "case failed != nil && stopped && failed == ErrClosed:",
 		tests: []tests{{"repo/memory", conformance + "^Work$"}},
 	},
 	{
@@ -29,14 +29,50 @@ var planGoMutants = []mutant{
 	},
 	{
 		name: "work/a transition that is tried once", file: workGo,
-		old:   "} else if !passes(err) || ending.Err() != nil {",
-		new:   "} else if passes(err) || ending.Err() != nil {",
+		old:   "if err == nil || !passes(err) || ctx.Err() != nil {",
+		new:   "if err != ErrClosed {",
 		tests: []tests{{"repo/memory", conformance + "^Work$"}},
 	},
 	{
 		name: "work/a panic that leaves the lease", file: workGo,
-		old:   "if !moved { // the next",
-		new:   "if moved { // the next",
+		old:   "if !moved {",
+		new:   "if moved {",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a plan that was moved to another stage", file: workGo,
+		old:   "Version: claimed.Plan.Version, ",
+		new:   "",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a claim whose answer was lost", file: workGo,
+		old:   "claimed, err = w.held(ctx)",
+		new:   "_, _ = w.held(ctx)",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a plan that was claimed as the worker was stopped", file: workGo,
+		old:   "\tcase hasEnded(ctx):\n\t\tending",
+		new:   "\tcase hasEnded(ctx) && err == ErrClosed:\n\t\tending",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/what failed at the deadline", file: workGo,
+		old:   "|| ok && !time.Now().Before(deadline)",
+		new:   "|| ok && deadline.IsZero()",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a stalled transition ends the worker", file: workGo,
+		old:   "if errors.Is(err, ErrConflict) || ending.Err() != nil {",
+		new:   "if errors.Is(err, ErrConflict) {",
+		tests: []tests{{"repo/memory", conformance + "^Work$"}},
+	},
+	{
+		name: "work/a transition that is owed for one life of the lease", file: workGo,
+		old:   "ending, cancel := lasting(held.Context())",
+		new:   "ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.claim.TTL)",
 		tests: []tests{{"repo/memory", conformance + "^Work$"}},
 	},
 	{
