@@ -106,7 +106,7 @@ func (w worker) held(ctx context.Context) (claimed []ClaimedPlan, err error) {
 }
 
 // work does one plan, and makes its transition.
-func (w worker) work(ctx context.Context, claimed ClaimedPlan) error {
+func (w worker) work(ctx context.Context, claimed ClaimedPlan) error { //nolint:contextcheck // some of its contexts outlast ctx
 	holding, leave := context.WithCancel(ctx)
 	defer leave()
 	held, err := w.hold(holding, claimed.Lease.Key)
@@ -137,7 +137,7 @@ func (w worker) work(ctx context.Context, claimed ClaimedPlan) error {
 	if failed != nil && !stopped && held.Err() != nil {
 		return nil // lost
 	}
-	err = w.end(ending, claimed, failed, stopped)
+	err = w.end(ending, claimed, failed, stopped) //nolint:contextcheck // it outlasts ctx
 	moved = err == nil
 	if errors.Is(err, ErrConflict) || ending.Err() != nil {
 		return nil // it was moved, or is left to expire
