@@ -87,7 +87,7 @@ func auditCommand(world invocation) *urfave.Command {
 		leaf{
 			name: "keygen", summary: "make a key pair that signs and verifies checkpoints",
 			arguments: []string{"NAME"}, run: f.keygen,
-			flags: []urfave.Flag{stringFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout")},
+			flags: []urfave.Flag{parsedFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout", readNewFile)},
 			more: `Without --output the private key is printed on stdout, and the public key on stderr.
 
 Examples:

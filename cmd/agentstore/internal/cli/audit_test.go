@@ -29,6 +29,15 @@ func TestKeygen(t *testing.T) {
 	if now := string(must[[]byte](t)(os.ReadFile(file))); now != key {
 		t.Error("the key was replaced")
 	}
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"", "-"} {
+		if code, stdout, stderr := run("audit", "keygen", "example", "--output", name); code != exitUsage || stdout != "" || !strings.Contains(stderr, "--output is not the name of a file") {
+			t.Errorf("--output %q: code %d, %d bytes, %q", name, code, len(stdout), stderr)
+		}
+		if files := must[[]os.DirEntry](t)(os.ReadDir(".")); len(files) != 0 {
+			t.Errorf("--output %q: wrote %s", name, files[0].Name())
+		}
+	}
 	if code, key, public := run("audit", "keygen", "example"); code != exitOK || !strings.HasPrefix(key, private) || !strings.HasPrefix(public, "example+") {
 		t.Errorf("without a file: code %d, %d bytes, %q", code, len(key), public)
 	}
