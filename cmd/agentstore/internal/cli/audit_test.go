@@ -69,7 +69,7 @@ func TestHold(t *testing.T) {
 	if out := d.run("audit", "release", "--session", session, "--json"); out != `{"session_id":"`+session+`","held":false}`+"\n" {
 		t.Errorf("released: %q", out)
 	}
-	if out := d.run("audit", "release", "--plan", plan); out != "the entries of plan "+plan+" are not on hold\n" {
+	if out := d.run("audit", "release", "--plan", plan); out != "there is no hold of plan "+plan+" now\n" {
 		t.Errorf("released: %q", out)
 	}
 	d.run("audit", "release", "--plan", plan)
