@@ -34,9 +34,15 @@ func auditCommand(world invocation) *urfave.Command {
 			flags: []urfave.Flag{
 				key,
 				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
-				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed", time.Hour),
+				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed; more than 0", time.Hour),
 			},
 			json: asJSON, onStore: f.verify,
+			before: func(*invocation) error {
+				if f.maxWaiting == 0 { // which audit.Verify takes for its default
+					return usageError{text: "--max-waiting is 0: an entry always waits for a moment"}
+				}
+				return nil
+			},
 			more: `Examples:
   agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
 		},

@@ -43,6 +43,14 @@ func TestKeygen(t *testing.T) {
 	}
 }
 
+// No time at all is not the default.
+func TestVerifyRefusesNoWaiting(t *testing.T) {
+	d := newDatabase(t)
+	d.refuses(exitUsage, "--max-waiting is 0", "audit", "verify", "--max-waiting", "0s")
+	d.run("audit", "verify", "--max-waiting", "1ns")
+	d.run("audit", "verify")
+}
+
 // Entries on hold are not pruned, until the hold is released.
 func TestHold(t *testing.T) {
 	d := newDatabase(t)
