@@ -8,12 +8,16 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
+
+// farewell is how long a response may take to end at a shutdown: its client may not read.
+const farewell = time.Second
 
 // anybody owns the streams of a session that was begun without a user.
 const anybody = "anybody"
@@ -42,14 +46,18 @@ func (s *EventStore) Handler(next http.Handler) http.Handler {
 }
 
 // Shutdown ends the responses that [EventStore.Handler] serves itself, so that their clients
-// go on at other replicas; later ones end at once. It is for http.Server.RegisterOnShutdown,
+// go on at other replicas; later requests get status 503. A client that does not read is cut
+// off after a second. It is for http.Server.RegisterOnShutdown,
 // since http.Server.Shutdown waits for responses and does not end them. Nothing else ends:
 // the SDK's responses do when their sessions are closed.
 func (s *EventStore) Shutdown() { s.stop() }
 
 // resume reports whether it knows the session. Statuses are those of the SDK.
 func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session string) bool {
-	ctx, id, last := r.Context(), "", -1
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.serving, cancel)() //nolint:contextcheck // it ends with either
+	id, last := "", -1
 	if header := r.Header.Get("Last-Event-ID"); header != "" {
 		stream, index, _ := strings.Cut(header, "_")
 		n, err := strconv.ParseInt(index, 10, 32)
@@ -73,7 +81,7 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 	case err != nil:
 		http.Error(w, "events are not available", http.StatusServiceUnavailable)
 	default:
-		s.serve(w, r, stream, id, last)
+		s.serve(w, r.WithContext(ctx), stream, id, last)
 	}
 	return true
 }
@@ -81,9 +89,17 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 // serve ends after an answer that is the last event, or if the stream is finished; when the
 // client goes; at a shutdown; or at an error: then it comes again, and gets a status.
 func (s *EventStore) serve(w http.ResponseWriter, r *http.Request, stream repo.Stream, id string, last int) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.serving, cancel)() //nolint:contextcheck // it ends with either
+	control := http.NewResponseController(w)
+	set := make(chan struct{})
+	stop := context.AfterFunc(s.serving, func() { //nolint:contextcheck // it ends with either
+		defer close(set)
+		_ = control.SetWriteDeadline(time.Now().Add(farewell))
+	})
+	defer func() {
+		if !stop() {
+			<-set // control is of no use later
+		}
+	}()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache, no-transform")
 	fmt.Fprint(w, ": ok\n\n") // a proxy may hold back headers alone
@@ -91,10 +107,9 @@ func (s *EventStore) serve(w http.ResponseWriter, r *http.Request, stream repo.S
 		// The SDK's client forgets the id if no event comes before it is cut off again.
 		fmt.Fprintf(w, "event: prime\nid: %s_%d\ndata: \n\n", id, last) //nolint:gosec // this is not HTML
 	}
-	control := http.NewResponseController(w)
 	_ = control.Flush()
 	had := min(last, int(stream.Next)-1) // the last stored event that the client has: it may be the answer
-	for part, err := range s.follow(ctx, stream, max(had-1, -1)) {
+	for part, err := range s.follow(r.Context(), stream, max(had-1, -1)) {
 		if err != nil {
 			return
 		}

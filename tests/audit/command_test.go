@@ -106,13 +106,13 @@ func TestHoldCommands(t *testing.T) {
 		{"seal", "entries sealed: 3"},
 		{"hold --session " + session.String() + " --reason case-4711", "the entries of session " + session.String() + " are on hold"},
 		{"hold --plan " + plan.String() + " --reason case-4711", "on hold"},
-		{"release --plan " + plan.String(), "not on hold"},
+		{"release --plan " + plan.String(), "there is no hold of"},
 		{"holds", session.String()},
 		{"holds --json --details", `{"session_id":"` + session.String() + `","created_at":"`},
 		{"prune --before 2100-01-01", "2 entries were pruned; 1 are on hold"},
 		{"seal", "entries sealed: 1"}, // the entry about the prune
 		{"verify", "the trail verifies"},
-		{"release --session " + session.String(), "not on hold"},
+		{"release --session " + session.String(), "there is no hold of"},
 		{"prune --before 2100-01-01", "1 entries were pruned; 0 are on hold"},
 	} {
 		code, stdout, stderr := auditCommand(t, databaseURL, strings.Fields(step.args)...)

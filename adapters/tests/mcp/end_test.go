@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -345,4 +346,115 @@ func TestShutdown(t *testing.T) {
 		must(t, home.stop(t, time.Minute))
 		must(t, next.stop(t, time.Minute))
 	})
+}
+
+// pipe is a listener with one connection, which has no buffer.
+type pipe struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipe) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipe) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p *pipe) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A shutdown waits only briefly for a client that does not read. One that reads gets the
+// response's end.
+func TestShutdownWhileWriting(t *testing.T) {
+	onEach(t, func(t *testing.T, stores [2]repo.Store) {
+		own := newEvents(t, stores[0], 0)
+		must(t, own.Open(t.Context(), "s", ""))
+		must(t, own.Open(t.Context(), "s", "r"))
+		must(t, own.Append(t.Context(), "s", "r", nil))
+		for _, reads := range []bool{true, false} {
+			other := newEvents(t, stores[1], 0)
+			server := &http.Server{Handler: other.Handler(http.NotFoundHandler()), ReadHeaderTimeout: time.Minute}
+			server.RegisterOnShutdown(other.Shutdown)
+			listener := &pipe{make(chan net.Conn, 1), make(chan struct{})}
+			client, conn := net.Pipe()
+			listener.conns <- conn
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				_ = server.Serve(listener)
+			}()
+			fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\nMcp-Session-Id: s\r\nLast-Event-ID: r_0\r\n\r\n")
+			lines := bufio.NewReaderSize(client, 16)
+			_, err := lines.ReadByte() // the server is about to write the rest
+			must(t, err)
+			end := make(chan error, 1)
+			if reads {
+				go func() {
+					text, err := io.ReadAll(lines)
+					if !strings.HasSuffix(string(text), "\r\n0\r\n\r\n") {
+						err = errors.Join(err, io.ErrUnexpectedEOF)
+					}
+					end <- err
+				}()
+			} else {
+				end <- nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			if err := server.Shutdown(ctx); err != nil {
+				t.Errorf("a client that reads, %v: %v", reads, err)
+			}
+			cancel()
+			_ = client.Close()
+			if err := <-end; err != nil {
+				t.Errorf("the end of the response: %v", err)
+			}
+			_ = server.Close()
+			<-served
+		}
+	})
+}
+
+// stalled is a database that does not answer.
+type stalled struct {
+	repo.Streams
+	asked chan struct{}
+}
+
+func (s *stalled) Get(ctx context.Context, _ string) (repo.Stream, error) {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return repo.Stream{}, ctx.Err()
+}
+
+// A shutdown does not wait for a database that does not answer; nor does a later request.
+func TestShutdownWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	streams := &stalled{asked: make(chan struct{}, 1)}
+	events, err := mcpstore.NewEventStore(streams, 0)
+	must(t, err)
+	first := resume(t, events, "r_0")
+	<-streams.asked
+	events.Shutdown()
+	for _, response := range []*response{first, resume(t, events, "")} {
+		select {
+		case <-response.done:
+		case <-time.After(10 * time.Second):
+			t.Error("the response does not end")
+			response.end()
+			<-response.done
+		}
+		if response.body.Code != http.StatusServiceUnavailable {
+			t.Errorf("status %d", response.body.Code)
+		}
+	}
 }

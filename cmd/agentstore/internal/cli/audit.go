@@ -34,9 +34,15 @@ func auditCommand(world invocation) *urfave.Command {
 			flags: []urfave.Flag{
 				key,
 				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
-				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed", time.Hour),
+				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed; more than 0", time.Hour),
 			},
 			json: asJSON, onStore: f.verify,
+			before: func(*invocation) error {
+				if f.maxWaiting == 0 { // which audit.Verify takes for its default
+					return usageError{text: "--max-waiting is 0: an entry always waits for a moment"}
+				}
+				return nil
+			},
 			more: `Examples:
   agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
 		},
@@ -87,7 +93,7 @@ func auditCommand(world invocation) *urfave.Command {
 		leaf{
 			name: "keygen", summary: "make a key pair that signs and verifies checkpoints",
 			arguments: []string{"NAME"}, run: f.keygen,
-			flags: []urfave.Flag{stringFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout")},
+			flags: []urfave.Flag{parsedFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout", readNewFile)},
 			more: `Without --output the private key is printed on stdout, and the public key on stderr.
 
 Examples:

@@ -62,7 +62,8 @@ func auditRelease() leaf {
 		name: "release", summary: "end the hold of a plan or a session, so that its entries can be pruned",
 		flags: holdFlags(&hold),
 		json:  "print one JSON object instead of text",
-		more: `If there is no such hold, nothing changes.
+		more: `If there is no such hold, nothing changes. Entries about this session that a plan's
+hold keeps stay on hold, and the other way round: see audit holds.
 
 Examples:
   agentstore audit release --session 01KGGZ7Q3M0000000000000001`,
@@ -80,14 +81,14 @@ func printHeld(invocation invocation, hold repo.AuditHold, held bool) error {
 	if invocation.json {
 		return printJSON(invocation.stdout, object{{"plan_id", given{hold.PlanID}}, {"session_id", given{hold.SessionID}}, {"held", held}})
 	}
-	subject, are := "plan "+hold.PlanID.String(), "are"
+	subject, text := "plan "+hold.PlanID.String(), "the entries of %s are on hold\n"
 	if hold.PlanID.IsZero() {
 		subject = "session " + hold.SessionID.String()
 	}
 	if !held {
-		are = "are not"
+		text = "there is no hold of %s now\n" // another hold may name its entries
 	}
-	_, err := fmt.Fprintf(invocation.stdout, "the entries of %s %s on hold\n", subject, are)
+	_, err := fmt.Fprintf(invocation.stdout, text, subject)
 	return err
 }
 

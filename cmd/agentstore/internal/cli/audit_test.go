@@ -29,9 +29,26 @@ func TestKeygen(t *testing.T) {
 	if now := string(must[[]byte](t)(os.ReadFile(file))); now != key {
 		t.Error("the key was replaced")
 	}
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"", "-"} {
+		if code, stdout, stderr := run("audit", "keygen", "example", "--output", name); code != exitUsage || stdout != "" || !strings.Contains(stderr, "--output is not the name of a file") {
+			t.Errorf("--output %q: code %d, %d bytes, %q", name, code, len(stdout), stderr)
+		}
+		if files := must[[]os.DirEntry](t)(os.ReadDir(".")); len(files) != 0 {
+			t.Errorf("--output %q: wrote %s", name, files[0].Name())
+		}
+	}
 	if code, key, public := run("audit", "keygen", "example"); code != exitOK || !strings.HasPrefix(key, private) || !strings.HasPrefix(public, "example+") {
 		t.Errorf("without a file: code %d, %d bytes, %q", code, len(key), public)
 	}
+}
+
+// No time at all is not the default.
+func TestVerifyRefusesNoWaiting(t *testing.T) {
+	d := newDatabase(t)
+	d.refuses(exitUsage, "--max-waiting is 0", "audit", "verify", "--max-waiting", "0s")
+	d.run("audit", "verify", "--max-waiting", "1ns")
+	d.run("audit", "verify")
 }
 
 // Entries on hold are not pruned, until the hold is released.
@@ -60,7 +77,7 @@ func TestHold(t *testing.T) {
 	if out := d.run("audit", "release", "--session", session, "--json"); out != `{"session_id":"`+session+`","held":false}`+"\n" {
 		t.Errorf("released: %q", out)
 	}
-	if out := d.run("audit", "release", "--plan", plan); out != "the entries of plan "+plan+" are not on hold\n" {
+	if out := d.run("audit", "release", "--plan", plan); out != "there is no hold of plan "+plan+" now\n" {
 		t.Errorf("released: %q", out)
 	}
 	d.run("audit", "release", "--plan", plan)

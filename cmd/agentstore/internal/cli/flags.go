@@ -122,6 +122,15 @@ func readID(text string) (repo.ID, error) {
 	return id, nil
 }
 
+// readNewFile refuses what elsewhere means stdout: with an empty variable in a script,
+// what is to be in the file only would be printed.
+func readNewFile(text string) (string, error) {
+	if text == "" || text == "-" {
+		return "", errors.New(" is not the name of a file: leave it out to print on stdout")
+	}
+	return text, nil
+}
+
 // needsID parses the id that is a command's argument.
 func needsID(invocation *invocation) (err error) {
 	if invocation.args[0] == "" {
