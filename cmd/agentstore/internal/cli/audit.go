@@ -26,14 +26,14 @@ type auditFlags struct {
 func auditCommand(world invocation) *urfave.Command {
 	var f auditFlags
 	const asJSON = "print one JSON object instead of text"
-	key := stringFlag(&f.key, "key", "the public `key` that checkpoints must be signed with")
+	key := parsedFlag(&f.key, "key", "the public `key` that checkpoints must be signed with", readGiven)
 	return group("audit", "read, verify, prune and maintain the audit trail", "", append([]*urfave.Command{auditListCommand(world), auditExportCommand(world)}, leaves(
 		world,
 		leaf{
 			name: "verify", summary: "report every change to sealed entries; exit code 7 if there is one",
 			flags: []urfave.Flag{
 				key,
-				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
+				parsedFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database", readGiven),
 				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed; more than 0", time.Hour),
 			},
 			json: asJSON, onStore: f.verify,
@@ -64,7 +64,7 @@ func auditCommand(world invocation) *urfave.Command {
 		},
 		leaf{
 			name: "seal", summary: "seal the waiting entries, once",
-			flags:   []urfave.Flag{stringFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")},
+			flags:   []urfave.Flag{parsedFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints", readGiven)},
 			onStore: f.seal,
 			more: `Examples:
   agentstore audit seal --private-key-file /run/secrets/audit`,

@@ -92,3 +92,16 @@ func TestHold(t *testing.T) {
 	d.refuses(exitUsage, "needs --reason", "audit", "hold", "--plan", plan)
 	d.refuses(exitUsage, "reason", "audit", "hold", "--plan", plan, "--reason", strings.Repeat("x", repo.MaxTextBytes+1))
 }
+
+// An option that is given, but empty, is not as if it were left out: nothing would be signed,
+// or compared with what was kept.
+func TestEmptyKeys(t *testing.T) {
+	for _, arguments := range [][]string{
+		{"seal", "--private-key-file", ""}, {"verify", "--key", ""}, {"verify", "--checkpoint="}, {"check", "proof.json", "--key", ""},
+	} {
+		code, stdout, stderr := run(append([]string{"audit"}, arguments...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, " is empty: leave it out, or see why it is") {
+			t.Errorf("%q: code %d, %q, %q", arguments, code, stdout, stderr)
+		}
+	}
+}

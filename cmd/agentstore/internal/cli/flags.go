@@ -131,6 +131,15 @@ func readNewFile(text string) (string, error) {
 	return text, nil
 }
 
+// readGiven refuses an empty text: with an empty variable in a script, nothing would be signed
+// or compared.
+func readGiven(text string) (string, error) {
+	if text == "" {
+		return "", errors.New(" is empty: leave it out, or see why it is")
+	}
+	return text, nil
+}
+
 // needsID parses the id that is a command's argument.
 func needsID(invocation *invocation) (err error) {
 	if invocation.args[0] == "" {
