@@ -15,7 +15,7 @@ type limit struct {
 var limits = []limit{
 	steps("Claims/"), steps("ClaimRaces/"), steps("Leases/"), steps("LeaseRaces/"), steps("Streams/"), steps("StreamsFollow/"), steps("StreamsRaces/"),
 	steps("Activity/"), steps("Audit/"), steps("Lifecycle/Audit"), steps("Lifecycle/EveryCell"), steps("State/SessionDeleted"), steps("State/SetAgainAfterErase"),
-	steps("Actions/Update"), steps("Turns/Whole"), steps("Turns/UsageIsNoActivity"), steps("Work/Lost"),
+	steps("Actions/Update"), steps("Turns/Whole"), steps("Turns/UsageIsNoActivity"), steps("Work/Lost"), steps("Work/Owed"), steps("Work/Stalled"),
 }
 
 // steps is a part of the conformance suite that may fail if the server's clock steps while
