@@ -81,7 +81,7 @@ type worker struct {
 func (w worker) held(ctx context.Context) (claimed []ClaimedPlan, err error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	err = w.again(ctx, func() error {
+	err = again(ctx, func() error {
 		page, err := w.store.Leases().List(ctx, LeaseFilter{Kind: LeaseOfPlan, Owner: w.claim.Owner, Status: LeaseHeld}, Page{})
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (w worker) work(ctx context.Context, claimed ClaimedPlan) error { //nolint:
 func (w worker) hold(ctx context.Context, key LeaseKey) (held *HeldLease, err error) {
 	lasts, cancel := context.WithTimeout(ctx, w.claim.TTL)
 	defer cancel()
-	err = w.again(lasts, func() (err error) {
+	err = again(lasts, func() (err error) {
 		held, err = Hold(ctx, w.store, NewLease{Key: key, Owner: w.claim.Owner, TTL: w.claim.TTL})
 		return err
 	})
@@ -164,7 +164,7 @@ func (w worker) end(ctx context.Context, claimed ClaimedPlan, failed error, stop
 	switch {
 	case failed != nil && stopped:
 		cause.Reason = "the worker was stopped"
-		return w.again(ctx, func() error {
+		return again(ctx, func() error {
 			return w.store.InTx(ctx, func(ctx context.Context, tx Repositories) error {
 				plan, err := tx.Plans().Transition(ctx, id, TransitionFail, cause)
 				if err != nil {
@@ -179,14 +179,14 @@ func (w worker) end(ctx context.Context, claimed ClaimedPlan, failed error, stop
 	case failed != nil:
 		transition, cause.Reason = TransitionFail, ReasonOf(failed)
 	}
-	return w.again(ctx, func() error {
+	return again(ctx, func() error {
 		_, err := w.store.Plans().Transition(ctx, id, transition, cause)
 		return err
 	})
 }
 
 // again repeats an operation that the database prevents, until ctx ends.
-func (w worker) again(ctx context.Context, operation func() error) error {
+func again(ctx context.Context, operation func() error) error {
 	for {
 		err := operation()
 		if err == nil || !passes(err) || ctx.Err() != nil {
