@@ -5,6 +5,7 @@ SHELL := bash
 # Tools that are built once, from source.
 SQLC := bin/sqlc
 LINT := bin/golangci-lint
+VULN := bin/govulncheck
 DISPOSABLE := go run ./tests/cmd/disposable
 # PostgreSQL's version, for make image.
 VERSION ?= 15
@@ -17,10 +18,17 @@ CELLS ?=
 # For make test/mutants: a regular expression that selects mutants by name.
 FILTER ?=
 BENCHFLAGS ?=
-ADAPTERS := a2a adk eventstore mcp tests
-PACKAGES := ./... ./tests/... $(ADAPTERS:%=./adapters/%/...)
+# Modules of their own, beside the root's.
+MODULES := cmd/agentstore tests tests/bench $(addprefix adapters/,a2a adk mcp tests)
+PACKAGES := ./... $(MODULES:%=./%/...)
+# Those whose tests need no server.
+QUICK := ./... ./cmd/agentstore/...
 # These have tests whose names begin with TestAmount.
-AMOUNTS := ./internal/export ./repo/memory ./repo/rules ./tests/command ./tests/postgres
+AMOUNTS := ./internal/export ./repo/memory ./repo/rules ./tests/audit ./tests/command ./tests/postgres
+# Without what only debuggers read, the test binaries are linked in two thirds of the time.
+TEST := go test -json -ldflags=-w
+# Prints what failed, and at the end what each package took.
+TIMES := go run ./tests/cmd/times
 
 .PHONY: help
 help: ## List the targets
@@ -42,15 +50,27 @@ bench/go: ## Run the Go benchmarks, for benchstat; BENCHFLAGS='-count 10'
 bench/adapters: ## Compare the adapters with the frameworks' own stores; BENCHFLAGS='-rounds 5'
 	@$(DISPOSABLE) -durable -server '$(SERVER)' go run ./adapters/tests/bench $(BENCHFLAGS)
 
+.PHONY: test/quick
+test/quick: ## Run what needs no server, and the conformance suite on one of binaries: at every change
+	@{ $(TEST) -parallel 16 $(QUICK) && \
+		$(DISPOSABLE) -server local $(TEST) -count 1 -parallel 16 -run '^TestConformanceOfPool$$' ./tests/postgres; } | $(TIMES) -slowest 5
+
 # Most tests wait for the server, so more of them than processors run at once,
 # and the package that takes longest is the first. Tests of amounts would take minutes
 # with the race detector, so that they are compiled without it only.
 .PHONY: test
-test: ## Run the whole suite with the race detector, on a disposable PostgreSQL
+test: ## Run the whole suite once with the race detector, on a disposable PostgreSQL
 	@bash tests/install.sh
-	$(DISPOSABLE) -server '$(SERVER)' bash -c '\
-		go test -race -timeout 25m -p 2 -parallel 6 $(TESTFLAGS) ./tests/postgres $(PACKAGES) && \
-		go test -timeout 10m -run Amount $(TESTFLAGS) $(AMOUNTS)'
+	@$(DISPOSABLE) -server '$(SERVER)' bash -c '\
+		$(TEST) -race -timeout $(if $(AGENTSTORE_TEST_FULL),120m,15m) -p 2 -parallel 6 $(TESTFLAGS) ./tests/postgres $(PACKAGES) && \
+		$(TEST) -timeout 30m -run Amount $(TESTFLAGS) $(AMOUNTS)' | $(TIMES)
+
+# AGENTSTORE_TEST_FULL is explained in tests/pgtest.
+.PHONY: test/full
+test/full: ## Run all of that with repetitions, large amounts and every mode, and the matrix: for hours
+	@$(MAKE) test AGENTSTORE_TEST_FULL=1
+	@$(TEST) -race -count 20 -run '^TestConformance$$/(Races|Concurrency|Follow)$$' ./repo/memory | $(TIMES) -slowest 0
+	$(MAKE) test/matrix
 
 .PHONY: test/matrix
 test/matrix: ## Run the suite on each version of PostgreSQL, and under each setting; SHORT=1, CELLS=REGEXP
@@ -62,11 +82,11 @@ test/mutants: $(SQLC) ## Check that a test fails for each of many small changes 
 
 .PHONY: faults
 faults: ## Inject each fault at least 20 times, and print a table of the results
-	AGENTSTORE_FAULTS=full go test -race -v -count=1 -timeout 15m $(TESTFLAGS) ./tests/faults
+	AGENTSTORE_TEST_FULL=1 go test -race -v -count=1 -timeout 15m $(TESTFLAGS) ./tests/faults
 
 .PHONY: soak
 soak: ## Check in ten minutes of mixed load that memory, goroutines and connections do not grow
-	$(DISPOSABLE) -durable -server '$(SERVER)' env AGENTSTORE_SOAK=10m go test -timeout 20m -v -count 1 ./tests/soak
+	$(DISPOSABLE) -durable -server '$(SERVER)' env AGENTSTORE_TEST_FULL=1 go test -timeout 20m -v -count 1 ./tests/soak
 
 .PHONY: generate
 generate: $(SQLC) ## Generate db/ from queries/ and schema/
@@ -84,15 +104,23 @@ verify/queries: $(SQLC) ## Prepare each query on a migrated database
 	$(DISPOSABLE) -server '$(SERVER)' bash -c 'go run ./cmd/agentstore migrate up && $(SQLC) vet'
 
 .PHONY: verify/modules
-verify/modules: ## Check go.mod, and the list of modules that importers download
-	for module in . $(ADAPTERS:%=adapters/%); do (cd $$module && GOWORK=off go mod tidy -diff); done
-	GOWORK=off go build ./...
-	GOWORK=off go vet ./...
+verify/modules: ## Check each go.mod, and the list of modules that importers download
+	for module in . $(MODULES); do (cd $$module && export GOWORK=off && go mod tidy -diff && go build ./... && go vet ./...); done
 	tests/imports/list.sh | diff tests/imports/modules.txt - || { echo "the modules that importers download have changed. If that is intended: tests/imports/list.sh > tests/imports/modules.txt"; exit 1; }
 
 .PHONY: lint
 lint: $(LINT) ## Lint
 	$(LINT) run $(PACKAGES)
+
+# The database of vulnerabilities is on the network, which not every machine has: the
+# hosted workflow runs this, and .ci/run does not.
+.PHONY: vulncheck
+vulncheck: $(VULN) ## Look for known vulnerabilities in what the library and the command call
+	for module in . $(MODULES); do $(VULN) -C $$module ./...; done
+
+.PHONY: size
+size: ## Print how large the code, the API, the schema and the documents are
+	@go run ./tests/cmd/size -server '$(SERVER)'
 
 .PHONY: image
 image: ## Build a PostgreSQL image, for machines without access to a registry; VERSION=13
@@ -106,6 +134,9 @@ $(SQLC): tools/go.mod tools/go.sum
 
 $(LINT): tools/lint/go.mod tools/lint/go.sum
 	cd tools/lint && GOWORK=off CGO_ENABLED=0 go build -o ../../bin/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(VULN): tools/vuln/go.mod tools/vuln/go.sum
+	cd tools/vuln && GOWORK=off CGO_ENABLED=0 go build -o ../../bin/ golang.org/x/vuln/cmd/govulncheck
 
 .PHONY: clean
 clean: ## Remove bin/

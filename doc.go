@@ -17,8 +17,7 @@
 //     seals and verifies it.
 //
 // Package live serves sessions and streams over HTTP, as server-sent events. The modules
-// in adapters have the stores that agent frameworks and event stores ask for: a2a, adk,
-// eventstore and mcp.
+// in adapters have the stores that agent frameworks ask for: a2a, adk and mcp.
 //
 // The database must be migrated first: with the agentstore command, with package
 // schema, or by setting [Options].Migrate. [OpenPool] uses a pool of the caller's own, and

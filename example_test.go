@@ -318,7 +318,7 @@ func Example_export() {
 	if err := from.Sessions().Export(ctx, session.ID, &document); err != nil {
 		log.Fatal(err)
 	}
-	imported, err := to.Sessions().Import(ctx, &document)
+	imported, err := to.Sessions().Import(ctx, &document, repo.ImportOptions{})
 	fmt.Println(imported.ID == session.ID, imported.MessageCount, err)
 	// Output: true 1 <nil>
 }

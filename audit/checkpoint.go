@@ -31,18 +31,11 @@ func Origin(name string, identity repo.ID) string {
 	return name + "/" + identity.String()
 }
 
-// versionOneLine begins the line of a checkpoint that states how many of its leaves
-// are of version 1, so that no leaf of version 2 can be passed off as one.
-const versionOneLine = "agentstore/audit leaves of version 1: "
-
 // statement is the text of a checkpoint.
 type statement struct {
 	origin string
 	size   int64
 	root   [32]byte
-	// versionOne is how many leaves are of version 1. -1: the checkpoint does not
-	// state it, because an older version of the library made it.
-	versionOne int64
 }
 
 // newCheckpoint makes a checkpoint in the form of https://c2sp.org/tlog-checkpoint,
@@ -50,9 +43,6 @@ type statement struct {
 func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error) {
 	checkpoint := repo.AuditCheckpoint{Size: s.size, Root: s.root}
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.origin, s.size, base64.StdEncoding.EncodeToString(s.root[:]))
-	if s.versionOne >= 0 {
-		text += versionOneLine + strconv.FormatInt(s.versionOne, 10) + "\n"
-	}
 	if signer == nil {
 		checkpoint.Note = []byte(text)
 		return checkpoint, nil
@@ -92,7 +82,7 @@ func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 	if len(lines) < 4 || lines[0] == "" {
 		return statement{}, fmt.Errorf("%w: it does not have three lines", ErrCheckpoint)
 	}
-	s := statement{origin: lines[0], versionOne: -1}
+	s := statement{origin: lines[0]}
 	var err error
 	if s.size, err = parseCount(lines[1]); err != nil || s.size < 1 {
 		return statement{}, fmt.Errorf("%w: its size is not a number", ErrCheckpoint)
@@ -101,15 +91,11 @@ func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {
 	if err != nil || copy(s.root[:], root) != len(s.root) || len(root) != len(s.root) {
 		return statement{}, fmt.Errorf("%w: its root is not a hash", ErrCheckpoint)
 	}
-	for _, line := range lines[3:] {
-		if count, found := strings.CutPrefix(line, versionOneLine); found {
-			if s.versionOne, err = parseCount(count); err != nil || s.versionOne > s.size {
-				return statement{}, fmt.Errorf("%w: its count of leaves is not a number", ErrCheckpoint)
-			}
-			break
-		}
+	identity, err := s.identity()
+	if err != nil {
+		return statement{}, err
 	}
-	if identity, has := s.identity(); verifier != nil && has && s.origin != Origin(verifier.Name(), identity) {
+	if verifier != nil && s.origin != Origin(verifier.Name(), identity) {
 		return statement{}, fmt.Errorf("%w: its origin does not have the key's name", ErrCheckpoint)
 	}
 	return s, nil
@@ -124,18 +110,18 @@ func parseCount(text string) (int64, error) {
 	return count, nil
 }
 
-// identity returns the log's identity from the origin. Checkpoints of older versions
-// of the library have none: their signature is verified, but they do not say to which
-// log of that key they belong.
-func (s statement) identity() (repo.ID, bool) {
-	last := strings.LastIndexByte(s.origin, '/')
-	id, err := repo.ParseID(s.origin[last+1:])
-	return id, last >= 0 && err == nil
+// identity returns the log's identity from the origin.
+func (s statement) identity() (repo.ID, error) {
+	id, err := repo.ParseID(s.origin[strings.LastIndexByte(s.origin, '/')+1:])
+	if err != nil {
+		return repo.ID{}, fmt.Errorf("%w: its origin names no log", ErrCheckpoint)
+	}
+	return id, nil
 }
 
-// about checks that the checkpoint belongs to this log, if it names one.
+// about checks that the checkpoint belongs to this log.
 func (s statement) about(identity repo.ID) error {
-	if named, has := s.identity(); has && named != identity {
+	if named, err := s.identity(); err != nil || named != identity {
 		return fmt.Errorf("%w: its origin names another log", ErrCheckpoint)
 	}
 	return nil

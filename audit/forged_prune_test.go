@@ -68,7 +68,7 @@ func TestVerifyForgedPrunes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		log    tampered
-		one    func(*repo.AuditLeaf) // changes the result of FirstLeaf
+		one    func(*repo.AuditLeaf) // changes the result of Leaf
 		kind   BreakKind             // empty: no break
 		detail string
 	}{
@@ -78,6 +78,8 @@ func TestVerifyForgedPrunes(t *testing.T) {
 		"by nothing":                {log: tampered{leaf: gone(entries[12].ID, repo.NewID())}, kind: BreakPrune, detail: "not a sealed prune"},
 		"its session changed":       {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.SessionID = repo.ID{} })}, kind: BreakKept},
 		"its type changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.Type = repo.EventAuthFailure })}, kind: BreakKept},
+		"its namespace changed":     {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.Namespace = "other" })}, kind: BreakKept},
+		"its recording changed":     {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.Kept.RecordedAt = l.OccurredAt })}, kind: BreakKept},
 		"its time changed":          {log: tampered{leaf: change(entries[2].ID, func(l *repo.AuditLeaf) { l.OccurredAt = l.OccurredAt.Add(-time.Microsecond) })}, kind: BreakKept},
 		"its prune sealed beside":   {log: tampered{checkpoint: oldFirst()}},
 		"its prune never sealed":    {log: tampered{checkpoint: old}, kind: BreakPrune, detail: "in no checkpoint"},
@@ -99,14 +101,14 @@ func TestVerifyForgedPrunes(t *testing.T) {
 	}
 }
 
-// oneLeaf falsifies the leaf that FirstLeaf returns.
+// oneLeaf falsifies the leaf that Leaf returns.
 type oneLeaf struct {
 	*tampered
 	change func(*repo.AuditLeaf)
 }
 
-func (l *oneLeaf) FirstLeaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
-	leaf, err := l.tampered.FirstLeaf(ctx, id)
+func (l *oneLeaf) Leaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
+	leaf, err := l.tampered.Leaf(ctx, id)
 	if err == nil && l.change != nil {
 		l.change(&leaf)
 	}
@@ -131,7 +133,7 @@ func TestVerifyWaiting(t *testing.T) {
 // A report has at most MaxBreaks breaks, and says if there were more.
 func TestVerifyBoundsItsReport(t *testing.T) {
 	store, _ := sealedStore(t, 3, nil)
-	log := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.AuditEntry, 20)}
+	log := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.ID, 20)}
 	if report := verify(t, log, VerifyOptions{MaxBreaks: 5}); len(report.Breaks) != 5 || !report.More {
 		t.Errorf("%d breaks, more: %t", len(report.Breaks), report.More)
 	}
@@ -148,7 +150,7 @@ func TestVerifyArguments(t *testing.T) {
 	if report := verify(t, store.AuditStore(), VerifyOptions{}); !report.Intact() {
 		t.Errorf("intact: %+v", report)
 	}
-	broken := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.AuditEntry, 1)}
+	broken := &tampered{AuditLog: store.AuditStore(), strays: make([]repo.ID, 1)}
 	if report := verify(t, broken, VerifyOptions{}); report.Intact() {
 		t.Errorf("broken: %+v", report)
 	}

@@ -14,11 +14,10 @@ import (
 // Proof shows that an entry is in the log of a checkpoint. Anyone can check its JSON
 // form with only the public key: see CheckProof.
 type Proof struct {
-	Entry    ExactEntry `json:"entry"`
-	Nonce    repo.ID    `json:"nonce"`
-	Sequence int64      `json:"sequence"`
-	// Version is the leaf's. Zero: 1.
-	Version int `json:"version,omitempty"`
+	Entry ExactEntry `json:"entry"`
+	// Salts are repo.SealedEntry.Salts, in base64.
+	Salts    [][]byte `json:"salts"`
+	Sequence int64    `json:"sequence"`
 	// Hashes lead from the leaf to the root (RFC 6962, section 2.1.1), in
 	// base64.
 	Hashes []tlog.Hash `json:"hashes"`
@@ -48,7 +47,7 @@ func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, erro
 		return Proof{}, err
 	}
 	return Proof{
-		Entry: exactOf(leaf.Entry.AuditEntry), Nonce: leaf.Entry.Nonce, Sequence: leaf.Sequence, Version: leaf.Version,
+		Entry: exactOf(leaf.Entry.AuditEntry), Salts: leaf.Entry.Salts, Sequence: leaf.Sequence,
 		Hashes: hashes, Checkpoint: string(checkpoint.Note),
 	}, nil
 }
@@ -61,15 +60,7 @@ func CheckProof(proof Proof, verifier note.Verifier) error {
 	if err != nil {
 		return err
 	}
-	entry := repo.SealedEntry{AuditEntry: proof.Entry.entry(), Nonce: proof.Nonce}
-	leaf := leafHashOne(entry)
-	switch proof.Version {
-	case 0, 1:
-	case 2:
-		leaf = LeafHash(entry)
-	default:
-		return fmt.Errorf("%w: its leaf has a version that this library does not know", ErrProof)
-	}
+	leaf := LeafHash(repo.SealedEntry{AuditEntry: proof.Entry.entry(), Salts: proof.Salts})
 	if err := tlog.CheckRecord(proof.Hashes, checkpoint.Size, checkpoint.Root, proof.Sequence, leaf); err != nil {
 		return fmt.Errorf("%w: %w", ErrProof, err)
 	}

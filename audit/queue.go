@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"

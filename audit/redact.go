@@ -65,7 +65,8 @@ func (r *Redactor) text(text string, depth int) string {
 		return text
 	}
 	if depth < mostNested {
-		if begin := strings.TrimLeft(text[:min(len(text), 64)], " \t\r\n"); begin != "" && (begin[0] == '{' || begin[0] == '[' || begin[0] == '"') && json.Valid([]byte(text)) {
+		begin := strings.TrimLeft(text[:min(len(text), 64)], " \t\r\n")
+		if begin != "" && strings.ContainsRune(`{["`, rune(begin[0])) && json.Valid([]byte(text)) {
 			return string(r.json([]byte(text), depth+1))
 		}
 	}

@@ -150,7 +150,7 @@ func TestRedactHostile(t *testing.T) {
 			t.Errorf("eight times the input takes more than 25 times as long, by %v", least)
 		})
 	}
-	const size = 16 << 20
+	const size = 4 << 20
 	for name, document := range map[string]string{
 		"less": `{"a":"` + strings.Repeat("<", size) + `"}`, "quotes": `{"a":"` + strings.Repeat(`\"`, size/2) + `"}`,
 		"arrays": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "objects": strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000),
@@ -161,7 +161,7 @@ func TestRedactHostile(t *testing.T) {
 		t.Run("document "+name, func(t *testing.T) {
 			begun := time.Now()
 			out := r.JSON(json.RawMessage(document))
-			if took := time.Since(begun); took > 10*time.Minute { // quadratic: days
+			if took := time.Since(begun); took > 2*time.Minute { // quadratic: hours
 				t.Errorf("it took %v", took)
 			}
 			if !json.Valid(out) || len(out) > 3*len(document) {

@@ -134,8 +134,10 @@ var wordBegins = func() (table [256][]string) {
 	return table
 }()
 
-var webhooks = []string{"webhook.office.com/", "hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/",
-	"discordapp.com/api/webhooks/", "api.telegram.org/bot"}
+var webhooks = []string{
+	"webhook.office.com/", "hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/",
+	"discordapp.com/api/webhooks/", "api.telegram.org/bot",
+}
 
 // word examines the beginning of a word.
 func (s *scan) word(i int) int {

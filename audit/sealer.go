@@ -143,24 +143,8 @@ func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo
 	}
 	seal.Hashes = renamed[[32]byte](tree.added)
 	stated := statement{origin: Origin(s.options.Origin, unsealed.Identity), size: size, root: root}
-	if stated.versionOne, err = versionOne(unsealed); err != nil {
-		return repo.AuditSeal{}, err
-	}
 	seal.Checkpoint, err = newCheckpoint(stated, s.options.Signer)
 	return seal, err
-}
-
-// versionOne returns how many leaves are of version 1 so far. It is read from the
-// latest checkpoint, unless a sealer of an older version of the library made that.
-func versionOne(unsealed repo.AuditUnsealed) (int64, error) {
-	if unsealed.Size == 0 {
-		return 0, nil
-	}
-	latest, err := parseStatement(unsealed.Latest.Note, nil)
-	if err == nil && latest.size == unsealed.Size && latest.versionOne >= 0 {
-		return latest.versionOne, nil
-	}
-	return unsealed.VersionOne()
 }
 
 // growingTree is the stored hashes, followed by added ones.

@@ -63,9 +63,9 @@ type Report struct {
 	// the log and covers it.
 	Sealed int64 `json:"sealed"`
 	Pruned int64 `json:"pruned"`
-	// Unbound is the number of pruned leaves of version 1. Verification shows only
-	// that there was an entry, and that a prune states that it removed such entries.
-	Unbound int64 `json:"unbound"`
+	// Erased is the number of entries of which a field was erased: nobody can tell
+	// what it was.
+	Erased int64 `json:"erased"`
 	// Prunes are the prunes that removed entries, in the order of the log. Their
 	// bounds cover the removed entries; whether the prunes were legitimate is for the
 	// reader to judge.
@@ -156,8 +156,6 @@ type verification struct {
 	marks  []mark
 	held   int64 // the size of VerifyOptions.Held
 	tree   growingTree
-	// versionOne counts the leaves of version 1 so far.
-	versionOne int64
 
 	// prunes maps the ids of entries to their prunes. A negative Sequence means
 	// that the entry is not a prune's.
@@ -241,7 +239,7 @@ func (v *verification) latest() error {
 		v.marks = append(v.marks, mark{stated, BreakCheckpoint})
 		return nil
 	}
-	v.marks = append(v.marks, mark{statement{size: latest.Size, root: latest.Root, versionOne: -1}, BreakCheckpoint})
+	v.marks = append(v.marks, mark{statement{size: latest.Size, root: latest.Root}, BreakCheckpoint})
 	return nil
 }
 
@@ -305,56 +303,43 @@ func (v *verification) leaves() error {
 
 func (v *verification) leaf(leaf repo.AuditLeaf) error {
 	if _, ok := pruneDetails(leaf); ok {
-		v.pruneLeaves[leaf.Sequence] = entryHash(leaf)
+		v.pruneLeaves[leaf.Sequence] = LeafHash(*leaf.Entry)
 	}
-	bound := leaf.Version != 1
-	if !bound {
-		v.versionOne++
-	}
-	if bound && (leaf.Version != 2 || keptHash(leaf.EntryID, leaf.OccurredAt, leaf.Kept) != leaf.Hash) {
+	kept := keptHash(leaf.EntryID, leaf.OccurredAt, leaf.Kept) == leaf.Hash
+	if !kept {
 		v.found(BreakKept, leaf.Sequence, leaf.EntryID, "")
-		bound = false
 	}
 	switch {
 	case leaf.Entry == nil && leaf.PrunedBy.IsZero():
 		v.found(BreakMissing, leaf.Sequence, leaf.EntryID, "")
-	case leaf.Entry == nil:
+	case leaf.Entry == nil && kept:
 		prune, err := v.prune(leaf.PrunedBy)
 		if err != nil {
 			return err
 		}
-		if reason := uncovered(prune, leaf, bound); reason != "" {
+		if reason := uncovered(prune, leaf); reason != "" {
 			v.found(BreakPrune, leaf.Sequence, leaf.EntryID, reason)
 			return nil
 		}
 		v.report.Pruned++
 		prune.Entries++
-		if !bound {
-			v.report.Unbound++
-		}
-	case leaf.Entry.ID != leaf.EntryID || !leaf.Entry.OccurredAt.Equal(leaf.OccurredAt) || entryHash(leaf) != leaf.Hash:
+	case leaf.Entry == nil: // what it kept is not known: found above
+	case leaf.Entry.ID != leaf.EntryID || LeafHash(*leaf.Entry) != leaf.Hash:
 		v.found(BreakContent, leaf.Sequence, leaf.EntryID, "")
+	case slices.ContainsFunc(leaf.Entry.Salts, isErased):
+		v.report.Erased++
 	}
 	return nil
 }
 
-func entryHash(leaf repo.AuditLeaf) [32]byte {
-	if leaf.Version == 1 {
-		return leafHashOne(*leaf.Entry)
-	}
-	return LeafHash(*leaf.Entry)
-}
-
-// uncovered says why the prune does not cover the leaf's entry, or nothing. Of a
-// leaf that keeps nothing only the time can be checked, and nothing proves that
-// time.
-func uncovered(prune *Prune, leaf repo.AuditLeaf, bound bool) string {
+// uncovered says why the prune does not cover the leaf's entry, or nothing.
+func uncovered(prune *Prune, leaf repo.AuditLeaf) string {
 	switch {
 	case prune.Sequence < 0:
 		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
-	case !bound && !leaf.OccurredAt.Before(prune.Before) || bound && !rules.Covers(prune.AuditPruneDetails, leaf.OccurredAt, leaf.Kept):
+	case !rules.Covers(prune.AuditPruneDetails, leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
-	case bound && leaf.Sequence >= prune.Sequence:
+	case leaf.Sequence >= prune.Sequence:
 		return "it was sealed after the prune " + prune.EntryID.String()
 	}
 	return ""
@@ -367,15 +352,13 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 		return known, nil
 	}
 	prune := &Prune{EntryID: id, Sequence: -1}
-	// Anyone who may record can record an entry with the id of a prune and an earlier
-	// time. It is sealed after the prune's own entry.
 	for {
-		leaf, err := v.log.FirstLeaf(v.ctx, id)
+		leaf, err := v.log.Leaf(v.ctx, id)
 		if err == nil {
 			if details, ok := pruneDetails(leaf); ok {
 				prune.Sequence, prune.OccurredAt, prune.Actor = leaf.Sequence, leaf.OccurredAt, leaf.Entry.Actor
 				prune.AuditPruneDetails = details
-				prune.leaf = entryHash(leaf)
+				prune.leaf = LeafHash(*leaf.Entry)
 			}
 			break
 		}
@@ -495,9 +478,6 @@ func (v *verification) grow(leaf [32]byte) error {
 		if root != at.root {
 			v.wrong(at.kind, "its root is not that of the leaves")
 		}
-		if at.versionOne >= 0 && at.versionOne != v.versionOne {
-			v.wrong(at.kind, "it states %d leaves of version 1, there are %d", at.versionOne, v.versionOne)
-		}
 	}
 	return nil
 }
@@ -586,38 +566,14 @@ func (v *verification) strays() error {
 	if err != nil {
 		return err
 	}
-	for _, entry := range strays {
-		v.found(BreakStray, -1, entry.ID, "")
+	for _, id := range strays {
+		v.found(BreakStray, -1, id, "")
 	}
-	return v.lost()
-}
-
-// An entry is lost if it is in each of several looks: it may seem so for a moment, see
-// repo.AuditLog.
-const (
-	lostLooks = 6
-	lostPause = 200 * time.Millisecond
-)
-
-func (v *verification) lost() error {
 	lost, err := v.log.Lost(v.ctx, repo.MaxPageSize)
-	for look := 1; look < lostLooks && len(lost) > 0 && err == nil; look++ {
-		if !sleep(v.ctx, lostPause) {
-			return v.ctx.Err()
-		}
-		var again []repo.AuditEntry
-		again, err = v.log.Lost(v.ctx, repo.MaxPageSize)
-		lost = slices.DeleteFunc(lost, func(e repo.AuditEntry) bool {
-			return !slices.ContainsFunc(again, func(a repo.AuditEntry) bool { return a.ID == e.ID && a.OccurredAt.Equal(e.OccurredAt) })
-		})
+	for _, id := range lost {
+		v.found(BreakMissing, -1, id, "it waited to be sealed")
 	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range lost {
-		v.found(BreakMissing, -1, entry.ID, "it waited to be sealed")
-	}
-	return nil
+	return err
 }
 
 func (v *verification) waiting() error {

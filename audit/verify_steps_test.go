@@ -36,11 +36,11 @@ func (l *stepped) Leaves(ctx context.Context, from int64, limit int) ([]repo.Aud
 	return l.AuditLog.Leaves(ctx, from, min(limit, 8))
 }
 
-func (l *stepped) FirstLeaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
+func (l *stepped) Leaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
 	if err := l.step(); err != nil {
 		return repo.AuditLeaf{}, err
 	}
-	return l.AuditLog.FirstLeaf(ctx, id)
+	return l.AuditLog.Leaf(ctx, id)
 }
 
 func (l *stepped) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
@@ -57,14 +57,14 @@ func (l *stepped) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) 
 	return l.AuditLog.Checkpoint(ctx)
 }
 
-func (l *stepped) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (l *stepped) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
 	return l.AuditLog.Strays(ctx, limit)
 }
 
-func (l *stepped) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (l *stepped) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,8 @@ func TestVerifyAtEachStep(t *testing.T) {
 		"cancelled": {context.Canceled, func(_ *testing.T, trail trail) error { trail.cancel(); return nil }, nil},
 		"sealed":    {nil, func(t *testing.T, trail trail) error { trail.record(t); trail.seal(t); return nil }, nil},
 		"pruned":    {nil, func(t *testing.T, trail trail) error { trail.prune(t); trail.seal(t); return nil }, nil},
-		"pruned, and sealed later": {nil,
+		"pruned, and sealed later": {
+			nil,
 			func(t *testing.T, trail trail) error { trail.record(t); trail.seal(t); trail.prune(t); return nil },
 			func(t *testing.T, trail trail) error {
 				trail.record(t)

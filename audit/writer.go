@@ -262,7 +262,7 @@ func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry
 			s.Known += int64(recorded.Known)
 		})
 		return nil
-	case !errors.Is(err, repo.ErrInvalid):
+	case !isRefused(err):
 		return err
 	case len(entries) == 1:
 		return w.quarantine(entries[0], err, setAside, settle)
@@ -273,6 +273,13 @@ func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry
 		return err
 	}
 	return w.record(entries[half:], setAside, settle)
+}
+
+// isRefused reports whether an entry is refused because of its values, or because its id
+// is another's.
+func isRefused(err error) bool {
+	_, conflict := errors.AsType[*repo.AuditConflictError](err)
+	return conflict || errors.Is(err, repo.ErrInvalid)
 }
 
 // attempt tries once to record entries, and updates the writer's health.
@@ -293,7 +300,7 @@ func (w *Writer) try(operation func(context.Context) error) error {
 	if err == nil {
 		err = operation(ctx)
 	}
-	if err == nil || errors.Is(err, repo.ErrInvalid) {
+	if err == nil || isRefused(err) {
 		w.healthy()
 	} else {
 		w.unhealthy(err)

@@ -517,7 +517,10 @@ func TestInvalidEntriesAndOptions(t *testing.T) {
 		t.Errorf("the stats are %+v", stats)
 	}
 	for _, o := range []Options{
-		{QueueEntries: -1}, {QueueBytes: -1}, {BatchEntries: repo.MaxBatchMessages + 1}, {WriteTimeout: -1},
+		{QueueEntries: -1},
+		{QueueBytes: -1},
+		{BatchEntries: repo.MaxBatchMessages + 1},
+		{WriteTimeout: -1},
 		{MinBackoff: time.Second, MaxBackoff: time.Millisecond},
 	} {
 		if _, err := NewWriter(newFake(), o); !errors.Is(err, repo.ErrInvalid) {
@@ -536,7 +539,7 @@ func TestInvalidEntriesAndOptions(t *testing.T) {
 // The entries are written, in order, when it is back.
 func TestSpoolWhileAway(t *testing.T) {
 	sink := newFake()
-	var away = true
+	away := true
 	sink.fail = func(int, []repo.AuditEntry) (error, error) {
 		if away {
 			return fmt.Errorf("%w: gone", repo.ErrUnavailable), nil

@@ -12,7 +12,7 @@ import (
 
 const actionArchive = `-- name: ActionArchive :execrows
 UPDATE actions a
-SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 WHERE a.name = $1 AND a.state = 'available'
 `
 
@@ -136,7 +136,7 @@ WITH used AS (
     DELETE FROM actions a USING used u WHERE a.name = $1 AND NOT u.in_use RETURNING a.name
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
 )
 SELECT u.in_use::boolean AS in_use, EXISTS (SELECT FROM deleted)::boolean AS deleted FROM used u
 `
@@ -385,7 +385,7 @@ SET description = g.description, definition_of_done = g.definition_of_done,
     apply_actor = g.apply_actor, estimation_actor = g.estimation_actor, invariant_actor = g.invariant_actor,
     automation_profile = g.automation_profile, reusable = g.reusable, read_only = g.read_only,
     inputs_schema = g.inputs_schema, tags = g.tags,
-    version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+    version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g
 WHERE a.name = g.name
 `

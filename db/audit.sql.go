@@ -40,47 +40,42 @@ func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, firstIndex int64,
 	return err
 }
 
-const auditAddLeaves = `-- name: AuditAddLeaves :exec
-INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, plan_id, session_id, hidden)
-SELECT CAST($1 AS bigint) + n.ordinality - 1, n.occurred_at, n.entry_id, n.hash,
-    CASE WHEN n.type = '' THEN 1 ELSE 2 END, nullif(n.type, ''),
-    nullif(n.plan_id, '00000000-0000-0000-0000-000000000000'), nullif(n.session_id, '00000000-0000-0000-0000-000000000000'),
-    nullif(n.hidden, '')
-FROM ROWS FROM (
-    unnest($2::timestamptz[]), unnest($3::uuid[]), unnest($4::bytea[]),
-    unnest($5::text[]), unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::bytea[])
-) WITH ORDINALITY AS n (occurred_at, entry_id, hash, type, plan_id, session_id, hidden, ordinality)
+const auditAddLeaves = `-- name: AuditAddLeaves :execrows
+WITH kept AS MATERIALIZED (
+    SELECT n.ordinality, e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, n.hidden, n.hash
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::bytea[]), unnest($4::bytea[])) WITH ORDINALITY AS n (id, hidden, hash, ordinality),
+    LATERAL (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = n.id LIMIT 1) AS e
+)
+INSERT INTO audit_leaves (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden, hash)
+SELECT CAST($1 AS bigint) + k.ordinality - 1, k.id, k.occurred_at, k.recorded_at, k.type, k.namespace, k.plan_id, k.session_id,
+    k.hidden, k.hash
+FROM kept k
 `
 
 type AuditAddLeavesParams struct {
 	FirstSequence int64
-	OccurredAts   []time.Time
-	EntryIds      []pgtype.UUID
-	Hashes        [][]byte
-	Types         []string
-	PlanIds       []pgtype.UUID
-	SessionIds    []pgtype.UUID
+	Ids           []pgtype.UUID
 	Hidden        [][]byte
+	Hashes        [][]byte
 }
 
-// Index: audit_leaves_pkey. Adds leaves in the order of the arrays. A leaf without a type
-// is of version 1.
-func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) error {
-	_, err := db.Exec(ctx, auditAddLeaves,
+// Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they
+// keep in clear is what the entries have.
+func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) (int64, error) {
+	result, err := db.Exec(ctx, auditAddLeaves,
 		arg.FirstSequence,
-		arg.OccurredAts,
-		arg.EntryIds,
-		arg.Hashes,
-		arg.Types,
-		arg.PlanIds,
-		arg.SessionIds,
+		arg.Ids,
 		arg.Hidden,
+		arg.Hashes,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const auditCheckpointGet = `-- name: AuditCheckpointGet :one
-SELECT size, root, note, created_at FROM audit_checkpoints c ORDER BY c.size DESC LIMIT 1
+SELECT size, root, note, created_at FROM audit_checkpoints c WHERE c.size > 0 ORDER BY c.size DESC LIMIT 1
 `
 
 // Index: audit_checkpoints_pkey, backwards. The latest.
@@ -96,103 +91,27 @@ func (q *Queries) AuditCheckpointGet(ctx context.Context, db DBTX) (AuditCheckpo
 	return i, err
 }
 
-const auditCountOld = `-- name: AuditCountOld :one
-SELECT count(*) FILTER (WHERE found.sealed AND NOT found.held) AS pruned,
-    count(*) FILTER (WHERE found.held) AS held,
-    count(*) FILTER (WHERE NOT found.sealed AND NOT found.held) AS unsealed
-FROM (
-    SELECT (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at LIMIT 1) IS NOT NULL AS sealed,
-        EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id)
-        OR EXISTS (SELECT FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) AS held
-    FROM audit_entries e
-    WHERE e.occurred_at < $1 AND (cardinality($2::text[]) = 0 OR e.type = ANY ($2::text[]))
-        AND e.type NOT IN ('audit_pruned', 'audit_gap')
-) AS found
-`
-
-type AuditCountOldRow struct {
-	Pruned   int64
-	Held     int64
-	Unsealed int64
-}
-
-// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx (a skip scan from PostgreSQL 18 on), audit_leaves_entry_id_occurred_at_key, audit_holds_pkey.
-// Counts what a prune would find. It reads the whole range.
-func (q *Queries) AuditCountOld(ctx context.Context, db DBTX, before time.Time, types []string) (AuditCountOldRow, error) {
-	row := db.QueryRow(ctx, auditCountOld, before, types)
-	var i AuditCountOldRow
-	err := row.Scan(&i.Pruned, &i.Held, &i.Unsealed)
-	return i, err
-}
-
-const auditCover = `-- name: AuditCover :one
-SELECT (audit_make_partitions(n.now, $1::integer) + audit_make_partitions(n.now + interval '1 day', 0))::integer AS made,
-    extract(epoch FROM date_trunc('month', (n.now + interval '1 day') AT TIME ZONE 'UTC') + interval '1 month' - interval '1 day' - n.now AT TIME ZONE 'UTC')::bigint AS seconds,
-    transaction_timestamp()::timestamptz AS began
-FROM (SELECT clock_timestamp() AS now) AS n
-`
-
-type AuditCoverRow struct {
-	Made    int32
-	Seconds int64
-	Began   time.Time
-}
-
-// Index: none. Creates the missing partitions of the server's current month and some
-// months after it, and of the month of a day later. seconds is how long they suffice, and
-// began when the transaction did, by which it is told apart from others of the connection.
-func (q *Queries) AuditCover(ctx context.Context, db DBTX, ahead int32) (AuditCoverRow, error) {
-	row := db.QueryRow(ctx, auditCover, ahead)
-	var i AuditCoverRow
-	err := row.Scan(&i.Made, &i.Seconds, &i.Began)
-	return i, err
-}
-
-const auditDropPartition = `-- name: AuditDropPartition :one
-SELECT audit_drop_partition($1::timestamptz)::boolean AS dropped
-`
-
-// Index: none. Drops one empty partition of a month that ended before the time, if any.
-func (q *Queries) AuditDropPartition(ctx context.Context, db DBTX, before time.Time) (bool, error) {
-	row := db.QueryRow(ctx, auditDropPartition, before)
-	var dropped bool
-	err := row.Scan(&dropped)
-	return dropped, err
-}
-
-const auditFirstLeafOf = `-- name: AuditFirstLeafOf :one
-SELECT coalesce(min(l.sequence + 0), -1)::bigint AS sequence FROM audit_leaves l WHERE l.entry_id = $1
-`
-
-// Index: audit_leaves_entry_id_occurred_at_key. The + 0 keeps the planner from searching
-// for the minimum in the order of audit_leaves_pkey.
-func (q *Queries) AuditFirstLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, auditFirstLeafOf, entryID)
-	var sequence int64
-	err := row.Scan(&sequence)
-	return sequence, err
-}
-
 const auditGet = `-- name: AuditGet :one
-SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries e WHERE e.id = $1 ORDER BY e.occurred_at LIMIT 1
+SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries e WHERE e.id = $1
 `
 
-// Index: audit_entries_id_occurred_at_idx. If two entries have the id, returns the earlier.
+// Index: audit_entries_pkey.
 func (q *Queries) AuditGet(ctx context.Context, db DBTX, id pgtype.UUID) (AuditEntry, error) {
 	row := db.QueryRow(ctx, auditGet, id)
 	var i AuditEntry
 	err := row.Scan(
-		&i.OccurredAt,
 		&i.ID,
+		&i.OccurredAt,
 		&i.RecordedAt,
 		&i.Type,
-		&i.Actor,
-		&i.UserName,
+		&i.Namespace,
 		&i.PlanID,
 		&i.SessionID,
+		&i.Actor,
+		&i.UserName,
 		&i.Project,
 		&i.Details,
-		&i.Nonce,
+		&i.Salts,
 	)
 	return i, err
 }
@@ -272,22 +191,22 @@ func (q *Queries) AuditHolds(ctx context.Context, db DBTX) ([]AuditHold, error) 
 }
 
 const auditIdentity = `-- name: AuditIdentity :one
-SELECT i.id FROM audit_identity i
+SELECT c.note FROM audit_checkpoints c WHERE c.size = 0
 `
 
-// Index: none, since the table has one row.
-func (q *Queries) AuditIdentity(ctx context.Context, db DBTX) (pgtype.UUID, error) {
+// Index: audit_checkpoints_pkey.
+func (q *Queries) AuditIdentity(ctx context.Context, db DBTX) ([]byte, error) {
 	row := db.QueryRow(ctx, auditIdentity)
-	var id pgtype.UUID
-	err := row.Scan(&id)
-	return id, err
+	var note []byte
+	err := row.Scan(&note)
+	return note, err
 }
 
 const auditLeafOf = `-- name: AuditLeafOf :one
-SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = $1 ORDER BY l.occurred_at LIMIT 1
+SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = $1 LIMIT 1
 `
 
-// Index: audit_leaves_entry_id_occurred_at_key.
+// Index: audit_leaves_entry_id_key.
 func (q *Queries) AuditLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, auditLeafOf, entryID)
 	var sequence int64
@@ -296,41 +215,33 @@ func (q *Queries) AuditLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID)
 }
 
 const auditLeaves = `-- name: AuditLeaves :many
-SELECT l.sequence, l.occurred_at, l.entry_id, l.hash, l.pruned_by,
-    l.version, l.type AS leaf_type, l.plan_id AS leaf_plan_id, l.session_id AS leaf_session_id, l.hidden,
-    e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce
+SELECT l.sequence, l.entry_id, l.occurred_at, l.recorded_at, l.type, l.namespace, l.plan_id, l.session_id, l.hidden, l.hash, l.pruned_by,
+    e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts
 FROM audit_leaves l
-LEFT JOIN audit_entries e ON e.occurred_at = l.occurred_at AND e.id = l.entry_id
+LEFT JOIN audit_entries e ON e.id = l.entry_id
 WHERE l.sequence >= $1
 ORDER BY l.sequence
 LIMIT $2
 `
 
 type AuditLeavesRow struct {
-	Sequence      int64
-	OccurredAt    time.Time
-	EntryID       pgtype.UUID
-	Hash          []byte
-	PrunedBy      pgtype.UUID
-	Version       int16
-	LeafType      *string
-	LeafPlanID    pgtype.UUID
-	LeafSessionID pgtype.UUID
-	Hidden        []byte
-	ID            pgtype.UUID
-	RecordedAt    *time.Time
-	Type          *string
-	Actor         *string
-	UserName      *string
-	PlanID        pgtype.UUID
-	SessionID     pgtype.UUID
-	Project       *string
-	Details       []byte
-	Nonce         pgtype.UUID
+	AuditLeaf  AuditLeaf
+	ID         pgtype.UUID
+	OccurredAt *time.Time
+	RecordedAt *time.Time
+	Type       *string
+	Namespace  *string
+	PlanID     pgtype.UUID
+	SessionID  pgtype.UUID
+	Actor      *string
+	UserName   *string
+	Project    *string
+	Details    []byte
+	Salts      [][]byte
 }
 
-// Index: audit_leaves_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
-// Returns leaves, each with its entry unless that was removed.
+// Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that
+// was removed.
 func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, maxRows int32) ([]AuditLeavesRow, error) {
 	rows, err := db.Query(ctx, auditLeaves, fromSequence, maxRows)
 	if err != nil {
@@ -341,26 +252,29 @@ func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, 
 	for rows.Next() {
 		var i AuditLeavesRow
 		if err := rows.Scan(
-			&i.Sequence,
-			&i.OccurredAt,
-			&i.EntryID,
-			&i.Hash,
-			&i.PrunedBy,
-			&i.Version,
-			&i.LeafType,
-			&i.LeafPlanID,
-			&i.LeafSessionID,
-			&i.Hidden,
+			&i.AuditLeaf.Sequence,
+			&i.AuditLeaf.EntryID,
+			&i.AuditLeaf.OccurredAt,
+			&i.AuditLeaf.RecordedAt,
+			&i.AuditLeaf.Type,
+			&i.AuditLeaf.Namespace,
+			&i.AuditLeaf.PlanID,
+			&i.AuditLeaf.SessionID,
+			&i.AuditLeaf.Hidden,
+			&i.AuditLeaf.Hash,
+			&i.AuditLeaf.PrunedBy,
 			&i.ID,
+			&i.OccurredAt,
 			&i.RecordedAt,
 			&i.Type,
-			&i.Actor,
-			&i.UserName,
+			&i.Namespace,
 			&i.PlanID,
 			&i.SessionID,
+			&i.Actor,
+			&i.UserName,
 			&i.Project,
 			&i.Details,
-			&i.Nonce,
+			&i.Salts,
 		); err != nil {
 			return nil, err
 		}
@@ -385,36 +299,27 @@ func (q *Queries) AuditLogSize(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const auditLost = `-- name: AuditLost :many
-SELECT u.position, u.occurred_at, u.entry_id FROM audit_unsealed u
-WHERE u.position > $1
-    AND (SELECT true FROM audit_entries e WHERE e.occurred_at = u.occurred_at AND e.id = u.entry_id LIMIT 1) IS NULL
-ORDER BY u.position
-LIMIT $2
+SELECT u.entry_id FROM audit_unsealed u
+WHERE (SELECT true FROM audit_entries e WHERE e.id = u.entry_id LIMIT 1) IS NULL
+ORDER BY u.recorded_at, u.entry_id
+LIMIT $1
 `
 
-type AuditLostRow struct {
-	Position   int64
-	OccurredAt time.Time
-	EntryID    pgtype.UUID
-}
-
-// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx.
-// The entries that wait to be sealed and no longer exist, which only tampering can cause. But
-// PostgreSQL chooses the partitions to read before the snapshot, and a transaction that attaches
-// one is seen before it tells others so: for a moment an entry in a new partition is not seen here.
-func (q *Queries) AuditLost(ctx context.Context, db DBTX, afterPosition int64, maxRows int32) ([]AuditLostRow, error) {
-	rows, err := db.Query(ctx, auditLost, afterPosition, maxRows)
+// Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no
+// longer exist, which only tampering can cause.
+func (q *Queries) AuditLost(ctx context.Context, db DBTX, maxRows int32) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, auditLost, maxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditLostRow
+	var items []pgtype.UUID
 	for rows.Next() {
-		var i AuditLostRow
-		if err := rows.Scan(&i.Position, &i.OccurredAt, &i.EntryID); err != nil {
+		var entry_id pgtype.UUID
+		if err := rows.Scan(&entry_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, entry_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -422,55 +327,164 @@ func (q *Queries) AuditLost(ctx context.Context, db DBTX, afterPosition int64, m
 	return items, nil
 }
 
-const auditMakePartitions = `-- name: AuditMakePartitions :one
-SELECT audit_make_partitions($1::timestamptz, $2::integer)::integer AS made
+const auditPrunable = `-- name: AuditPrunable :one
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
+        e.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality($3::text[]) = 0 OR e.type = ANY ($3::text[])) AS meant
+    FROM audit_entries e
+    WHERE e.occurred_at < $4 AND (e.occurred_at, e.id) > ($1, $2::uuid)
+    ORDER BY e.occurred_at, e.id
+    LIMIT 1000
+), judged AS (
+    SELECT p.meant,
+        (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
+        OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
+        (SELECT true FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) IS NOT NULL AS sealed
+    FROM page p
+    WHERE p.meant
+)
+SELECT (SELECT count(*) FROM page)::bigint AS found,
+    count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
+    count(*) FILTER (WHERE j.held) AS held,
+    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
+    coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
+FROM judged j
 `
 
-// Index: none. Creates the partitions of a month and of some months after it.
-func (q *Queries) AuditMakePartitions(ctx context.Context, db DBTX, at time.Time, ahead int32) (int32, error) {
-	row := db.QueryRow(ctx, auditMakePartitions, at, ahead)
-	var made int32
-	err := row.Scan(&made)
-	return made, err
+type AuditPrunableParams struct {
+	AfterOccurredAt time.Time
+	AfterID         pgtype.UUID
+	Types           []string
+	Before          time.Time
+}
+
+type AuditPrunableRow struct {
+	Found             int64
+	Pruned            int64
+	Held              int64
+	Unsealed          int64
+	ReachedOccurredAt time.Time
+	ReachedID         pgtype.UUID
+}
+
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among the
+// next rows in the order of time, of which there are found, up to the place that is reached.
+func (q *Queries) AuditPrunable(ctx context.Context, db DBTX, arg AuditPrunableParams) (AuditPrunableRow, error) {
+	row := db.QueryRow(ctx, auditPrunable,
+		arg.AfterOccurredAt,
+		arg.AfterID,
+		arg.Types,
+		arg.Before,
+	)
+	var i AuditPrunableRow
+	err := row.Scan(
+		&i.Found,
+		&i.Pruned,
+		&i.Held,
+		&i.Unsealed,
+		&i.ReachedOccurredAt,
+		&i.ReachedID,
+	)
+	return i, err
 }
 
 const auditPruneBatch = `-- name: AuditPruneBatch :one
-SELECT CAST(b.pruned AS bigint) AS pruned, CAST(b.reached AS timestamptz) AS reached
-FROM audit_prune_entries($1::timestamptz, $2::timestamptz, $3::text[], $4::uuid, $5::timestamptz, $6::integer) AS b (pruned, reached)
+WITH stated AS MATERIALIZED (
+    SELECT CAST(e.details ->> 'before' AS timestamptz) AS before,
+        ARRAY(SELECT t.type FROM json_array_elements_text(e.details -> 'types') AS t (type)) AS types,
+        ARRAY(SELECT CAST(h.id AS uuid) FROM json_array_elements_text(e.details -> 'held' -> 'plans') AS h (id)) AS plans,
+        ARRAY(SELECT CAST(h.id AS uuid) FROM json_array_elements_text(e.details -> 'held' -> 'sessions') AS h (id)) AS sessions,
+        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = e.id LIMIT 1), 9223372036854775807) AS sequence
+    FROM (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = $3 LIMIT 1) AS e
+    WHERE e.type = 'audit_pruned'
+), page AS MATERIALIZED (
+    SELECT n.id, n.occurred_at, n.type, n.plan_id, n.session_id FROM (
+        SELECT e.id, e.occurred_at, e.type, e.plan_id, e.session_id
+        FROM audit_entries e
+        WHERE e.occurred_at < (SELECT s.before FROM stated s) AND (e.occurred_at, e.id) > ($1, $2::uuid)
+        ORDER BY e.occurred_at, e.id
+        LIMIT 1000
+    ) AS n
+    ORDER BY n.occurred_at, n.id
+    LIMIT $4
+), judged AS MATERIALIZED (
+    SELECT p.id,
+        coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
+        OR (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
+        OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
+        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) < s.sequence, false) AS sealed
+    FROM page p CROSS JOIN stated s
+    WHERE p.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality(s.types) = 0 OR p.type = ANY (s.types))
+), deleted AS (
+    DELETE FROM audit_entries e
+    WHERE e.id = ANY (ARRAY(SELECT j.id FROM judged j WHERE j.sealed AND NOT j.held))
+    RETURNING e.id
+), noted AS (
+    UPDATE audit_leaves l SET pruned_by = $3
+    WHERE l.entry_id = ANY (ARRAY(SELECT d.id FROM deleted d))
+)
+SELECT (SELECT count(*) FROM page)::bigint AS found, (SELECT count(*) FROM deleted)::bigint AS pruned,
+    count(*) FILTER (WHERE j.held) AS held,
+    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
+    coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
+FROM judged j
 `
 
 type AuditPruneBatchParams struct {
-	After        time.Time
-	Before       time.Time
-	Types        []string
-	ByEntry      pgtype.UUID
-	ByOccurredAt time.Time
-	MaxRows      int32
+	AfterOccurredAt time.Time
+	AfterID         pgtype.UUID
+	ByEntry         pgtype.UUID
+	MaxRows         int32
 }
 
 type AuditPruneBatchRow struct {
-	Pruned  int64
-	Reached time.Time
+	Found             int64
+	Pruned            int64
+	Held              int64
+	Unsealed          int64
+	ReachedOccurredAt time.Time
+	ReachedID         pgtype.UUID
 }
 
-// Index: none here. The function uses audit_entries_pkey and audit_leaves_entry_id_occurred_at_key.
+// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key,
+// audit_holds_pkey. Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
+// nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. The rest is as in
+// AuditPrunable. With joins the planner might read all entries and leaves for each batch.
 func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (AuditPruneBatchRow, error) {
 	row := db.QueryRow(ctx, auditPruneBatch,
-		arg.After,
-		arg.Before,
-		arg.Types,
+		arg.AfterOccurredAt,
+		arg.AfterID,
 		arg.ByEntry,
-		arg.ByOccurredAt,
 		arg.MaxRows,
 	)
 	var i AuditPruneBatchRow
-	err := row.Scan(&i.Pruned, &i.Reached)
+	err := row.Scan(
+		&i.Found,
+		&i.Pruned,
+		&i.Held,
+		&i.Unsealed,
+		&i.ReachedOccurredAt,
+		&i.ReachedID,
+	)
 	return i, err
+}
+
+const auditPruneBegin = `-- name: AuditPruneBegin :exec
+SELECT audit_prune_begin('audit_holds')
+`
+
+// Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the
+// next statement sees the holds that it waited for.
+func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, auditPruneBegin)
+	return err
 }
 
 const auditQuarantine = `-- name: AuditQuarantine :exec
 INSERT INTO audit_quarantine (id, document, reason) VALUES ($1, $2, $3)
-ON CONFLICT (id) DO NOTHING
+ON CONFLICT DO NOTHING
 `
 
 type AuditQuarantineParams struct {
@@ -486,54 +500,85 @@ func (q *Queries) AuditQuarantine(ctx context.Context, db DBTX, arg AuditQuarant
 }
 
 const auditRecord = `-- name: AuditRecord :one
-WITH written AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details)
-    SELECT n.occurred_at, n.id, n.type, nullif(n.actor, ''), nullif(n.user_name, ''),
-        nullif(n.plan_id, '00000000-0000-0000-0000-000000000000'), nullif(n.session_id, '00000000-0000-0000-0000-000000000000'),
-        nullif(n.project, ''), CAST(n.details AS json)
-    FROM ROWS FROM (
-        unnest($1::timestamptz[]), unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]),
-        unnest($5::text[]), unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::text[]),
-        unnest($9::text[])
-    ) AS n (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details)
-    WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = n.id AND l.occurred_at = n.occurred_at LIMIT 1) IS NULL
+WITH given AS MATERIALIZED (
+    SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
+        nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details, n.place,
+        coalesce((
+            SELECT (e.occurred_at, e.type, e.namespace, e.plan_id, e.session_id)
+                    IS NOT DISTINCT FROM (n.occurred_at, n.type, nullif(n.namespace, ''), n.plan_id, n.session_id)
+                AND (octet_length(e.salts[1]) = 32 OR e.actor IS NOT DISTINCT FROM nullif(n.actor, ''))
+                AND (octet_length(e.salts[2]) = 32 OR e.user_name IS NOT DISTINCT FROM nullif(n.user_name, ''))
+                AND (octet_length(e.salts[3]) = 32 OR e.project IS NOT DISTINCT FROM nullif(n.project, ''))
+                AND (octet_length(e.salts[4]) = 32 OR e.details::text = n.details)
+            FROM audit_entries e WHERE e.id = n.id LIMIT 1
+        ), (
+            SELECT (l.occurred_at, l.type, l.namespace, l.plan_id, l.session_id)
+                IS NOT DISTINCT FROM (n.occurred_at, n.type, nullif(n.namespace, ''), n.plan_id, n.session_id)
+            FROM audit_leaves l WHERE l.entry_id = n.id LIMIT 1
+        )) AS same
+    FROM (
+        SELECT u.id, u.occurred_at, u.type, u.namespace, nullif(u.plan_id, '00000000-0000-0000-0000-000000000000') AS plan_id,
+            nullif(u.session_id, '00000000-0000-0000-0000-000000000000') AS session_id, u.actor, u.user_name, u.project, u.details, u.place
+        FROM ROWS FROM (
+            unnest($1::uuid[]), unnest($2::timestamptz[]), unnest($3::text[]), unnest($4::text[]),
+            unnest($5::uuid[]), unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]),
+            unnest($9::text[]), unnest($10::text[])
+        ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details, place)
+    ) AS n
+), written AS (
+    INSERT INTO audit_entries (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details)
+    SELECT g.id, g.occurred_at, g.type, g.namespace, g.plan_id, g.session_id, g.actor, g.user_name, g.project, CAST(g.details AS json)
+    FROM given g
+    WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
     ON CONFLICT DO NOTHING
     RETURNING id
 )
-SELECT count(*) FROM written
+SELECT (SELECT count(*) FROM written)::bigint AS written, count(g.same)::bigint AS known,
+    coalesce(min(g.place) FILTER (WHERE NOT g.same), 0)::bigint AS differs
+FROM given g
 `
 
 type AuditRecordParams struct {
-	OccurredAts []time.Time
 	Ids         []pgtype.UUID
+	OccurredAts []time.Time
 	Types       []string
-	Actors      []string
-	UserNames   []string
+	Namespaces  []string
 	PlanIds     []pgtype.UUID
 	SessionIds  []pgtype.UUID
+	Actors      []string
+	UserNames   []string
 	Projects    []string
 	Details     []string
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key. Records the entries that
-// do not exist yet, by their time and id, and returns their number. A pruned entry has a
-// leaf, and is not recorded again. An empty text or a zero uuid stands for a null actor,
-// user, project or id.
-func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (int64, error) {
+type AuditRecordRow struct {
+	Written int64
+	Known   int64
+	Differs int64
+}
+
+// Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by
+// their ids, unless one has the id of another entry: differs is then the first such place
+// from 1. known counts those that were there, also those that have been pruned since: of
+// these, and of fields that were erased, no more can be compared. If an entry is neither
+// written nor known, another transaction recorded it meanwhile, which this statement does
+// not see. An empty text or a zero uuid stands for null.
+func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (AuditRecordRow, error) {
 	row := db.QueryRow(ctx, auditRecord,
-		arg.OccurredAts,
 		arg.Ids,
+		arg.OccurredAts,
 		arg.Types,
-		arg.Actors,
-		arg.UserNames,
+		arg.Namespaces,
 		arg.PlanIds,
 		arg.SessionIds,
+		arg.Actors,
+		arg.UserNames,
 		arg.Projects,
 		arg.Details,
 	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var i AuditRecordRow
+	err := row.Scan(&i.Written, &i.Known, &i.Differs)
+	return i, err
 }
 
 const auditRelease = `-- name: AuditRelease :exec
@@ -547,10 +592,10 @@ func (q *Queries) AuditRelease(ctx context.Context, db DBTX, kind string, subjec
 }
 
 const auditSealLock = `-- name: AuditSealLock :one
-SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', 0))
+SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', CAST(CAST('audit_entries' AS regclass) AS oid)::bigint))
 `
 
-// Index: none. Allows one sealer at a time, until the end of its transaction.
+// Index: none. Allows one sealer of the trail at a time, until the end of its transaction.
 func (q *Queries) AuditSealLock(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, auditSealLock)
 	var pg_try_advisory_xact_lock bool
@@ -559,24 +604,27 @@ func (q *Queries) AuditSealLock(ctx context.Context, db DBTX) (bool, error) {
 }
 
 const auditSealed = `-- name: AuditSealed :exec
-DELETE FROM audit_unsealed u WHERE u.position = ANY ($1::bigint[])
+DELETE FROM audit_unsealed u
+WHERE (u.recorded_at, u.entry_id) IN (
+    SELECT n.recorded_at, n.entry_id FROM ROWS FROM (unnest($1::timestamptz[]), unnest($2::uuid[])) AS n (recorded_at, entry_id)
+)
 `
 
 // Index: audit_unsealed_pkey.
-func (q *Queries) AuditSealed(ctx context.Context, db DBTX, positions []int64) error {
-	_, err := db.Exec(ctx, auditSealed, positions)
+func (q *Queries) AuditSealed(ctx context.Context, db DBTX, recordedAts []time.Time, ids []pgtype.UUID) error {
+	_, err := db.Exec(ctx, auditSealed, recordedAts, ids)
 	return err
 }
 
 const auditStrays = `-- name: AuditStrays :many
-SELECT e.occurred_at, e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce,
+SELECT e.id, e.occurred_at,
     coalesce(
-        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.occurred_at = e.occurred_at AND l.sequence >= 0 LIMIT 1),
-        (SELECT true FROM audit_unsealed u WHERE u.occurred_at = e.occurred_at AND u.entry_id = e.id LIMIT 1),
+        (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
+        (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1),
         false
     )::boolean AS known
 FROM audit_entries e
-WHERE e.occurred_at >= $1 AND (e.occurred_at, e.id) > ($1, $2::uuid)
+WHERE (e.occurred_at, e.id) > ($1, $2::uuid)
 ORDER BY e.occurred_at, e.id
 LIMIT $3
 `
@@ -588,11 +636,12 @@ type AuditStraysParams struct {
 }
 
 type AuditStraysRow struct {
-	AuditEntry AuditEntry
+	ID         pgtype.UUID
+	OccurredAt time.Time
 	Known      bool
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_occurred_at_key, audit_unsealed_occurred_at_entry_id_key.
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey.
 // Returns a page of entries, and whether each is known; together the pages are the whole
 // audit trail. With EXISTS the planner might read all leaves for each page. A leaf with a
 // negative sequence, which only the tables' owner can insert, does not count, because no
@@ -606,20 +655,7 @@ func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParam
 	var items []AuditStraysRow
 	for rows.Next() {
 		var i AuditStraysRow
-		if err := rows.Scan(
-			&i.AuditEntry.OccurredAt,
-			&i.AuditEntry.ID,
-			&i.AuditEntry.RecordedAt,
-			&i.AuditEntry.Type,
-			&i.AuditEntry.Actor,
-			&i.AuditEntry.UserName,
-			&i.AuditEntry.PlanID,
-			&i.AuditEntry.SessionID,
-			&i.AuditEntry.Project,
-			&i.AuditEntry.Details,
-			&i.AuditEntry.Nonce,
-			&i.Known,
-		); err != nil {
+		if err := rows.Scan(&i.ID, &i.OccurredAt, &i.Known); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -631,54 +667,34 @@ func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParam
 }
 
 const auditUnsealed = `-- name: AuditUnsealed :many
-SELECT u.position, e.occurred_at, e.id, e.recorded_at, e.type, e.actor, e.user_name, e.plan_id, e.session_id, e.project, e.details, e.nonce FROM audit_unsealed u,
-LATERAL (SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
-WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
-    AND u.position = ANY ($1::bigint[])
-ORDER BY u.position
+SELECT e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = n.id LIMIT 1) AS e
+ORDER BY n.ordinality
 `
 
-type AuditUnsealedRow struct {
-	Position   int64
-	OccurredAt time.Time
-	ID         pgtype.UUID
-	RecordedAt time.Time
-	Type       string
-	Actor      *string
-	UserName   *string
-	PlanID     pgtype.UUID
-	SessionID  pgtype.UUID
-	Project    *string
-	Details    []byte
-	Nonce      pgtype.UUID
-}
-
-// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx,
-// audit_leaves_entry_id_occurred_at_key. The entries to seal, in the order in which they
-// were recorded. An entry that no longer exists has no row: see AuditLost. One that has a
-// leaf already was pruned, and inserted again without the library: it is skipped forever.
-func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, positions []int64) ([]AuditUnsealedRow, error) {
-	rows, err := db.Query(ctx, auditUnsealed, positions)
+// Index: audit_entries_pkey. Returns entries in the order of the ids.
+func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]AuditEntry, error) {
+	rows, err := db.Query(ctx, auditUnsealed, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditUnsealedRow
+	var items []AuditEntry
 	for rows.Next() {
-		var i AuditUnsealedRow
+		var i AuditEntry
 		if err := rows.Scan(
-			&i.Position,
-			&i.OccurredAt,
 			&i.ID,
+			&i.OccurredAt,
 			&i.RecordedAt,
 			&i.Type,
-			&i.Actor,
-			&i.UserName,
+			&i.Namespace,
 			&i.PlanID,
 			&i.SessionID,
+			&i.Actor,
+			&i.UserName,
 			&i.Project,
 			&i.Details,
-			&i.Nonce,
+			&i.Salts,
 		); err != nil {
 			return nil, err
 		}
@@ -691,20 +707,22 @@ func (q *Queries) AuditUnsealed(ctx context.Context, db DBTX, positions []int64)
 }
 
 const auditUnsealedSizes = `-- name: AuditUnsealedSizes :many
-SELECT u.position, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
-FROM audit_unsealed u, LATERAL (SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries WHERE audit_entries.occurred_at = u.occurred_at AND audit_entries.id = u.entry_id LIMIT 1) AS e
-WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id AND l.occurred_at = u.occurred_at LIMIT 1) IS NULL
-ORDER BY u.position
+SELECT u.recorded_at, u.entry_id, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
+FROM audit_unsealed u, LATERAL (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = u.entry_id LIMIT 1) AS e
+WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id LIMIT 1) IS NULL
+ORDER BY u.recorded_at, u.entry_id
 LIMIT $1
 `
 
 type AuditUnsealedSizesRow struct {
-	Position int64
-	Bytes    int64
+	RecordedAt time.Time
+	EntryID    pgtype.UUID
+	Bytes      int64
 }
 
-// Index: audit_unsealed_pkey, audit_entries_pkey or audit_entries_id_occurred_at_idx, audit_leaves_entry_id_occurred_at_key.
-// The sizes of the next entries to seal.
+// Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to
+// seal, and their sizes. One that no longer exists is left out: see AuditLost. One that has a
+// leaf already was pruned, and inserted again without the library: it is skipped forever.
 func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
 	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
 	if err != nil {
@@ -714,7 +732,7 @@ func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32
 	var items []AuditUnsealedSizesRow
 	for rows.Next() {
 		var i AuditUnsealedSizesRow
-		if err := rows.Scan(&i.Position, &i.Bytes); err != nil {
+		if err := rows.Scan(&i.RecordedAt, &i.EntryID, &i.Bytes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -725,22 +743,10 @@ func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32
 	return items, nil
 }
 
-const auditVersionOne = `-- name: AuditVersionOne :one
-SELECT count(*) FROM audit_leaves l WHERE l.version = 1
-`
-
-// Index: none. The first sealer that writes leaves of version 2 reads all leaves, once.
-func (q *Queries) AuditVersionOne(ctx context.Context, db DBTX) (int64, error) {
-	row := db.QueryRow(ctx, auditVersionOne)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const auditWaiting = `-- name: AuditWaiting :one
 SELECT count(*) AS entries, coalesce(min(w.recorded_at), '0001-01-01Z')::timestamptz AS oldest,
-    coalesce(extract(epoch FROM clock_timestamp() - min(w.recorded_at)), 0)::double precision AS age_seconds
-FROM (SELECT u.recorded_at FROM audit_unsealed u ORDER BY u.position LIMIT $1) AS w
+    coalesce(extract(epoch FROM statement_timestamp() - min(w.recorded_at)), 0)::double precision AS age_seconds
+FROM (SELECT u.recorded_at FROM audit_unsealed u ORDER BY u.recorded_at, u.entry_id LIMIT $1) AS w
 `
 
 type AuditWaitingRow struct {

@@ -7,12 +7,10 @@ package db
 
 import (
 	"context"
-	"time"
 )
 
 const auditDoctorFunctions = `-- name: AuditDoctorFunctions :many
-SELECT CAST(p.proname AS text) AS name, has_function_privilege('public', p.oid, 'EXECUTE') AS public,
-    coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
+SELECT CAST(p.proname AS text) AS name, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
 FROM pg_catalog.pg_proc p
 WHERE p.pronamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
     AND p.proname LIKE 'audit\_%' AND p.prosecdef
@@ -21,7 +19,6 @@ ORDER BY p.proname
 
 type AuditDoctorFunctionsRow struct {
 	Name     string
-	Public   bool
 	Settings string
 }
 
@@ -35,7 +32,7 @@ func (q *Queries) AuditDoctorFunctions(ctx context.Context, db DBTX) ([]AuditDoc
 	var items []AuditDoctorFunctionsRow
 	for rows.Next() {
 		var i AuditDoctorFunctionsRow
-		if err := rows.Scan(&i.Name, &i.Public, &i.Settings); err != nil {
+		if err := rows.Scan(&i.Name, &i.Settings); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -51,10 +48,8 @@ SELECT CAST(c.relname AS text) AS table_name, CAST(coalesce(r.rolname, '') AS te
 FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS a (grantor, grantee, privilege_type, is_grantable)
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
-    AND (c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints', 'audit_identity')
-        OR c.oid IN (SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = CAST('audit_entries' AS regclass)))
-    AND a.grantee <> c.relowner
-    AND (a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER') OR a.privilege_type = 'INSERT' AND c.relispartition)
+    AND c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints')
+    AND a.grantee <> c.relowner AND a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
 ORDER BY c.relname, a.privilege_type
 `
 
@@ -64,8 +59,8 @@ type AuditDoctorGrantsRow struct {
 	Privilege string
 }
 
-// Index: none. The rights with which others than the owner could change recorded entries,
-// or insert entries that bypass the sealer's queue. The name of PUBLIC is empty.
+// Index: none. The rights with which others than the owner could change recorded entries.
+// The name of PUBLIC is empty.
 func (q *Queries) AuditDoctorGrants(ctx context.Context, db DBTX) ([]AuditDoctorGrantsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorGrants)
 	if err != nil {
@@ -76,51 +71,6 @@ func (q *Queries) AuditDoctorGrants(ctx context.Context, db DBTX) ([]AuditDoctor
 	for rows.Next() {
 		var i AuditDoctorGrantsRow
 		if err := rows.Scan(&i.TableName, &i.Grantee, &i.Privilege); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const auditDoctorPartitions = `-- name: AuditDoctorPartitions :many
-
-SELECT CAST(b.name AS text) AS name, CAST(b.pending AS boolean) AS pending, CAST(b.fallback AS boolean) AS fallback,
-    CAST(CASE WHEN isfinite(b.lower) THEN b.lower ELSE '0001-01-01Z' END AS timestamptz) AS lower,
-    CAST(CASE WHEN isfinite(b.upper) THEN b.upper ELSE '9999-12-31Z' END AS timestamptz) AS upper
-FROM audit_partition_bounds(CAST('audit_entries' AS regclass)) AS b (name, lower, upper, pending, fallback)
-ORDER BY b.name
-`
-
-type AuditDoctorPartitionsRow struct {
-	Name     string
-	Pending  bool
-	Fallback bool
-	Lower    time.Time
-	Upper    time.Time
-}
-
-// The queries of AuditDoctor. All but the last read the catalog, which is small.
-// Index: none. The bounds do not depend on the session's settings.
-func (q *Queries) AuditDoctorPartitions(ctx context.Context, db DBTX) ([]AuditDoctorPartitionsRow, error) {
-	rows, err := db.Query(ctx, auditDoctorPartitions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []AuditDoctorPartitionsRow
-	for rows.Next() {
-		var i AuditDoctorPartitionsRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Pending,
-			&i.Fallback,
-			&i.Lower,
-			&i.Upper,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -144,6 +94,7 @@ func (q *Queries) AuditDoctorQuarantined(ctx context.Context, db DBTX, maxRows i
 }
 
 const auditDoctorTriggers = `-- name: AuditDoctorTriggers :many
+
 SELECT CAST(c.relname AS text) AS table_name, CAST(t.tgname AS text) AS name, CAST(t.tgenabled AS text) AS enabled, CAST(p.proname AS text) AS function
 FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
@@ -156,6 +107,7 @@ type AuditDoctorTriggersRow struct {
 	Function  string
 }
 
+// The queries of AuditDoctor. All but the last read the catalog, which is small.
 // Index: none. The function shows whether a trigger still does what its name says.
 func (q *Queries) AuditDoctorTriggers(ctx context.Context, db DBTX) ([]AuditDoctorTriggersRow, error) {
 	rows, err := db.Query(ctx, auditDoctorTriggers)

@@ -22,6 +22,7 @@ SELECT count(*) FROM (
         AND ($6::text IS NULL OR e.actor = $6::text)
         AND ($7::text IS NULL OR e.project = $7::text)
         AND ($8::text IS NULL OR e.type = $8::text)
+    ORDER BY e.occurred_at, e.id
     LIMIT $9
 ) AS found
 `
@@ -38,8 +39,8 @@ type AuditCountParams struct {
 	MaxRows        int32
 }
 
-// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey. Counts up to
-// max_rows.
+// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to
+// max_rows. In an order, since the planner would otherwise read the indexes of two filters whole, and join them.
 func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams) (int64, error) {
 	row := db.QueryRow(ctx, auditCount,
 		arg.OccurredFrom,
@@ -58,23 +59,21 @@ func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams)
 }
 
 const auditListAscending = `-- name: AuditListAscending :many
-SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries e
-WHERE e.occurred_at >= $1 AND e.occurred_at < $2
-    AND e.occurred_at >= $3 AND (e.occurred_at, e.id) > ($3, $4::uuid)
-    AND ($5::uuid IS NULL OR e.plan_id = $5::uuid)
-    AND ($6::uuid IS NULL OR e.session_id = $6::uuid)
-    AND ($7::text IS NULL OR e.user_name = $7::text)
-    AND ($8::text IS NULL OR e.actor = $8::text)
-    AND ($9::text IS NULL OR e.project = $9::text)
-    AND ($10::text IS NULL OR e.type = $10::text)
+SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries e
+WHERE e.occurred_at >= $1 AND e.occurred_at < $2 AND (e.occurred_at, e.id) > ($1, $3::uuid)
+    AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
+    AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
+    AND ($6::text IS NULL OR e.user_name = $6::text)
+    AND ($7::text IS NULL OR e.actor = $7::text)
+    AND ($8::text IS NULL OR e.project = $8::text)
+    AND ($9::text IS NULL OR e.type = $9::text)
 ORDER BY e.occurred_at, e.id
-LIMIT $11
+LIMIT $10
 `
 
 type AuditListAscendingParams struct {
-	OccurredFrom    time.Time
-	OccurredBefore  time.Time
 	AfterOccurredAt time.Time
+	Bound           time.Time
 	AfterID         pgtype.UUID
 	PlanID          pgtype.UUID
 	SessionID       pgtype.UUID
@@ -85,12 +84,11 @@ type AuditListAscendingParams struct {
 	MaxRows         int32
 }
 
-// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey.
+// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx.
 func (q *Queries) AuditListAscending(ctx context.Context, db DBTX, arg AuditListAscendingParams) ([]AuditEntry, error) {
 	rows, err := db.Query(ctx, auditListAscending,
-		arg.OccurredFrom,
-		arg.OccurredBefore,
 		arg.AfterOccurredAt,
+		arg.Bound,
 		arg.AfterID,
 		arg.PlanID,
 		arg.SessionID,
@@ -108,17 +106,18 @@ func (q *Queries) AuditListAscending(ctx context.Context, db DBTX, arg AuditList
 	for rows.Next() {
 		var i AuditEntry
 		if err := rows.Scan(
-			&i.OccurredAt,
 			&i.ID,
+			&i.OccurredAt,
 			&i.RecordedAt,
 			&i.Type,
-			&i.Actor,
-			&i.UserName,
+			&i.Namespace,
 			&i.PlanID,
 			&i.SessionID,
+			&i.Actor,
+			&i.UserName,
 			&i.Project,
 			&i.Details,
-			&i.Nonce,
+			&i.Salts,
 		); err != nil {
 			return nil, err
 		}
@@ -132,23 +131,21 @@ func (q *Queries) AuditListAscending(ctx context.Context, db DBTX, arg AuditList
 
 const auditListDescending = `-- name: AuditListDescending :many
 
-SELECT occurred_at, id, recorded_at, type, actor, user_name, plan_id, session_id, project, details, nonce FROM audit_entries e
-WHERE e.occurred_at >= $1 AND e.occurred_at < $2
-    AND e.occurred_at <= $3 AND (e.occurred_at, e.id) < ($3, $4::uuid)
-    AND ($5::uuid IS NULL OR e.plan_id = $5::uuid)
-    AND ($6::uuid IS NULL OR e.session_id = $6::uuid)
-    AND ($7::text IS NULL OR e.user_name = $7::text)
-    AND ($8::text IS NULL OR e.actor = $8::text)
-    AND ($9::text IS NULL OR e.project = $9::text)
-    AND ($10::text IS NULL OR e.type = $10::text)
+SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries e
+WHERE e.occurred_at <= $1 AND e.occurred_at >= $2 AND (e.occurred_at, e.id) < ($1, $3::uuid)
+    AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
+    AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
+    AND ($6::text IS NULL OR e.user_name = $6::text)
+    AND ($7::text IS NULL OR e.actor = $7::text)
+    AND ($8::text IS NULL OR e.project = $8::text)
+    AND ($9::text IS NULL OR e.type = $9::text)
 ORDER BY e.occurred_at DESC, e.id DESC
-LIMIT $11
+LIMIT $10
 `
 
 type AuditListDescendingParams struct {
-	OccurredFrom    time.Time
-	OccurredBefore  time.Time
 	AfterOccurredAt time.Time
+	Bound           time.Time
 	AfterID         pgtype.UUID
 	PlanID          pgtype.UUID
 	SessionID       pgtype.UUID
@@ -164,14 +161,14 @@ type AuditListDescendingParams struct {
 // out, and the first that is set becomes a plain condition, for which a generic plan uses
 // an index. The others filter the rows that it finds, so the most selective filter comes
 // first.
-// The condition on the cursor's time is redundant beside the row comparison, but without
-// it every partition would be searched.
-// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_pkey, backwards.
+// A list begins after a place that is not outside of the range: of several conditions on the
+// same side, PostgreSQL might enter the index by the wider one. With both sides it expects few
+// rows, and does not sort them.
+// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx, backwards.
 func (q *Queries) AuditListDescending(ctx context.Context, db DBTX, arg AuditListDescendingParams) ([]AuditEntry, error) {
 	rows, err := db.Query(ctx, auditListDescending,
-		arg.OccurredFrom,
-		arg.OccurredBefore,
 		arg.AfterOccurredAt,
+		arg.Bound,
 		arg.AfterID,
 		arg.PlanID,
 		arg.SessionID,
@@ -189,17 +186,18 @@ func (q *Queries) AuditListDescending(ctx context.Context, db DBTX, arg AuditLis
 	for rows.Next() {
 		var i AuditEntry
 		if err := rows.Scan(
-			&i.OccurredAt,
 			&i.ID,
+			&i.OccurredAt,
 			&i.RecordedAt,
 			&i.Type,
-			&i.Actor,
-			&i.UserName,
+			&i.Namespace,
 			&i.PlanID,
 			&i.SessionID,
+			&i.Actor,
+			&i.UserName,
 			&i.Project,
 			&i.Details,
-			&i.Nonce,
+			&i.Salts,
 		); err != nil {
 			return nil, err
 		}

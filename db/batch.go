@@ -33,7 +33,7 @@ WITH locked AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + cardinality($3::uuid[]),
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     FROM locked l
     WHERE c.session_id = $4
         AND NOT l.known AND l.admitted
@@ -49,11 +49,6 @@ WITH locked AS (
         unnest($8::text[]), unnest($9::bytea[]), unnest($10::text[]), unnest($11::text[]),
         unnest($12::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, ordinality)
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT $4, n.call_id, a.first_sequence - 1 + n.ordinality
-    FROM advanced a, unnest((SELECT $11::text[])) WITH ORDINALITY AS n (call_id, ordinality)
-    WHERE n.call_id <> ''
 )
 SELECT l.next_sequence, l.known, l.admitted, l.fence AS latest, a.updated_at AS created_at
 FROM locked l

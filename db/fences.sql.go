@@ -16,7 +16,7 @@ WITH locked AS MATERIALIZED (
     SELECT p.id, p.fence FROM plans p WHERE p.id = $1 FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.token FROM locked k, leases l
-    WHERE l.name = $2::text AND l.kind = 'plan' AND l.token > k.fence
+    WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = k.id::text AND l.token > k.fence AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE plans p SET fence = g.token FROM given g WHERE p.id = $1
@@ -24,9 +24,9 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
 `
 
-// Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceCatchUpSession.
-func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, planID pgtype.UUID, name string) (int64, error) {
-	row := db.QueryRow(ctx, fenceCatchUpPlan, planID, name)
+// Index: plans_pkey, leases_pkey. Like FenceCatchUpSession.
+func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, planID pgtype.UUID, namespace string) (int64, error) {
+	row := db.QueryRow(ctx, fenceCatchUpPlan, planID, namespace)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -37,7 +37,7 @@ WITH locked AS MATERIALIZED (
     SELECT c.session_id, c.fence FROM session_counters c WHERE c.session_id = $1 FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.token FROM locked k, leases l
-    WHERE l.name = $2::text AND l.kind = 'session' AND l.token > k.fence
+    WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = k.session_id::text AND l.token > k.fence AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE session_counters c SET fence = g.token FROM given g WHERE c.session_id = $1
@@ -45,11 +45,11 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
 `
 
-// Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Tells the session of a token that
+// Index: session_counters_pkey, leases_pkey. Tells the session of a token that
 // it was not told of, because it did not exist, and returns the latest that it knows. It returns no row if it does not exist now.
 // The lease is locked, because somebody may be about to acquire it, and not see the session.
-func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, name string) (int64, error) {
-	row := db.QueryRow(ctx, fenceCatchUpSession, sessionID, name)
+func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) (int64, error) {
+	row := db.QueryRow(ctx, fenceCatchUpSession, sessionID, namespace)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -58,14 +58,14 @@ func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, sessionID pg
 const fenceLockPlan = `-- name: FenceLockPlan :exec
 SELECT FROM plans p
 WHERE p.id = $1 AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.name = $2::text AND l.kind = 'plan' AND l.expires_at > clock_timestamp()
+    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at > statement_timestamp()
 )
 FOR NO KEY UPDATE OF p
 `
 
-// Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceLockSession.
-func (q *Queries) FenceLockPlan(ctx context.Context, db DBTX, planID pgtype.UUID, name string) error {
-	_, err := db.Exec(ctx, fenceLockPlan, planID, name)
+// Index: plans_pkey, leases_pkey. Like FenceLockSession.
+func (q *Queries) FenceLockPlan(ctx context.Context, db DBTX, planID pgtype.UUID, namespace string) error {
+	_, err := db.Exec(ctx, fenceLockPlan, planID, namespace)
 	return err
 }
 
@@ -73,20 +73,20 @@ const fenceLockSession = `-- name: FenceLockSession :exec
 
 SELECT FROM session_counters c
 WHERE c.session_id = $1 AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.name = $2::text AND l.kind = 'session' AND l.expires_at > clock_timestamp()
+    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
 )
 FOR NO KEY UPDATE OF c
 `
 
 // Fences: the largest token that was given for the lease of a session or a plan, in the row
-// that a write locks anyway. An acquisition sends three statements in one transaction: FenceLock…,
-// LeaseAcquire and Fence…. Whoever locks both locks the session or plan first, and then the
+// that a write locks anyway. An acquisition sends these statements in one transaction: FenceLock…,
+// LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both locks the session or plan first, and then the
 // lease: a transaction that has written to a session may acquire its lease, and the other way round.
-// Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Locks a session whose lease
+// Index: session_counters_pkey, leases_pkey. Locks a session whose lease
 // nobody holds, and waits for the writes under way. If somebody holds it, no token is given, and
 // nobody has to wait.
-func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, name string) error {
-	_, err := db.Exec(ctx, fenceLockSession, sessionID, name)
+func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) error {
+	_, err := db.Exec(ctx, fenceLockSession, sessionID, namespace)
 	return err
 }
 
@@ -94,18 +94,18 @@ const fencePlan = `-- name: FencePlan :exec
 UPDATE plans p SET fence = l.token
 FROM leases l
 WHERE p.id = $1 AND p.fence < l.token
-    AND l.name = $2::text AND l.kind = 'plan' AND l.owner = $3::text
+    AND l.namespace = $2::text AND l.kind = 'plan' AND l.name = p.id::text AND l.owner = $3::text
 `
 
 type FencePlanParams struct {
-	PlanID pgtype.UUID
-	Name   string
-	Owner  string
+	PlanID    pgtype.UUID
+	Namespace string
+	Owner     string
 }
 
-// Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceSession.
+// Index: plans_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Like FenceSession.
 func (q *Queries) FencePlan(ctx context.Context, db DBTX, arg FencePlanParams) error {
-	_, err := db.Exec(ctx, fencePlan, arg.PlanID, arg.Name, arg.Owner)
+	_, err := db.Exec(ctx, fencePlan, arg.PlanID, arg.Namespace, arg.Owner)
 	return err
 }
 
@@ -113,20 +113,20 @@ const fenceSession = `-- name: FenceSession :exec
 UPDATE session_counters c SET fence = l.token
 FROM leases l
 WHERE c.session_id = $1 AND c.fence < l.token
-    AND l.name = $2::text AND l.kind = 'session' AND l.owner = $3::text
+    AND l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.owner = $3::text
 `
 
 type FenceSessionParams struct {
 	SessionID pgtype.UUID
-	Name      string
+	Namespace string
 	Owner     string
 }
 
-// Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Tells the session of the
+// Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the
 // token that owner was given. It is a statement of its own: its snapshot is later than the wait for the lease,
 // and has a session that was created meanwhile. One that is created later still looks at the
 // lease itself: FenceCatchUpSession.
 func (q *Queries) FenceSession(ctx context.Context, db DBTX, arg FenceSessionParams) error {
-	_, err := db.Exec(ctx, fenceSession, arg.SessionID, arg.Name, arg.Owner)
+	_, err := db.Exec(ctx, fenceSession, arg.SessionID, arg.Namespace, arg.Owner)
 	return err
 }

@@ -8,67 +8,33 @@ package db
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const leaseAcquire = `-- name: LeaseAcquire :one
-
-WITH other AS (
-    SELECT l.owner, l.token, l.acquired_at, l.expires_at
-    FROM leases l
-    WHERE l.name = $1::text AND l.kind = $2::text AND l.owner <> $3::text AND l.expires_at > clock_timestamp()
-), turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext($2::text))) AS had
-    WHERE NOT EXISTS (SELECT FROM other)
-), given AS MATERIALIZED (
-    SELECT clock_timestamp() AS now, nextval('lease_tokens') AS token FROM turn
-), taken AS (
-    INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
-    SELECT $1::text, $2::text, $3::text, g.token, g.now, g.now + make_interval(secs => $4::float8)
-    FROM given g
-    ON CONFLICT (name, kind) DO UPDATE SET
-        owner = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.owner ELSE leases.owner END,
-        token = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.token ELSE leases.token END,
-        acquired_at = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.acquired_at ELSE leases.acquired_at END,
-        expires_at = CASE WHEN leases.expires_at <= excluded.acquired_at OR leases.owner = excluded.owner
-            THEN greatest(leases.expires_at, excluded.expires_at) ELSE leases.expires_at END
-    RETURNING owner, token, acquired_at, expires_at
-)
-SELECT t.owner, t.token, t.acquired_at, t.expires_at FROM taken t
-UNION ALL
-SELECT o.owner, o.token, o.acquired_at, o.expires_at FROM other o
+const leaseGet = `-- name: LeaseGet :one
+SELECT l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+FROM leases l
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.owner IS NOT NULL
 `
 
-type LeaseAcquireParams struct {
-	Name       string
-	Kind       string
-	Owner      string
-	TtlSeconds float64
+type LeaseGetParams struct {
+	Namespace string
+	Kind      string
+	Name      string
 }
 
-type LeaseAcquireRow struct {
+type LeaseGetRow struct {
 	Owner      string
 	Token      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 }
 
-// Leases. A statement that changes one lease first takes the transaction-level advisory
-// lock of its key: the turn. It does so before it reads the clock and takes a token, so
-// that both are later than what those before it did, even if they deleted the row, which
-// then cannot be locked. A CTE reads the clock once for the whole statement.
-// Index: leases_pkey or leases_kind_name_idx. Returns the lease as it is afterwards: with its new or present holder. If
-// the statement's snapshot shows somebody else who holds it, it waits for no turn and writes
-// nothing. The decision is made on the row that ON CONFLICT has locked, which may be newer
-// than the snapshot; if somebody else holds it by then, it is written unchanged, because
-// only rows that are written are returned.
-func (q *Queries) LeaseAcquire(ctx context.Context, db DBTX, arg LeaseAcquireParams) (LeaseAcquireRow, error) {
-	row := db.QueryRow(ctx, leaseAcquire,
-		arg.Name,
-		arg.Kind,
-		arg.Owner,
-		arg.TtlSeconds,
-	)
-	var i LeaseAcquireRow
+// Index: leases_pkey. Returns the lease, whoever has it, also if it has expired. A free row is none.
+func (q *Queries) LeaseGet(ctx context.Context, db DBTX, arg LeaseGetParams) (LeaseGetRow, error) {
+	row := db.QueryRow(ctx, leaseGet, arg.Namespace, arg.Kind, arg.Name)
+	var i LeaseGetRow
 	err := row.Scan(
 		&i.Owner,
 		&i.Token,
@@ -79,30 +45,34 @@ func (q *Queries) LeaseAcquire(ctx context.Context, db DBTX, arg LeaseAcquirePar
 }
 
 const leaseList = `-- name: LeaseList :many
-SELECT l.name, l.kind, l.owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= clock_timestamp())::boolean AS expired
+SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
-WHERE (l.name, l.kind) > ($1::text, $2::text)
-    AND ($3::text IS NULL OR l.name = $3::text)
-    AND ($4::text IS NULL OR l.owner = $4::text)
-    AND ($5::text IS NULL OR l.kind = $5::text)
-    AND (l.expires_at <= clock_timestamp()) = ANY($6::boolean[])
-ORDER BY l.name, l.kind
-LIMIT $7
+WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2::text, $3::text)
+    AND ($4::text IS NULL OR l.name = $4::text)
+    AND ($5::text IS NULL OR l.owner = $5::text)
+    AND ($6::text IS NULL OR l.kind = $6::text)
+    AND ($7::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN $7::text WHEN 'plan' THEN $7::text ELSE $8::text END)
+    AND (l.expires_at <= statement_timestamp()) = ANY($9::boolean[])
+ORDER BY l.kind, l.name
+LIMIT $10
 `
 
 type LeaseListParams struct {
-	AfterName  string
+	Namespace  string
 	AfterKind  string
+	AfterName  string
 	Name       *string
 	Owner      *string
 	Kind       *string
+	ID         *string
+	Text       string
 	HasExpired []bool
 	MaxRows    int32
 }
 
 type LeaseListRow struct {
-	Name       string
 	Kind       string
+	Name       string
 	Owner      string
 	Token      int64
 	AcquiredAt time.Time
@@ -110,15 +80,18 @@ type LeaseListRow struct {
 	Expired    bool
 }
 
-// Index: leases_pkey, leases_owner_name_kind_idx or leases_kind_name_idx. The query is rewritten before
-// it is sent: see audit_lists.sql.
+// Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before
+// it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
-		arg.AfterName,
+		arg.Namespace,
 		arg.AfterKind,
+		arg.AfterName,
 		arg.Name,
 		arg.Owner,
 		arg.Kind,
+		arg.ID,
+		arg.Text,
 		arg.HasExpired,
 		arg.MaxRows,
 	)
@@ -130,8 +103,8 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 	for rows.Next() {
 		var i LeaseListRow
 		if err := rows.Scan(
-			&i.Name,
 			&i.Kind,
+			&i.Name,
 			&i.Owner,
 			&i.Token,
 			&i.AcquiredAt,
@@ -148,24 +121,86 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 	return items, nil
 }
 
-const leaseRelease = `-- name: LeaseRelease :execrows
-WITH turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext($2::text))) AS had
+const leaseLock = `-- name: LeaseLock :exec
+
+WITH other AS (
+    SELECT l.token FROM leases l
+    WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
+        AND l.owner <> $4::text AND l.expires_at > statement_timestamp()
 )
-DELETE FROM leases l
-USING turn
-WHERE l.name = $1::text AND l.kind = $2::text AND l.token = $3
+INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+SELECT $1::text, $2::text, $3::text, 0, statement_timestamp(), '-infinity'
+WHERE NOT EXISTS (SELECT FROM other)
+ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false
+`
+
+type LeaseLockParams struct {
+	Namespace string
+	Kind      string
+	Name      string
+	Owner     string
+}
+
+// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes
+// it locks it first, in a statement of its own, and reads the clock in the next one. So the
+// time, like the token, is later than what those before it did.
+// Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one
+// that is free if there is none. If its snapshot shows somebody else who holds the lease, it
+// waits for nobody, and writes nothing.
+func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) error {
+	_, err := db.Exec(ctx, leaseLock,
+		arg.Namespace,
+		arg.Kind,
+		arg.Name,
+		arg.Owner,
+	)
+	return err
+}
+
+const leaseLockToken = `-- name: LeaseLockToken :exec
+SELECT FROM leases l
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4
+FOR NO KEY UPDATE
+`
+
+type LeaseLockTokenParams struct {
+	Namespace string
+	Kind      string
+	Name      string
+	Token     int64
+}
+
+// Index: leases_pkey. Comes before LeaseRenew.
+func (q *Queries) LeaseLockToken(ctx context.Context, db DBTX, arg LeaseLockTokenParams) error {
+	_, err := db.Exec(ctx, leaseLockToken,
+		arg.Namespace,
+		arg.Kind,
+		arg.Name,
+		arg.Token,
+	)
+	return err
+}
+
+const leaseRelease = `-- name: LeaseRelease :execrows
+UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 AND l.owner IS NOT NULL
 `
 
 type LeaseReleaseParams struct {
-	Name  string
-	Kind  string
-	Token int64
+	Namespace string
+	Kind      string
+	Name      string
+	Token     int64
 }
 
-// Index: leases_pkey or leases_kind_name_idx.
+// Index: leases_pkey. Frees the row. The trigger plan_claim_release ends the claim of a plan.
 func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleaseParams) (int64, error) {
-	result, err := db.Exec(ctx, leaseRelease, arg.Name, arg.Kind, arg.Token)
+	result, err := db.Exec(ctx, leaseRelease,
+		arg.Namespace,
+		arg.Kind,
+		arg.Name,
+		arg.Token,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -173,13 +208,13 @@ func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleasePar
 }
 
 const leaseReleaseAll = `-- name: LeaseReleaseAll :execrows
-DELETE FROM leases l WHERE l.owner = $1
+UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+WHERE l.namespace = $1::text AND l.owner = $2::text
 `
 
-// Index: leases_owner_name_kind_idx. It takes no turns: of several keys, two calls could wait for
-// each other's.
-func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, owner string) (int64, error) {
-	result, err := db.Exec(ctx, leaseReleaseAll, owner)
+// Index: leases_namespace_owner_kind_name_idx.
+func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, namespace string, owner string) (int64, error) {
+	result, err := db.Exec(ctx, leaseReleaseAll, namespace, owner)
 	if err != nil {
 		return 0, err
 	}
@@ -187,25 +222,21 @@ func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, owner string) (i
 }
 
 const leaseRenew = `-- name: LeaseRenew :one
-WITH turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended($2::text, hashtext($3::text))) AS had
-), locked AS MATERIALIZED (
-    SELECT FROM leases l, turn WHERE l.name = $2::text AND l.kind = $3::text AND l.token = $4 FOR NO KEY UPDATE OF l
-), clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now FROM locked
-)
 UPDATE leases l
-SET expires_at = greatest(l.expires_at, c.now + make_interval(secs => $1::float8))
-FROM clock c
-WHERE l.name = $2::text AND l.kind = $3::text AND l.token = $4 AND l.expires_at > c.now
-RETURNING l.owner, l.token, l.acquired_at, l.expires_at
+SET expires_at = greatest(l.expires_at, c.until)
+FROM (
+    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until
+) AS c
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 AND l.expires_at > c.now
+RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
 `
 
 type LeaseRenewParams struct {
-	TtlSeconds float64
-	Name       string
+	Namespace  string
 	Kind       string
+	Name       string
 	Token      int64
+	TtlSeconds float64
 }
 
 type LeaseRenewRow struct {
@@ -215,15 +246,15 @@ type LeaseRenewRow struct {
 	ExpiresAt  time.Time
 }
 
-// Index: leases_pkey or leases_kind_name_idx. Returns no row if the lease with this token has expired, or is no longer
-// there. It never shortens a life: the owner may have another holder, with a longer one. The row is locked
-// before the clock is read, since LeaseReleaseAll, which takes no turn, may have it for long.
+// Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never
+// shortens a life: the owner may have another holder, with a longer one.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) (LeaseRenewRow, error) {
 	row := db.QueryRow(ctx, leaseRenew,
-		arg.TtlSeconds,
-		arg.Name,
+		arg.Namespace,
 		arg.Kind,
+		arg.Name,
 		arg.Token,
+		arg.TtlSeconds,
 	)
 	var i LeaseRenewRow
 	err := row.Scan(
@@ -233,4 +264,68 @@ func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams)
 		&i.ExpiresAt,
 	)
 	return i, err
+}
+
+const leaseSweep = `-- name: LeaseSweep :exec
+DELETE FROM leases l
+USING (
+    SELECT f.namespace, f.kind, f.name FROM leases f
+    WHERE f.namespace = $1::text AND f.owner IS NULL AND f.acquired_at < statement_timestamp() - interval '1 day'
+    ORDER BY f.acquired_at
+    LIMIT 4
+    FOR UPDATE SKIP LOCKED
+) AS old
+WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name
+`
+
+// Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
+// release that it follows has freed. It waits for nobody.
+func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) error {
+	_, err := db.Exec(ctx, leaseSweep, namespace)
+	return err
+}
+
+const leaseTake = `-- name: LeaseTake :exec
+UPDATE leases l
+SET owner = $1::text,
+    token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END,
+    expires_at = greatest(l.expires_at, c.until)
+FROM (
+    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until,
+        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,
+        greatest(
+            (SELECT s.fence FROM session_counters s WHERE s.session_id = $6::uuid),
+            (SELECT p.fence FROM plans p WHERE p.id = $7::uuid)
+        ) AS fence
+) AS c
+WHERE l.namespace = $2::text AND l.kind = $3::text AND l.name = $4::text
+    AND (l.owner = $1::text OR l.expires_at <= c.now)
+`
+
+type LeaseTakeParams struct {
+	Owner      string
+	Namespace  string
+	Kind       string
+	Name       string
+	TtlSeconds float64
+	SessionID  pgtype.UUID
+	PlanID     pgtype.UUID
+}
+
+// Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to
+// owner unless somebody else holds it. If owner holds it already, its token stays. A new token is
+// larger than the one before, than the fence of the session or plan that the key names, and
+// than the time in microseconds since 1970: the row and the fence may be new.
+func (q *Queries) LeaseTake(ctx context.Context, db DBTX, arg LeaseTakeParams) error {
+	_, err := db.Exec(ctx, leaseTake,
+		arg.Owner,
+		arg.Namespace,
+		arg.Kind,
+		arg.Name,
+		arg.TtlSeconds,
+		arg.SessionID,
+		arg.PlanID,
+	)
+	return err
 }

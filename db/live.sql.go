@@ -69,15 +69,14 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const messageListNews = `-- name: MessageListNews :many
-SELECT f.place, f.next_sequence, f.incarnation, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
+SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
     f.occurred_at, f.created_at
 FROM (
-    SELECT a.place, a.next_sequence, a.incarnation,
+    SELECT a.place, a.next_sequence,
         t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at, t.created_at, t.size,
         sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM (
-        SELECT n.place, n.session_id, n.from_sequence, c.next_sequence,
-            (SELECT coalesce(s.incarnation, s.id) FROM sessions s WHERE s.id = n.session_id) AS incarnation
+        SELECT n.place, n.session_id, n.from_sequence, c.next_sequence
         FROM ROWS FROM (
             unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
         ) WITH ORDINALITY AS n (session_id, from_sequence, place)
@@ -112,7 +111,6 @@ type MessageListNewsParams struct {
 type MessageListNewsRow struct {
 	Place        interface{}
 	NextSequence int64
-	Incarnation  pgtype.UUID
 	Sequence     int64
 	ID           pgtype.UUID
 	Role         string
@@ -125,11 +123,10 @@ type MessageListNewsRow struct {
 	CreatedAt    time.Time
 }
 
-// Index: sessions_pkey, session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a
+// Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a
 // sequence on, up to max_rows of one session and max_bytes together: for those who follow
-// the sessions. Each row has the session's place among session_ids, from 1, its next
-// sequence, or null if there is no such session, and the session's incarnation, as in
-// MessageStream. A session without messages from there on has one row, in which the columns
+// the sessions. Each row has the session's place among session_ids, from 1, and its next
+// sequence, or null if there is no such session. A session without messages from there on has one row, in which the columns
 // of a message are null. One for which there was no room has none; the first one always has.
 // Sorted by place and sequence. The rows are not scanned into the generated struct: see
 // repo/postgres/follow.go.
@@ -153,7 +150,6 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 		if err := rows.Scan(
 			&i.Place,
 			&i.NextSequence,
-			&i.Incarnation,
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
@@ -176,43 +172,28 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 }
 
 const sessionListMoved = `-- name: SessionListMoved :many
-SELECT n.session_id::uuid AS session_id,
-    (CASE WHEN s.incarnation <> n.incarnation THEN -1 ELSE coalesce(c.next_sequence, -1) END)::bigint AS next_sequence
+SELECT n.session_id::uuid AS session_id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
 FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::uuid[]))
-) AS n (session_id, next_sequence, incarnation)
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
+) AS n (session_id, next_sequence)
 LEFT JOIN LATERAL (
     SELECT session_counters.next_sequence FROM session_counters
     WHERE session_counters.session_id = n.session_id
     LIMIT 1
 ) AS c ON true
-LEFT JOIN LATERAL (
-    SELECT sessions.incarnation FROM sessions
-    WHERE sessions.id = n.session_id AND n.incarnation IS NOT NULL
-    LIMIT 1
-) AS s ON true
-WHERE c.next_sequence IS DISTINCT FROM n.next_sequence OR s.incarnation <> n.incarnation
+WHERE c.next_sequence IS DISTINCT FROM n.next_sequence
 `
-
-type SessionListMovedParams struct {
-	SessionIds    []pgtype.UUID
-	NextSequences []int64
-	Incarnations  []pgtype.UUID
-}
 
 type SessionListMovedRow struct {
 	SessionID    pgtype.UUID
 	NextSequence int64
 }
 
-// Index: session_counters_pkey, sessions_pkey. Returns those of the sessions whose next sequence is
-// not the given one, with the actual one, and those that do not exist, or have another
-// incarnation (see MessageStream) than the given one, with -1. It is the poll of those who follow
-// sessions: a look-up of each counter row, and an empty answer where nothing is new. If no
-// incarnation is given the session's row is not looked up, which would take as long again. One
-// that has none was not replaced: see MessageStream.
-func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
-	rows, err := db.Query(ctx, sessionListMoved, arg.SessionIds, arg.NextSequences, arg.Incarnations)
+// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given
+// one, with the actual one, or -1 if they do not exist. It is the poll of those who follow
+// sessions: a look-up of each counter row, and an empty answer where nothing is new.
+func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, nextSequences []int64) ([]SessionListMovedRow, error) {
+	rows, err := db.Query(ctx, sessionListMoved, sessionIds, nextSequences)
 	if err != nil {
 		return nil, err
 	}

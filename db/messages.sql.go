@@ -34,7 +34,7 @@ WITH known AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + l.size,
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
         AND NOT l.known AND l.admitted
@@ -52,14 +52,6 @@ WITH known AS (
         unnest($11::text[]), unnest($12::bytea[]), unnest($13::text[]), unnest($14::text[]),
         unnest($15::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT a.session_id, n.call_id, a.next_sequence - n.place
-    FROM advanced a
-    JOIN ROWS FROM (
-        unnest((SELECT $2::uuid[])), unnest($8::bigint[]), unnest($14::text[])
-    ) AS n (owner, place, call_id) ON n.owner = a.session_id
-    WHERE n.call_id <> '' AND (SELECT cardinality($14::text[]) > 0)
 )
 SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known,
@@ -115,8 +107,7 @@ type MessageAppendManyRow struct {
 // the counter row is locked, and lock_timeout then has the setting of that name in
 // milliseconds; known says that one of the ids is stored already; admitted is false if the
 // token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
-// default. kinds and call_ids are as in MessageAppend; the last condition of called saves
-// its join where there are no call ids.
+// default. kinds and call_ids are as in MessageAppend.
 // The second look-up of the counter row takes no lock: a row that it finds, but that is
 // not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
 func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageAppendManyParams) ([]MessageAppendManyRow, error) {
@@ -169,17 +160,17 @@ const messageAppendOne = `-- name: MessageAppendOne :one
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + 1,
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.session_id = (
         SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
-    ) AND coalesce(nullif($9::bigint, 0) = c.fence, NOT c.fenced_only)
+    ) AND coalesce(nullif($10::bigint, 0) = c.fence, NOT c.fenced_only)
         AND current_setting('transaction_isolation') = 'read committed'
-        AND NOT ((SELECT $10::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $1 AND m.id = $2 LIMIT 1) IS TRUE)
+        AND NOT ((SELECT $11::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $1 AND m.id = $2 LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
-SELECT $1, a.first_sequence, $2, $3, $4, CAST($5::text AS json), $6, nullif($7::text, ''),
-    nullif($8::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
+SELECT $1, a.first_sequence, $2, $3, nullif($4::text, ''), nullif($5::text, ''), $6,
+    CAST($7::text AS json), $8, nullif($9::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
 FROM advanced a
 RETURNING sequence, created_at
 `
@@ -188,10 +179,11 @@ type MessageAppendOneParams struct {
 	SessionID  pgtype.UUID
 	ID         pgtype.UUID
 	Role       string
+	Kind       string
+	CallID     string
 	Content    string
 	Metadata   string
 	Payload    []byte
-	Kind       string
 	OccurredAt time.Time
 	Fence      int64
 	CheckID    bool
@@ -202,9 +194,8 @@ type MessageAppendOneRow struct {
 	CreatedAt time.Time
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an expected
-// sequence and without a call id. It serves a lone writer, where the
-// cost of array arguments is noticeable. It does not wait for the counter row, and returns
+// Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an
+// expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns
 // no row if that is locked or does not exist, if the token (fence) is not the latest, or if
 // the id is stored already.
 //
@@ -218,10 +209,11 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 		arg.SessionID,
 		arg.ID,
 		arg.Role,
+		arg.Kind,
+		arg.CallID,
 		arg.Content,
 		arg.Metadata,
 		arg.Payload,
-		arg.Kind,
 		arg.OccurredAt,
 		arg.Fence,
 		arg.CheckID,
@@ -236,7 +228,7 @@ WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence
             + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.session_id = ANY (ARRAY(
         SELECT l.session_id FROM session_counters l
         WHERE l.session_id = ANY (CAST((SELECT CAST($2 AS uuid[])) AS uuid[]))
@@ -248,16 +240,17 @@ WITH advanced AS (
         AND current_setting('transaction_isolation') = 'read committed'
     RETURNING c.session_id, c.next_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
     SELECT a.session_id, a.next_sequence - n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''),
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
         unnest((SELECT $4::uuid[])), unnest($5::bigint[]),
         unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]),
-        unnest($9::text[]), unnest($10::bytea[]), unnest($11::text[]), unnest($12::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, occurred_at) ON n.owner = a.session_id
+        unnest($9::text[]), unnest($10::bytea[]), unnest($11::text[]), unnest($12::text[]),
+        unnest($13::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
 )
 SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a
 `
@@ -274,6 +267,7 @@ type MessageAppendPlainParams struct {
 	Metadatas   []string
 	Payloads    [][]byte
 	Kinds       []string
+	CallIds     []string
 	OccurredAts []time.Time
 }
 
@@ -284,7 +278,7 @@ type MessageAppendPlainRow struct {
 }
 
 // Index: session_counters_pkey. Appends messages to several sessions, without an expected
-// sequence, with generated ids and without call ids. Most groups are of this kind, and it
+// sequence and with generated ids. Most groups are of this kind, and it
 // costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
 // no row in the answer if its counter row is locked or does not exist, or if its token
 // is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
@@ -308,6 +302,7 @@ func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAp
 		arg.Metadatas,
 		arg.Payloads,
 		arg.Kinds,
+		arg.CallIds,
 		arg.OccurredAts,
 	)
 	if err != nil {
@@ -329,7 +324,7 @@ func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAp
 }
 
 const messageGet = `-- name: MessageGet :one
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE session_id = $1 AND id = $2
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages WHERE session_id = $1 AND id = $2
 `
 
 // Index: messages_session_id_id_key.
@@ -341,13 +336,13 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, sessionID pgtype.UUID
 		&i.Sequence,
 		&i.ID,
 		&i.Role,
+		&i.Kind,
+		&i.CallID,
 		&i.Content,
 		&i.Metadata,
 		&i.Payload,
 		&i.OccurredAt,
 		&i.CreatedAt,
-		&i.Kind,
-		&i.CallID,
 	)
 	return i, err
 }
@@ -358,11 +353,6 @@ WITH advanced AS (
     SET next_sequence = c.next_sequence + cardinality($2::uuid[])
     WHERE c.session_id = $1 AND c.next_sequence = $11::bigint
     RETURNING c.next_sequence - cardinality($2::uuid[]) AS first_sequence
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT $1, n.call_id, a.first_sequence - 1 + n.ordinality
-    FROM advanced a, unnest($8::text[]) WITH ORDINALITY AS n (call_id, ordinality)
-    WHERE n.call_id <> ''
 )
 INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
 SELECT $1, a.first_sequence - 1 + n.ordinality,
@@ -413,7 +403,7 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 }
 
 const messageListBefore = `-- name: MessageListBefore :many
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
 WHERE session_id = $1 AND sequence < $2
 ORDER BY sequence DESC
 LIMIT $3
@@ -440,13 +430,13 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -459,10 +449,9 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByCall = `-- name: MessageListByCall :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM message_calls c,
-LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE messages.session_id = c.session_id AND messages.sequence = c.sequence LIMIT 1) AS m
-WHERE c.session_id = $1 AND c.call_id = $2
-ORDER BY c.sequence
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
+WHERE session_id = $1 AND call_id = $2::text
+ORDER BY sequence
 LIMIT $3
 `
 
@@ -472,8 +461,7 @@ type MessageListByCallParams struct {
 	MaxRows   int32
 }
 
-// Index: message_calls_pkey, messages_pkey. Ascending. LIMIT makes the planner look up each
-// message separately: see MessageAppend.
+// Index: messages_session_id_call_id_sequence_idx. Ascending.
 func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageListByCallParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByCall, arg.SessionID, arg.CallID, arg.MaxRows)
 	if err != nil {
@@ -488,13 +476,13 @@ func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageLis
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -507,8 +495,8 @@ func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByIDs = `-- name: MessageListByIDs :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
-LATERAL (SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality
 `
 
@@ -528,13 +516,13 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -547,7 +535,7 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 }
 
 const messageListFrom = `-- name: MessageListFrom :many
-SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
 WHERE session_id = $1 AND sequence >= $2
 ORDER BY sequence
 LIMIT $3
@@ -574,88 +562,13 @@ func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListF
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const messageStream = `-- name: MessageStream :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id,
-    (CASE WHEN m.sequence = $1::bigint THEN (
-        SELECT coalesce(s.incarnation, s.id) FROM sessions s WHERE s.id = $2
-    ) END)::uuid AS incarnation
-FROM messages m
-WHERE m.session_id = $2 AND m.sequence >= $3
-ORDER BY m.sequence
-LIMIT $4
-`
-
-type MessageStreamParams struct {
-	Marked       int64
-	SessionID    pgtype.UUID
-	FromSequence int64
-	MaxRows      int32
-}
-
-type MessageStreamRow struct {
-	SessionID   pgtype.UUID
-	Sequence    int64
-	ID          pgtype.UUID
-	Role        string
-	Content     string
-	Metadata    []byte
-	Payload     []byte
-	OccurredAt  *time.Time
-	CreatedAt   time.Time
-	Kind        *string
-	CallID      *string
-	Incarnation pgtype.UUID
-}
-
-// Index: messages_pkey, forwards, sessions_pkey. MessageListFrom with the session's incarnation, beside
-// the message of sequence marked alone, so that no look-up is made where nobody needs it. The
-// incarnation tells the session apart from others that had its id. A session from before the column
-// existed has none, and its id stands for it: a later one has another.
-func (q *Queries) MessageStream(ctx context.Context, db DBTX, arg MessageStreamParams) ([]MessageStreamRow, error) {
-	rows, err := db.Query(ctx, messageStream,
-		arg.Marked,
-		arg.SessionID,
-		arg.FromSequence,
-		arg.MaxRows,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MessageStreamRow
-	for rows.Next() {
-		var i MessageStreamRow
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
-			&i.Incarnation,
 		); err != nil {
 			return nil, err
 		}

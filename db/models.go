@@ -42,17 +42,18 @@ type AuditCheckpoint struct {
 }
 
 type AuditEntry struct {
-	OccurredAt time.Time
 	ID         pgtype.UUID
+	OccurredAt time.Time
 	RecordedAt time.Time
 	Type       string
-	Actor      *string
-	UserName   *string
+	Namespace  *string
 	PlanID     pgtype.UUID
 	SessionID  pgtype.UUID
+	Actor      *string
+	UserName   *string
 	Project    *string
 	Details    []byte
-	Nonce      pgtype.UUID
+	Salts      [][]byte
 }
 
 type AuditHold struct {
@@ -62,24 +63,40 @@ type AuditHold struct {
 	CreatedAt time.Time
 }
 
+type AuditLeaf struct {
+	Sequence   int64
+	EntryID    pgtype.UUID
+	OccurredAt time.Time
+	RecordedAt time.Time
+	Type       string
+	Namespace  *string
+	PlanID     pgtype.UUID
+	SessionID  pgtype.UUID
+	Hidden     []byte
+	Hash       []byte
+	PrunedBy   pgtype.UUID
+}
+
 type Message struct {
 	SessionID  pgtype.UUID
 	Sequence   int64
 	ID         pgtype.UUID
 	Role       string
+	Kind       *string
+	CallID     *string
 	Content    string
 	Metadata   []byte
 	Payload    []byte
 	OccurredAt *time.Time
 	CreatedAt  time.Time
-	Kind       *string
-	CallID     *string
 }
 
 type PlanDetail struct {
 	ID                      pgtype.UUID
 	Name                    *string
 	Namespace               string
+	SessionID               pgtype.UUID
+	Key                     *string
 	ActionName              string
 	ParentID                pgtype.UUID
 	RootID                  pgtype.UUID
@@ -127,17 +144,16 @@ type PlanHistory struct {
 type Session struct {
 	ID                pgtype.UUID
 	Namespace         string
+	Key               *string
+	Owner             *string
 	Actor             *string
 	AutomationProfile *string
 	Metadata          []byte
+	Version           int64
 	InputTokens       int64
 	OutputTokens      int64
 	CostNanos         int64
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
-	Key               *string
-	Owner             *string
-	Version           int64
-	Incarnation       pgtype.UUID
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const planGetMany = `-- name: PlanGetMany :many
-SELECT d.id, d.name, d.namespace, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM unnest($1::uuid[]) AS a (id),
-LATERAL (SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM unnest($1::uuid[]) AS a (id),
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d
 `
 
 // Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
@@ -32,6 +32,8 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 			&i.ID,
 			&i.Name,
 			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
 			&i.ActionName,
 			&i.ParentID,
 			&i.RootID,
@@ -94,10 +96,14 @@ WITH asked AS MATERIALIZED (
             AND coalesce(nullif(a.fence, 0) = plans.fence, true)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
-    CROSS JOIN LATERAL (SELECT plan_lease_name(p.id) AS name OFFSET 0) AS k
-    WHERE CASE WHEN a.from_state = 'processing' AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id) THEN
-        CASE WHEN (SELECT true FROM leases h WHERE h.name = k.name AND h.kind = 'plan') THEN (
-            SELECT true FROM leases h WHERE h.name = k.name AND h.kind = 'plan' FOR UPDATE SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT (SELECT c.lease_namespace FROM plan_claims c WHERE c.plan_id = p.id AND a.from_state = 'processing') AS namespace OFFSET 0
+    ) AS k
+    WHERE CASE WHEN k.namespace IS NOT NULL THEN
+        CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text) THEN (
+            SELECT true FROM leases h
+            WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text
+            FOR UPDATE SKIP LOCKED
         ) ELSE true END
         AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED)
     ELSE true END
@@ -105,18 +111,18 @@ WITH asked AS MATERIALIZED (
     UPDATE plans p
     SET phase = a.to_phase, state = a.to_state, version = p.version + 1,
         error_message = nullif(a.error_message, ''), error_details = CAST(nullif(a.error_details, '') AS json),
-        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
+        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
     FROM free f JOIN asked a ON a.place = f.place
     WHERE p.id = f.id
-    RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, m.transition, m.from_phase, m.from_state, m.to_phase, m.to_state, m.actor, m.reason, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), m.event_type, m.actor, m.id, CAST(m.details AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), m.event_type, m.namespace, m.actor, m.id, CAST(m.details AS json)
     FROM moved m
 )
 SELECT m.place::bigint AS place, m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m
@@ -147,7 +153,7 @@ type PlanTransitionManyRow struct {
 	LastCheckpointID  *string
 }
 
-// Index: plans_pkey, plan_claims_pkey, leases_pkey or leases_kind_name_idx.
+// Index: plans_pkey, plan_claims_pkey, leases_pkey.
 // Does for many plans what PlanTransition does for one, and waits for nobody: it returns the
 // plans that it has moved, with their places in the arguments from 1. It leaves out those
 // that have changed, and those that are locked, or whose claim or its lease is, which the trigger

@@ -33,17 +33,17 @@ WITH RECURSIVE family AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1,
         error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = clock_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, clock_timestamp())
+        cancelled_at = statement_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, statement_timestamp())
     FROM live l
     WHERE p.root_id = $2 AND p.id = l.id
-    RETURNING l.id, l.phase, l.state AS from_state, p.version, p.updated_at
+    RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, 'cancel', m.phase, m.from_state, m.phase, 'cancelled', $7::text, $6::text, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'plan_cancelled', $7::text, m.id,
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'plan_cancelled', m.namespace, $7::text, m.id,
         format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state, m.phase, m.version)::json
     FROM moved m
 )
@@ -116,59 +116,60 @@ WITH seen AS (
     SELECT p.id FROM plans p
     WHERE p.id = $2::uuid AND current_setting('transaction_isolation') <> 'read committed'
     FOR SHARE
-), archived AS (
-    UPDATE actions a
-    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+), once AS (
+    SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable
-        AND NOT EXISTS (SELECT FROM plans p WHERE p.id = $4)
-        AND ($5::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $5::uuid))
-    RETURNING a.name
+    FOR NO KEY UPDATE
 ), usable AS (
     SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND a.reusable
         AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
-    SELECT r.name FROM archived r
+    SELECT o.name FROM once o
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
+        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot
     )
-    SELECT $4, $6::text, $7, u.name, $2::uuid, $8, $9, $10, $11,
-        $12, $13, $14, $15::text, $16::text,
-        CAST($17::text AS json)
+    SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name,
+        $2::uuid, $9, $10, $11, $12, $13, $14, $15,
+        $16::text, $17::text, CAST($18::text AS json)
     FROM usable u
-    WHERE ($5::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $5::uuid))
+    WHERE ($7::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $7::uuid))
         AND (SELECT count(*) FROM parent) >= 0
-    ON CONFLICT (id) DO NOTHING
-    RETURNING id, created_at, updated_at
+    ON CONFLICT DO NOTHING
+    RETURNING id, action_name, created_at, updated_at
+), archived AS (
+    UPDATE actions a
+    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+    FROM created c WHERE a.name = c.action_name AND NOT a.reusable
 ), projects AS (
     INSERT INTO plan_projects (plan_id, position, project, alias, read_only)
     SELECT c.id, (n.ordinality - 1)::integer, n.project, n.alias, n.read_only
     FROM created c, ROWS FROM (
-        unnest($18::text[]), unnest($19::text[]), unnest($20::boolean[])
+        unnest($19::text[]), unnest($20::text[]), unnest($21::boolean[])
     ) WITH ORDINALITY AS n (project, alias, read_only, ordinality)
 ), arguments AS (
     INSERT INTO plan_arguments (plan_id, position, name, value)
     SELECT c.id, (n.ordinality - 1)::integer, n.name, CAST(n.value AS json)
     FROM created c, ROWS FROM (
-        unnest($21::text[]), unnest($22::text[])
+        unnest($22::text[]), unnest($23::text[])
     ) WITH ORDINALITY AS n (name, value, ordinality)
 ), invariants AS (
     INSERT INTO plan_invariants (plan_id, position, text, source)
     SELECT c.id, (n.ordinality - 1)::integer, n.text, n.source
     FROM created c, ROWS FROM (
-        unnest($23::text[]), unnest($24::text[])
+        unnest($24::text[]), unnest($25::text[])
     ) WITH ORDINALITY AS n (text, source, ordinality)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
-    SELECT c.id, 1, 'use', $13, $14, $25::text, c.created_at FROM created c
+    SELECT c.id, 1, 'use', $14, $15, $26::text, c.created_at FROM created c
 ), linked AS (
     INSERT INTO session_plans (session_id, plan_id)
-    SELECT $5::uuid, c.id FROM created c WHERE $5::uuid IS NOT NULL
+    SELECT $7::uuid, c.id FROM created c WHERE $7::uuid IS NOT NULL
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, session_id, details)
-    SELECT c.created_at, audit_new_id(), 'plan_created', $25::text, c.id, $5::uuid, CAST($26::text AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
+    SELECT c.created_at, audit_new_id(), 'plan_created', $6, $26::text, c.id, $7::uuid, CAST($27::text AS json)
     FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c
@@ -179,9 +180,10 @@ type PlanCreateParams struct {
 	ParentID                pgtype.UUID
 	ActionVersion           int64
 	ID                      pgtype.UUID
-	SessionID               pgtype.UUID
 	Name                    *string
 	Namespace               string
+	SessionID               pgtype.UUID
+	Key                     *string
 	RootID                  pgtype.UUID
 	Depth                   int32
 	Attempt                 int32
@@ -208,12 +210,11 @@ type PlanCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first
-// event and its link. It returns no row if the id exists, if the action is not available
-// in the version that was read, or if the session does not exist; the caller finds out
-// which.
-// The first use of an action that is not reusable archives it. A concurrent use waits for
-// that update, and then finds another version.
+// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and
+// archives an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action
+// is not available in the version that was read, or if the session does not exist; the caller finds out which.
+// A concurrent use of an action that is not reusable waits for the lock of its row, and then finds another version. The
+// action is archived after the insert, which may wait for another use with the key and then make no plan.
 // Above read committed, a transaction may see an older state of the action or the parent.
 // Locking their rows aborts it if they have changed since.
 func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams) (PlanCreateRow, error) {
@@ -222,9 +223,10 @@ func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams)
 		arg.ParentID,
 		arg.ActionVersion,
 		arg.ID,
-		arg.SessionID,
 		arg.Name,
 		arg.Namespace,
+		arg.SessionID,
+		arg.Key,
 		arg.RootID,
 		arg.Depth,
 		arg.Attempt,
@@ -263,7 +265,7 @@ func (q *Queries) PlanExists(ctx context.Context, db DBTX, id pgtype.UUID) (bool
 }
 
 const planGet = `-- name: PlanGet :one
-SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d WHERE d.id = $1
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d WHERE d.id = $1
 `
 
 // Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
@@ -274,6 +276,68 @@ func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (PlanDet
 		&i.ID,
 		&i.Name,
 		&i.Namespace,
+		&i.SessionID,
+		&i.Key,
+		&i.ActionName,
+		&i.ParentID,
+		&i.RootID,
+		&i.Depth,
+		&i.Attempt,
+		&i.Description,
+		&i.DefinitionOfDone,
+		&i.Phase,
+		&i.State,
+		&i.AutomationProfile,
+		&i.AutomationProfileSource,
+		&i.AutomationSnapshot,
+		&i.ErrorMessage,
+		&i.ErrorDetails,
+		&i.ReversionCount,
+		&i.LastCompletedStep,
+		&i.LastCheckpointID,
+		&i.Version,
+		&i.CancelledAt,
+		&i.CancelReason,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Projects,
+		&i.ProjectAliases,
+		&i.ProjectReadOnlys,
+		&i.ArgumentNames,
+		&i.ArgumentValues,
+		&i.Invariants,
+		&i.InvariantSources,
+	)
+	return i, err
+}
+
+const planGetByKey = `-- name: PlanGetByKey :one
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM (
+    SELECT p.id FROM plans p WHERE p.session_id = $1::uuid AND p.key = $2::text
+    UNION ALL
+    SELECT p.id FROM plans p
+    WHERE $1::uuid IS NULL AND p.session_id IS NULL AND p.namespace = $3 AND p.key = $2::text
+    LIMIT 1
+) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = k.id LIMIT 1) AS d
+`
+
+type PlanGetByKeyParams struct {
+	SessionID pgtype.UUID
+	Key       string
+	Namespace string
+}
+
+// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// The plan that a use with this key has made: for the session or, without one, in the namespace.
+func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (PlanDetail, error) {
+	row := db.QueryRow(ctx, planGetByKey, arg.SessionID, arg.Key, arg.Namespace)
+	var i PlanDetail
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Namespace,
+		&i.SessionID,
+		&i.Key,
 		&i.ActionName,
 		&i.ParentID,
 		&i.RootID,
@@ -405,7 +469,7 @@ func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUI
 }
 
 const planList = `-- name: PlanList :many
-SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d
 WHERE d.id < $1
     AND ($2::uuid IS NULL OR d.parent_id = $2::uuid)
     AND ($3::text IS NULL OR d.namespace = $3::text)
@@ -447,6 +511,8 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 			&i.ID,
 			&i.Name,
 			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
 			&i.ActionName,
 			&i.ParentID,
 			&i.RootID,
@@ -488,8 +554,8 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 }
 
 const planListByProject = `-- name: PlanListByProject :many
-SELECT d.id, d.name, d.namespace, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM plan_projects l,
-LATERAL (SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM plan_projects l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = $1 AND l.plan_id < $2
     AND l.position = (
         SELECT o.position FROM plan_projects o WHERE o.plan_id = l.plan_id AND o.project = l.project ORDER BY o.position LIMIT 1
@@ -535,6 +601,8 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 			&i.ID,
 			&i.Name,
 			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
 			&i.ActionName,
 			&i.ParentID,
 			&i.RootID,
@@ -576,8 +644,8 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListBySession = `-- name: PlanListBySession :many
-SELECT d.id, d.name, d.namespace, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM session_plans l,
-LATERAL (SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM session_plans l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
@@ -617,6 +685,8 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 			&i.ID,
 			&i.Name,
 			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
 			&i.ActionName,
 			&i.ParentID,
 			&i.RootID,
@@ -658,9 +728,9 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListByStage = `-- name: PlanListByStage :many
-SELECT d.id, d.name, d.namespace, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
 LATERAL (
-    SELECT id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details
+    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details
     WHERE plan_details.namespace = $3 AND plan_details.phase = n.phase AND plan_details.state = n.state
         AND plan_details.id < $4
     ORDER BY plan_details.id DESC
@@ -700,6 +770,8 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 			&i.ID,
 			&i.Name,
 			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
 			&i.ActionName,
 			&i.ParentID,
 			&i.RootID,
@@ -762,11 +834,11 @@ WITH moved AS (
     UPDATE plans p
     SET last_completed_step = coalesce($2::bigint, p.last_completed_step),
         last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
-        updated_at = greatest(p.updated_at, clock_timestamp())
+        updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.name, p.namespace, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at, p.fence
+    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 )
-SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.session_id, plan_details.key, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
 FROM moved m CROSS JOIN plan_details
 WHERE plan_details.id = $1
@@ -812,6 +884,8 @@ func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressPar
 		&i.PlanDetail.ID,
 		&i.PlanDetail.Name,
 		&i.PlanDetail.Namespace,
+		&i.PlanDetail.SessionID,
+		&i.PlanDetail.Key,
 		&i.PlanDetail.ActionName,
 		&i.PlanDetail.ParentID,
 		&i.PlanDetail.RootID,
@@ -861,18 +935,18 @@ WITH moved AS (
     UPDATE plans p
     SET phase = $1, state = $2, version = p.version + 1,
         error_message = $3, error_details = CAST($4::text AS json),
-        reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
+        reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = $6 AND p.phase = $7 AND p.state = $8 AND p.version = $9
         AND coalesce(nullif($10::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, $11, $7, $8, $1, $2,
         $12::text, $13::text, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), $14, $12::text, m.id, CAST($15::text AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), $14, m.namespace, $12::text, m.id, CAST($15::text AS json)
     FROM moved m
 )
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m

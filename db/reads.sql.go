@@ -116,23 +116,34 @@ WHERE ($5::boolean OR current_setting('transaction_isolation') = 'read committed
     -- end of messages
     -- with state
 UNION ALL
-SELECT 0::bigint, v.version, v.scope_version, v.id, v.key, v.name, NULL::text,
+SELECT 0::bigint, v.version, v.scope_version, v.session_id, v.key, v.name, NULL::text,
     NULL::text, CASE WHEN v.total <= $12::bigint THEN v.value END, NULL::bytea, NULL::timestamptz, v.updated_at,
     NULL::text[], NULL::bigint[]
 FROM (
-    SELECT k.id, k.name, k.version AS scope_version, t.key COLLATE "default" AS key, t.value, t.version, t.updated_at,
+    SELECT k.session_id, k.name, k.version AS scope_version, t.key COLLATE "default" AS key, t.value, t.version, t.updated_at,
         sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
-    FROM state_scopes k
+    FROM (
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o WHERE false
+        -- with own
+        UNION ALL
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
+        -- end of own
+        -- with shared
+        UNION ALL
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.namespace = $13::text AND o.name = ANY (CAST((SELECT $14::text[]) AS text[]))
+        -- end of shared
+    ) AS k
     LEFT JOIN LATERAL (
         SELECT state_values.key, state_values.value, state_values.version, state_values.updated_at, state_values.bytes
         FROM state_values
         WHERE state_values.scope_id = k.id
         ORDER BY state_values.key
-        LIMIT $13::integer
+        LIMIT $15::integer
     ) AS t ON true
-    WHERE k.id = ANY (CAST((SELECT $14::uuid[]) AS uuid[]))
-        AND ($5::boolean OR current_setting('transaction_isolation') = 'read committed')
-    LIMIT $13::integer
+    WHERE $5::boolean OR current_setting('transaction_isolation') = 'read committed'
+    LIMIT $15::integer
 ) AS v
     -- end of state
 UNION ALL
@@ -155,8 +166,9 @@ type SessionReadParams struct {
 	MaxBytes      int64
 	SmallBytes    int64
 	MaxStateBytes int64
+	Namespace     string
+	Scopes        []string
 	MaxRows       int32
-	ScopeIds      []pgtype.UUID
 }
 
 type SessionReadRow struct {
@@ -177,7 +189,7 @@ type SessionReadRow struct {
 }
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey,
-// state_scopes_pkey, state_values_pkey.
+// state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
 // Returns sessions with some of their messages, and scopes of state. It is one statement, so
 // that it sees one snapshot at every isolation level. It is sent without the parts that are not
 // needed, since setting up a plan takes most of its time: see repo/postgres/parts.go. For the
@@ -188,7 +200,7 @@ type SessionReadRow struct {
 // place       its place in ids   -place       0
 // number      next_sequence      sequence     the key's version
 // version     version                         the scope's version
-// id                             id           the scope's id
+// id                             id           the scope's session
 // role        namespace          role         the key
 // content     key                content      the scope's name
 // kind        owner              kind
@@ -236,8 +248,9 @@ func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParam
 		arg.MaxBytes,
 		arg.SmallBytes,
 		arg.MaxStateBytes,
+		arg.Namespace,
+		arg.Scopes,
 		arg.MaxRows,
-		arg.ScopeIds,
 	)
 	if err != nil {
 		return nil, err
@@ -274,8 +287,8 @@ func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParam
 
 const sessionReadFirst = `-- name: SessionReadFirst :many
 
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM (
-    SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
     WHERE session_id = $1 AND sequence >= $2
     ORDER BY sequence
     LIMIT $3
@@ -314,13 +327,13 @@ func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionRead
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -333,8 +346,8 @@ func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionRead
 }
 
 const sessionReadLast = `-- name: SessionReadLast :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM (
-    SELECT session_id, sequence, id, role, content, metadata, payload, occurred_at, created_at, kind, call_id FROM messages
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
     WHERE session_id = $1 AND sequence >= $2
     ORDER BY sequence DESC
     LIMIT $3
@@ -369,13 +382,13 @@ func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadL
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -388,26 +401,33 @@ func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadL
 }
 
 const sessionReadState = `-- name: SessionReadState :many
-SELECT k.id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
+SELECT k.session_id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
     coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= $1::bigint THEN v.value END)::json AS value
-FROM state_scopes k
+FROM (
+    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+    WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
+    UNION ALL
+    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+    WHERE o.namespace = $3::text AND o.name = ANY (CAST((SELECT $4::text[]) AS text[]))
+) AS k
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
     WHERE t.scope_id = k.id
-    LIMIT $2::integer
+    LIMIT $5::integer
 ) AS v ON true
-WHERE k.id = ANY (CAST((SELECT $3::uuid[]) AS uuid[]))
-LIMIT $2::integer
+LIMIT $5::integer
 `
 
 type SessionReadStateParams struct {
 	SmallBytes int64
+	StateIds   []pgtype.UUID
+	Namespace  string
+	Scopes     []string
 	MaxRows    int32
-	ScopeIds   []pgtype.UUID
 }
 
 type SessionReadStateRow struct {
-	ID           pgtype.UUID
+	SessionID    pgtype.UUID
 	Name         *string
 	ScopeVersion int64
 	Key          string
@@ -416,10 +436,16 @@ type SessionReadStateRow struct {
 	Value        []byte
 }
 
-// Index: state_scopes_pkey, state_values_pkey. The keys of scopes, in any order, and a row without
-// a key for a scope that has none.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of
+// scopes, in any order, and a row without a key for a scope that has none.
 func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionReadStateParams) ([]SessionReadStateRow, error) {
-	rows, err := db.Query(ctx, sessionReadState, arg.SmallBytes, arg.MaxRows, arg.ScopeIds)
+	rows, err := db.Query(ctx, sessionReadState,
+		arg.SmallBytes,
+		arg.StateIds,
+		arg.Namespace,
+		arg.Scopes,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -428,7 +454,7 @@ func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionRead
 	for rows.Next() {
 		var i SessionReadStateRow
 		if err := rows.Scan(
-			&i.ID,
+			&i.SessionID,
 			&i.Name,
 			&i.ScopeVersion,
 			&i.Key,

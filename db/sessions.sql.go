@@ -97,21 +97,24 @@ func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUs
 const sessionCreate = `-- name: SessionCreate :one
 WITH created AS (
     INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
-    VALUES (
+    SELECT
         $1, $2, $3, $4, $5, $6,
-        CAST($7::text AS json), $8
-    )
-    ON CONFLICT (id) DO NOTHING
+        CAST($7::text AS json), $8::bigint
+    WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+    ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
+), noted AS (
+    INSERT INTO session_ids (id)
+    SELECT c.id FROM created c WHERE $9::boolean
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at, fenced_only)
-    SELECT c.id, c.updated_at, $9::boolean FROM created c
-), owned AS (
-    INSERT INTO session_owners (session_id, namespace, owner, created_at)
-    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
+    SELECT c.id, c.updated_at, $10::boolean FROM created c
+), active AS (
+    INSERT INTO session_activity (session_id, namespace, owner, active_at)
+    SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', $5, c.id FROM created c WHERE $10::boolean
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
+    SELECT c.created_at, audit_new_id(), 'session_created', c.namespace, $5, c.id FROM created c WHERE $11::boolean
 )
 SELECT c.created_at, c.updated_at FROM created c
 `
@@ -125,6 +128,7 @@ type SessionCreateParams struct {
 	AutomationProfile *string
 	Metadata          string
 	BudgetNanos       *int64
+	Chosen            bool
 	FencedOnly        bool
 	Audited           bool
 }
@@ -134,10 +138,13 @@ type SessionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: sessions_pkey. Creates the session, its counter row, its owner's row if it has an
-// owner, and, if audited, an entry in the audit trail. A trigger creates the row of
-// session_activity. It returns no row if a session with this id exists; the caller then
-// refuses it, or reads it and compares.
+// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row,
+// its row of session_activity and, if audited, an entry in the audit trail. It returns no row if a session
+// with this id or key exists, or one with this id was deleted; the caller then finds out (SessionListTaken).
+//
+// chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time,
+// the deletion has noted it by then: the statement fails with a violation of session_ids_pkey, and is sent
+// again.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
 		arg.ID,
@@ -148,6 +155,7 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 		arg.AutomationProfile,
 		arg.Metadata,
 		arg.BudgetNanos,
+		arg.Chosen,
 		arg.FencedOnly,
 		arg.Audited,
 	)
@@ -159,14 +167,17 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
+        (SELECT s.namespace FROM sessions s WHERE s.id = $1) AS namespace,
         (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys
     FROM session_counters c
     WHERE c.session_id = $1
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = $1
+), noted AS (
+    INSERT INTO session_ids (id) SELECT n.session_id FROM counted n ON CONFLICT DO NOTHING
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
         format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
     FROM counted n
     WHERE $2::boolean
@@ -181,10 +192,10 @@ type SessionDeleteRow struct {
 }
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
-// The cascade uses messages_pkey, session_usages_pkey, session_owners_pkey, session_turns_pkey and the keys of the
+// The cascade uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the
 // session's state. The session and its state must be locked, so that the counts are those of
 // the rows that the cascade deletes. next_sequence is the number of messages, since sequences
-// have no gaps.
+// have no gaps. The id is noted, so that it is not given again.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, iD pgtype.UUID, audited bool) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete, iD, audited)
 	var i SessionDeleteRow
@@ -205,19 +216,18 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 }
 
 const sessionExport = `-- name: SessionExport :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
     )::text[] AS plans,
-    coalesce(s.incarnation, s.id)::uuid AS incarnation,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
     NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o
 JOIN state_values v ON v.scope_id = o.id
@@ -231,7 +241,6 @@ type SessionExportRow struct {
 	NextSequence   int64
 	FencedOnly     bool
 	Plans          []string
-	Incarnation    pgtype.UUID
 	ScopeVersion   int64
 	StateKey       *string
 	StateValue     []byte
@@ -240,7 +249,7 @@ type SessionExportRow struct {
 }
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
-// The session, as SessionGet returns it, with its incarnation (see MessageStream), and its own
+// The session, as SessionGet returns it, and its own
 // state, as they were at one moment: a row with the session and the version of its state, or 0 if
 // it has none, and then a row with each key, ordered by key. In each, the columns of the other
 // kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
@@ -257,24 +266,22 @@ func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([
 		if err := rows.Scan(
 			&i.Session.ID,
 			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
 			&i.Session.Actor,
 			&i.Session.AutomationProfile,
 			&i.Session.Metadata,
+			&i.Session.Version,
 			&i.Session.InputTokens,
 			&i.Session.OutputTokens,
 			&i.Session.CostNanos,
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
-			&i.Session.Key,
-			&i.Session.Owner,
-			&i.Session.Version,
-			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
 			&i.Plans,
-			&i.Incarnation,
 			&i.ScopeVersion,
 			&i.StateKey,
 			&i.StateValue,
@@ -291,8 +298,20 @@ func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([
 	return items, nil
 }
 
+const sessionFind = `-- name: SessionFind :one
+SELECT s.id FROM sessions s WHERE s.namespace = $1 AND s.key = $2::text
+`
+
+// Index: sessions_namespace_key_key.
+func (q *Queries) SessionFind(ctx context.Context, db DBTX, namespace string, key string) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, sessionFind, namespace, key)
+	var id pgtype.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const sessionGet = `-- name: SessionGet :one
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -319,19 +338,18 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 	err := row.Scan(
 		&i.Session.ID,
 		&i.Session.Namespace,
+		&i.Session.Key,
+		&i.Session.Owner,
 		&i.Session.Actor,
 		&i.Session.AutomationProfile,
 		&i.Session.Metadata,
+		&i.Session.Version,
 		&i.Session.InputTokens,
 		&i.Session.OutputTokens,
 		&i.Session.CostNanos,
 		&i.Session.BudgetNanos,
 		&i.Session.CreatedAt,
 		&i.Session.UpdatedAt,
-		&i.Session.Key,
-		&i.Session.Owner,
-		&i.Session.Version,
-		&i.Session.Incarnation,
 		&i.ChangedAt,
 		&i.NextSequence,
 		&i.FencedOnly,
@@ -346,18 +364,22 @@ WITH created AS (
         id, namespace, key, owner, actor, automation_profile, metadata,
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
-    VALUES (
+    SELECT
         $1, $2, $3, $4, $5, $6, CAST($7::text AS json),
-        $8, $9, $10, $11, $12, $13
-    )
-    ON CONFLICT (id) DO NOTHING
+        $8::bigint, $9::bigint, $10::bigint, $11::bigint,
+        $12::timestamptz, $13::timestamptz
+    WHERE $14::boolean OR NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+    ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
-), owned AS (
-    INSERT INTO session_owners (session_id, namespace, owner, created_at)
-    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
+), noted AS (
+    INSERT INTO session_ids (id)
+    SELECT c.id FROM created c WHERE NOT $14::boolean
+), active AS (
+    INSERT INTO session_activity (session_id, namespace, owner, active_at)
+    SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'session_created', $5, c.id, '{"imported":true}' FROM created c WHERE $14::boolean
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $5, c.id, '{"imported":true}' FROM created c WHERE $15::boolean
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, '-infinity' FROM created c
@@ -377,11 +399,13 @@ type SessionImportParams struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+	Restores          bool
 	Audited           bool
 }
 
-// Index: sessions_pkey. Creates a session from a document. It inserts no row if the id
-// exists. The counter's updated_at begins at -infinity. The document's time may be ahead
+// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with
+// an id that its caller chose, as SessionCreate does; restores says that the session with the id may have been
+// deleted. The counter's updated_at begins at -infinity. The document's time may be ahead
 // of the clock, which must not affect later messages, so only the session's row has it.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
 	result, err := db.Exec(ctx, sessionImport,
@@ -398,6 +422,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 		arg.BudgetNanos,
 		arg.CreatedAt,
 		arg.UpdatedAt,
+		arg.Restores,
 		arg.Audited,
 	)
 	if err != nil {
@@ -407,7 +432,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 }
 
 const sessionList = `-- name: SessionList :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -415,16 +440,18 @@ SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tok
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = $1
-    AND ($2::text IS NULL OR s.actor = $2::text)
-    AND s.created_at >= $3
-    AND s.created_at < $4
-    AND (s.created_at, s.id) < ($5::timestamptz, $6::uuid)
+    AND ($2::text IS NULL OR s.owner = $2::text)
+    AND ($3::text IS NULL OR s.actor = $3::text)
+    AND s.created_at >= $4
+    AND s.created_at < $5
+    AND (s.created_at, s.id) < ($6::timestamptz, $7::uuid)
 ORDER BY s.created_at DESC, s.id DESC
-LIMIT $7
+LIMIT $8
 `
 
 type SessionListParams struct {
 	Namespace      string
+	Owner          *string
 	Actor          *string
 	CreatedFrom    time.Time
 	CreatedBefore  time.Time
@@ -441,12 +468,13 @@ type SessionListRow struct {
 	Plans        []string
 }
 
-// Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
-// session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
+// Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx,
+// backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
 // audit_lists.sql.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
+		arg.Owner,
 		arg.Actor,
 		arg.CreatedFrom,
 		arg.CreatedBefore,
@@ -464,19 +492,18 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 		if err := rows.Scan(
 			&i.Session.ID,
 			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
 			&i.Session.Actor,
 			&i.Session.AutomationProfile,
 			&i.Session.Metadata,
+			&i.Session.Version,
 			&i.Session.InputTokens,
 			&i.Session.OutputTokens,
 			&i.Session.CostNanos,
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
-			&i.Session.Key,
-			&i.Session.Owner,
-			&i.Session.Version,
-			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -493,7 +520,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 }
 
 const sessionListActive = `-- name: SessionListActive :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
@@ -552,19 +579,18 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 		if err := rows.Scan(
 			&i.Session.ID,
 			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
 			&i.Session.Actor,
 			&i.Session.AutomationProfile,
 			&i.Session.Metadata,
+			&i.Session.Version,
 			&i.Session.InputTokens,
 			&i.Session.OutputTokens,
 			&i.Session.CostNanos,
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
-			&i.Session.Key,
-			&i.Session.Owner,
-			&i.Session.Version,
-			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -581,37 +607,28 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 	return items, nil
 }
 
-const sessionListByOwner = `-- name: SessionListByOwner :many
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+const sessionListTaken = `-- name: SessionListTaken :many
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
     )::text[] AS plans
-FROM session_owners o
-JOIN sessions s ON s.id = o.session_id
-JOIN session_counters c ON c.session_id = o.session_id
-WHERE o.namespace = $1
-    AND o.owner = $2
-    AND ($3::text IS NULL OR s.actor = $3::text)
-    AND o.created_at >= $4
-    AND o.created_at < $5
-    AND (o.created_at, o.session_id) < ($6::timestamptz, $7::uuid)
-ORDER BY o.created_at DESC, o.session_id DESC
-LIMIT $8
+FROM (
+    SELECT $1::uuid AS id
+    UNION
+    SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text
+) AS t
+JOIN sessions s ON s.id = t.id
+JOIN session_counters c ON c.session_id = s.id
 `
 
-type SessionListByOwnerParams struct {
-	Namespace      string
-	Owner          string
-	Actor          *string
-	CreatedFrom    time.Time
-	CreatedBefore  time.Time
-	AfterCreatedAt time.Time
-	AfterID        pgtype.UUID
-	MaxRows        int32
+type SessionListTakenParams struct {
+	ID        pgtype.UUID
+	Namespace string
+	Key       *string
 }
 
-type SessionListByOwnerRow struct {
+type SessionListTakenRow struct {
 	Session      Session
 	ChangedAt    time.Time
 	NextSequence int64
@@ -619,42 +636,32 @@ type SessionListByOwnerRow struct {
 	Plans        []string
 }
 
-// Index: session_owners_namespace_owner_created_at_idx, backwards, then sessions_pkey, session_counters_pkey,
-// session_plans_pkey, plans_pkey. Like SessionList, for the sessions of an owner.
-func (q *Queries) SessionListByOwner(ctx context.Context, db DBTX, arg SessionListByOwnerParams) ([]SessionListByOwnerRow, error) {
-	rows, err := db.Query(ctx, sessionListByOwner,
-		arg.Namespace,
-		arg.Owner,
-		arg.Actor,
-		arg.CreatedFrom,
-		arg.CreatedBefore,
-		arg.AfterCreatedAt,
-		arg.AfterID,
-		arg.MaxRows,
-	)
+// Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns
+// the sessions with the id and with the key, as SessionGet does.
+func (q *Queries) SessionListTaken(ctx context.Context, db DBTX, arg SessionListTakenParams) ([]SessionListTakenRow, error) {
+	rows, err := db.Query(ctx, sessionListTaken, arg.ID, arg.Namespace, arg.Key)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SessionListByOwnerRow
+	var items []SessionListTakenRow
 	for rows.Next() {
-		var i SessionListByOwnerRow
+		var i SessionListTakenRow
 		if err := rows.Scan(
 			&i.Session.ID,
 			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
 			&i.Session.Actor,
 			&i.Session.AutomationProfile,
 			&i.Session.Metadata,
+			&i.Session.Version,
 			&i.Session.InputTokens,
 			&i.Session.OutputTokens,
 			&i.Session.CostNanos,
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
-			&i.Session.Key,
-			&i.Session.Owner,
-			&i.Session.Version,
-			&i.Session.Incarnation,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -668,18 +675,6 @@ func (q *Queries) SessionListByOwner(ctx context.Context, db DBTX, arg SessionLi
 		return nil, err
 	}
 	return items, nil
-}
-
-const sessionLives = `-- name: SessionLives :one
-SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND coalesce(s.incarnation, s.id) = $2::uuid)
-`
-
-// Index: sessions_pkey. Returns whether the session with this incarnation (see MessageStream) exists.
-func (q *Queries) SessionLives(ctx context.Context, db DBTX, iD pgtype.UUID, incarnation pgtype.UUID) (bool, error) {
-	row := db.QueryRow(ctx, sessionLives, iD, incarnation)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
 }
 
 const sessionLock = `-- name: SessionLock :one
@@ -730,7 +725,7 @@ func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UU
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation,
+    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
         (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
         coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s
@@ -746,18 +741,18 @@ WITH locked AS (
         cost_nanos = l.cost_nanos
     FROM locked l
     WHERE s.id = l.id AND l.fits AND l.current
-    RETURNING s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation
+    RETURNING s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
 ), fenced AS (
     UPDATE session_counters c SET fenced_only = $10::boolean
     FROM updated u
     WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
     RETURNING c.fenced_only
 ), stored AS (
-    SELECT u.id, u.namespace, u.actor, u.automation_profile, u.metadata, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, u.key, u.owner, u.version, u.incarnation, true AS fits, true AS current FROM updated u
+    SELECT u.id, u.namespace, u.key, u.owner, u.actor, u.automation_profile, u.metadata, u.version, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, true AS fits, true AS current FROM updated u
     UNION ALL
-    SELECT l.id, l.namespace, l.actor, l.automation_profile, l.metadata, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.key, l.owner, l.version, l.incarnation, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
+    SELECT l.id, l.namespace, l.key, l.owner, l.actor, l.automation_profile, l.metadata, l.version, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
 )
-SELECT s.id, s.namespace, s.actor, s.automation_profile, s.metadata, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.key, s.owner, s.version, s.incarnation, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -783,19 +778,18 @@ type SessionUpdateParams struct {
 type SessionUpdateRow struct {
 	ID                pgtype.UUID
 	Namespace         string
+	Key               *string
+	Owner             *string
 	Actor             *string
 	AutomationProfile *string
 	Metadata          []byte
+	Version           int64
 	InputTokens       int64
 	OutputTokens      int64
 	CostNanos         int64
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
-	Key               *string
-	Owner             *string
-	Version           int64
-	Incarnation       pgtype.UUID
 	Fits              bool
 	Current           bool
 	ChangedAt         time.Time
@@ -829,19 +823,18 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 	err := row.Scan(
 		&i.ID,
 		&i.Namespace,
+		&i.Key,
+		&i.Owner,
 		&i.Actor,
 		&i.AutomationProfile,
 		&i.Metadata,
+		&i.Version,
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CostNanos,
 		&i.BudgetNanos,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.Key,
-		&i.Owner,
-		&i.Version,
-		&i.Incarnation,
 		&i.Fits,
 		&i.Current,
 		&i.ChangedAt,
@@ -883,4 +876,16 @@ func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, 
 		&i.CostNanos,
 	)
 	return i, err
+}
+
+const sessionWasDeleted = `-- name: SessionWasDeleted :one
+SELECT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+`
+
+// Index: session_ids_pkey. Reports whether a session that does not exist had this id.
+func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, id pgtype.UUID) (bool, error) {
+	row := db.QueryRow(ctx, sessionWasDeleted, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }

@@ -14,30 +14,36 @@ import (
 
 const stateChange = `-- name: StateChange :many
 WITH scopes AS (
-    SELECT w.id, w.name, w.expected, w.changed, w.place, s.version, coalesce(s.name, '') AS stored_name
+    SELECT w.expected, w.changed, w.place, s.id, s.version,
+        CASE WHEN s.version = 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.version + 1 END AS next
     FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])),
-        unnest((SELECT $3::bigint[])), unnest((SELECT $4::boolean[]))
-    ) WITH ORDINALITY AS w (id, name, expected, changed, place)
-    LEFT JOIN LATERAL (SELECT t.version, t.name FROM state_scopes t WHERE t.id = w.id LIMIT 1) AS s ON true
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
+        unnest((SELECT $4::bigint[])), unnest((SELECT $5::boolean[]))
+    ) WITH ORDINALITY AS w (session_id, namespace, name, expected, changed, place)
+    LEFT JOIN LATERAL (
+        SELECT t.id, t.version FROM state_scopes t WHERE t.session_id = w.session_id
+        UNION ALL
+        SELECT t.id, t.version FROM state_scopes t WHERE t.namespace = w.namespace AND t.name = w.name
+        LIMIT 1
+    ) AS s ON true
 ), changes AS (
-    SELECT c.scope_id, c.key, c.op, c.value, c.by, c.expected, c.place, coalesce(v.version, 0) AS version,
+    SELECT s.id AS scope_id, c.key, c.op, c.value, c.by, c.expected, c.place, coalesce(v.version, 0) AS version,
         CASE
             WHEN c.op <> 'increment' THEN NULL
             WHEN v.version IS NULL THEN 0::numeric
             WHEN v.value::text ~ '^[ \t\r\n]*-?[0-9]{1,19}[ \t\r\n]*$' THEN v.value::text::numeric
         END AS number
     FROM ROWS FROM (
-        unnest((SELECT $5::uuid[])), unnest((SELECT $6::text[])), unnest((SELECT $7::text[])),
-        unnest((SELECT $8::text[])), unnest((SELECT $9::bigint[])), unnest((SELECT $10::bigint[]))
-    ) WITH ORDINALITY AS c (scope_id, key, op, value, by, expected, place)
-    LEFT JOIN LATERAL (SELECT t.version, t.value FROM state_values t WHERE t.scope_id = c.scope_id AND t.key = c.key LIMIT 1) AS v ON true
+        unnest((SELECT $6::bigint[])), unnest((SELECT $7::text[])), unnest((SELECT $8::text[])),
+        unnest((SELECT $9::text[])), unnest((SELECT $10::bigint[])), unnest((SELECT $11::bigint[]))
+    ) WITH ORDINALITY AS c (scope, key, op, value, by, expected, place)
+    JOIN scopes s ON s.place = c.scope
+    LEFT JOIN LATERAL (SELECT t.version, t.value FROM state_values t WHERE t.scope_id = s.id AND t.key = c.key LIMIT 1) AS v ON true
 ), faults AS (
     SELECT f.fault, f.place, f.version FROM (
-        SELECT 1 AS part, s.place, coalesce(s.version, 0) AS version,
-            CASE WHEN s.version IS NULL THEN 'missing' WHEN s.name <> s.stored_name THEN 'taken' ELSE 'scope' END AS fault
+        SELECT 1 AS part, s.place, coalesce(s.version, 0) AS version, CASE WHEN s.version IS NULL THEN 'missing' ELSE 'scope' END AS fault
         FROM scopes s
-        WHERE s.version IS NULL OR s.name <> s.stored_name OR s.expected >= 0 AND s.expected <> s.version
+        WHERE s.version IS NULL OR s.expected >= 0 AND s.expected <> s.version
         UNION ALL
         SELECT 2 AS part, c.place, c.version,
             CASE
@@ -56,8 +62,7 @@ WITH scopes AS (
     LIMIT 1
 ), advanced AS (
     UPDATE state_scopes s
-    SET version = CASE WHEN s.version = 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.version + 1 END,
-        updated_at = greatest(s.updated_at, clock_timestamp())
+    SET version = w.next, updated_at = greatest(s.updated_at, statement_timestamp())
     FROM scopes w
     WHERE s.id = w.id AND w.changed AND NOT EXISTS (SELECT FROM faults)
     RETURNING s.id, w.place, s.version, s.updated_at
@@ -85,11 +90,12 @@ SELECT 'done', a.place, a.version FROM advanced a
 `
 
 type StateChangeParams struct {
-	ScopeIds       []pgtype.UUID
-	ScopeNames     []string
+	SessionIds     []pgtype.UUID
+	Namespaces     []string
+	Names          []string
 	ScopeExpecteds []int64
 	ScopeChangeds  []bool
-	Scopes         []pgtype.UUID
+	Scopes         []int64
 	Keys           []string
 	Ops            []string
 	NewValues      []string
@@ -103,19 +109,22 @@ type StateChangeRow struct {
 	Version int64
 }
 
-// Index: state_scopes_pkey, state_values_pkey. Makes the changes, if nothing is at fault, and
-// returns a row "done" for each scope that was changed, with its new version. Otherwise it
-// returns the first fault: of a scope ("missing", which only a session's own can be, "taken",
-// "scope") or of a change ("key", "type", "range"), with the place of the scope or the
-// change, and the actual version. The scopes must be locked: see StateScopeLock.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey,
+// state_values_pkey. Makes the changes, if nothing is at fault, and returns a row "done" for each
+// scope that was changed, with its new version. Otherwise it returns the first fault: of a scope
+// ("missing", which only a session's own can be, or "scope") or of a change ("key", "type", "range"),
+// with the place of the scope or the change, and the actual version. The scopes must be locked: see
+// StateLockOwn. scopes are the places of the changes' scopes.
 //
-// An expected version of -1 means any. A scope at version 0 was created for this call; it is
-// deleted again if it is not changed. The pattern bounds the digits because a longer number
-// may have no numeric.
+// A scope has a session, or a namespace and a name, which is empty for a session's. An expected
+// version of -1 means any. The first version of a scope is the time after the lock. A scope at version
+// 0 was created for this call; it is deleted again if it is not changed. The pattern bounds the digits
+// because a longer number may have no numeric.
 func (q *Queries) StateChange(ctx context.Context, db DBTX, arg StateChangeParams) ([]StateChangeRow, error) {
 	rows, err := db.Query(ctx, stateChange,
-		arg.ScopeIds,
-		arg.ScopeNames,
+		arg.SessionIds,
+		arg.Namespaces,
+		arg.Names,
 		arg.ScopeExpecteds,
 		arg.ScopeChangeds,
 		arg.Scopes,
@@ -147,47 +156,46 @@ const stateErase = `-- name: StateErase :one
 WITH counted AS (
     SELECT s.id, s.version, (SELECT count(*) FROM state_values v WHERE v.scope_id = s.id) AS keys
     FROM state_scopes s
-    WHERE s.id = $1 AND s.name = $2::text
+    WHERE s.namespace = $1::text AND s.name = $2::text
 ), deleted AS (
     DELETE FROM state_scopes s USING counted n WHERE s.id = n.id
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted',
-        format('{"entity":"state_scope","id":"%s","keys":%s}', $3::text, n.keys)::json
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
     FROM counted n
     WHERE n.version > 0
 )
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n
 `
 
-type StateEraseParams struct {
-	ID     pgtype.UUID
-	Name   string
-	IDText string
-}
-
-// Index: state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
-// returns the number of its keys. The scope must be locked: see StateScopeLock, which has created
-// it at version 0 if it did not exist. id_text is the id as the entry in the audit trail has it.
-func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams) (int64, error) {
-	row := db.QueryRow(ctx, stateErase, arg.ID, arg.Name, arg.IDText)
+// Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey.
+// Deletes a shared scope, and returns the number of its keys. The scope must be locked: see
+// StateLockShared, which has created it at version 0 if it did not exist.
+func (q *Queries) StateErase(ctx context.Context, db DBTX, namespace string, name string) (int64, error) {
+	row := db.QueryRow(ctx, stateErase, namespace, name)
 	var keys int64
 	err := row.Scan(&keys)
 	return keys, err
 }
 
 const stateGet = `-- name: StateGet :one
-SELECT ($1::text <> '' OR EXISTS (SELECT FROM sessions t WHERE t.id = $2::uuid))::boolean AS known,
+SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = $1::uuid))::boolean AS known,
     v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
 FROM (SELECT 1) AS one
-LEFT JOIN state_scopes s ON s.id = $2::uuid AND coalesce(s.name, '') = $1::text
-LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = $3
+LEFT JOIN LATERAL (
+    SELECT t.id FROM state_scopes t WHERE t.session_id = $1::uuid
+    UNION ALL
+    SELECT t.id FROM state_scopes t WHERE t.namespace = $2::text AND t.name = $3::text
+    LIMIT 1
+) AS s ON true
+LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = $4
 `
 
 type StateGetParams struct {
-	Name string
-	ID   pgtype.UUID
-	Key  string
+	SessionID pgtype.UUID
+	Namespace string
+	Name      string
+	Key       string
 }
 
 type StateGetRow struct {
@@ -197,11 +205,16 @@ type StateGetRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: state_scopes_pkey, sessions_pkey, state_values_pkey. The name is empty for a session's
-// own scope; known is false if that session does not exist,
-// and version is 0 if the key does not.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
+// state_values_pkey. As in StateChange, a scope has a session or a name. known is false if that session
+// does not exist, and version is 0 if the key does not.
 func (q *Queries) StateGet(ctx context.Context, db DBTX, arg StateGetParams) (StateGetRow, error) {
-	row := db.QueryRow(ctx, stateGet, arg.Name, arg.ID, arg.Key)
+	row := db.QueryRow(ctx, stateGet,
+		arg.SessionID,
+		arg.Namespace,
+		arg.Name,
+		arg.Key,
+	)
 	var i StateGetRow
 	err := row.Scan(
 		&i.Known,
@@ -240,27 +253,33 @@ func (q *Queries) StateImport(ctx context.Context, db DBTX, arg StateImportParam
 }
 
 const stateList = `-- name: StateList :many
-SELECT ($1::text <> '' OR EXISTS (SELECT FROM sessions t WHERE t.id = $2::uuid))::boolean AS known,
+SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = $1::uuid))::boolean AS known,
     coalesce(s.version, 0)::bigint AS scope_version, coalesce(v.key, '')::text AS key, v.value,
     coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
 FROM (SELECT 1) AS one
-LEFT JOIN state_scopes s ON s.id = $2::uuid AND coalesce(s.name, '') = $1::text
+LEFT JOIN LATERAL (
+    SELECT t.id, t.version FROM state_scopes t WHERE t.session_id = $1::uuid
+    UNION ALL
+    SELECT t.id, t.version FROM state_scopes t WHERE t.namespace = $2::text AND t.name = $3::text
+    LIMIT 1
+) AS s ON true
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at FROM state_values t
-    WHERE t.scope_id = $2::uuid AND s.id IS NOT NULL AND t.key >= $3::text AND t.key > $4::text AND t.key < $5::text
+    WHERE t.scope_id = s.id AND t.key >= $4::text AND t.key > $5::text AND t.key < $6::text
     ORDER BY t.key
-    LIMIT $6::integer
+    LIMIT $7::integer
 ) AS v ON true
 ORDER BY v.key
 `
 
 type StateListParams struct {
-	Name    string
-	ID      pgtype.UUID
-	First   string
-	After   string
-	Before  string
-	MaxRows int32
+	SessionID pgtype.UUID
+	Namespace string
+	Name      string
+	First     string
+	After     string
+	Before    string
+	MaxRows   int32
 }
 
 type StateListRow struct {
@@ -272,13 +291,14 @@ type StateListRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: state_scopes_pkey, sessions_pkey, state_values_pkey. The keys after a key and from first
-// up to before, ordered by their bytes; a row with an empty key if there is
-// none.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
+// state_values_pkey. The keys after a key and from first up to before, ordered by their bytes; a row
+// with an empty key if there is none.
 func (q *Queries) StateList(ctx context.Context, db DBTX, arg StateListParams) ([]StateListRow, error) {
 	rows, err := db.Query(ctx, stateList,
+		arg.SessionID,
+		arg.Namespace,
 		arg.Name,
-		arg.ID,
 		arg.First,
 		arg.After,
 		arg.Before,
@@ -309,6 +329,51 @@ func (q *Queries) StateList(ctx context.Context, db DBTX, arg StateListParams) (
 	return items, nil
 }
 
+const stateLockOwn = `-- name: StateLockOwn :exec
+WITH there AS (
+    SELECT s.id FROM unnest((SELECT $1::uuid[])) AS w (id), LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
+)
+INSERT INTO state_scopes (id, session_id, version)
+SELECT t.id, t.id, 0 FROM there t
+ORDER BY t.id
+ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
+`
+
+// Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the
+// order of their ids, and creates those that do not exist, at version 0, at which no scope is when a
+// transaction ends: see StateChange. WHERE false: rows that exist are locked, not updated. A session
+// that does not exist gets none.
+// It is a statement of its own: the snapshot of the next one then has what was committed during the
+// wait. The subqueries hide the arrays from the planner, which would otherwise make a plan for each
+// call.
+func (q *Queries) StateLockOwn(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, stateLockOwn, sessionIds)
+	return err
+}
+
+const stateLockShared = `-- name: StateLockShared :exec
+INSERT INTO state_scopes (id, namespace, name, version)
+SELECT w.id, w.namespace, w.name, 0
+FROM ROWS FROM (
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
+) AS w (id, namespace, name)
+ORDER BY w.namespace COLLATE "C", w.name COLLATE "C"
+ON CONFLICT (namespace, name) DO UPDATE SET version = state_scopes.version WHERE false
+`
+
+type StateLockSharedParams struct {
+	Ids        []pgtype.UUID
+	Namespaces []string
+	Names      []string
+}
+
+// Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their
+// namespaces and names. ids are those of scopes that do not exist.
+func (q *Queries) StateLockShared(ctx context.Context, db DBTX, arg StateLockSharedParams) error {
+	_, err := db.Exec(ctx, stateLockShared, arg.Ids, arg.Namespaces, arg.Names)
+	return err
+}
+
 const stateOfSessionLock = `-- name: StateOfSessionLock :exec
 SELECT s.id FROM state_scopes s WHERE s.session_id = $1::uuid FOR UPDATE
 `
@@ -321,21 +386,29 @@ func (q *Queries) StateOfSessionLock(ctx context.Context, db DBTX, sessionID pgt
 
 const stateRead = `-- name: StateRead :many
 WITH found AS (
-    SELECT w.place, w.name, w.id, s.version AS scope_version, v.key, v.value, v.version, v.updated_at, v.bytes
-    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::text[])) WITH ORDINALITY AS w (id, name, place)
-    LEFT JOIN LATERAL (SELECT t.id, t.version FROM state_scopes t WHERE t.id = w.id AND coalesce(t.name, '') = w.name LIMIT 1) AS s ON true
+    SELECT w.place, w.session_id, s.version AS scope_version, v.key, v.value, v.version, v.updated_at, v.bytes
+    FROM ROWS FROM (
+        unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[])
+    ) WITH ORDINALITY AS w (session_id, namespace, name, place)
+    LEFT JOIN LATERAL (
+        SELECT t.id, t.version FROM state_scopes t WHERE t.session_id = w.session_id
+        UNION ALL
+        SELECT t.id, t.version FROM state_scopes t WHERE t.namespace = w.namespace AND t.name = w.name
+        LIMIT 1
+    ) AS s ON true
     LEFT JOIN LATERAL (
         SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
         WHERE t.scope_id = s.id
         ORDER BY t.key
-        LIMIT $4::integer
+        LIMIT $5::integer
     ) AS v ON true
     ORDER BY w.place, v.key
-    LIMIT $4::integer
+    LIMIT $5::integer
 ), measured AS (
-    SELECT f.place, f.name, f.id, f.scope_version, f.key, f.value, f.version, f.updated_at, f.bytes, sum(f.bytes) OVER (ORDER BY f.place, f.key) AS total FROM found f
+    SELECT f.place, f.session_id, f.scope_version, f.key, f.value, f.version, f.updated_at, f.bytes, sum(f.bytes) OVER (ORDER BY f.place, f.key) AS total FROM found f
 )
-SELECT m.place::bigint AS place, (m.name <> '' OR (SELECT t.id FROM sessions t WHERE t.id = m.id) IS NOT NULL)::boolean AS known,
+SELECT m.place::bigint AS place,
+    (m.session_id IS NULL OR (SELECT t.id FROM sessions t WHERE t.id = m.session_id) IS NOT NULL)::boolean AS known,
     coalesce(m.scope_version, 0)::bigint AS scope_version, coalesce(m.total, 0)::bigint AS bytes,
     coalesce(m.key, '')::text AS key, (CASE WHEN m.total <= $1::bigint THEN m.value END)::json AS value,
     coalesce(m.version, 0)::bigint AS version, coalesce(m.updated_at, 'epoch')::timestamptz AS updated_at
@@ -344,10 +417,11 @@ ORDER BY m.place, m.key
 `
 
 type StateReadParams struct {
-	MaxBytes int64
-	Ids      []pgtype.UUID
-	Names    []string
-	MaxRows  int32
+	MaxBytes   int64
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Names      []string
+	MaxRows    int32
 }
 
 type StateReadRow struct {
@@ -361,14 +435,16 @@ type StateReadRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: state_scopes_pkey, sessions_pkey, state_values_pkey. A row for each key of the scopes,
-// in the order of the scopes and then of the keys, and a row with an empty key for a scope that
-// has none. bytes is the sum of the keys and values up to the row; above max_bytes the value is
-// left out. The session is looked for by its id: EXISTS might also read all sessions, and hash them.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
+// state_values_pkey. A row for each key of the scopes, in the order of the scopes and then of the keys,
+// and a row with an empty key for a scope that has none. bytes is the sum of the keys and values up to
+// the row; above max_bytes the value is left out. The session is looked for by its id: EXISTS might
+// also read all sessions, and hash them.
 func (q *Queries) StateRead(ctx context.Context, db DBTX, arg StateReadParams) ([]StateReadRow, error) {
 	rows, err := db.Query(ctx, stateRead,
 		arg.MaxBytes,
-		arg.Ids,
+		arg.SessionIds,
+		arg.Namespaces,
 		arg.Names,
 		arg.MaxRows,
 	)
@@ -406,26 +482,5 @@ INSERT INTO state_scopes (id, session_id, version) VALUES ($1, $1, $2)
 // Index: state_scopes_pkey. Creates the state of a session that is being imported.
 func (q *Queries) StateScopeImport(ctx context.Context, db DBTX, sessionID pgtype.UUID, version int64) error {
 	_, err := db.Exec(ctx, stateScopeImport, sessionID, version)
-	return err
-}
-
-const stateScopeLock = `-- name: StateScopeLock :exec
-INSERT INTO state_scopes (id, session_id, name, version)
-SELECT w.id, CASE WHEN w.name = '' THEN w.id END, nullif(w.name, ''), 0
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS w (id, name)
-WHERE w.name <> '' OR (SELECT true FROM sessions s WHERE s.id = w.id LIMIT 1)
-ORDER BY w.id
-ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
-`
-
-// Index: state_scopes_pkey, sessions_pkey. Locks scopes for a change, in the order of their ids,
-// and creates those that do not exist, at version 0, at which no scope is when a transaction
-// ends: see StateChange. WHERE false: rows that exist are locked, not updated. A name is empty
-// for a session's own scope; a session that does not exist gets none.
-// It is a statement of its own: the snapshot of the next one then has what was committed
-// during the wait. The subqueries hide the arrays from the planner, which would otherwise make
-// a plan for each call.
-func (q *Queries) StateScopeLock(ctx context.Context, db DBTX, ids []pgtype.UUID, names []string) error {
-	_, err := db.Exec(ctx, stateScopeLock, ids, names)
 	return err
 }

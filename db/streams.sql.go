@@ -14,8 +14,9 @@ import (
 
 const streamAppendMany = `-- name: StreamAppendMany :many
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.ttl,
-        s.expires_at <= clock_timestamp() AS expired,
+    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
+        s.expires_at <= statement_timestamp() AS expired,
+        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at,
         (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
@@ -27,8 +28,7 @@ WITH locked AS (
     ) AS s
 ), advanced AS (
     UPDATE streams s
-    SET next_sequence = l.next_sequence + l.size,
-        expires_at = CASE WHEN s.expires_at < clock_timestamp() + l.ttl THEN clock_timestamp() + l.ttl * 1.125 ELSE s.expires_at END
+    SET next_sequence = l.next_sequence + l.size, expires_at = l.expires_at
     FROM locked l
     WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
 ), inserted AS (
@@ -79,7 +79,7 @@ type StreamAppendManyRow struct {
 // answer has a row for each stream that exists. If stored is false, nothing was stored for
 // it: held says that its row is locked, and lock_timeout has the setting of that name in
 // milliseconds then; the other columns have what the row has. The clock is
-// read once for a stream, so that one that is not stored and fits has expired. A SELECT
+// read once, so that one that is not stored and fits has expired. A SELECT
 // around an argument, and LIMIT, are explained at MessageAppend.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
@@ -119,21 +119,18 @@ func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppen
 }
 
 const streamEnd = `-- name: StreamEnd :one
-WITH locked AS (
-    SELECT s.id, s.fence, s.status, s.reason, s.next_sequence, s.ttl, s.expires_at FROM streams s
+WITH stored AS (
+    SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
+        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
+    FROM streams s
     WHERE s.id = $1
-    FOR NO KEY UPDATE
-), clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now FROM locked
 ), ended AS (
     UPDATE streams s
-    SET status = $2::text, reason = $3::text,
-        expires_at = CASE WHEN s.expires_at < c.now + l.ttl THEN c.now + l.ttl * 1.125 ELSE s.expires_at END
-    FROM locked l, clock c
-    WHERE s.id = l.id AND l.fence = $4::bigint AND l.status = 'open' AND l.expires_at > c.now
+    SET status = $2::text, reason = $3::text, expires_at = t.expires_at
+    FROM stored t
+    WHERE s.id = t.id AND t.fence = $4::bigint AND t.status = 'open' AND NOT t.expired
 )
-SELECT l.fence, l.status, l.reason, (l.expires_at <= c.now)::boolean AS expired
-FROM locked l, clock c
+SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t
 `
 
 type StreamEndParams struct {
@@ -150,7 +147,7 @@ type StreamEndRow struct {
 	Expired bool
 }
 
-// Index: streams_pkey. Ends a stream, if it is open and the fence is its writer's. It
+// Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It
 // returns the stream as it was before.
 func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (StreamEndRow, error) {
 	row := db.QueryRow(ctx, streamEnd,
@@ -172,7 +169,7 @@ func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (
 const streamExpire = `-- name: StreamExpire :execrows
 WITH expired AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at <= clock_timestamp() AND s.expires_at > 'epoch'
+    WHERE s.expires_at <= statement_timestamp() AND s.expires_at > 'epoch'
     ORDER BY s.expires_at
     LIMIT $1::bigint
     FOR UPDATE SKIP LOCKED
@@ -197,9 +194,9 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 const streamGet = `-- name: StreamGet :one
 
 SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
-    (s.expires_at <= clock_timestamp())::boolean AS expired
+    (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s
-WHERE s.key = $1
+WHERE s.namespace = $1 AND s.key = $2
 ORDER BY s.began DESC
 LIMIT 1
 `
@@ -216,11 +213,11 @@ type StreamGetRow struct {
 	Expired      bool
 }
 
-// Streams. A statement that writes to a stream locks its row first. Whether it has expired
-// is decided after that, by the server's clock.
-// Index: streams_key_began_key, backwards. Returns the newest stream of a key.
-func (q *Queries) StreamGet(ctx context.Context, db DBTX, key string) (StreamGetRow, error) {
-	row := db.QueryRow(ctx, streamGet, key)
+// Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits
+// for the row is followed by another one, which reads the clock.
+// Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
+func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key string) (StreamGetRow, error) {
+	row := db.QueryRow(ctx, streamGet, namespace, key)
 	var i StreamGetRow
 	err := row.Scan(
 		&i.ID,
@@ -237,12 +234,18 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, key string) (StreamGet
 }
 
 const streamHasKey = `-- name: StreamHasKey :one
-SELECT (s.key = $1::text)::boolean AS has_key FROM streams s WHERE s.id = $2
+SELECT (s.namespace = $1::text AND s.key = $2::text)::boolean AS has_key FROM streams s WHERE s.id = $3
 `
 
+type StreamHasKeyParams struct {
+	Namespace string
+	Key       string
+	ID        pgtype.UUID
+}
+
 // Index: streams_pkey.
-func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, key string, iD pgtype.UUID) (bool, error) {
-	row := db.QueryRow(ctx, streamHasKey, key, iD)
+func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, arg StreamHasKeyParams) (bool, error) {
+	row := db.QueryRow(ctx, streamHasKey, arg.Namespace, arg.Key, arg.ID)
 	var has_key bool
 	err := row.Scan(&has_key)
 	return has_key, err
@@ -250,14 +253,14 @@ func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, key string, iD pgty
 
 const streamLapse = `-- name: StreamLapse :exec
 UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
-WHERE s.key = $1 AND s.status = 'open' AND s.expires_at <= clock_timestamp()
+WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= statement_timestamp()
 `
 
 // Index: streams_open_key. Ends the stream of a key that has expired before it ended, so
 // that another one can be opened. It has expired for ever then, also by a clock that steps
 // back.
-func (q *Queries) StreamLapse(ctx context.Context, db DBTX, key string) error {
-	_, err := db.Exec(ctx, streamLapse, key)
+func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, key string) error {
+	_, err := db.Exec(ctx, streamLapse, namespace, key)
 	return err
 }
 
@@ -267,7 +270,7 @@ FROM ROWS FROM (
     unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
 ) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > clock_timestamp() AS lives FROM streams
+    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
     WHERE streams.id = n.stream_id
     LIMIT 1
 ) AS s ON true
@@ -314,7 +317,7 @@ FROM (
             unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
         ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
         LEFT JOIN LATERAL (
-            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= clock_timestamp() AS expired FROM streams
+            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired FROM streams
             WHERE streams.id = n.stream_id
             LIMIT 1
         ) AS s ON true
@@ -398,21 +401,31 @@ func (q *Queries) StreamLock(ctx context.Context, db DBTX, id pgtype.UUID) error
 }
 
 const streamOpen = `-- name: StreamOpen :one
-INSERT INTO streams (id, key, owner, opener, began, fence, ttl, expires_at)
-SELECT $1, $2, $3, $1, n.fence, n.fence, n.ttl, clock_timestamp() + n.ttl * 1.125
-FROM (SELECT nextval('stream_fences') AS fence, make_interval(secs => $4::float8) AS ttl) AS n
-ON CONFLICT (key) WHERE status = 'open' DO UPDATE SET
+WITH newest AS (
+    SELECT s.fence FROM streams s
+    WHERE s.namespace = $2 AND s.key = $3
+    ORDER BY s.began DESC
+    LIMIT 1
+), next AS (
+    SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
+    FROM (SELECT statement_timestamp() AS now, make_interval(secs => $5::float8) AS ttl) AS n
+)
+INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opened_at, expires_at)
+SELECT $1, $2, $3, $4, $1, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
+FROM next n
+ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     owner = excluded.owner,
     opener = excluded.opener,
-    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE excluded.fence END,
+    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl,
-    expires_at = CASE WHEN streams.expires_at < clock_timestamp() + excluded.ttl THEN excluded.expires_at ELSE streams.expires_at END
-WHERE streams.expires_at > clock_timestamp()
+    expires_at = greatest(streams.expires_at, excluded.expires_at)
+WHERE streams.expires_at > excluded.opened_at
 RETURNING id, fence, next_sequence, opened_at, expires_at
 `
 
 type StreamOpenParams struct {
 	ID         pgtype.UUID
+	Namespace  string
 	Key        string
 	Owner      string
 	TtlSeconds float64
@@ -426,13 +439,14 @@ type StreamOpenRow struct {
 	ExpiresAt    time.Time
 }
 
-// Index: streams_open_key. Begins a stream, or goes on with the one that is open. It
-// returns no row if that has just expired. The fence of a call of Open that is sent twice,
-// after an answer was lost, is taken once. Where the key is open, the value that was taken
-// for the insert is wasted.
+// Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is
+// open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was
+// lost, is taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also
+// after that of the row that is locked.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,
+		arg.Namespace,
 		arg.Key,
 		arg.Owner,
 		arg.TtlSeconds,
@@ -517,8 +531,8 @@ WITH empty AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch'
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
-        AND ((SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
-            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
+        AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began LIMIT 1)
+            OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
     LIMIT $1::bigint
     FOR UPDATE SKIP LOCKED
 )
@@ -527,7 +541,7 @@ USING empty e
 WHERE s.id = e.id
 `
 
-// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
+// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key.
 // Removes streams that have expired for ever and have no part any more. It keeps the newest
 // one of a key while one before it lives, or may do so again by a clock that steps back,
 // which would be the newest otherwise.
@@ -540,13 +554,13 @@ func (q *Queries) StreamRemove(ctx context.Context, db DBTX, maxRows int64) (int
 }
 
 const streamTurn = `-- name: StreamTurn :exec
-SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext('stream')))
+SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext($2::text)))
 `
 
-// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it. The
-// fence is taken, and the stream opened, by statements after this one, which see what those
+// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist
+// yet cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those
 // before have done. So fences of a key are in the order of commits.
-func (q *Queries) StreamTurn(ctx context.Context, db DBTX, key string) error {
-	_, err := db.Exec(ctx, streamTurn, key)
+func (q *Queries) StreamTurn(ctx context.Context, db DBTX, key string, namespace string) error {
+	_, err := db.Exec(ctx, streamTurn, key, namespace)
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 const turnAdvanceScopes = `-- name: TurnAdvanceScopes :exec
 UPDATE state_scopes s
-SET version = n.version, updated_at = greatest(s.updated_at, clock_timestamp())
+SET version = n.version, updated_at = greatest(s.updated_at, statement_timestamp())
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (id, version)
 WHERE s.id = n.id
 `
@@ -27,7 +27,7 @@ func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, ids []pgtype.U
 
 const turnFind = `-- name: TurnFind :many
 SELECT t.session_id, t.id, t.digest
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (session_id, id), LATERAL (
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (session_id, id), LATERAL (
     SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t
@@ -35,12 +35,12 @@ FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (
 
 type TurnFindRow struct {
 	SessionID pgtype.UUID
-	ID        pgtype.UUID
+	ID        string
 	Digest    []byte
 }
 
 // Index: session_turns_pkey. Returns those of the turns that are stored.
-func (q *Queries) TurnFind(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, ids []pgtype.UUID) ([]TurnFindRow, error) {
+func (q *Queries) TurnFind(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, ids []string) ([]TurnFindRow, error) {
 	rows, err := db.Query(ctx, turnFind, sessionIds, ids)
 	if err != nil {
 		return nil, err
@@ -138,23 +138,50 @@ func (q *Queries) TurnFindUsages(ctx context.Context, db DBTX, sessionIds []pgty
 }
 
 const turnFindValues = `-- name: TurnFindValues :many
-SELECT v.scope_id, v.key, v.value, v.version
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (scope_id, key), LATERAL (
-    SELECT state_values.scope_id, state_values.key, state_values.value, state_values.version FROM state_values
-    WHERE state_values.scope_id = n.scope_id AND state_values.key = n.key LIMIT 1
+WITH found AS MATERIALIZED (
+    SELECT n.place, s.id
+    FROM ROWS FROM (
+        unnest((SELECT $3::uuid[])), unnest((SELECT $4::text[])), unnest((SELECT $5::text[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+        UNION ALL
+        SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+        LIMIT 1
+    ) AS s
+)
+SELECT n.place::bigint AS place, v.value, v.version
+FROM ROWS FROM (unnest((SELECT $1::bigint[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (scope, key, place)
+JOIN found f ON f.place = n.scope, LATERAL (
+    SELECT state_values.value, state_values.version FROM state_values
+    WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
 ) AS v
 `
 
+type TurnFindValuesParams struct {
+	Scopes     []int64
+	Keys       []string
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Names      []string
+}
+
 type TurnFindValuesRow struct {
-	ScopeID pgtype.UUID
-	Key     string
+	Place   int64
 	Value   []byte
 	Version int64
 }
 
-// Index: state_values_pkey. Returns those of the keys that exist.
-func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, scopeIds []pgtype.UUID, keys []string) ([]TurnFindValuesRow, error) {
-	rows, err := db.Query(ctx, turnFindValues, scopeIds, keys)
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns
+// those of the keys that exist, with their places. scopes are the places of the keys' scopes,
+// of which each is looked up once.
+func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValuesParams) ([]TurnFindValuesRow, error) {
+	rows, err := db.Query(ctx, turnFindValues,
+		arg.Scopes,
+		arg.Keys,
+		arg.SessionIds,
+		arg.Namespaces,
+		arg.Names,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +189,7 @@ func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, scopeIds []pgtype
 	var items []TurnFindValuesRow
 	for rows.Next() {
 		var i TurnFindValuesRow
-		if err := rows.Scan(
-			&i.ScopeID,
-			&i.Key,
-			&i.Value,
-			&i.Version,
-		); err != nil {
+		if err := rows.Scan(&i.Place, &i.Value, &i.Version); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -182,13 +204,13 @@ const turnInsert = `-- name: TurnInsert :exec
 INSERT INTO session_turns (session_id, id, digest, first_sequence)
 SELECT n.session_id, n.id, n.digest, n.first_sequence
 FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bytea[]), unnest($4::bigint[])
+    unnest($1::uuid[]), unnest($2::text[]), unnest($3::bytea[]), unnest($4::bigint[])
 ) AS n (session_id, id, digest, first_sequence)
 `
 
 type TurnInsertParams struct {
 	SessionIds     []pgtype.UUID
-	Ids            []pgtype.UUID
+	Ids            []string
 	Digests        [][]byte
 	FirstSequences []int64
 }
@@ -258,32 +280,25 @@ func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 }
 
 const turnListMessages = `-- name: TurnListMessages :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id FROM messages m
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM messages m
 WHERE m.session_id = $1 AND m.sequence >= (
     SELECT t.first_sequence FROM session_turns t
-    WHERE t.session_id = $1 AND t.id = $2 AND t.digest = $3
+    WHERE t.session_id = $1 AND t.id = $2
 )
 ORDER BY m.sequence
-LIMIT $4
+LIMIT $3
 `
 
 type TurnListMessagesParams struct {
 	SessionID pgtype.UUID
-	ID        pgtype.UUID
-	Digest    []byte
+	ID        string
 	MaxRows   int32
 }
 
 // Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
-// are max_rows, and none if it is not stored: its session may have been deleted since it was found, and
-// another one made with the id.
+// are max_rows, and none if it is not stored: its session may have been deleted since it was found.
 func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMessagesParams) ([]Message, error) {
-	rows, err := db.Query(ctx, turnListMessages,
-		arg.SessionID,
-		arg.ID,
-		arg.Digest,
-		arg.MaxRows,
-	)
+	rows, err := db.Query(ctx, turnListMessages, arg.SessionID, arg.ID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -296,13 +311,13 @@ func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMes
 			&i.Sequence,
 			&i.ID,
 			&i.Role,
+			&i.Kind,
+			&i.CallID,
 			&i.Content,
 			&i.Metadata,
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
-			&i.Kind,
-			&i.CallID,
 		); err != nil {
 			return nil, err
 		}
@@ -387,43 +402,64 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, sessionIds []pg
 }
 
 const turnLockScopes = `-- name: TurnLockScopes :many
-WITH locked AS (
-    SELECT s.id, c.session_id, c.version
-    FROM unnest((SELECT $1::uuid[])) AS s (id), LATERAL (
-        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = s.id
+WITH found AS (
+    SELECT n.place, s.id
+    FROM ROWS FROM (
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+        UNION ALL
+        SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+        LIMIT 1
+    ) AS s
+), locked AS (
+    SELECT f.place, c.version, clock_timestamp() AS now
+    FROM found f, LATERAL (
+        SELECT state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = f.id
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS c
-    WHERE NOT (SELECT $2::boolean)
+    WHERE NOT (SELECT $4::boolean)
     UNION ALL
-    SELECT s.id, c.session_id, c.version
-    FROM unnest((SELECT $1::uuid[])) AS s (id), LATERAL (
-        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = s.id
+    SELECT f.place, c.version, clock_timestamp() AS now
+    FROM found f, LATERAL (
+        SELECT state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = f.id
         FOR NO KEY UPDATE
     ) AS c
-    WHERE (SELECT $2::boolean)
+    WHERE (SELECT $4::boolean)
 )
-SELECT s.id::uuid AS id, (l.id IS NULL)::boolean AS held, (l.session_id IS NOT NULL)::boolean AS own,
-    coalesce(l.version, 0)::bigint AS version, clock_timestamp()::timestamptz AS now
-FROM unnest((SELECT $1::uuid[])) AS s (id)
-LEFT JOIN locked l ON l.id = s.id
-WHERE l.id IS NOT NULL
-    OR (SELECT true FROM state_scopes there WHERE there.id = s.id LIMIT 1)
+SELECT f.place::bigint AS place, f.id::uuid AS id, (l.place IS NULL)::boolean AS held,
+    coalesce(l.version, 0)::bigint AS version, coalesce(l.now, 'epoch')::timestamptz AS now
+FROM found f
+LEFT JOIN locked l ON l.place = f.place
 `
 
+type TurnLockScopesParams struct {
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Names      []string
+	Waits      bool
+}
+
 type TurnLockScopesRow struct {
+	Place   int64
 	ID      pgtype.UUID
 	Held    bool
-	Own     bool
 	Version int64
 	Now     time.Time
 }
 
-// Index: state_scopes_pkey. Like TurnLockCounters, for the rows of scopes. own says that
-// the scope is a session's. now is the database's clock after the lock.
-func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, ids []pgtype.UUID, waits bool) ([]TurnLockScopesRow, error) {
-	rows, err := db.Query(ctx, turnLockScopes, ids, waits)
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like
+// TurnLockCounters, for the rows of scopes, which have their places in the arrays: see StateChange. now
+// is the database's clock after the lock.
+func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
+	rows, err := db.Query(ctx, turnLockScopes,
+		arg.SessionIds,
+		arg.Namespaces,
+		arg.Names,
+		arg.Waits,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -432,9 +468,9 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, ids []pgtype.UUID
 	for rows.Next() {
 		var i TurnLockScopesRow
 		if err := rows.Scan(
+			&i.Place,
 			&i.ID,
 			&i.Held,
-			&i.Own,
 			&i.Version,
 			&i.Now,
 		); err != nil {
@@ -517,17 +553,32 @@ func (q *Queries) TurnRemoveValues(ctx context.Context, db DBTX, scopeIds []pgty
 }
 
 const turnScopeVersions = `-- name: TurnScopeVersions :many
-SELECT s.id, s.version FROM state_scopes s WHERE s.id = ANY ($1::uuid[])
+SELECT n.place::bigint AS place, s.version
+FROM ROWS FROM (
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
+) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+    SELECT t.version FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.version FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    LIMIT 1
+) AS s
 `
 
+type TurnScopeVersionsParams struct {
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Names      []string
+}
+
 type TurnScopeVersionsRow struct {
-	ID      pgtype.UUID
+	Place   int64
 	Version int64
 }
 
-// Index: state_scopes_pkey. Returns the versions of those of the scopes that exist.
-func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]TurnScopeVersionsRow, error) {
-	rows, err := db.Query(ctx, turnScopeVersions, ids)
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those
+// of the scopes that exist, with their places in the arrays.
+func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, arg TurnScopeVersionsParams) ([]TurnScopeVersionsRow, error) {
+	rows, err := db.Query(ctx, turnScopeVersions, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -535,7 +586,7 @@ func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, ids []pgtype.U
 	var items []TurnScopeVersionsRow
 	for rows.Next() {
 		var i TurnScopeVersionsRow
-		if err := rows.Scan(&i.ID, &i.Version); err != nil {
+		if err := rows.Scan(&i.Place, &i.Version); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -22,6 +22,12 @@ type event struct {
 	dispatched     bool // it had data
 }
 
+// sequence is the part of the id behind the period.
+func (e event) sequence() string {
+	_, sequence, _ := strings.Cut(e.id, ".")
+	return sequence
+}
+
 // client reads events as the standard says. It notes what EventSource hides.
 type client struct {
 	lines    *bufio.Reader
@@ -37,7 +43,7 @@ type client struct {
 func (c *client) next() (event, error) {
 	var e event
 	var data []string
-	fields := 0
+	fields, retries := 0, len(c.retries)
 	for {
 		line, err := c.lines.ReadString('\n')
 		if err != nil {
@@ -47,6 +53,8 @@ func (c *client) next() (event, error) {
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
+		case line == "" && fields > 0 && data == nil && len(c.retries) > retries: // how to connect again
+			return c.next()
 		case line == "" && fields > 0:
 			e.id, e.data, e.dispatched = c.lastID, strings.Join(data, "\n"), data != nil
 			return e, nil
@@ -158,6 +166,9 @@ func (w *world) stop() {
 	}
 	w.server.Close()
 }
+
+// id returns the id of the event of a message.
+func (w *world) id(sequence int) string { return w.session.String() + "." + strconv.Itoa(sequence) }
 
 func (w *world) write(content string) {
 	w.Helper()

@@ -3,7 +3,7 @@
 // while they are made.
 //
 // A [Handler] follows a session with repo.MessageReader.Follow, and sends each message as an
-// event whose id is the message's sequence; and likewise the parts of a stream. A client that
+// event whose id names the session and the message's sequence; and likewise the parts of a stream. A client that
 // was cut off says which event was the last one it got, as EventSource does by itself, and is
 // sent what follows, by whichever process it reaches: each message once, in order, none left
 // out.

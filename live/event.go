@@ -15,9 +15,11 @@ import (
 // Names of events that the handler sends by itself.
 const (
 	// EndEvent is the name of the last event of what has ended. Its data is a JSON object;
-	// reason says why: "deleted" for a session; for a stream "finished", "failed" (then error
-	// is what its writer said), or "gone" if it has expired and parts may be missing. A client
-	// that connects again after it gets status 204, which stops an EventSource.
+	// reason says why: for a session "deleted", or "gone" if the client has events of another one
+	// than the request now leads to, such as one that was deleted and made again under its key;
+	// for a stream "finished", "failed" (then error is what its writer said), or "gone" if it has
+	// expired and parts may be missing. A client that connects again after it gets status 204,
+	// which stops an EventSource.
 	EndEvent = "end"
 	// OmittedEvent is the name of an event that stands for one with too much data. Its data
 	// is a JSON object: sequence, and bytes, the number of bytes of the data.
@@ -100,7 +102,7 @@ func endOf(err error) (event Event, isEnd bool) {
 		data.Reason = "finished"
 	case isFailed:
 		data.Reason, data.Error = "failed", failed.Reason
-	case errors.Is(err, repo.ErrStreamGone):
+	case errors.Is(err, repo.ErrStreamGone), errors.Is(err, errReplaced):
 		data.Reason = "gone"
 	case errors.Is(err, repo.ErrNotFound):
 		data.Reason = "deleted"

@@ -54,14 +54,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	request.Header.Set("Last-Event-ID", "0")
+	request.Header.Set("Last-Event-ID", session.ID.String()+".0")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		line := lines.Text()
+		line := strings.ReplaceAll(lines.Text(), session.ID.String(), "ID")
 		if line != "" && !strings.HasPrefix(line, "retry:") && !strings.HasPrefix(line, ":") {
 			fmt.Println(line)
 		}
@@ -72,10 +72,11 @@ func Example() {
 		}
 	}
 	// Output:
-	// id: 1
+	// id: ID.0
+	// id: ID.1
 	// event: user
 	// data: Hello?
-	// id: 2
+	// id: ID.2
 	// event: assistant
 	// data: Yes.
 	// id: end

@@ -29,15 +29,16 @@ func New(store repo.Store, options Options) (*Handler, error) {
 }
 
 // ServeHTTP answers GET with the events of what the request may read, from the beginning, or
-// after the event that the header Last-Event-ID names, or else from ?from= on: a sequence, of a
-// stream also with its ID and a period before it, as in the ids of events; without the ID it is of
-// the key's newest stream. The id of an event is the sequence; of a part of a stream it is the
-// stream's ID, a period and the sequence, because another stream may have its key later. ServeHTTP
+// after the event that the header Last-Event-ID names, or else from ?from= on. The id of an event
+// is the session's or the stream's ID, a period and the sequence, because another one may have its
+// key later; before the first event it is the ID alone. ?from= is such an ID, with or without a
+// period and a sequence, or a sequence, which is then of whatever the request leads to. ServeHTTP
 // returns when the client has gone, at a [Handler.Shutdown], when the store was closed, or after
 // an event with the name [EndEvent]. It answers HEAD as GET, without events.
 //
-// Statuses: 200, also for a client that comes back (with an id, or a sequence of a session above
-// 0) to what is no more, and gets the event EndEvent; 204 for one that has had that, and to
+// Statuses: 200, also for a client that comes back (with an ID, or a sequence of a session above
+// 0) to what is no more, also if Authorize then returns a NotFoundError of a session, and gets the
+// event EndEvent; 204 for one that has had that, and to
 // OPTIONS; 400 for an invalid Last-Event-ID or from; 403 for a page of another origin; what
 // Authorize says; 404 if there is no such session or stream; 405 for methods other than GET, HEAD
 // and OPTIONS; 409 if the client is ahead of what there is, so that it knows another one, or one
@@ -89,29 +90,41 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	case !r.ProtoAtLeast(1, 1):
 		return &StatusError{Status: http.StatusHTTPVersionNotSupported, Public: "events need HTTP/1.1: a proxy may have to be told to use it"}
 	case !canFlush(w):
-		return &StatusError{Status: http.StatusInternalServerError, Public: "the server cannot send events: its ResponseWriter has no Flush",
-			Err: errors.New("live: the ResponseWriter can neither flush nor be unwrapped")}
+		return &StatusError{
+			Status: http.StatusInternalServerError, Public: "the server cannot send events: its ResponseWriter has no Flush",
+			Err: errors.New("live: the ResponseWriter can neither flush nor be unwrapped"),
+		}
 	}
 	target, err := h.options.Authorize(r)
-	if err != nil {
+	at, invalid := positionOf(r)
+	switch {
+	case err != nil && (!isSessionMissing(err) || !at.ended && at.id.IsZero()):
 		return statusOf(err, http.StatusForbidden)
-	}
-	if target.Stream != "" && !target.Session.IsZero() {
+	case target.Stream != "" && !target.Session.IsZero():
 		return errors.New("live: Authorize named a session and a stream")
-	}
-	at, err := positionOf(r, target)
-	if err != nil {
-		return err
-	}
-	if at.ended {
+	case invalid != nil:
+		return invalid
+	case at.ended:
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return h.respond(w, r, target, at)
+	return h.respond(w, r, target, func(ctx context.Context) (feed, error) {
+		if err != nil { // the client knew it
+			return endOnly(err), nil //nolint:nilerr // it is what the feed tells
+		}
+		return h.open(ctx, target, at)
+	})
+}
+
+// isSessionMissing reports whether Authorize found that there is no session, such as by a key.
+func isSessionMissing(err error) bool {
+	missing, is := errors.AsType[*repo.NotFoundError](err)
+	_, hasStatus := errors.AsType[*StatusError](err)
+	return is && missing.Kind == "session" && !hasStatus
 }
 
 // respond sends the events of target.
-func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target, at position) error {
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target, open func(context.Context) (feed, error)) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	leave, err := h.seats.take(target.Reader, cancel)
@@ -122,7 +135,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target,
 	ctx, stop := context.WithTimeoutCause(ctx, h.options.MaxDuration, errExpired)
 	defer stop()
 
-	feed, err := h.open(ctx, target, at)
+	feed, err := open(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil: // at a shutdown, or it took too long
 		return busy(http.StatusServiceUnavailable, context.Cause(ctx))
@@ -134,7 +147,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target,
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	response, err := begin(w, &h.options, cancel)
+	response, err := begin(w, &h.options, cancel, feed.begin)
 	defer response.end()
 	if err == nil {
 		err = h.send(response, feed)

@@ -38,7 +38,7 @@ func TestEvents(t *testing.T) {
 		if err := json.Unmarshal([]byte(e.data), &data); err != nil {
 			t.Fatal(err)
 		}
-		if e.id != strconv.Itoa(i) || e.name != "" || data.Sequence != int64(i) || data.Content != content || data.Role != repo.RoleUser ||
+		if e.sequence() != strconv.Itoa(i) || e.name != "" || data.Sequence != int64(i) || data.Content != content || data.Role != repo.RoleUser ||
 			data.ID == (repo.ID{}) || data.Metadata == nil || data.CreatedAt.IsZero() {
 			t.Errorf("event %d: %+v", i, e)
 		}
@@ -62,36 +62,43 @@ func TestEvents(t *testing.T) {
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, nil)
+	id := w.session.String()
 	for _, test := range []struct {
 		query  string
 		header []string
-		first  string // id, or the status
+		first  string // sequence, or the status
 	}{
 		{"", nil, "0"},
 		{"?from=3", nil, "3"},
-		{"", []string{"Last-Event-ID: 1"}, "2"},
+		{"?from=" + w.id(3), nil, "3"},
+		{"?from=" + id, nil, "0"},
+		{"", []string{"Last-Event-ID: " + w.id(1)}, "2"},
+		{"", []string{"Last-Event-ID: " + id}, "0"},
 		{"", []string{"Last-Event-ID: "}, "0"},
-		{"?from=4", []string{"Last-Event-ID: 1"}, "2"}, // EventSource repeats its address
-		{"?from=nonsense", []string{"Last-Event-ID: 1"}, "2"},
+		{"?from=4", []string{"Last-Event-ID: " + w.id(1)}, "2"}, // EventSource repeats its address
+		{"?from=nonsense", []string{"Last-Event-ID: " + w.id(1)}, "2"},
 		{"?from=6", nil, "409"},
-		{"", []string{"Last-Event-ID: 5"}, "409"},
+		{"?from=" + w.id(6), nil, "409"},
+		{"", []string{"Last-Event-ID: " + w.id(5)}, "409"},
 		{"", []string{"Last-Event-ID: end"}, "204"},
 		{"?from=end", nil, "400"},
 		{"?from=", nil, "400"},
 		{"?from=-1", nil, "400"},
 		{"?from=1&from=2", nil, "400"},
 		{"?from=9223372036854775808", nil, "400"},
-		{"", []string{"Last-Event-ID: -1"}, "400"},
-		{"", []string{"Last-Event-ID: +1"}, "400"},
-		{"", []string{"Last-Event-ID: 01"}, "400"},
+		{"", []string{"Last-Event-ID: 1"}, "400"}, // of which session?
+		{"", []string{"Last-Event-ID: " + id + ".-1"}, "400"},
+		{"", []string{"Last-Event-ID: " + id + ".+1"}, "400"},
+		{"", []string{"Last-Event-ID: " + id + ".01"}, "400"},
+		{"", []string{"Last-Event-ID: " + id + "."}, "400"},
 		{"", []string{"Last-Event-ID: 1.0"}, "400"},
-		{"", []string{"Last-Event-ID: 9223372036854775807"}, "400"},
-		{"", []string{"Last-Event-ID: 1", "Last-Event-ID: 2"}, "400"},
+		{"", []string{"Last-Event-ID: " + id + ".9223372036854775807"}, "400"},
+		{"", []string{"Last-Event-ID: " + w.id(1), "Last-Event-ID: " + w.id(2)}, "400"},
 	} {
 		c := w.do(w.request(http.MethodGet, test.query, test.header...))
 		got := strconv.Itoa(c.response.StatusCode)
 		if got == "200" {
-			got = c.want(t).id
+			got = c.want(t).sequence()
 		}
 		if got != test.first {
 			t.Errorf("%q %q: got %s, want %s", test.query, test.header, got, test.first)
@@ -126,7 +133,7 @@ func TestResume(t *testing.T) {
 				}
 				for range min(1+reader*3, writers*each-next) {
 					e, err := c.next()
-					if err != nil || e.id != strconv.Itoa(next) {
+					if err != nil || e.sequence() != strconv.Itoa(next) {
 						t.Errorf("reader %d got %q, %v, want %d", reader, e.id, err, next)
 						_ = c.body.Close()
 						return
@@ -161,10 +168,81 @@ func TestDeleted(t *testing.T) {
 		}
 	}
 	// A page that was cut off before the end reads it when it comes back.
-	for query, header := range map[string]string{"": "Last-Event-ID: 0", "?from=1": "X: y"} {
+	for query, header := range map[string]string{"": "Last-Event-ID: " + w.id(0), "?from=1": "X: y", "?from=" + w.session.String(): "X: y"} {
 		c := w.get(query, header)
 		if got := c.want(t); got != e || len(c.drain()) > 0 {
 			t.Errorf("%q, %q: got %+v", query, header, got)
+		}
+	}
+}
+
+// A client of a conversation that is deleted, and made again under its key, is told that what it
+// has read is gone, wherever it was, and gets nothing of the other one. One that has read nothing
+// knows what it was about to read.
+func TestMadeAgain(t *testing.T) {
+	t.Parallel()
+	key := repo.SessionKey{Key: "conversation"}
+	for _, messages := range []int{0, 3} {
+		w := newWorld(t, 0, nil)
+		named := repo.ByKey(w.store.Sessions(), key)
+		fill := func(count int, content string) {
+			t.Helper()
+			session, err := w.store.Sessions().Create(t.Context(), repo.NewSession{Key: key.Key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.session = session.ID
+			for range count {
+				w.write(content)
+			}
+		}
+		fill(messages, "old")
+		w.serve(w.store, func(o *live.Options) {
+			o.Authorize = func(r *http.Request) (live.Target, error) {
+				session, err := named.Get(r.Context())
+				return live.Target{Session: session.ID}, err
+			}
+		})
+		old := w.session.String()
+		// What a client has: the ID before the first event, and then the events' ids.
+		c := w.get("")
+		begin, err := c.lines.Peek(len("id: " + old + "\n"))
+		if string(begin) != "id: "+old+"\n" {
+			t.Fatalf("the response begins with %q, %v", begin, err)
+		}
+		positions := []string{old}
+		for range messages {
+			positions = append(positions, c.want(t).id)
+		}
+		_ = c.body.Close()
+		ends := func(reason string) {
+			t.Helper()
+			for _, position := range positions {
+				for query, header := range map[string]string{"": "Last-Event-ID: " + position, "?from=" + position: "X: y"} {
+					c := w.get(query, header)
+					if e := c.want(t); e.id != "end" || e.data != `{"reason":"`+reason+`"}` || len(c.drain()) > 0 {
+						t.Errorf("%q, %q: got %+v, want the end, %s", query, header, e, reason)
+					}
+				}
+			}
+			if c := w.do(w.request(http.MethodGet, "", "Last-Event-ID: end")); c.response.StatusCode != http.StatusNoContent {
+				t.Errorf("after the end: status %s", c.response.Status)
+			}
+		}
+		if _, err := named.Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ends("deleted")
+		if c := w.do(w.request(http.MethodGet, "")); c.response.StatusCode != http.StatusNotFound {
+			t.Errorf("who never knew it: status %s", c.response.Status)
+		}
+		fill(5, "new")
+		ends("gone")
+		c = w.get("")
+		for i := range 5 {
+			if e := c.want(t); e.id != w.id(i) || !strings.Contains(e.data, "new") {
+				t.Errorf("got %+v", e)
+			}
 		}
 	}
 }
@@ -201,7 +279,7 @@ func TestHeartbeat(t *testing.T) {
 		}
 	}
 	w.write("a")
-	if e := c.want(t); e.id != "0" {
+	if e := c.want(t); e.sequence() != "0" {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -223,11 +301,11 @@ func TestHeartbeatFlushes(t *testing.T) {
 		}
 	})
 	c := w.get("")
-	if e := c.want(t); e.id != "0" {
+	if e := c.want(t); e.sequence() != "0" {
 		t.Errorf("got %+v", e)
 	}
 	close(reached)
-	if e := c.want(t); e.id != "1" {
+	if e := c.want(t); e.sequence() != "1" {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -342,9 +420,9 @@ func TestMessageOption(t *testing.T) {
 	})
 	c := w.get("")
 	for _, want := range []event{
-		{id: "0"},
-		{id: "1", name: "two", data: "a\nb\n\nc\n", dispatched: true},
-		{id: "2", name: live.OmittedEvent, data: `{"sequence":2,"bytes":101}`, dispatched: true},
+		{id: w.id(0)},
+		{id: w.id(1), name: "two", data: "a\nb\n\nc\n", dispatched: true},
+		{id: w.id(2), name: live.OmittedEvent, data: `{"sequence":2,"bytes":101}`, dispatched: true},
 	} {
 		if e := c.want(t); e != want {
 			t.Errorf("got %+v, want %+v", e, want)
@@ -376,7 +454,7 @@ func TestServerTimeouts(t *testing.T) {
 	for i := range 2 {
 		time.Sleep(timeout + timeout/10)
 		w.write("a")
-		if e := c.want(t); e.id != strconv.Itoa(i) {
+		if e := c.want(t); e.sequence() != strconv.Itoa(i) {
 			t.Errorf("got %+v", e)
 		}
 	}
@@ -393,7 +471,7 @@ func TestHTTP2(t *testing.T) {
 	first, second := w.get(""), w.get("")
 	w.write("a")
 	for _, c := range []*client{first, second} {
-		if c.want(t).id != "0" || c.want(t).id != "1" || c.response.ProtoMajor != 2 || c.response.Header.Get("Connection") != "" {
+		if c.want(t).sequence() != "0" || c.want(t).sequence() != "1" || c.response.ProtoMajor != 2 || c.response.Header.Get("Connection") != "" {
 			t.Errorf("%s %v", c.response.Proto, c.response.Header)
 		}
 	}
@@ -454,7 +532,7 @@ func TestResponseWriters(t *testing.T) {
 		text   string
 	}{
 		{"HTTP/1.1", func(w http.ResponseWriter) http.ResponseWriter { return plain{w} }, 500, "no Flush"},
-		{"HTTP/1.1", func(w http.ResponseWriter) http.ResponseWriter { return wrapped{wrapped{w}} }, 200, "id: 0\n"},
+		{"HTTP/1.1", func(w http.ResponseWriter) http.ResponseWriter { return wrapped{wrapped{w}} }, 200, "id: " + w.id(0) + "\n"},
 		{"HTTP/1.0", func(w http.ResponseWriter) http.ResponseWriter { return w }, 505, "HTTP/1.1"},
 	} {
 		recorder := httptest.NewRecorder()
@@ -514,7 +592,7 @@ func TestStoreFails(t *testing.T) {
 	var log strings.Builder
 	w.serve(failing{w.store, nil, repo.ErrClosed}, func(o *live.Options) { o.Logger = textLogger(&log) })
 	c := w.get("")
-	if events := c.drain(); len(events) != 1 || events[0].id != "0" || len(c.comments) != 1 || c.comments[0] != "interrupted" {
+	if events := c.drain(); len(events) != 1 || events[0].sequence() != "0" || len(c.comments) != 1 || c.comments[0] != "interrupted" {
 		t.Errorf("got %v, %q", events, c.comments)
 	}
 	w.stop()

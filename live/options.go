@@ -15,7 +15,8 @@ import (
 
 // Target is what a request may read: a session or a stream.
 type Target struct {
-	// Session is the session's id. That of a session with a key is SessionKey.ID().
+	// Session is the session's id. That of a session with a key is what KeyedSession.Get
+	// returns (SessionReader.Find may return that of one that was deleted).
 	Session repo.ID
 	// Stream is the stream's key. Empty: a session is read.
 	Stream string

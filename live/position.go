@@ -18,8 +18,8 @@ const (
 
 // position is where a response begins.
 type position struct {
-	// stream is the ID of a stream. Zero: the newest one, or a session.
-	stream   repo.ID
+	// id is that of a session or a stream. Zero: the one that the request leads to.
+	id       repo.ID
 	sequence int64
 	// resumed: the client has got events before.
 	resumed bool
@@ -27,26 +27,35 @@ type position struct {
 	ended bool
 }
 
-// sessionEventID and streamEventID return the ids of events. Since a key of a stream can have
-// another stream later, that of a part says which one it is of.
-func sessionEventID(m repo.Message) string { return strconv.FormatInt(m.Sequence, 10) }
+// eventID returns the id of an event. Since a key can lead to another session, or another
+// stream, later, it says which one the event is of.
+func eventID(id repo.ID, sequence int64) string {
+	return id.String() + "." + strconv.FormatInt(sequence, 10)
+}
 
-func streamEventID(p repo.StreamPart) string {
-	return p.StreamID.String() + "." + strconv.FormatInt(p.Sequence, 10)
+// lastID returns the id that a client has got before the event with this sequence: that of an
+// event, or, if there is none, of what it reads.
+func lastID(id repo.ID, next int64) string {
+	if next == 0 {
+		return id.String()
+	}
+	return eventID(id, next-1)
 }
 
 // positionOf reads where a request wants to begin: after the event that the header
 // names, or else where the query says.
-func positionOf(r *http.Request, target Target) (position, error) {
+func positionOf(r *http.Request) (position, error) {
 	if last := r.Header.Values(lastEventID); len(last) > 0 && (len(last) > 1 || last[0] != "") {
 		if len(last) == 1 && last[0] == ended {
 			return position{resumed: true, ended: true}, nil
 		}
-		at, ok := parsePosition(last, target)
-		if !ok || at.sequence == math.MaxInt64 || (target.Stream != "") == at.stream.IsZero() {
+		at, hasSequence, ok := parsePosition(last)
+		if !ok || at.id.IsZero() || at.sequence == math.MaxInt64 {
 			return position{}, badRequest(lastEventID, "is not the id of an event")
 		}
-		at.sequence++
+		if hasSequence {
+			at.sequence++
+		}
 		at.resumed = true
 		return at, nil
 	}
@@ -54,28 +63,30 @@ func positionOf(r *http.Request, target Target) (position, error) {
 	if !given {
 		return position{}, nil
 	}
-	at, ok := parsePosition(from, target)
+	at, _, ok := parsePosition(from)
 	if !ok {
 		return position{}, badRequest("from", "is not a sequence")
 	}
 	return at, nil
 }
 
-// parsePosition parses a sequence as it is written in ids, and nothing else. That of a stream
-// may have the ID of the stream before it.
-func parsePosition(values []string, target Target) (at position, ok bool) {
+// parsePosition parses an id, a sequence, or both with a period between them, as they are
+// written in the ids of events, and nothing else.
+func parsePosition(values []string) (at position, hasSequence, ok bool) {
 	if len(values) != 1 {
-		return position{}, false
+		return position{}, false, false
 	}
-	text := values[0]
-	if id, sequence, found := strings.Cut(text, "."); found && target.Stream != "" {
-		stream, err := repo.ParseID(id)
-		if err != nil || stream.IsZero() {
-			return position{}, false
+	id, sequence, both := strings.Cut(values[0], ".")
+	if parsed, err := repo.ParseID(id); err == nil && !parsed.IsZero() {
+		if at.id = parsed; !both {
+			return at, false, true
 		}
-		at.stream, text = stream, sequence
+	} else if both {
+		return position{}, false, false
+	} else {
+		sequence = id
 	}
 	var err error
-	at.sequence, err = strconv.ParseInt(text, 10, 64)
-	return at, err == nil && at.sequence >= 0 && strconv.FormatInt(at.sequence, 10) == text
+	at.sequence, err = strconv.ParseInt(sequence, 10, 64)
+	return at, true, err == nil && at.sequence >= 0 && strconv.FormatInt(at.sequence, 10) == sequence
 }

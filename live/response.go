@@ -33,13 +33,19 @@ type response struct {
 	beats   *time.Timer // when nothing was written for a while
 }
 
-// begin sends the header, and how long to wait before connecting again.
-func begin(w http.ResponseWriter, options *Options, cancel context.CancelCauseFunc) (*response, error) {
+// begin sends the header, how long to wait before connecting again, and with which id: a client
+// that was cut off before its first event has it, too.
+func begin(w http.ResponseWriter, options *Options, cancel context.CancelCauseFunc, id string) (*response, error) {
 	r := &response{w: w, control: http.NewResponseController(w), options: options, cancel: cancel}
 	r.mu.Lock()
 	r.beats = time.AfterFunc(options.Heartbeat, r.beat)
 	r.mu.Unlock()
-	return r, r.write(true, func(b []byte) ([]byte, error) { return append(b, r.retry()...), nil })
+	return r, r.write(true, func(b []byte) ([]byte, error) {
+		if id != "" {
+			b = append(append(append(b, "id: "...), id...), '\n')
+		}
+		return append(b, r.retry()...), nil
+	})
 }
 
 // retry is the field that says how long to wait.

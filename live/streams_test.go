@@ -114,7 +114,8 @@ func TestStreamStatuses(t *testing.T) {
 	status(409, "?from=2")
 	status(409, "", "Last-Event-ID: "+id+".1")
 	status(400, "", "Last-Event-ID: 0") // of which stream?
-	status(400, "", "Last-Event-ID: "+id)
+	status(200, "", "Last-Event-ID: "+id)
+	status(200, "?from="+id)
 	status(400, "", "Last-Event-ID: "+id+".")
 	status(400, "", "Last-Event-ID: "+id+".01")
 	status(400, "?from=0.0")

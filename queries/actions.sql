@@ -126,14 +126,14 @@ SET description = g.description, definition_of_done = g.definition_of_done,
     apply_actor = g.apply_actor, estimation_actor = g.estimation_actor, invariant_actor = g.invariant_actor,
     automation_profile = g.automation_profile, reusable = g.reusable, read_only = g.read_only,
     inputs_schema = g.inputs_schema, tags = g.tags,
-    version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+    version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g
 WHERE a.name = g.name;
 
 -- name: ActionArchive :execrows
 -- Index: actions_pkey. Affects no row if the action is archived already, or does not exist.
 UPDATE actions a
-SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 WHERE a.name = @name AND a.state = 'available';
 
 -- name: ActionDelete :one
@@ -145,6 +145,6 @@ WITH used AS (
     DELETE FROM actions a USING used u WHERE a.name = @name AND NOT u.in_use RETURNING a.name
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
 )
 SELECT u.in_use::boolean AS in_use, EXISTS (SELECT FROM deleted)::boolean AS deleted FROM used u;

@@ -1,13 +1,5 @@
 -- The queries of AuditDoctor. All but the last read the catalog, which is small.
 
--- name: AuditDoctorPartitions :many
--- Index: none. The bounds do not depend on the session's settings.
-SELECT CAST(b.name AS text) AS name, CAST(b.pending AS boolean) AS pending, CAST(b.fallback AS boolean) AS fallback,
-    CAST(CASE WHEN isfinite(b.lower) THEN b.lower ELSE '0001-01-01Z' END AS timestamptz) AS lower,
-    CAST(CASE WHEN isfinite(b.upper) THEN b.upper ELSE '9999-12-31Z' END AS timestamptz) AS upper
-FROM audit_partition_bounds(CAST('audit_entries' AS regclass)) AS b (name, lower, upper, pending, fallback)
-ORDER BY b.name;
-
 -- name: AuditDoctorTriggers :many
 -- Index: none. The function shows whether a trigger still does what its name says.
 SELECT CAST(c.relname AS text) AS table_name, CAST(t.tgname AS text) AS name, CAST(t.tgenabled AS text) AS enabled, CAST(p.proname AS text) AS function
@@ -15,22 +7,19 @@ FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOI
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass));
 
 -- name: AuditDoctorGrants :many
--- Index: none. The rights with which others than the owner could change recorded entries,
--- or insert entries that bypass the sealer's queue. The name of PUBLIC is empty.
+-- Index: none. The rights with which others than the owner could change recorded entries.
+-- The name of PUBLIC is empty.
 SELECT CAST(c.relname AS text) AS table_name, CAST(coalesce(r.rolname, '') AS text) AS grantee, CAST(a.privilege_type AS text) AS privilege
 FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS a (grantor, grantee, privilege_type, is_grantable)
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
-    AND (c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints', 'audit_identity')
-        OR c.oid IN (SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = CAST('audit_entries' AS regclass)))
-    AND a.grantee <> c.relowner
-    AND (a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER') OR a.privilege_type = 'INSERT' AND c.relispartition)
+    AND c.relname IN ('audit_entries', 'audit_leaves', 'audit_hashes', 'audit_checkpoints')
+    AND a.grantee <> c.relowner AND a.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
 ORDER BY c.relname, a.privilege_type;
 
 -- name: AuditDoctorFunctions :many
 -- Index: none. The functions that run as the owner.
-SELECT CAST(p.proname AS text) AS name, has_function_privilege('public', p.oid, 'EXECUTE') AS public,
-    coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
+SELECT CAST(p.proname AS text) AS name, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
 FROM pg_catalog.pg_proc p
 WHERE p.pronamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
     AND p.proname LIKE 'audit\_%' AND p.prosecdef

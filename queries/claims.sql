@@ -6,23 +6,23 @@
 SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: PlanClaim :many
--- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey or leases_kind_name_idx, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
 -- Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
 -- each namespace in the order of their waiting, the namespaces in turns. A lane is a
--- namespace, a phase, and an action or '' for any. Returns whole plans, sorted by token,
--- that is in the order in which they were claimed; place is that of the owner, from 1. What is sorted is bounded by depth,
+-- namespace, a phase, and an action or '' for any. Returns whole plans in the order in which
+-- they were claimed; place is that of the owner, from 1. What is sorted is bounded by depth,
 -- the number of plans that are looked at in each lane. It is larger than their number,
 -- because others may have the first ones.
 --
--- It waits for nobody: it skips plans that are locked, and leases whose turn is taken
--- (see leases.sql), or whose row is locked, by LeaseReleaseAll, which takes no turn.
+-- It waits for nobody: it skips plans that are locked, and leases whose row is. Whoever
+-- acquires the lease of a plan has the lock of the plan, so that it has no row that others
+-- are making.
 -- Locking a lease also shows whether it was renewed since the statement began. Plans are
 -- locked one by one, until there are enough. The trigger
 -- plan_queue_move takes them from the queue, and deletes what plans leave behind that
 -- have no attempt left.
 --
--- A scalar subquery reads the clock once, so that an index can be used. OFFSET 0 keeps the
--- planner from computing a lease's name several times.
+-- A token is larger than all that were given for the plan: see LeaseTake.
 --
 -- It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it,
 -- in a caller's transaction, a plan for any arguments must not look dearer than one for
@@ -37,13 +37,13 @@ WITH lanes AS MATERIALIZED (
 ), due AS MATERIALIZED (
     -- Locked, so that no two claims look at the same one; a few more than are asked for, since
     -- the leases of some were renewed.
-    SELECT d.plan_id, d.owner, d.attempt, d.max_attempts, d.check_at, d.phase, l.place
+    SELECT d.plan_id, d.owner, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, l.place
     FROM (SELECT lanes.place, lanes.namespace FROM lanes GROUP BY lanes.place, lanes.namespace) AS l
     CROSS JOIN LATERAL (
-        SELECT c.plan_id, c.owner, c.attempt, c.max_attempts, c.check_at, c.phase FROM (
-            SELECT c.plan_id, c.owner, c.attempt, c.max_attempts, c.check_at, c.phase
+        SELECT c.plan_id, c.owner, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase FROM (
+            SELECT c.plan_id, c.owner, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase
             FROM plan_claims c
-            WHERE c.namespace = l.namespace AND c.check_at <= (SELECT clock_timestamp())
+            WHERE c.namespace = l.namespace AND c.check_at <= statement_timestamp()
                 AND (
                     SELECT true FROM lanes a
                     WHERE a.namespace = c.namespace AND a.phase = c.phase AND (a.action = '' OR a.action = c.action_name)
@@ -57,9 +57,9 @@ WITH lanes AS MATERIALIZED (
     ) AS d
 ), looked AS MATERIALIZED (
     -- When a lease that was renewed ends. Null: it has ended.
-    SELECT d.plan_id, d.owner, d.attempt, d.max_attempts, d.check_at, d.phase, d.place, (
+    SELECT d.plan_id, d.owner, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, d.place, (
         SELECT h.expires_at FROM leases h
-        WHERE h.name = plan_lease_name(d.plan_id) AND h.kind = 'plan' AND h.expires_at > clock_timestamp()
+        WHERE h.namespace = d.lease_namespace AND h.kind = 'plan' AND h.name = d.plan_id::text AND h.expires_at > statement_timestamp()
     ) AS held_until
     FROM due d
 ), later AS (
@@ -97,56 +97,61 @@ WITH lanes AS MATERIALIZED (
         row_number() OVER (PARTITION BY w.place ORDER BY w.since, w.plan_id) AS turn, w.place, w.since
     FROM waiting w
 ), free AS (
-    -- Read, and locked, only as far as the next part asks for.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner, k.name,
-        nextval('lease_tokens') AS token, clock_timestamp() AS now
+    -- Read, and locked, only as far as the next part asks for. The token of the lease's row is 0 if there is none, and null
+    -- if somebody holds it or has it locked.
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner,
+        greatest(p.fence, h.token) AS latest
     FROM (SELECT * FROM candidates ORDER BY candidates.turn, candidates.place, candidates.since, candidates.plan_id) AS c
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at
+        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
+            plans.fence
         FROM plans
         WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
-    CROSS JOIN LATERAL (SELECT plan_lease_name(p.id) AS name OFFSET 0) AS k
-    WHERE pg_try_advisory_xact_lock(hashtextextended(k.name, hashtext('plan')))
-        AND CASE WHEN (SELECT true FROM leases h WHERE h.name = k.name AND h.kind = 'plan') THEN (
-            SELECT true FROM leases h
-            WHERE h.name = k.name AND h.kind = 'plan' AND h.expires_at <= clock_timestamp()
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN (SELECT true FROM leases h WHERE h.namespace = @lease_namespace::text AND h.kind = 'plan' AND h.name = p.id::text) THEN (
+            SELECT h.token FROM leases h
+            WHERE h.namespace = @lease_namespace::text AND h.kind = 'plan' AND h.name = p.id::text AND h.expires_at <= statement_timestamp()
             FOR NO KEY UPDATE SKIP LOCKED
-        ) ELSE true END
+        ) ELSE 0 END AS token OFFSET 0
+    ) AS h
+    WHERE h.token IS NOT NULL
     LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.*, row_number() OVER () AS place, ((SELECT @owners::text[]))[row_number() OVER ()] AS claimant
+    SELECT f.*, row_number() OVER () AS place, ((SELECT @owners::text[]))[row_number() OVER ()] AS claimant,
+        greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
     FROM (SELECT * FROM free LIMIT cardinality((SELECT @owners::text[]))) AS f
 ), leased AS (
-    INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
-    SELECT k.name, 'plan', k.claimant, k.token, k.now, k.now + make_interval(secs => @ttl_seconds::float8)
+    INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
+    SELECT @lease_namespace::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
+        statement_timestamp() + make_interval(secs => @ttl_seconds::float8)
     FROM picked k
-    ON CONFLICT (name, kind) DO UPDATE SET
+    ON CONFLICT (namespace, kind, name) DO UPDATE SET
         owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
         WHERE leases.expires_at <= excluded.acquired_at
-    RETURNING token, acquired_at, expires_at
+    RETURNING name, acquired_at, expires_at
 ), claimed AS (
     UPDATE plans p
     SET phase = k.phase, state = 'processing', version = k.version + CASE k.state WHEN 'queued' THEN 1 ELSE 2 END,
         attempt = k.attempt + CASE k.state WHEN 'queued' THEN 0 ELSE 1 END, fence = k.token,
-        error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(k.updated_at, k.now)
-    FROM picked k JOIN leased l ON l.token = k.token
+        error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(k.updated_at, l.acquired_at)
+    FROM picked k JOIN leased l ON l.name = k.id::text
     WHERE p.id = k.id
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.version, p.attempt, p.updated_at, p.reversion_count,
         p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.owner AS before, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
 ), noted AS (
-    INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, token, attempt, max_attempts, check_at)
-    SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, m.token, m.attempt, @max_attempts::integer, m.expires_at
+    INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
+    SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, @lease_namespace::text, m.attempt, @max_attempts::integer, m.expires_at
     FROM claimed m
     ON CONFLICT (plan_id) DO UPDATE SET
-        owner = excluded.owner, token = excluded.token, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
+        owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
         check_at = excluded.check_at
 ), spent AS (
     UPDATE plans p
     SET phase = s.phase, state = 'errored', version = s.version + 1,
         error_message = format('the claim of %s expired in attempt %s of %s', s.owner, s.attempt, s.max_attempts), error_details = NULL,
-        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(s.updated_at, clock_timestamp())
+        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(s.updated_at, statement_timestamp())
     FROM (
         SELECT n.id, n.phase, n.version, n.updated_at, k.owner, k.attempt, k.max_attempts
         FROM looked k
@@ -155,34 +160,33 @@ WITH lanes AS MATERIALIZED (
             WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing'
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS n
-        CROSS JOIN LATERAL (SELECT plan_lease_name(n.id) AS name OFFSET 0) AS l
         WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts
-            AND pg_try_advisory_xact_lock(hashtextextended(l.name, hashtext('plan')))
-            AND CASE WHEN (SELECT true FROM leases h WHERE h.name = l.name AND h.kind = 'plan') THEN (
+            AND CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.lease_namespace AND h.kind = 'plan' AND h.name = n.id::text) THEN (
                 SELECT true FROM leases h
-                WHERE h.name = l.name AND h.kind = 'plan' AND h.expires_at <= clock_timestamp()
+                WHERE h.namespace = k.lease_namespace AND h.kind = 'plan' AND h.name = n.id::text AND h.expires_at <= statement_timestamp()
                 FOR NO KEY UPDATE SKIP LOCKED
             ) ELSE true END
     ) AS s
     WHERE p.id = s.id
-    RETURNING p.id, p.phase, p.version, p.updated_at, p.error_message
+    RETURNING p.id, p.namespace, p.phase, p.version, p.updated_at, p.error_message
 ), steps AS MATERIALIZED (
     SELECT m.id, m.version - 1 AS version, 'expire' AS transition, m.phase, 'processing' AS from_state, 'queued' AS to_state,
-        format('the claim of %s expired in attempt %s', m.before, m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor
+        format('the claim of %s expired in attempt %s', m.before, m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor, m.namespace
     FROM claimed m
     WHERE m.from_state = 'processing'
     UNION ALL
-    SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant FROM claimed m
+    SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant, m.namespace FROM claimed m
     UNION ALL
-    SELECT s.id, s.version, 'expire', s.phase, 'processing', 'errored', s.error_message, s.updated_at, ((SELECT @owners::text[]))[1] FROM spent s
+    SELECT s.id, s.version, 'expire', s.phase, 'processing', 'errored', s.error_message, s.updated_at, ((SELECT @owners::text[]))[1], s.namespace FROM spent s
 ), remembered AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT t.id, t.version, t.transition, t.phase, t.from_state, t.phase, t.to_state, t.actor, t.reason, t.updated_at
     FROM steps t
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), CASE t.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END,
-        t.actor, t.id,
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    -- The two of a plan in their order.
+    SELECT statement_timestamp() + interval '1 microsecond' * (t.transition = 'start')::integer, audit_new_id(),
+        CASE t.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, t.namespace, t.actor, t.id,
         format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}',
             t.transition, t.phase, t.from_state, t.phase, t.to_state, t.version)::json
     FROM (SELECT * FROM steps ORDER BY steps.id, steps.version) AS t
@@ -190,7 +194,7 @@ WITH lanes AS MATERIALIZED (
 SELECT sqlc.embed(plan_details), m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
     m.token, m.place, m.acquired_at, m.expires_at
 FROM claimed m CROSS JOIN LATERAL (SELECT * FROM plan_details WHERE plan_details.id = m.id LIMIT 1) AS plan_details
-ORDER BY m.token;
+ORDER BY m.place;
 
 -- name: PlanClaimable :many
 -- Index: plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plan_claims_namespace_check_at_idx.
@@ -216,7 +220,7 @@ WHERE coalesce(
         ),
         (
             SELECT true FROM plan_claims c
-            WHERE c.namespace = n.namespace AND c.check_at <= (SELECT clock_timestamp())
+            WHERE c.namespace = n.namespace AND c.check_at <= statement_timestamp()
                 AND c.phase = n.phase AND (n.action = '' OR c.action_name = n.action)
             LIMIT 1
         )

@@ -1,37 +1,37 @@
 -- Fences: the largest token that was given for the lease of a session or a plan, in the row
--- that a write locks anyway. An acquisition sends three statements in one transaction: FenceLock…,
--- LeaseAcquire and Fence…. Whoever locks both locks the session or plan first, and then the
+-- that a write locks anyway. An acquisition sends these statements in one transaction: FenceLock…,
+-- LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both locks the session or plan first, and then the
 -- lease: a transaction that has written to a session may acquire its lease, and the other way round.
 
 -- name: FenceLockSession :exec
--- Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Locks a session whose lease
+-- Index: session_counters_pkey, leases_pkey. Locks a session whose lease
 -- nobody holds, and waits for the writes under way. If somebody holds it, no token is given, and
 -- nobody has to wait.
 SELECT FROM session_counters c
 WHERE c.session_id = @session_id AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.name = @name::text AND l.kind = 'session' AND l.expires_at > clock_timestamp()
+    SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
 )
 FOR NO KEY UPDATE OF c;
 
 -- name: FenceSession :exec
--- Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Tells the session of the
+-- Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the
 -- token that owner was given. It is a statement of its own: its snapshot is later than the wait for the lease,
 -- and has a session that was created meanwhile. One that is created later still looks at the
 -- lease itself: FenceCatchUpSession.
 UPDATE session_counters c SET fence = l.token
 FROM leases l
 WHERE c.session_id = @session_id AND c.fence < l.token
-    AND l.name = @name::text AND l.kind = 'session' AND l.owner = @owner::text;
+    AND l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.owner = @owner::text;
 
 -- name: FenceCatchUpSession :one
--- Index: session_counters_pkey, leases_pkey or leases_kind_name_idx. Tells the session of a token that
+-- Index: session_counters_pkey, leases_pkey. Tells the session of a token that
 -- it was not told of, because it did not exist, and returns the latest that it knows. It returns no row if it does not exist now.
 -- The lease is locked, because somebody may be about to acquire it, and not see the session.
 WITH locked AS MATERIALIZED (
     SELECT c.session_id, c.fence FROM session_counters c WHERE c.session_id = @session_id FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.token FROM locked k, leases l
-    WHERE l.name = @name::text AND l.kind = 'session' AND l.token > k.fence
+    WHERE l.namespace = @namespace::text AND l.kind = 'session' AND l.name = k.session_id::text AND l.token > k.fence AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE session_counters c SET fence = g.token FROM given g WHERE c.session_id = @session_id
@@ -39,27 +39,27 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true;
 
 -- name: FenceLockPlan :exec
--- Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceLockSession.
+-- Index: plans_pkey, leases_pkey. Like FenceLockSession.
 SELECT FROM plans p
 WHERE p.id = @plan_id AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.name = @name::text AND l.kind = 'plan' AND l.expires_at > clock_timestamp()
+    SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at > statement_timestamp()
 )
 FOR NO KEY UPDATE OF p;
 
 -- name: FencePlan :exec
--- Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceSession.
+-- Index: plans_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Like FenceSession.
 UPDATE plans p SET fence = l.token
 FROM leases l
 WHERE p.id = @plan_id AND p.fence < l.token
-    AND l.name = @name::text AND l.kind = 'plan' AND l.owner = @owner::text;
+    AND l.namespace = @namespace::text AND l.kind = 'plan' AND l.name = p.id::text AND l.owner = @owner::text;
 
 -- name: FenceCatchUpPlan :one
--- Index: plans_pkey, leases_pkey or leases_kind_name_idx. Like FenceCatchUpSession.
+-- Index: plans_pkey, leases_pkey. Like FenceCatchUpSession.
 WITH locked AS MATERIALIZED (
     SELECT p.id, p.fence FROM plans p WHERE p.id = @plan_id FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.token FROM locked k, leases l
-    WHERE l.name = @name::text AND l.kind = 'plan' AND l.token > k.fence
+    WHERE l.namespace = @namespace::text AND l.kind = 'plan' AND l.name = k.id::text AND l.token > k.fence AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE plans p SET fence = g.token FROM given g WHERE p.id = @plan_id

@@ -1,79 +1,98 @@
--- Leases. A statement that changes one lease first takes the transaction-level advisory
--- lock of its key: the turn. It does so before it reads the clock and takes a token, so
--- that both are later than what those before it did, even if they deleted the row, which
--- then cannot be locked. A CTE reads the clock once for the whole statement.
+-- Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes
+-- it locks it first, in a statement of its own, and reads the clock in the next one. So the
+-- time, like the token, is later than what those before it did.
 
--- name: LeaseAcquire :one
--- Index: leases_pkey or leases_kind_name_idx. Returns the lease as it is afterwards: with its new or present holder. If
--- the statement's snapshot shows somebody else who holds it, it waits for no turn and writes
--- nothing. The decision is made on the row that ON CONFLICT has locked, which may be newer
--- than the snapshot; if somebody else holds it by then, it is written unchanged, because
--- only rows that are written are returned.
+-- name: LeaseLock :exec
+-- Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one
+-- that is free if there is none. If its snapshot shows somebody else who holds the lease, it
+-- waits for nobody, and writes nothing.
 WITH other AS (
-    SELECT l.owner, l.token, l.acquired_at, l.expires_at
-    FROM leases l
-    WHERE l.name = @name::text AND l.kind = @kind::text AND l.owner <> @owner::text AND l.expires_at > clock_timestamp()
-), turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended(@name::text, hashtext(@kind::text))) AS had
-    WHERE NOT EXISTS (SELECT FROM other)
-), given AS MATERIALIZED (
-    SELECT clock_timestamp() AS now, nextval('lease_tokens') AS token FROM turn
-), taken AS (
-    INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
-    SELECT @name::text, @kind::text, @owner::text, g.token, g.now, g.now + make_interval(secs => @ttl_seconds::float8)
-    FROM given g
-    ON CONFLICT (name, kind) DO UPDATE SET
-        owner = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.owner ELSE leases.owner END,
-        token = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.token ELSE leases.token END,
-        acquired_at = CASE WHEN leases.expires_at <= excluded.acquired_at THEN excluded.acquired_at ELSE leases.acquired_at END,
-        expires_at = CASE WHEN leases.expires_at <= excluded.acquired_at OR leases.owner = excluded.owner
-            THEN greatest(leases.expires_at, excluded.expires_at) ELSE leases.expires_at END
-    RETURNING owner, token, acquired_at, expires_at
+    SELECT l.token FROM leases l
+    WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
+        AND l.owner <> @owner::text AND l.expires_at > statement_timestamp()
 )
-SELECT t.owner, t.token, t.acquired_at, t.expires_at FROM taken t
-UNION ALL
-SELECT o.owner, o.token, o.acquired_at, o.expires_at FROM other o;
+INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+SELECT @namespace::text, @kind::text, @name::text, 0, statement_timestamp(), '-infinity'
+WHERE NOT EXISTS (SELECT FROM other)
+ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false;
+
+-- name: LeaseTake :exec
+-- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to
+-- owner unless somebody else holds it. If owner holds it already, its token stays. A new token is
+-- larger than the one before, than the fence of the session or plan that the key names, and
+-- than the time in microseconds since 1970: the row and the fence may be new.
+UPDATE leases l
+SET owner = @owner::text,
+    token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END,
+    expires_at = greatest(l.expires_at, c.until)
+FROM (
+    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until,
+        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,
+        greatest(
+            (SELECT s.fence FROM session_counters s WHERE s.session_id = sqlc.narg(session_id)::uuid),
+            (SELECT p.fence FROM plans p WHERE p.id = sqlc.narg(plan_id)::uuid)
+        ) AS fence
+) AS c
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
+    AND (l.owner = @owner::text OR l.expires_at <= c.now);
+
+-- name: LeaseGet :one
+-- Index: leases_pkey. Returns the lease, whoever has it, also if it has expired. A free row is none.
+SELECT l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+FROM leases l
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.owner IS NOT NULL;
+
+-- name: LeaseLockToken :exec
+-- Index: leases_pkey. Comes before LeaseRenew.
+SELECT FROM leases l
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token
+FOR NO KEY UPDATE;
 
 -- name: LeaseRenew :one
--- Index: leases_pkey or leases_kind_name_idx. Returns no row if the lease with this token has expired, or is no longer
--- there. It never shortens a life: the owner may have another holder, with a longer one. The row is locked
--- before the clock is read, since LeaseReleaseAll, which takes no turn, may have it for long.
-WITH turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended(@name::text, hashtext(@kind::text))) AS had
-), locked AS MATERIALIZED (
-    SELECT FROM leases l, turn WHERE l.name = @name::text AND l.kind = @kind::text AND l.token = @token FOR NO KEY UPDATE OF l
-), clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now FROM locked
-)
+-- Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never
+-- shortens a life: the owner may have another holder, with a longer one.
 UPDATE leases l
-SET expires_at = greatest(l.expires_at, c.now + make_interval(secs => @ttl_seconds::float8))
-FROM clock c
-WHERE l.name = @name::text AND l.kind = @kind::text AND l.token = @token AND l.expires_at > c.now
-RETURNING l.owner, l.token, l.acquired_at, l.expires_at;
+SET expires_at = greatest(l.expires_at, c.until)
+FROM (
+    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until
+) AS c
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.expires_at > c.now
+RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at;
 
 -- name: LeaseRelease :execrows
--- Index: leases_pkey or leases_kind_name_idx.
-WITH turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended(@name::text, hashtext(@kind::text))) AS had
-)
-DELETE FROM leases l
-USING turn
-WHERE l.name = @name::text AND l.kind = @kind::text AND l.token = @token;
+-- Index: leases_pkey. Frees the row. The trigger plan_claim_release ends the claim of a plan.
+UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.owner IS NOT NULL;
 
 -- name: LeaseReleaseAll :execrows
--- Index: leases_owner_name_kind_idx. It takes no turns: of several keys, two calls could wait for
--- each other's.
-DELETE FROM leases l WHERE l.owner = @owner;
+-- Index: leases_namespace_owner_kind_name_idx.
+UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+WHERE l.namespace = @namespace::text AND l.owner = @owner::text;
+
+-- name: LeaseSweep :exec
+-- Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
+-- release that it follows has freed. It waits for nobody.
+DELETE FROM leases l
+USING (
+    SELECT f.namespace, f.kind, f.name FROM leases f
+    WHERE f.namespace = @namespace::text AND f.owner IS NULL AND f.acquired_at < statement_timestamp() - interval '1 day'
+    ORDER BY f.acquired_at
+    LIMIT 4
+    FOR UPDATE SKIP LOCKED
+) AS old
+WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 
 -- name: LeaseList :many
--- Index: leases_pkey, leases_owner_name_kind_idx or leases_kind_name_idx. The query is rewritten before
--- it is sent: see audit_lists.sql.
-SELECT l.name, l.kind, l.owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= clock_timestamp())::boolean AS expired
+-- Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before
+-- it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id.
+SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
-WHERE (l.name, l.kind) > (@after_name::text, @after_kind::text)
+WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name) > (@after_kind::text, @after_name::text)
     AND (sqlc.narg(name)::text IS NULL OR l.name = sqlc.narg(name)::text)
     AND (sqlc.narg(owner)::text IS NULL OR l.owner = sqlc.narg(owner)::text)
     AND (sqlc.narg(kind)::text IS NULL OR l.kind = sqlc.narg(kind)::text)
-    AND (l.expires_at <= clock_timestamp()) = ANY(@has_expired::boolean[])
-ORDER BY l.name, l.kind
+    AND (sqlc.narg(id)::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN sqlc.narg(id)::text WHEN 'plan' THEN sqlc.narg(id)::text ELSE @text::text END)
+    AND (l.expires_at <= statement_timestamp()) = ANY(@has_expired::boolean[])
+ORDER BY l.kind, l.name
 LIMIT @max_rows;

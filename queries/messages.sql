@@ -36,7 +36,7 @@ WITH locked AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + cardinality(@ids::uuid[]),
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     FROM locked l
     WHERE c.session_id = @session_id
         AND NOT l.known AND l.admitted
@@ -52,20 +52,14 @@ WITH locked AS (
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
         unnest(@occurred_ats::timestamptz[])
     ) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, ordinality)
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT @session_id, n.call_id, a.first_sequence - 1 + n.ordinality
-    FROM advanced a, unnest((SELECT @call_ids::text[])) WITH ORDINALITY AS n (call_id, ordinality)
-    WHERE n.call_id <> ''
 )
 SELECT l.next_sequence, l.known, l.admitted, l.fence AS latest, a.updated_at AS created_at
 FROM locked l
 LEFT JOIN advanced a ON true;
 
 -- name: MessageAppendOne :one
--- Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an expected
--- sequence and without a call id. It serves a lone writer, where the
--- cost of array arguments is noticeable. It does not wait for the counter row, and returns
+-- Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an
+-- expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns
 -- no row if that is locked or does not exist, if the token (fence) is not the latest, or if
 -- the id is stored already.
 --
@@ -77,7 +71,7 @@ LEFT JOIN advanced a ON true;
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + 1,
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.session_id = (
         SELECT l.session_id FROM session_counters l WHERE l.session_id = @session_id FOR UPDATE SKIP LOCKED
     ) AND coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)
@@ -85,15 +79,15 @@ WITH advanced AS (
         AND NOT ((SELECT @check_id::boolean) AND (SELECT true FROM messages m WHERE m.session_id = @session_id AND m.id = @id LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
-SELECT @session_id, a.first_sequence, @id, @role, @content, CAST(@metadata::text AS json), @payload, nullif(@kind::text, ''),
-    nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
+SELECT @session_id, a.first_sequence, @id, @role, nullif(@kind::text, ''), nullif(@call_id::text, ''), @content,
+    CAST(@metadata::text AS json), @payload, nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
 FROM advanced a
 RETURNING sequence, created_at;
 
 -- name: MessageAppendPlain :many
 -- Index: session_counters_pkey. Appends messages to several sessions, without an expected
--- sequence, with generated ids and without call ids. Most groups are of this kind, and it
+-- sequence and with generated ids. Most groups are of this kind, and it
 -- costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
 -- no row in the answer if its counter row is locked or does not exist, or if its token
 -- is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
@@ -108,7 +102,7 @@ WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence
             + (CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.session_id = ANY (ARRAY(
         SELECT l.session_id FROM session_counters l
         WHERE l.session_id = ANY (CAST((SELECT CAST(@session_ids AS uuid[])) AS uuid[]))
@@ -120,16 +114,17 @@ WITH advanced AS (
         AND current_setting('transaction_isolation') = 'read committed'
     RETURNING c.session_id, c.next_sequence, c.updated_at
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
     SELECT a.session_id, a.next_sequence - n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''),
+        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
         unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
         unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@occurred_ats::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, occurred_at) ON n.owner = a.session_id
+        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
+        unnest(@occurred_ats::timestamptz[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
 )
 SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a;
 
@@ -146,8 +141,7 @@ SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a;
 -- the counter row is locked, and lock_timeout then has the setting of that name in
 -- milliseconds; known says that one of the ids is stored already; admitted is false if the
 -- token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
--- default. kinds and call_ids are as in MessageAppend; the last condition of called saves
--- its join where there are no call ids.
+-- default. kinds and call_ids are as in MessageAppend.
 WITH known AS (
     SELECT n.session_id
     FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
@@ -169,7 +163,7 @@ WITH known AS (
 ), advanced AS (
     UPDATE session_counters c
     SET next_sequence = l.next_sequence + l.size,
-        updated_at = greatest(c.updated_at, clock_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp())
     FROM locked l
     WHERE c.session_id = l.session_id
         AND NOT l.known AND l.admitted
@@ -187,14 +181,6 @@ WITH known AS (
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
         unnest(@occurred_ats::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT a.session_id, n.call_id, a.next_sequence - n.place
-    FROM advanced a
-    JOIN ROWS FROM (
-        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]), unnest(@call_ids::text[])
-    ) AS n (owner, place, call_id) ON n.owner = a.session_id
-    WHERE n.call_id <> '' AND (SELECT cardinality(@call_ids::text[]) > 0)
 )
 -- The second look-up of the counter row takes no lock: a row that it finds, but that is
 -- not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
@@ -218,11 +204,6 @@ WITH advanced AS (
     SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
     WHERE c.session_id = @session_id AND c.next_sequence = @first_sequence::bigint
     RETURNING c.next_sequence - cardinality(@ids::uuid[]) AS first_sequence
-), called AS (
-    INSERT INTO message_calls (session_id, call_id, sequence)
-    SELECT @session_id, n.call_id, a.first_sequence - 1 + n.ordinality
-    FROM advanced a, unnest(@call_ids::text[]) WITH ORDINALITY AS n (call_id, ordinality)
-    WHERE n.call_id <> ''
 )
 INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
 SELECT @session_id, a.first_sequence - 1 + n.ordinality,
@@ -246,12 +227,10 @@ LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND mess
 ORDER BY n.ordinality;
 
 -- name: MessageListByCall :many
--- Index: message_calls_pkey, messages_pkey. Ascending. LIMIT makes the planner look up each
--- message separately: see MessageAppend.
-SELECT m.* FROM message_calls c,
-LATERAL (SELECT * FROM messages WHERE messages.session_id = c.session_id AND messages.sequence = c.sequence LIMIT 1) AS m
-WHERE c.session_id = @session_id AND c.call_id = @call_id
-ORDER BY c.sequence
+-- Index: messages_session_id_call_id_sequence_idx. Ascending.
+SELECT * FROM messages
+WHERE session_id = @session_id AND call_id = @call_id::text
+ORDER BY sequence
 LIMIT @max_rows;
 
 -- name: MessageListFrom :many
@@ -259,20 +238,6 @@ LIMIT @max_rows;
 SELECT * FROM messages
 WHERE session_id = @session_id AND sequence >= @from_sequence
 ORDER BY sequence
-LIMIT @max_rows;
-
--- name: MessageStream :many
--- Index: messages_pkey, forwards, sessions_pkey. MessageListFrom with the session's incarnation, beside
--- the message of sequence marked alone, so that no look-up is made where nobody needs it. The
--- incarnation tells the session apart from others that had its id. A session from before the column
--- existed has none, and its id stands for it: a later one has another.
-SELECT m.session_id, m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.kind, m.call_id,
-    (CASE WHEN m.sequence = @marked::bigint THEN (
-        SELECT coalesce(s.incarnation, s.id) FROM sessions s WHERE s.id = @session_id
-    ) END)::uuid AS incarnation
-FROM messages m
-WHERE m.session_id = @session_id AND m.sequence >= @from_sequence
-ORDER BY m.sequence
 LIMIT @max_rows;
 
 -- name: MessageListBefore :many

@@ -5,7 +5,7 @@ SELECT d.* FROM unnest(@ids::uuid[]) AS a (id),
 LATERAL (SELECT * FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d;
 
 -- name: PlanTransitionMany :many
--- Index: plans_pkey, plan_claims_pkey, leases_pkey or leases_kind_name_idx.
+-- Index: plans_pkey, plan_claims_pkey, leases_pkey.
 -- Does for many plans what PlanTransition does for one, and waits for nobody: it returns the
 -- plans that it has moved, with their places in the arguments from 1. It leaves out those
 -- that have changed, and those that are locked, or whose claim or its lease is, which the trigger
@@ -31,10 +31,14 @@ WITH asked AS MATERIALIZED (
             AND coalesce(nullif(a.fence, 0) = plans.fence, true)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
-    CROSS JOIN LATERAL (SELECT plan_lease_name(p.id) AS name OFFSET 0) AS k
-    WHERE CASE WHEN a.from_state = 'processing' AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id) THEN
-        CASE WHEN (SELECT true FROM leases h WHERE h.name = k.name AND h.kind = 'plan') THEN (
-            SELECT true FROM leases h WHERE h.name = k.name AND h.kind = 'plan' FOR UPDATE SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT (SELECT c.lease_namespace FROM plan_claims c WHERE c.plan_id = p.id AND a.from_state = 'processing') AS namespace OFFSET 0
+    ) AS k
+    WHERE CASE WHEN k.namespace IS NOT NULL THEN
+        CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text) THEN (
+            SELECT true FROM leases h
+            WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text
+            FOR UPDATE SKIP LOCKED
         ) ELSE true END
         AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED)
     ELSE true END
@@ -42,18 +46,18 @@ WITH asked AS MATERIALIZED (
     UPDATE plans p
     SET phase = a.to_phase, state = a.to_state, version = p.version + 1,
         error_message = nullif(a.error_message, ''), error_details = CAST(nullif(a.error_details, '') AS json),
-        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
+        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
     FROM free f JOIN asked a ON a.place = f.place
     WHERE p.id = f.id
-    RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, m.transition, m.from_phase, m.from_state, m.to_phase, m.to_state, m.actor, m.reason, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), m.event_type, m.actor, m.id, CAST(m.details AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), m.event_type, m.namespace, m.actor, m.id, CAST(m.details AS json)
     FROM moved m
 )
 SELECT m.place::bigint AS place, m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;

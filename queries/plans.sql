@@ -1,10 +1,9 @@
 -- name: PlanCreate :one
--- Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first
--- event and its link. It returns no row if the id exists, if the action is not available
--- in the version that was read, or if the session does not exist; the caller finds out
--- which.
--- The first use of an action that is not reusable archives it. A concurrent use waits for
--- that update, and then finds another version.
+-- Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and
+-- archives an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action
+-- is not available in the version that was read, or if the session does not exist; the caller finds out which.
+-- A concurrent use of an action that is not reusable waits for the lock of its row, and then finds another version. The
+-- action is archived after the insert, which may wait for another use with the key and then make no plan.
 -- Above read committed, a transaction may see an older state of the action or the parent.
 -- Locking their rows aborts it if they have changed since.
 WITH seen AS (
@@ -15,32 +14,33 @@ WITH seen AS (
     SELECT p.id FROM plans p
     WHERE p.id = sqlc.narg(parent_id)::uuid AND current_setting('transaction_isolation') <> 'read committed'
     FOR SHARE
-), archived AS (
-    UPDATE actions a
-    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, clock_timestamp())
+), once AS (
+    SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable
-        AND NOT EXISTS (SELECT FROM plans p WHERE p.id = @id)
-        AND (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
-    RETURNING a.name
+    FOR NO KEY UPDATE
 ), usable AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND a.reusable
         AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
-    SELECT r.name FROM archived r
+    SELECT o.name FROM once o
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
+        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot
     )
-    SELECT @id, sqlc.narg(name)::text, @namespace, u.name, sqlc.narg(parent_id)::uuid, @root_id, @depth, @attempt, @description,
-        @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text,
-        CAST(@automation_snapshot::text AS json)
+    SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name,
+        sqlc.narg(parent_id)::uuid, @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state,
+        sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json)
     FROM usable u
     WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
         AND (SELECT count(*) FROM parent) >= 0
-    ON CONFLICT (id) DO NOTHING
-    RETURNING id, created_at, updated_at
+    ON CONFLICT DO NOTHING
+    RETURNING id, action_name, created_at, updated_at
+), archived AS (
+    UPDATE actions a
+    SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+    FROM created c WHERE a.name = c.action_name AND NOT a.reusable
 ), projects AS (
     INSERT INTO plan_projects (plan_id, position, project, alias, read_only)
     SELECT c.id, (n.ordinality - 1)::integer, n.project, n.alias, n.read_only
@@ -66,8 +66,8 @@ WITH seen AS (
     INSERT INTO session_plans (session_id, plan_id)
     SELECT sqlc.narg(session_id)::uuid, c.id FROM created c WHERE sqlc.narg(session_id)::uuid IS NOT NULL
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, session_id, details)
-    SELECT c.created_at, audit_new_id(), 'plan_created', sqlc.narg(actor)::text, c.id, sqlc.narg(session_id)::uuid, CAST(@details::text AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
+    SELECT c.created_at, audit_new_id(), 'plan_created', @namespace, sqlc.narg(actor)::text, c.id, sqlc.narg(session_id)::uuid, CAST(@details::text AS json)
     FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c;
@@ -88,6 +88,17 @@ SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = @parent_id::uuid L
 -- name: PlanGet :one
 -- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
 SELECT * FROM plan_details d WHERE d.id = @id;
+
+-- name: PlanGetByKey :one
+-- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- The plan that a use with this key has made: for the session or, without one, in the namespace.
+SELECT d.* FROM (
+    SELECT p.id FROM plans p WHERE p.session_id = sqlc.narg(session_id)::uuid AND p.key = @key::text
+    UNION ALL
+    SELECT p.id FROM plans p
+    WHERE sqlc.narg(session_id)::uuid IS NULL AND p.session_id IS NULL AND p.namespace = @namespace AND p.key = @key::text
+    LIMIT 1
+) AS k, LATERAL (SELECT * FROM plan_details WHERE plan_details.id = k.id LIMIT 1) AS d;
 
 -- name: PlanExists :one
 -- Index: plans_pkey.
@@ -159,18 +170,18 @@ WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
         error_message = sqlc.narg(error_message), error_details = CAST(sqlc.narg(error_details)::text AS json),
-        reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, clock_timestamp())
+        reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version
         AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, @transition, @from_phase, @from_state, @to_phase, @to_state,
         sqlc.narg(actor)::text, sqlc.narg(reason)::text, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), @event_type, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), @event_type, m.namespace, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
     FROM moved m
 )
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
@@ -203,17 +214,17 @@ WITH RECURSIVE family AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1,
         error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = clock_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, clock_timestamp())
+        cancelled_at = statement_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, statement_timestamp())
     FROM live l
     WHERE p.root_id = @root_id AND p.id = l.id
-    RETURNING l.id, l.phase, l.state AS from_state, p.version, p.updated_at
+    RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, 'cancel', m.phase, m.from_state, m.phase, 'cancelled', sqlc.narg(actor)::text, @reason::text, m.updated_at
     FROM moved m
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, plan_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'plan_cancelled', sqlc.narg(actor)::text, m.id,
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'plan_cancelled', m.namespace, sqlc.narg(actor)::text, m.id,
         format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state, m.phase, m.version)::json
     FROM moved m
 )
@@ -228,7 +239,7 @@ WITH moved AS (
     UPDATE plans p
     SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
         last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
-        updated_at = greatest(p.updated_at, clock_timestamp())
+        updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = @id AND p.state = 'processing' AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
     RETURNING p.*
 )

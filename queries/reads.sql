@@ -1,6 +1,6 @@
 -- name: SessionRead :many
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey,
--- state_scopes_pkey, state_values_pkey.
+-- state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
 -- Returns sessions with some of their messages, and scopes of state. It is one statement, so
 -- that it sees one snapshot at every isolation level. It is sent without the parts that are not
 -- needed, since setting up a plan takes most of its time: see repo/postgres/parts.go. For the
@@ -10,7 +10,7 @@
 -- place       its place in ids   -place       0
 -- number      next_sequence      sequence     the key's version
 -- version     version                         the scope's version
--- id                             id           the scope's id
+-- id                             id           the scope's session
 -- role        namespace          role         the key
 -- content     key                content      the scope's name
 -- kind        owner              kind
@@ -147,13 +147,25 @@ WHERE (@any_level::boolean OR current_setting('transaction_isolation') = 'read c
     -- end of messages
     -- with state
 UNION ALL
-SELECT 0::bigint, v.version, v.scope_version, v.id, v.key, v.name, NULL::text,
+SELECT 0::bigint, v.version, v.scope_version, v.session_id, v.key, v.name, NULL::text,
     NULL::text, CASE WHEN v.total <= @max_state_bytes::bigint THEN v.value END, NULL::bytea, NULL::timestamptz, v.updated_at,
     NULL::text[], NULL::bigint[]
 FROM (
-    SELECT k.id, k.name, k.version AS scope_version, t.key COLLATE "default" AS key, t.value, t.version, t.updated_at,
+    SELECT k.session_id, k.name, k.version AS scope_version, t.key COLLATE "default" AS key, t.value, t.version, t.updated_at,
         sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
-    FROM state_scopes k
+    FROM (
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o WHERE false
+        -- with own
+        UNION ALL
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.session_id = ANY (CAST((SELECT @ids::uuid[]) AS uuid[]))
+        -- end of own
+        -- with shared
+        UNION ALL
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.namespace = @namespace::text AND o.name = ANY (CAST((SELECT @scopes::text[]) AS text[]))
+        -- end of shared
+    ) AS k
     LEFT JOIN LATERAL (
         SELECT state_values.key, state_values.value, state_values.version, state_values.updated_at, state_values.bytes
         FROM state_values
@@ -161,8 +173,7 @@ FROM (
         ORDER BY state_values.key
         LIMIT @max_rows::integer
     ) AS t ON true
-    WHERE k.id = ANY (CAST((SELECT @scope_ids::uuid[]) AS uuid[]))
-        AND (@any_level::boolean OR current_setting('transaction_isolation') = 'read committed')
+    WHERE @any_level::boolean OR current_setting('transaction_isolation') = 'read committed'
     LIMIT @max_rows::integer
 ) AS v
     -- end of state
@@ -198,15 +209,20 @@ SELECT m.* FROM (
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
 
 -- name: SessionReadState :many
--- Index: state_scopes_pkey, state_values_pkey. The keys of scopes, in any order, and a row without
--- a key for a scope that has none.
-SELECT k.id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of
+-- scopes, in any order, and a row without a key for a scope that has none.
+SELECT k.session_id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
     coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= @small_bytes::bigint THEN v.value END)::json AS value
-FROM state_scopes k
+FROM (
+    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+    WHERE o.session_id = ANY (CAST((SELECT @state_ids::uuid[]) AS uuid[]))
+    UNION ALL
+    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+    WHERE o.namespace = @namespace::text AND o.name = ANY (CAST((SELECT @scopes::text[]) AS text[]))
+) AS k
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
     WHERE t.scope_id = k.id
     LIMIT @max_rows::integer
 ) AS v ON true
-WHERE k.id = ANY (CAST((SELECT @scope_ids::uuid[]) AS uuid[]))
 LIMIT @max_rows::integer;

@@ -1,49 +1,60 @@
 -- name: SessionCreate :one
--- Index: sessions_pkey. Creates the session, its counter row, its owner's row if it has an
--- owner, and, if audited, an entry in the audit trail. A trigger creates the row of
--- session_activity. It returns no row if a session with this id exists; the caller then
--- refuses it, or reads it and compares.
+-- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row,
+-- its row of session_activity and, if audited, an entry in the audit trail. It returns no row if a session
+-- with this id or key exists, or one with this id was deleted; the caller then finds out (SessionListTaken).
+--
+-- chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time,
+-- the deletion has noted it by then: the statement fails with a violation of session_ids_pkey, and is sent
+-- again.
 WITH created AS (
     INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
-    VALUES (
+    SELECT
         @id, @namespace, sqlc.narg(key), sqlc.narg(owner), sqlc.narg(actor), sqlc.narg(automation_profile),
-        CAST(@metadata::text AS json), sqlc.narg(budget_nanos)
-    )
-    ON CONFLICT (id) DO NOTHING
+        CAST(@metadata::text AS json), sqlc.narg(budget_nanos)::bigint
+    WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = @id)
+    ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
+), noted AS (
+    INSERT INTO session_ids (id)
+    SELECT c.id FROM created c WHERE @chosen::boolean
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at, fenced_only)
     SELECT c.id, c.updated_at, @fenced_only::boolean FROM created c
-), owned AS (
-    INSERT INTO session_owners (session_id, namespace, owner, created_at)
-    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
+), active AS (
+    INSERT INTO session_activity (session_id, namespace, owner, active_at)
+    SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', sqlc.narg(actor), c.id FROM created c WHERE @audited::boolean
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
+    SELECT c.created_at, audit_new_id(), 'session_created', c.namespace, sqlc.narg(actor), c.id FROM created c WHERE @audited::boolean
 )
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: SessionImport :execrows
--- Index: sessions_pkey. Creates a session from a document. It inserts no row if the id
--- exists. The counter's updated_at begins at -infinity. The document's time may be ahead
+-- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with
+-- an id that its caller chose, as SessionCreate does; restores says that the session with the id may have been
+-- deleted. The counter's updated_at begins at -infinity. The document's time may be ahead
 -- of the clock, which must not affect later messages, so only the session's row has it.
 WITH created AS (
     INSERT INTO sessions (
         id, namespace, key, owner, actor, automation_profile, metadata,
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
-    VALUES (
+    SELECT
         @id, @namespace, sqlc.narg(key), sqlc.narg(owner), sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json),
-        @input_tokens, @output_tokens, @cost_nanos, sqlc.narg(budget_nanos), @created_at, @updated_at
-    )
-    ON CONFLICT (id) DO NOTHING
+        @input_tokens::bigint, @output_tokens::bigint, @cost_nanos::bigint, sqlc.narg(budget_nanos)::bigint,
+        @created_at::timestamptz, @updated_at::timestamptz
+    WHERE @restores::boolean OR NOT EXISTS (SELECT FROM session_ids i WHERE i.id = @id)
+    ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
-), owned AS (
-    INSERT INTO session_owners (session_id, namespace, owner, created_at)
-    SELECT c.id, c.namespace, c.owner, c.created_at FROM created c WHERE c.owner IS NOT NULL
+), noted AS (
+    INSERT INTO session_ids (id)
+    SELECT c.id FROM created c WHERE NOT @restores::boolean
+), active AS (
+    INSERT INTO session_activity (session_id, namespace, owner, active_at)
+    SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, actor, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'session_created', sqlc.narg(actor), c.id, '{"imported":true}' FROM created c WHERE @audited::boolean
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, sqlc.narg(actor), c.id, '{"imported":true}' FROM created c WHERE @audited::boolean
 )
 INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, '-infinity' FROM created c;
@@ -61,9 +72,33 @@ FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id;
 
+-- name: SessionFind :one
+-- Index: sessions_namespace_key_key.
+SELECT s.id FROM sessions s WHERE s.namespace = @namespace AND s.key = @key::text;
+
+-- name: SessionListTaken :many
+-- Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns
+-- the sessions with the id and with the key, as SessionGet does.
+SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id
+    )::text[] AS plans
+FROM (
+    SELECT @id::uuid AS id
+    UNION
+    SELECT k.id FROM sessions k WHERE k.namespace = @namespace AND k.key = sqlc.narg(key)::text
+) AS t
+JOIN sessions s ON s.id = t.id
+JOIN session_counters c ON c.session_id = s.id;
+
+-- name: SessionWasDeleted :one
+-- Index: session_ids_pkey. Reports whether a session that does not exist had this id.
+SELECT EXISTS (SELECT FROM session_ids i WHERE i.id = @id);
+
 -- name: SessionExport :many
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
--- The session, as SessionGet returns it, with its incarnation (see MessageStream), and its own
+-- The session, as SessionGet returns it, and its own
 -- state, as they were at one moment: a row with the session and the version of its state, or 0 if
 -- it has none, and then a row with each key, ordered by key. In each, the columns of the other
 -- kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
@@ -73,14 +108,13 @@ SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS chang
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
     )::text[] AS plans,
-    coalesce(s.incarnation, s.id)::uuid AS incarnation,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
     NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o
 JOIN state_values v ON v.scope_id = o.id
@@ -91,13 +125,9 @@ ORDER BY state_key NULLS FIRST;
 -- Index: session_counters_pkey.
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
--- name: SessionLives :one
--- Index: sessions_pkey. Returns whether the session with this incarnation (see MessageStream) exists.
-SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @id AND coalesce(s.incarnation, s.id) = @incarnation::uuid);
-
 -- name: SessionList :many
--- Index: sessions_namespace_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey,
--- session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
+-- Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx,
+-- backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
 -- audit_lists.sql.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
@@ -107,31 +137,12 @@ SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS chang
 FROM sessions s
 JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = @namespace
+    AND (sqlc.narg(owner)::text IS NULL OR s.owner = sqlc.narg(owner)::text)
     AND (sqlc.narg(actor)::text IS NULL OR s.actor = sqlc.narg(actor)::text)
     AND s.created_at >= @created_from
     AND s.created_at < @created_before
     AND (s.created_at, s.id) < (@after_created_at::timestamptz, @after_id::uuid)
 ORDER BY s.created_at DESC, s.id DESC
-LIMIT @max_rows;
-
--- name: SessionListByOwner :many
--- Index: session_owners_namespace_owner_created_at_idx, backwards, then sessions_pkey, session_counters_pkey,
--- session_plans_pkey, plans_pkey. Like SessionList, for the sessions of an owner.
-SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans
-FROM session_owners o
-JOIN sessions s ON s.id = o.session_id
-JOIN session_counters c ON c.session_id = o.session_id
-WHERE o.namespace = @namespace
-    AND o.owner = @owner
-    AND (sqlc.narg(actor)::text IS NULL OR s.actor = sqlc.narg(actor)::text)
-    AND o.created_at >= @created_from
-    AND o.created_at < @created_before
-    AND (o.created_at, o.session_id) < (@after_created_at::timestamptz, @after_id::uuid)
-ORDER BY o.created_at DESC, o.session_id DESC
 LIMIT @max_rows;
 
 -- name: SessionListActive :many
@@ -268,20 +279,23 @@ FOR UPDATE;
 
 -- name: SessionDelete :one
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
--- The cascade uses messages_pkey, session_usages_pkey, session_owners_pkey, session_turns_pkey and the keys of the
+-- The cascade uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the
 -- session's state. The session and its state must be locked, so that the counts are those of
 -- the rows that the cascade deletes. next_sequence is the number of messages, since sequences
--- have no gaps.
+-- have no gaps. The id is noted, so that it is not given again.
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans,
+        (SELECT s.namespace FROM sessions s WHERE s.id = @id) AS namespace,
         (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = @id)::bigint AS state_keys
     FROM session_counters c
     WHERE c.session_id = @id
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = @id
+), noted AS (
+    INSERT INTO session_ids (id) SELECT n.session_id FROM counted n ON CONFLICT DO NOTHING
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, session_id, details)
-    SELECT clock_timestamp(), audit_new_id(), 'entity_deleted', n.session_id,
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
         format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
     FROM counted n
     WHERE @audited::boolean

@@ -1,47 +1,56 @@
--- Streams. A statement that writes to a stream locks its row first. Whether it has expired
--- is decided after that, by the server's clock.
+-- Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits
+-- for the row is followed by another one, which reads the clock.
 
 -- name: StreamGet :one
--- Index: streams_key_began_key, backwards. Returns the newest stream of a key.
+-- Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
 SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
-    (s.expires_at <= clock_timestamp())::boolean AS expired
+    (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s
-WHERE s.key = @key
+WHERE s.namespace = @namespace AND s.key = @key
 ORDER BY s.began DESC
 LIMIT 1;
 
 -- name: StreamHasKey :one
 -- Index: streams_pkey.
-SELECT (s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
+SELECT (s.namespace = @namespace::text AND s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
 
 -- name: StreamTurn :exec
--- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it. The
--- fence is taken, and the stream opened, by statements after this one, which see what those
+-- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist
+-- yet cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those
 -- before have done. So fences of a key are in the order of commits.
-SELECT pg_advisory_xact_lock(hashtextextended(@key::text, hashtext('stream')));
+SELECT pg_advisory_xact_lock(hashtextextended(@key::text, hashtext(@namespace::text)));
 
 -- name: StreamLapse :exec
 -- Index: streams_open_key. Ends the stream of a key that has expired before it ended, so
 -- that another one can be opened. It has expired for ever then, also by a clock that steps
 -- back.
 UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
-WHERE s.key = @key AND s.status = 'open' AND s.expires_at <= clock_timestamp();
+WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expires_at <= statement_timestamp();
 
 -- name: StreamOpen :one
--- Index: streams_open_key. Begins a stream, or goes on with the one that is open. It
--- returns no row if that has just expired. The fence of a call of Open that is sent twice,
--- after an answer was lost, is taken once. Where the key is open, the value that was taken
--- for the insert is wasted.
-INSERT INTO streams (id, key, owner, opener, began, fence, ttl, expires_at)
-SELECT @id, @key, @owner, @id, n.fence, n.fence, n.ttl, clock_timestamp() + n.ttl * 1.125
-FROM (SELECT nextval('stream_fences') AS fence, make_interval(secs => @ttl_seconds::float8) AS ttl) AS n
-ON CONFLICT (key) WHERE status = 'open' DO UPDATE SET
+-- Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is
+-- open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was
+-- lost, is taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also
+-- after that of the row that is locked.
+WITH newest AS (
+    SELECT s.fence FROM streams s
+    WHERE s.namespace = @namespace AND s.key = @key
+    ORDER BY s.began DESC
+    LIMIT 1
+), next AS (
+    SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
+    FROM (SELECT statement_timestamp() AS now, make_interval(secs => @ttl_seconds::float8) AS ttl) AS n
+)
+INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opened_at, expires_at)
+SELECT @id, @namespace, @key, @owner, @id, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
+FROM next n
+ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     owner = excluded.owner,
     opener = excluded.opener,
-    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE excluded.fence END,
+    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl,
-    expires_at = CASE WHEN streams.expires_at < clock_timestamp() + excluded.ttl THEN excluded.expires_at ELSE streams.expires_at END
-WHERE streams.expires_at > clock_timestamp()
+    expires_at = greatest(streams.expires_at, excluded.expires_at)
+WHERE streams.expires_at > excluded.opened_at
 RETURNING id, fence, next_sequence, opened_at, expires_at;
 
 -- name: StreamLock :exec
@@ -57,11 +66,12 @@ SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 -- answer has a row for each stream that exists. If stored is false, nothing was stored for
 -- it: held says that its row is locked, and lock_timeout has the setting of that name in
 -- milliseconds then; the other columns have what the row has. The clock is
--- read once for a stream, so that one that is not stored and fits has expired. A SELECT
+-- read once, so that one that is not stored and fits has expired. A SELECT
 -- around an argument, and LIMIT, are explained at MessageAppend.
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.ttl,
-        s.expires_at <= clock_timestamp() AS expired,
+    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
+        s.expires_at <= statement_timestamp() AS expired,
+        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at,
         (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])),
@@ -73,8 +83,7 @@ WITH locked AS (
     ) AS s
 ), advanced AS (
     UPDATE streams s
-    SET next_sequence = l.next_sequence + l.size,
-        expires_at = CASE WHEN s.expires_at < clock_timestamp() + l.ttl THEN clock_timestamp() + l.ttl * 1.125 ELSE s.expires_at END
+    SET next_sequence = l.next_sequence + l.size, expires_at = l.expires_at
     FROM locked l
     WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
 ), inserted AS (
@@ -96,23 +105,20 @@ WHERE l.place IS NOT NULL
     OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1);
 
 -- name: StreamEnd :one
--- Index: streams_pkey. Ends a stream, if it is open and the fence is its writer's. It
+-- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It
 -- returns the stream as it was before.
-WITH locked AS (
-    SELECT s.id, s.fence, s.status, s.reason, s.next_sequence, s.ttl, s.expires_at FROM streams s
+WITH stored AS (
+    SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
+        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
+    FROM streams s
     WHERE s.id = @id
-    FOR NO KEY UPDATE
-), clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now FROM locked
 ), ended AS (
     UPDATE streams s
-    SET status = @status::text, reason = @reason::text,
-        expires_at = CASE WHEN s.expires_at < c.now + l.ttl THEN c.now + l.ttl * 1.125 ELSE s.expires_at END
-    FROM locked l, clock c
-    WHERE s.id = l.id AND l.fence = @fence::bigint AND l.status = 'open' AND l.expires_at > c.now
+    SET status = @status::text, reason = @reason::text, expires_at = t.expires_at
+    FROM stored t
+    WHERE s.id = t.id AND t.fence = @fence::bigint AND t.status = 'open' AND NOT t.expired
 )
-SELECT l.fence, l.status, l.reason, (l.expires_at <= c.now)::boolean AS expired
-FROM locked l, clock c;
+SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t;
 
 -- name: StreamPartList :many
 -- Index: stream_parts_pkey. Returns parts from a sequence on.
@@ -139,7 +145,7 @@ FROM (
             unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
         ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
         LEFT JOIN LATERAL (
-            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= clock_timestamp() AS expired FROM streams
+            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired FROM streams
             WHERE streams.id = n.stream_id
             LIMIT 1
         ) AS s ON true
@@ -164,7 +170,7 @@ FROM ROWS FROM (
     unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))
 ) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > clock_timestamp() AS lives FROM streams
+    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
     WHERE streams.id = n.stream_id
     LIMIT 1
 ) AS s ON true
@@ -178,7 +184,7 @@ WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 -- which expects an unknown LIMIT to be a tenth of all.
 WITH expired AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at <= clock_timestamp() AND s.expires_at > 'epoch'
+    WHERE s.expires_at <= statement_timestamp() AND s.expires_at > 'epoch'
     ORDER BY s.expires_at
     LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
@@ -208,7 +214,7 @@ USING doomed d
 WHERE p.stream_id = d.id AND p.sequence = d.sequence;
 
 -- name: StreamRemove :execrows
--- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_key_began_key.
+-- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key.
 -- Removes streams that have expired for ever and have no part any more. It keeps the newest
 -- one of a key while one before it lives, or may do so again by a clock that steps back,
 -- which would be the newest otherwise.
@@ -216,8 +222,8 @@ WITH empty AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch'
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
-        AND ((SELECT true FROM streams newer WHERE newer.key = s.key AND newer.began > s.began LIMIT 1)
-            OR (SELECT true FROM streams older WHERE older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
+        AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began LIMIT 1)
+            OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
     LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
 )

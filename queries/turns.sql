@@ -67,48 +67,56 @@ WITH locked AS (
 SELECT l.session_id::uuid AS session_id, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos FROM locked l;
 
 -- name: TurnLockScopes :many
--- Index: state_scopes_pkey. Like TurnLockCounters, for the rows of scopes. own says that
--- the scope is a session's. now is the database's clock after the lock.
-WITH locked AS (
-    SELECT s.id, c.session_id, c.version
-    FROM unnest((SELECT @ids::uuid[])) AS s (id), LATERAL (
-        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = s.id
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like
+-- TurnLockCounters, for the rows of scopes, which have their places in the arrays: see StateChange. now
+-- is the database's clock after the lock.
+WITH found AS (
+    SELECT n.place, s.id
+    FROM ROWS FROM (
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+        UNION ALL
+        SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+        LIMIT 1
+    ) AS s
+), locked AS (
+    SELECT f.place, c.version, clock_timestamp() AS now
+    FROM found f, LATERAL (
+        SELECT state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = f.id
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS c
     WHERE NOT (SELECT @waits::boolean)
     UNION ALL
-    SELECT s.id, c.session_id, c.version
-    FROM unnest((SELECT @ids::uuid[])) AS s (id), LATERAL (
-        SELECT state_scopes.session_id, state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = s.id
+    SELECT f.place, c.version, clock_timestamp() AS now
+    FROM found f, LATERAL (
+        SELECT state_scopes.version FROM state_scopes
+        WHERE state_scopes.id = f.id
         FOR NO KEY UPDATE
     ) AS c
     WHERE (SELECT @waits::boolean)
 )
-SELECT s.id::uuid AS id, (l.id IS NULL)::boolean AS held, (l.session_id IS NOT NULL)::boolean AS own,
-    coalesce(l.version, 0)::bigint AS version, clock_timestamp()::timestamptz AS now
-FROM unnest((SELECT @ids::uuid[])) AS s (id)
-LEFT JOIN locked l ON l.id = s.id
-WHERE l.id IS NOT NULL
-    OR (SELECT true FROM state_scopes there WHERE there.id = s.id LIMIT 1);
+SELECT f.place::bigint AS place, f.id::uuid AS id, (l.place IS NULL)::boolean AS held,
+    coalesce(l.version, 0)::bigint AS version, coalesce(l.now, 'epoch')::timestamptz AS now
+FROM found f
+LEFT JOIN locked l ON l.place = f.place;
 
 -- name: TurnFind :many
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
 SELECT t.session_id, t.id, t.digest
-FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text[]))) AS n (session_id, id), LATERAL (
     SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t;
 
 -- name: TurnListMessages :many
 -- Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
--- are max_rows, and none if it is not stored: its session may have been deleted since it was found, and
--- another one made with the id.
+-- are max_rows, and none if it is not stored: its session may have been deleted since it was found.
 SELECT m.* FROM messages m
 WHERE m.session_id = @session_id AND m.sequence >= (
     SELECT t.first_sequence FROM session_turns t
-    WHERE t.session_id = @session_id AND t.id = @id AND t.digest = @digest
+    WHERE t.session_id = @session_id AND t.id = @id
 )
 ORDER BY m.sequence
 LIMIT @max_rows;
@@ -130,11 +138,25 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 ) AS u;
 
 -- name: TurnFindValues :many
--- Index: state_values_pkey. Returns those of the keys that exist.
-SELECT v.scope_id, v.key, v.value, v.version
-FROM ROWS FROM (unnest((SELECT @scope_ids::uuid[])), unnest((SELECT @keys::text[]))) AS n (scope_id, key), LATERAL (
-    SELECT state_values.scope_id, state_values.key, state_values.value, state_values.version FROM state_values
-    WHERE state_values.scope_id = n.scope_id AND state_values.key = n.key LIMIT 1
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns
+-- those of the keys that exist, with their places. scopes are the places of the keys' scopes,
+-- of which each is looked up once.
+WITH found AS MATERIALIZED (
+    SELECT n.place, s.id
+    FROM ROWS FROM (
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+        UNION ALL
+        SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+        LIMIT 1
+    ) AS s
+)
+SELECT n.place::bigint AS place, v.value, v.version
+FROM ROWS FROM (unnest((SELECT @scopes::bigint[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (scope, key, place)
+JOIN found f ON f.place = n.scope, LATERAL (
+    SELECT state_values.value, state_values.version FROM state_values
+    WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
 ) AS v;
 
 -- name: TurnInsert :exec
@@ -142,13 +164,13 @@ FROM ROWS FROM (unnest((SELECT @scope_ids::uuid[])), unnest((SELECT @keys::text[
 INSERT INTO session_turns (session_id, id, digest, first_sequence)
 SELECT n.session_id, n.id, n.digest, n.first_sequence
 FROM ROWS FROM (
-    unnest(@session_ids::uuid[]), unnest(@ids::uuid[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[])
+    unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[])
 ) AS n (session_id, id, digest, first_sequence);
 
 -- name: TurnAdvanceScopes :exec
 -- Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
 UPDATE state_scopes s
-SET version = n.version, updated_at = greatest(s.updated_at, clock_timestamp())
+SET version = n.version, updated_at = greatest(s.updated_at, statement_timestamp())
 FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @versions::bigint[]))) AS n (id, version)
 WHERE s.id = n.id;
 
@@ -188,5 +210,14 @@ FROM ROWS FROM (
 WHERE s.id = n.session_id;
 
 -- name: TurnScopeVersions :many
--- Index: state_scopes_pkey. Returns the versions of those of the scopes that exist.
-SELECT s.id, s.version FROM state_scopes s WHERE s.id = ANY (@ids::uuid[]);
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those
+-- of the scopes that exist, with their places in the arrays.
+SELECT n.place::bigint AS place, s.version
+FROM ROWS FROM (
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
+) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+    SELECT t.version FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.version FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    LIMIT 1
+) AS s;

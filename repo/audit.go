@@ -8,10 +8,9 @@ import (
 // AuditEntry records an event. Once recorded it never changes. Its JSON form is a
 // line of an export, which omits the optional fields that are not set.
 type AuditEntry struct {
-	// ID and OccurredAt together are the entry's idempotency key: an entry that is
-	// recorded already, or was recorded and has been pruned, is not recorded again.
-	// The same ID with another time is another entry; a lookup by ID alone returns
-	// the earliest. Zero, when recording: a new ID.
+	// ID makes recording idempotent: an entry that is recorded already, or was
+	// recorded and has been pruned, is not recorded again. Zero, when recording: a new
+	// ID.
 	ID ID `json:"id"`
 	// OccurredAt is the time of the event by the caller's clock, to the microsecond, in
 	// the years 2000 to 2100 of UTC. Zero, when recording: the time in ID, which for a
@@ -21,6 +20,9 @@ type AuditEntry struct {
 	RecordedAt time.Time `json:"recorded_at"`
 	// Type is one of the event types, or a registered one.
 	Type EventType `json:"type"`
+	// Namespace is that of what the event concerns: entries of the store's own have
+	// the session's or the plan's. It is optional, at most MaxNameBytes.
+	Namespace string `json:"namespace,omitempty"`
 	// Actor is the agent, and User the person on whose behalf it acts. Both are
 	// optional, at most MaxNameBytes each.
 	Actor string `json:"actor,omitempty"`
@@ -106,9 +108,8 @@ type AuditPruneDetails struct {
 	// Types: empty means all.
 	Types  []EventType `json:"types,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Held names the holds at the time of the prune. Nil in entries of older
-	// versions of the library, which did not record them.
-	Held *AuditHeldDetails `json:"held,omitempty"`
+	// Held names the holds at the time of the prune.
+	Held AuditHeldDetails `json:"held"`
 }
 
 // AuditHeldDetails name holds by the ids' 32 hexadecimal digits.
@@ -135,11 +136,14 @@ type AuditHold struct {
 	CreatedAt         time.Time
 }
 
-// SealedEntry is an entry with the nonce that its leaf also hashes.
+// SealedEntry is an entry with what its leaf also hashes.
 type SealedEntry struct {
 	AuditEntry
-	// Nonce is 16 random bytes, which prevent guessing the entry from its leaf.
-	Nonce ID
+	// Salts has, for each field that can be erased (Actor, User, Project, Details, in
+	// this order), 16 random bytes, which prevent guessing it from its digest; or, of a
+	// field that was erased, its digest of 32 bytes. An erased text is empty, and erased
+	// details are "{}". See package audit's LeafHash.
+	Salts [][]byte
 }
 
 // AuditLeaf is one leaf of the log.
@@ -155,18 +159,17 @@ type AuditLeaf struct {
 	// PrunedBy is the id of the entry about the prune that removed it. Zero: it
 	// was not pruned.
 	PrunedBy ID
-	// Version is the form of the leaf, 1 or 2. A leaf of version 2 has Kept: see
-	// package audit's LeafHash.
-	Version int
-	Kept    AuditKept
+	// Kept is what the leaf keeps of the entry: see package audit's LeafHash.
+	Kept AuditKept
 }
 
-// AuditKept is what a leaf of version 2 keeps of a pruned entry, besides its id and
-// OccurredAt.
+// AuditKept is what a leaf keeps of a pruned entry, besides its id and OccurredAt.
 type AuditKept struct {
+	RecordedAt        time.Time
 	Type              EventType
+	Namespace         string
 	PlanID, SessionID ID
-	// Hidden is the SHA-256 hash of the other fields.
+	// Hidden is the SHA-256 hash of the digests of the other fields.
 	Hidden [32]byte
 }
 
@@ -180,18 +183,13 @@ type AuditUnsealed struct {
 	More bool
 	// Identity is the database's: see AuditLog.
 	Identity ID
-	// Latest is the checkpoint of Size leaves. Its size is 0 if there is none.
-	Latest AuditCheckpoint
-	// VersionOne counts the leaves of version 1. It reads all leaves.
-	VersionOne func() (int64, error)
 }
 
 // AuditSeal is the result of a sealer.
 type AuditSeal struct {
 	// Leaves are the record hashes of the entries, in order.
 	Leaves [][32]byte
-	// Hidden are the entries' AuditKept.Hidden, in order. Empty: the leaves are
-	// of version 1.
+	// Hidden are the entries' AuditKept.Hidden, in order.
 	Hidden [][32]byte
 	// Hashes are the tree's new stored hashes, in order, to be stored from
 	// FirstHash on.
@@ -222,8 +220,7 @@ type AuditWaiting struct {
 
 // AuditFinding is a problem of the audit trail in the database.
 type AuditFinding struct {
-	// Check is the kind: partitions, triggers, grants, functions, sealing or
-	// quarantine.
+	// Check is the kind: triggers, grants, functions, sealing or quarantine.
 	Check string `json:"check"`
 	// Problem is a sentence that says what is wrong, and Action how to correct it:
 	// a statement for the owner of the tables, or a sentence.

@@ -17,7 +17,9 @@ type AuditRecorder interface {
 	// Record records all of the entries or none. In a transaction they are
 	// committed with it. Record does not redact; package audit does. Errors:
 	// InvalidError (for example, for an unknown type), before anything is sent;
-	// ErrUnknownOutcome, after which recording them again is safe.
+	// AuditConflictError for the id of an entry with another content (if that is being
+	// recorded at this moment, the others may have been recorded); ErrUnknownOutcome,
+	// after which recording them again is safe.
 	Record(ctx context.Context, entries ...AuditEntry) error
 }
 
@@ -40,10 +42,11 @@ type AuditReader interface {
 type AuditSink interface {
 	// Record records entries like AuditRecorder.Record, and returns how many were
 	// new. Further errors: ErrUnavailable, ErrContention, ErrUnknownOutcome: the
-	// batch may be recorded again; ErrInvalid: the database refuses one of the
-	// entries.
+	// batch may be recorded again; ErrInvalid, AuditConflictError: one of the entries
+	// is refused.
 	Record(ctx context.Context, entries []AuditEntry) (AuditRecorded, error)
-	// Quarantine stores an entry that cannot be recorded. It may be repeated.
+	// Quarantine stores an entry that cannot be recorded. It may be repeated; other
+	// entries with the same id are stored beside it.
 	Quarantine(ctx context.Context, poison AuditPoison) error
 	// Close releases the connection.
 	Close() error
@@ -87,24 +90,19 @@ type AuditLog interface {
 	// Leaves returns up to limit leaves, starting at sequence from, with the
 	// current state of their entries.
 	Leaves(ctx context.Context, from int64, limit int) ([]AuditLeaf, error)
-	// Leaf returns the leaf of the earliest entry with this id. Errors:
-	// NotFoundError, also for an entry that is not sealed.
+	// Leaf returns the leaf of an entry. Errors: NotFoundError, also for an entry that
+	// is not sealed.
 	Leaf(ctx context.Context, entryID ID) (AuditLeaf, error)
-	// FirstLeaf is like Leaf, but of several entries with the id it selects the one
-	// that was sealed first. An entry that is recorded later with an earlier time
-	// cannot take its place.
-	FirstLeaf(ctx context.Context, entryID ID) (AuditLeaf, error)
 	// Hashes reads stored hashes by their index.
 	Hashes(ctx context.Context, indexes []int64) ([][32]byte, error)
 	// Checkpoint returns the latest checkpoint. Errors: NotFoundError.
 	Checkpoint(ctx context.Context) (AuditCheckpoint, error)
-	// Strays returns up to limit entries that are neither sealed nor waiting to
-	// be. Lost returns up to limit entries (their id and time) that are waiting to
-	// be sealed but do not exist. Only tampering causes either, but Lost may for a
-	// moment return an entry whose month is being created. Both read the whole
-	// trail.
-	Strays(ctx context.Context, limit int) ([]AuditEntry, error)
-	Lost(ctx context.Context, limit int) ([]AuditEntry, error)
+	// Strays returns the ids of up to limit entries that are neither sealed nor
+	// waiting to be. Lost returns those of up to limit entries that are waiting to be
+	// sealed but do not exist. Only tampering causes either. Strays reads the whole
+	// trail, Lost all that waits.
+	Strays(ctx context.Context, limit int) ([]ID, error)
+	Lost(ctx context.Context, limit int) ([]ID, error)
 	// Waiting returns how many entries are not sealed yet, up to limit, and how
 	// long the oldest of them has waited.
 	Waiting(ctx context.Context, limit int) (AuditWaiting, error)

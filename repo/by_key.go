@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"reflect"
 	"slices"
 )
 
@@ -13,162 +12,151 @@ import (
 type KeyedSession struct {
 	sessions Sessions
 	key      SessionKey
-	id       ID
 }
 
-// ByKey returns the session with this key. Its methods do what those of sessions with
-// the same names do, and a NotFoundError of theirs has the key. For all other
-// operations there is key.ID().
-func ByKey(sessions Sessions, key SessionKey) KeyedSession {
-	return KeyedSession{sessions, key, key.ID()}
+// ByKey returns the session with this key. Its methods find it (SessionReader.Find), and do
+// what those of sessions with the same names do. A NotFoundError of theirs has the key. If
+// the session is deleted meanwhile, the one that has the key then is found, if there is one:
+// so each call may be about another session. For all other operations there is Find.
+func ByKey(sessions Sessions, key SessionKey) KeyedSession { return KeyedSession{sessions, key} }
+
+// keyedAttempts bounds how often an operation finds that the session was deleted.
+const keyedAttempts = 10
+
+// found calls do with the session's id, and again with another one if the session with that
+// id does not exist. Its result is do's.
+func found[T any](ctx context.Context, k KeyedSession, do func(ID) (T, error)) (result T, err error) {
+	for range keyedAttempts {
+		id, missing := k.sessions.Find(ctx, k.key)
+		if missing != nil {
+			return result, missing
+		}
+		if result, err = do(id); !isMissing(err, id) {
+			return result, err
+		}
+	}
+	return result, &NotFoundError{Kind: "session", Key: k.key}
+}
+
+func isMissing(err error, session ID) bool {
+	missing, ok := errors.AsType[*NotFoundError](err)
+	return ok && missing.Kind == "session" && missing.ID == session
 }
 
 // Get is SessionReader.Get.
 func (k KeyedSession) Get(ctx context.Context) (Session, error) {
-	session, err := k.sessions.Get(ctx, k.id)
-	return session, k.named(err)
+	return found(ctx, k, func(id ID) (Session, error) { return k.sessions.Get(ctx, id) })
 }
 
 // Read is SessionReader.Read of this session with its last messages, or with all of them
 // if last is 0, its own state, and shared ones. However many messages there are, and
 // however large they are, all that are asked for are returned: those that are too much
 // for one read are read one chunk after the other. The session, its messages and the
-// states are as they were at one moment all the same, since messages never change. If the
-// session is deleted meanwhile, all is read again; the error is NotFoundError if that happens
-// again and again. One limit remains: if an edited export is imported in its place between two
-// chunks, and the message at which they meet was not edited, what is before that may be the
-// imported session's.
+// states are as they were at one moment all the same, since messages never change.
 func (k KeyedSession) Read(ctx context.Context, last int, scopes ...string) (SessionSnapshot, []ScopeState, error) {
-	read := ReadSessions{IDs: []ID{k.id}, Last: min(last, MaxReadMessages), State: true, Scopes: scopes}
+	read := ReadSessions{Last: min(last, MaxReadMessages), State: true, Scopes: scopes}
 	if last == 0 {
 		read.Last = MaxReadMessages
 	}
-	for range keyedAttempts {
+	snapshot, err := found(ctx, k, func(id ID) (Snapshot, error) {
+		read.IDs = []ID{id}
 		snapshot, err := k.sessions.Read(ctx, read)
 		if err != nil {
-			return SessionSnapshot{}, nil, err
+			return Snapshot{}, err
 		}
-		found := snapshot.Sessions[0]
-		if found == nil {
-			break
+		session := snapshot.Sessions[0]
+		if session == nil {
+			return Snapshot{}, &NotFoundError{Kind: "session", ID: id}
 		}
-		earlier, same, err := k.earlier(ctx, found, last)
+		earlier, err := k.earlier(ctx, session, last)
 		if err != nil {
-			return SessionSnapshot{}, nil, err
+			return Snapshot{}, err
 		}
-		if same {
-			found.Messages, found.Cut = slices.Concat(earlier, found.Messages), false
-			return *found, snapshot.Scopes, nil
-		}
+		session.Messages, session.Cut = slices.Concat(earlier, session.Messages), false
+		return snapshot, nil
+	})
+	if err != nil {
+		return SessionSnapshot{}, nil, err
 	}
-	return SessionSnapshot{}, nil, k.named(&NotFoundError{Kind: "session", ID: k.id})
+	return *snapshot.Sessions[0], snapshot.Scopes, nil
 }
 
 // earlier returns the messages before those of a snapshot that belong to the last ones, or
-// to all if last is 0. It reports whether the session is still that of the snapshot.
-func (k KeyedSession) earlier(ctx context.Context, found *SessionSnapshot, last int) (earlier []Message, same bool, err error) {
-	count := found.Session.MessageCount
-	first, from := count-int64(len(found.Messages)), int64(0)
+// to all if last is 0.
+func (k KeyedSession) earlier(ctx context.Context, of *SessionSnapshot, last int) (earlier []Message, err error) {
+	count := of.Session.MessageCount
+	first, from := count-int64(len(of.Messages)), int64(0)
 	if last > 0 {
 		from = max(0, count-int64(last))
 	}
 	if from >= first {
-		return nil, true, nil
+		return nil, nil
 	}
-	for message, err := range k.sessions.Stream(ctx, k.id, from) {
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil, false, nil
-		case err != nil:
-			return nil, false, err
-		case message.Sequence < first:
-			earlier = append(earlier, message)
-			continue
+	for message, err := range k.sessions.Stream(ctx, of.Session.ID, from) {
+		if err != nil {
+			return nil, err
 		}
-		// Where they meet, the message must be the same one.
-		return earlier, len(found.Messages) > 0 && reflect.DeepEqual(message, found.Messages[0]), nil
+		if message.Sequence == first {
+			break
+		}
+		earlier = append(earlier, message)
 	}
-	return nil, false, nil // another session, which has fewer messages
+	return earlier, nil
 }
 
-// Follow is MessageReader.Follow.
+// Follow is MessageReader.Follow, of the session that has the key when it begins.
 func (k KeyedSession) Follow(ctx context.Context, from int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		for message, err := range k.sessions.Follow(ctx, k.id, from) {
-			if !yield(message, k.named(err)) {
-				return
+		_, err := found(ctx, k, func(id ID) (struct{}, error) {
+			for message, err := range k.sessions.Follow(ctx, id, from) {
+				if isMissing(err, id) { // it has yielded nothing
+					return struct{}{}, err
+				}
+				if !yield(message, err) {
+					break
+				}
 			}
+			return struct{}{}, nil
+		})
+		if err != nil {
+			yield(Message{}, err)
 		}
 	}
 }
 
 // Append is MessageWriter.Append.
 func (k KeyedSession) Append(ctx context.Context, messages ...NewMessage) ([]Message, error) {
-	stored, err := k.sessions.Append(ctx, k.id, messages...)
-	return stored, k.named(err)
+	return found(ctx, k, func(id ID) ([]Message, error) { return k.sessions.Append(ctx, id, messages...) })
 }
 
 // AppendAt is MessageWriter.AppendAt.
 func (k KeyedSession) AppendAt(ctx context.Context, expected int64, messages ...NewMessage) ([]Message, error) {
-	stored, err := k.sessions.AppendAt(ctx, k.id, expected, messages...)
-	return stored, k.named(err)
+	return found(ctx, k, func(id ID) ([]Message, error) { return k.sessions.AppendAt(ctx, id, expected, messages...) })
 }
 
-// AppendTurn is MessageWriter.AppendTurn. The ID, Namespace and Key of turn.Create, if
-// that is set, are not used, and the key may then not be empty.
+// AppendTurn is MessageWriter.AppendTurn. The Namespace and Key of turn.Create, if that is
+// set, are not used.
 func (k KeyedSession) AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error) {
-	if turn.Create != nil {
-		if k.key.Key == "" {
-			return AppendedTurn{}, invalid("key", "is empty")
-		}
-		create := *turn.Create
-		create.ID, create.Namespace, create.Key = k.id, k.key.Namespace, k.key.Key
-		turn.Create = &create
+	if turn.Create == nil {
+		return found(ctx, k, func(id ID) (AppendedTurn, error) { return k.sessions.AppendTurn(ctx, id, turn) })
 	}
-	added, err := k.sessions.AppendTurn(ctx, k.id, turn)
-	return added, k.named(err)
+	create := *turn.Create
+	create.Namespace, create.Key = k.key.Namespace, k.key.Key
+	turn.Create = &create
+	return k.sessions.AppendTurn(ctx, ID{}, turn)
+}
+
+// AppendOrCreate appends like MessageWriter.Append. If the session does not exist, it is
+// created with the messages, as session describes it, whose ID, Namespace, Key and Existing
+// are not used. However many callers do so at once, one of them creates the session, and all
+// append to it. Errors: those of MessageWriter.AppendTurn.
+func (k KeyedSession) AppendOrCreate(ctx context.Context, session NewSession, messages ...NewMessage) ([]Message, error) {
+	session.ID = ID{}
+	added, err := k.AppendTurn(ctx, Turn{Create: &session, Messages: messages})
+	return added.Messages, err
 }
 
 // Delete is SessionWriter.Delete.
 func (k KeyedSession) Delete(ctx context.Context) (DeletedSession, error) {
-	deleted, err := k.sessions.Delete(ctx, k.id)
-	return deleted, k.named(err)
-}
-
-// keyedAttempts bounds how often an operation finds that the session was deleted.
-const keyedAttempts = 10
-
-// AppendOrCreate appends like MessageWriter.Append. If the session does not exist, it
-// is created as session describes it, whose ID, Namespace, Key and Existing are not
-// used. However many callers do so at once, one of them creates the session, and all
-// append to it.
-//
-// Creating and appending are two writes: if the append fails, the session may exist
-// without the messages. Errors: those of Append and of SessionWriter.Create; NotFoundError
-// if the session is deleted again and again.
-func (k KeyedSession) AppendOrCreate(ctx context.Context, session NewSession, messages ...NewMessage) ([]Message, error) {
-	if k.key.Key == "" {
-		return nil, invalid("key", "is empty")
-	}
-	session.ID, session.Namespace, session.Key, session.Existing = k.id, k.key.Namespace, k.key.Key, ExistingAny
-	for attempt := 1; ; attempt++ {
-		stored, err := k.Append(ctx, messages...)
-		if !errors.Is(err, ErrNotFound) || attempt == keyedAttempts {
-			return stored, err
-		}
-		if _, err := k.sessions.Create(ctx, session); err != nil {
-			return nil, k.named(err)
-		}
-	}
-}
-
-// named gives the error of a missing session its key.
-func (k KeyedSession) named(err error) error {
-	missing, ok := errors.AsType[*NotFoundError](err)
-	if !ok || missing.ID != k.id {
-		return err
-	}
-	withKey := *missing
-	withKey.Key = k.key
-	return &withKey
+	return found(ctx, k, func(id ID) (DeletedSession, error) { return k.sessions.Delete(ctx, id) })
 }

@@ -13,8 +13,12 @@ import (
 // every is a definition with an argument of each type, named by its letter.
 func every(template string) repo.ActionDefinition {
 	return repo.ActionDefinition{DefinitionOfDone: template, Arguments: []repo.Argument{
-		{Name: "s", Type: repo.ArgumentString}, {Name: "i", Type: repo.ArgumentInteger}, {Name: "f", Type: repo.ArgumentFloat},
-		{Name: "b", Type: repo.ArgumentBoolean}, {Name: "l", Type: repo.ArgumentList}, {Name: "_x9", Type: repo.ArgumentString},
+		{Name: "s", Type: repo.ArgumentString},
+		{Name: "i", Type: repo.ArgumentInteger},
+		{Name: "f", Type: repo.ArgumentFloat},
+		{Name: "b", Type: repo.ArgumentBoolean},
+		{Name: "l", Type: repo.ArgumentList},
+		{Name: "_x9", Type: repo.ArgumentString},
 	}}
 }
 

@@ -17,7 +17,8 @@ var (
 	// SequenceConflictError, SessionConflictError, SessionVersionError, MessageConflictError, UsageConflictError,
 	// TurnConflictError, StateConflictError, StateTypeError,
 	// LeaseConflictError, LeaseLostError, StreamFencedError, StreamEndedError, StreamSequenceError,
-	// ActionConflictError, ActionUnavailableError, ActionInUseError, PlanConflictError and TransitionConflictError.
+	// ActionConflictError, ActionUnavailableError, ActionInUseError, PlanConflictError, TransitionConflictError and
+	// AuditConflictError.
 	ErrConflict = errors.New("conflict")
 	// ErrBudgetExceeded: the cost would exceed the session's budget. See
 	// BudgetExceededError.
@@ -98,9 +99,9 @@ func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
 type NotFoundError struct {
 	// Kind is the entity's kind: "session", "message", "plan".
 	Kind string
-	// ID is the requested id.
+	// ID is the requested id. Zero: a session was requested by a key that none has.
 	ID ID
-	// Key is the requested key, if the caller gave one ([ByKey]).
+	// Key is the requested key, if the caller gave one ([SessionReader].Find, [ByKey]).
 	Key SessionKey
 }
 
@@ -138,17 +139,25 @@ func (e *SequenceConflictError) Error() string {
 }
 func (e *SequenceConflictError) Is(target error) bool { return target == ErrConflict }
 
-// SessionConflictError reports that a session with this id exists. Field names a
-// field that differs from the session to create; it is empty for an import, and if
-// the session must be new ([ExistingNone]). It matches [ErrConflict].
+// SessionConflictError reports that a session with this id exists, or was deleted. Field
+// names a field that differs from the session to create: "id" if another one has its key;
+// it is empty if the session must be new ([ExistingNone]), or was deleted. It matches
+// [ErrConflict].
 type SessionConflictError struct {
 	ID    ID
 	Field string
+	// Deleted: the session with this id was deleted, and no other gets its id.
+	Deleted bool
 }
 
 func (e *SessionConflictError) Error() string {
-	if e.Field == "" {
+	switch {
+	case e.Deleted:
+		return fmt.Sprintf("session %s was deleted", e.ID)
+	case e.Field == "":
 		return fmt.Sprintf("session %s already exists", e.ID)
+	case e.Field == "id":
+		return fmt.Sprintf("session %s already has the key", e.ID)
 	}
 	return fmt.Sprintf("session %s already exists with another %s", e.ID, e.Field)
 }
@@ -201,13 +210,25 @@ func (e *UsageConflictError) Is(target error) bool { return target == ErrConflic
 // TurnConflictError reports that a turn with this id is stored in the session, and
 // has other messages, changes of state or usage. It matches [ErrConflict].
 type TurnConflictError struct {
-	SessionID, ID ID
+	SessionID ID
+	ID        string
 }
 
 func (e *TurnConflictError) Error() string {
-	return fmt.Sprintf("session %s: turn %s is stored already with other contents", e.SessionID, e.ID)
+	return fmt.Sprintf("session %s: turn %q is stored already with other contents", e.SessionID, e.ID)
 }
 func (e *TurnConflictError) Is(target error) bool { return target == ErrConflict }
+
+// AuditConflictError reports that an entry of the audit trail has this id, and another
+// content. It matches [ErrConflict].
+type AuditConflictError struct {
+	ID ID
+}
+
+func (e *AuditConflictError) Error() string {
+	return fmt.Sprintf("audit entry %s is recorded already with other contents", e.ID)
+}
+func (e *AuditConflictError) Is(target error) bool { return target == ErrConflict }
 
 // BudgetExceededError reports that adding Requested to Cost would exceed Budget, so
 // that nothing was added. It matches [ErrBudgetExceeded].

@@ -41,8 +41,8 @@ type NewLease struct {
 type Lease struct {
 	Key   LeaseKey
 	Owner string
-	// Token is larger than that of every earlier lease of this key, for ever, however
-	// those ended. Turn.Fence, Cause.Fence and Progress.Fence take it: the session or plan
+	// Token is larger than that of every earlier lease of this key, however those ended; docs/leases.md
+	// has the one exception. Turn.Fence, Cause.Fence and Progress.Fence take it: the session or plan
 	// that the key names then refuses the write if it was given a later one. Another system that is written to under the lease is safe from a holder
 	// that does not know that it has lost it if it refuses a token that is smaller than
 	// one that it has seen.

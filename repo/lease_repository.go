@@ -25,7 +25,7 @@ type Leases interface {
 // LeaseReader reads leases.
 type LeaseReader interface {
 	// List returns one page of the leases that filter selects, ordered by the bytes of
-	// their names, then kinds. A lease that was released does not exist; one that has
+	// their kinds, then names. A lease that was released does not exist; one that has
 	// expired does, until somebody acquires it or it is released. Reading all pages
 	// yields every lease that existed throughout exactly once. Errors: InvalidError.
 	List(ctx context.Context, filter LeaseFilter, page Page) (LeasePage, error)

@@ -8,7 +8,7 @@ const (
 	// MaxNameBytes bounds namespaces, actors, profile names and kinds of messages.
 	MaxNameBytes = 255
 	// MaxKeyBytes bounds the key of a session.
-	MaxKeyBytes = 255
+	MaxKeyBytes = 1024
 	// MaxUserIDBytes bounds names that may be ids of the caller's users: a session's
 	// owner and a message's call id.
 	MaxUserIDBytes = 1024

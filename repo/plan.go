@@ -17,6 +17,11 @@ type Plan struct {
 	ParentID ID
 	// RootID is the top-level plan of the tree; a top-level plan's own id.
 	RootID ID
+	// SessionID is the session that the plan was made for, which may be deleted by now.
+	// Zero: none.
+	SessionID ID
+	// Key is the use's idempotency key. Empty: none.
+	Key string
 	// Depth is 0 for a top-level plan.
 	Depth int
 	// Attempt counts from 1, or from that of the use. It grows by one each time a claim
@@ -88,10 +93,12 @@ const (
 // UseAction describes a plan to create from an action. The zero value is valid for
 // an action without required arguments.
 type UseAction struct {
-	// ID is the use's idempotency key: see PlanWriter.Use. Zero: a new one. Lists of plans
-	// are in its order, see PlanReader.List. It may not be the largest, 16 bytes of 255.
-	ID ID
-	// Existing says which plan with this ID PlanWriter.Use returns instead of creating
+	// Key is the use's idempotency key: see PlanWriter.Use. It is any text of at most
+	// MaxNameBytes, such as the id that a client gave its request. Two sessions (SessionID)
+	// may have the same key, and so may two namespaces for uses without a session.
+	// Empty: none.
+	Key string
+	// Existing says which plan with this Key PlanWriter.Use returns instead of creating
 	// one: the one that the same use has made (ExistingSame, which empty means), or
 	// whatever plan is there (ExistingAny). Its Version is 1 if nothing has happened to
 	// it since it was created.
@@ -102,7 +109,7 @@ type UseAction struct {
 	Namespace string
 	// ParentID makes the plan a child of a live plan. Zero: a top-level plan.
 	ParentID ID
-	// SessionID links the plan to a session. Zero: none.
+	// SessionID is the session that the plan is made for, and linked to. Zero: none.
 	SessionID ID
 	// Attempt: zero means 1.
 	Attempt int

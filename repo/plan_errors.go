@@ -44,8 +44,8 @@ type ActionInUseError struct{ Name ActionName }
 func (e *ActionInUseError) Error() string        { return "action " + e.Name.String() + " is in use" }
 func (e *ActionInUseError) Is(target error) bool { return target == ErrConflict }
 
-// PlanConflictError reports that a plan with this id exists and differs from the one
-// to create: Field names a field that differs. It matches [ErrConflict].
+// PlanConflictError reports that a use's key is that of the plan with this id, which differs
+// from the one to create: Field names a field that differs. It matches [ErrConflict].
 type PlanConflictError struct {
 	ID    ID
 	Field string

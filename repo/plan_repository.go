@@ -37,8 +37,7 @@ type PlanReader interface {
 	// Get returns the whole plan. Errors: NotFoundError.
 	Get(ctx context.Context, id ID) (Plan, error)
 	// List returns one page of the whole plans that filter selects, by id, descending:
-	// newest first among ids of NewID, which contain the time of creation. Ids without
-	// one, as those of HashID, are in an arbitrary place. Errors: InvalidError.
+	// newest first, since an id contains the time of creation. Errors: InvalidError.
 	List(ctx context.Context, filter PlanFilter, page Page) (PlanPage, error)
 	// History returns up to limit events of a plan, ascending, starting at version
 	// from. Errors: InvalidError; NotFoundError.
@@ -48,17 +47,21 @@ type PlanReader interface {
 // PlanWriter creates plans and changes their stages.
 type PlanWriter interface {
 	// Use creates a plan from an available action, at strategize/queued.
-	// Everything is checked before the first write. The use's ID is an idempotency
-	// key: repeating the use returns the stored plan, whatever its stage is by
-	// then, and changes nothing, except that it links it to the use's session if it is not
-	// linked. With ExistingAny (UseAction.Existing) it does the same with the plan of another
-	// use with this ID. A child plan (ParentID) needs a live parent.
+	// Everything is checked before the first write. A child plan (ParentID) needs a live
+	// parent.
+	//
+	// The use's Key is an idempotency key. Repeating the use, for the same session or
+	// without one in the same namespace, returns the stored plan, whatever its stage is by
+	// then, and changes nothing, except that it links the plan to the session if it is not
+	// linked. With ExistingAny (UseAction.Existing) a different use with this Key does the
+	// same. A key ends with its session: after a deletion nothing finds the plan by it.
+	// Without a session it never ends. A use without a Key makes a plan each time.
 	//
 	// Errors: InvalidError (for an argument that is missing, unknown or of another
 	// type, "arguments.NAME"); ActionNotFoundError; ActionUnavailableError;
-	// NotFoundError for the parent or session; PlanConflictError if the id is that
-	// of a different plan, unless Existing accepts it; TransitionConflictError if the parent is not live;
-	// LimitExceededError above MaxPlanDepth or MaxChildPlans.
+	// NotFoundError for the parent or session; PlanConflictError if the key is that
+	// of a different plan, unless Existing accepts it; TransitionConflictError if the
+	// parent is not live; LimitExceededError above MaxPlanDepth or MaxChildPlans.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
 	// Transition makes a transition that the lifecycle allows (except TransitionExpire)
 	// and returns the

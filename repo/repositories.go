@@ -69,6 +69,12 @@ type Sessions interface {
 type SessionReader interface {
 	// Get returns the session. Errors: NotFoundError.
 	Get(ctx context.Context, id ID) (Session, error)
+	// Find returns the id of the session with this key. The session may have been deleted
+	// since. Once an operation has said so (NotFoundError), Find does not return its id
+	// again; until then it may, also if another session has the key by now. ByKey does
+	// without that. Errors: InvalidError if no session can have the key; NotFoundError, with
+	// the key.
+	Find(ctx context.Context, key SessionKey) (ID, error)
 	// Read returns sessions with some of their messages, and states, as they were at
 	// one moment: of a transaction that changes several of them, either all changes are
 	// seen or none. On PostgreSQL it is one statement and one round trip, also in InTx
@@ -109,12 +115,15 @@ type SessionWriter interface {
 	// Create creates a session. If a session with the given id or key exists, Create
 	// changes nothing: it returns that session if session.Existing accepts it, and
 	// otherwise a SessionConflictError. Unless Existing says otherwise, it accepts a
-	// session that is the same in every field of NewSession.
+	// session that is the same in every field of NewSession that is given.
 	//
-	// Errors: InvalidError, also if session has a key and an id that is not the key's;
-	// SessionConflictError, whose Field is empty if no existing session is accepted;
-	// ErrUnknownOutcome, also if the session must be new, and the one that exists may
-	// be that of an attempt whose answer was lost.
+	// An id is never given twice. One that the caller gives is refused if a session that had
+	// it was deleted (SessionConflictError.Deleted). A session that is made again under its
+	// key gets a new id.
+	//
+	// Errors: InvalidError; SessionConflictError, whose Field is empty if no existing session
+	// is accepted; ErrUnknownOutcome, also if the session must be new, and the one that has
+	// the given id may be that of an attempt whose answer was lost.
 	Create(ctx context.Context, session NewSession) (CreatedSession, error)
 	// Update changes the fields that are set in update and returns the updated
 	// session, whose Version is one higher. It leaves UpdatedAt. Errors: InvalidError,
@@ -167,7 +176,7 @@ type MessageReader interface {
 	// holds no connection while the loop's body runs, so that memory stays bounded
 	// and a slow body does not delay others. An error is yielded once, with a zero
 	// Message, and ends the stream: NotFoundError also if the session is deleted before
-	// the last chunk was read, even if another one has its id by then.
+	// the last chunk was read.
 	Stream(ctx context.Context, sessionID ID, from int64) iter.Seq2[Message, error]
 	// Follow yields the messages, ascending, starting at sequence from, and then each
 	// further one soon after it was committed, by whomever: it waits for them, until
@@ -182,9 +191,8 @@ type MessageReader interface {
 	//
 	// An error is yielded once, with a zero Message, and ends it: the context's error;
 	// NotFoundError if the session does not exist when Follow begins;
-	// SessionDeletedError if it is deleted later, also if another one has its id by
-	// then; ErrClosed; InvalidError, also in InTx and Bind, since a transaction cannot
-	// wait for others. If the database cannot be reached, the error is ErrUnavailable
+	// SessionDeletedError if it is deleted later; ErrClosed; InvalidError, also in InTx and
+	// Bind, since a transaction cannot wait for others. If the database cannot be reached, the error is ErrUnavailable
 	// when Follow begins. Later on it waits until the database is back.
 	Follow(ctx context.Context, sessionID ID, from int64) iter.Seq2[Message, error]
 }
@@ -213,6 +221,11 @@ type MessageWriter interface {
 	// together or not at all. Like Append it never fails because of another writer,
 	// but may wait for those of its session and of its scopes. The versions of a
 	// scope are in the order in which the turns that change it were committed.
+	//
+	// If sessionID is zero, the turn is for the session with the key of Turn.Create, which is
+	// created unless it exists. A session that does not exist is created in the turn's
+	// transaction: if it cannot be, because its id was deleted or another session has its key,
+	// the error is SessionConflictError.
 	//
 	// A turn with a token (Turn.Fence) is refused if a later one was given for a lease of
 	// the session, from the moment at which that was acquired.
@@ -255,7 +268,8 @@ type SessionExporter interface {
 	// its times, usage, sequences and state, in one transaction. Exporting the session
 	// again gives the same document. Memory stays bounded. Errors: ImportError, and
 	// nothing is written; it wraps a SessionConflictError if a session with that id
-	// exists, and a NotFoundError if a plan that the session is linked to does not;
+	// or that key exists, or one with that id was deleted (see ImportOptions), and a
+	// NotFoundError if a plan that the session is linked to does not exist;
 	// ErrUnavailable, also if there is no room for the temporary file; the
 	// context's.
 	//
@@ -263,5 +277,5 @@ type SessionExporter interface {
 	// store may keep a long one in a temporary file). Import returns when ctx ends
 	// even if r's Read does not. One goroutine then remains until that Read
 	// returns; r is not read again.
-	Import(ctx context.Context, r io.Reader) (Session, error)
+	Import(ctx context.Context, r io.Reader, options ImportOptions) (Session, error)
 }

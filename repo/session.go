@@ -43,12 +43,11 @@ type Session struct {
 // NewSession describes a session to create. The zero value is a valid one.
 type NewSession struct {
 	// ID is the creation's idempotency key: see SessionWriter.Create. Zero: a new
-	// one.
+	// one. An id is never given twice: not that of a session that was deleted.
 	ID ID
 	// Namespace: empty means DefaultNamespace. At most MaxNameBytes.
 	Namespace string
-	// Key is optional, at most MaxKeyBytes, unique in the namespace. A session with a
-	// key has the id SessionKey.ID, so ID must be that or zero. The key never changes.
+	// Key is optional, at most MaxKeyBytes, unique in the namespace. It never changes.
 	Key string
 	// Owner is optional, at most MaxUserIDBytes. It never changes.
 	Owner string
@@ -77,7 +76,8 @@ const (
 	// with ErrUnknownOutcome cannot be repeated in this mode: if it was written, the
 	// repetition is refused.
 	ExistingNone Existing = "none"
-	// ExistingAny accepts whatever session is there.
+	// ExistingAny accepts whatever session is there, if it has the key: one with the key
+	// rather than one with the id.
 	ExistingAny Existing = "any"
 )
 
@@ -85,9 +85,16 @@ const (
 type CreatedSession struct {
 	Session
 	// Existed reports that the session existed, and was not changed. If the answer to
-	// a creation with an ID or a Key is lost, the store repeats it, and then it cannot
+	// a creation with an ID of the caller's is lost, the store repeats it, and then it cannot
 	// know whether the session that it finds is its own: Existed is true.
 	Existed bool
+}
+
+// ImportOptions are those of SessionExporter.Import.
+type ImportOptions struct {
+	// Restore imports also a session whose id was deleted: it is that session again, for
+	// all who know its id. Otherwise that is refused.
+	Restore bool
 }
 
 // SessionUpdate says what to change. A nil field is not changed. A session's id,

@@ -8,36 +8,23 @@ import (
 )
 
 // SessionKey is the caller's own name of a session: any text of at most MaxKeyBytes,
-// unique in its namespace. A session that is created with a key has the id ID(), so
-// that every operation takes a key as well: sessions.Get(ctx, key.ID()). ByKey has
-// operations whose errors name the key. JoinKey makes a key of several parts.
+// unique in its namespace. SessionReader.Find finds the session that has it, and ByKey
+// has operations that find it first. A session that is deleted and made again under its
+// key is another one, with another id. JoinKey makes a key of several parts.
 type SessionKey struct {
 	// Namespace: empty means DefaultNamespace.
 	Namespace string
 	Key       string
 }
 
-// ID returns the id of the session with this key: the first 16 bytes of the SHA-256
-// of "agentstore session key", and of the namespace and the key, each after its
-// length in bytes as 4 bytes, big-endian. Different keys have different ids, except
-// that somebody who can compute 2^64 hashes could find two of the same id; creating
-// the second session is then a SessionConflictError.
-//
-// Only a creation checks the key. The other operations, also those of ByKey, use the
-// session with this id, whatever its key. So do not let somebody choose the ids of new
-// sessions, or import documents, who may not write to every session: a session with this
-// id and without the key is then found instead.
-func (k SessionKey) ID() ID {
-	return HashID("agentstore session key", k.namespace(), k.Key)
-}
-
 func (k SessionKey) namespace() string { return cmp.Or(k.Namespace, DefaultNamespace) }
 
 // HashID returns the id that stands for texts of the caller's, such as an id that another
 // system gave: the same one for the same texts in the same order, and another one for others.
-// purpose, without NUL, tells apart what ids are for. It is computed as SessionKey.ID is, from the purpose
-// instead of "agentstore session key". It contains no time of creation: lists by id have such
-// ids in an arbitrary order, and an AuditEntry with one needs OccurredAt.
+// It is the first 16 bytes of the SHA-256 of purpose and of the texts, each after its length in
+// bytes as 4 bytes, big-endian. purpose, without NUL, tells apart what ids are for. Such an id
+// contains no time of creation: lists by id have it in an arbitrary place, and an AuditEntry with
+// one needs OccurredAt.
 func HashID(purpose string, texts ...string) ID {
 	data := []byte(purpose)
 	for _, text := range texts {

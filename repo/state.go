@@ -18,15 +18,6 @@ type Scope struct {
 	Name string
 }
 
-// ID returns the scope's id: the session's, or one that is computed from the name as
-// SessionKey.ID is from a key, with "agentstore scope" in front.
-func (s Scope) ID() ID {
-	if s.Name == "" {
-		return s.SessionID
-	}
-	return HashID("agentstore scope", s.Name)
-}
-
 // StateOp says what a StateChange does to its key.
 type StateOp string
 

@@ -37,7 +37,7 @@ type Stream struct {
 	// Owner is who opened it last.
 	Owner string
 	// Fence was given to who opened it last. It is larger than all that were given before
-	// for the key, for ever. Whoever has a smaller one can no longer write.
+	// for this stream. Whoever has a smaller one can no longer write.
 	Fence  int64
 	Status StreamStatus
 	// Reason is why it failed.

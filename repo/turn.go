@@ -4,12 +4,13 @@ package repo
 // state and usage, stored together or not at all. It has at least one of them.
 type Turn struct {
 	// ID is the turn's idempotency key, unique in its session: adding the same turn
-	// again changes nothing and returns what is stored. Zero: the first id among those
-	// of Messages and Usage is the key; if these have none either, each call adds a
-	// turn of its own. (A turn that has nothing but messages is recognized by their
-	// ids, as by MessageWriter.Append.) Ids are kept as long as the session, and are
-	// not exported.
-	ID ID
+	// again changes nothing and returns what is stored. It is any text of at most
+	// MaxNameBytes, such as a UUID that a browser made. Empty: the first id among those
+	// of Messages and Usage, as text, is the key; if these have none either, each call
+	// adds a turn of its own. (A turn that has nothing but messages is recognized by
+	// their ids, as by MessageWriter.Append.) Ids are kept as long as the session, and
+	// are not exported.
+	ID string
 	// Messages are appended contiguously, as by MessageWriter.Append.
 	Messages []NewMessage
 	// State is changed in this order. A scope is the session's own or shared; the zero
@@ -26,14 +27,17 @@ type Turn struct {
 	// Fence is the token of a lease of the session ([Lease].Token): the turn is refused if
 	// a later one was given. Zero: no token. See docs/leases.md.
 	Fence int64
-	// Create, if set, is the session to create, in the same transaction, if none has
-	// the id yet. Its ID must be the session's, or zero. A session that exists is left
-	// as it is, and Existing is not used.
+	// Create, if set, is the session to create, in the same transaction, if it does not
+	// exist yet. Its ID must be the session's, or zero. If the turn is for the session zero,
+	// it is for the one with Create's key, whatever its id. A session that exists is left as
+	// it is, and Existing is not used.
 	Create *NewSession
 }
 
 // AppendedTurn is the result of a turn.
 type AppendedTurn struct {
+	// SessionID is the session's.
+	SessionID ID
 	// Messages are the stored messages, in the order of the turn.
 	Messages []Message
 	// Repeated reports that the turn was stored already, and changed nothing now.
@@ -48,7 +52,8 @@ type AppendedTurn struct {
 	Created bool
 }
 
-// SessionTurn is a turn of one of several sessions.
+// SessionTurn is a turn of one of several sessions. SessionID is zero if Turn.Create names
+// the session by its key.
 type SessionTurn struct {
 	SessionID ID
 	Turn      Turn

@@ -59,7 +59,8 @@ type BehindError struct {
 }
 
 func (e *BehindError) Error() string {
-	return fmt.Sprintf("schema: database is behind: it has version %d, this binary wants %d (before this binary starts, run its: agentstore migrate up)", e.Have, e.Want)
+	return fmt.Sprintf("schema: database is behind: it has version %d, this binary wants %d "+
+		"(before this binary starts, run its: agentstore migrate up)", e.Have, e.Want)
 }
 
 // Is makes errors.Is(err, ErrBehind) true.
@@ -79,9 +80,11 @@ type AheadError struct {
 
 func (e *AheadError) Error() string {
 	if e.Revert {
-		return fmt.Sprintf("schema: database is newer than this binary: it has version %d, this binary knows %d (revert with the binary that applied it)", e.Have, e.Want)
+		return fmt.Sprintf("schema: database is newer than this binary: it has version %d, this binary knows %d "+
+			"(revert with the binary that applied it)", e.Have, e.Want)
 	}
-	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, which works with libraries of version %d and later, this binary knows %d (upgrade the binary)", e.Have, e.Oldest, e.Want)
+	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, which works with libraries of version %d and later, "+
+		"this binary knows %d (upgrade the binary)", e.Have, e.Oldest, e.Want)
 }
 
 // Is makes errors.Is(err, ErrAhead) true.

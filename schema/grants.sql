@@ -41,19 +41,16 @@ REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
 GRANT INSERT (session_id, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
-GRANT SELECT, INSERT ON message_calls TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
 GRANT SELECT, INSERT ON session_turns TO :"application";
-GRANT SELECT, INSERT ON session_owners TO :"application";
--- Triggers write it, with the owner's rights.
-GRANT SELECT ON session_activity TO :"application";
+-- A trigger moves it, with the owner's rights.
+GRANT SELECT, INSERT ON session_activity TO :"application";
+GRANT SELECT, INSERT ON session_ids TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, token, acquired_at, expires_at) ON leases TO :"application";
-GRANT USAGE ON SEQUENCE lease_tokens TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, next_sequence, ttl, expires_at) ON streams TO :"application";
 GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
-GRANT USAGE ON SEQUENCE stream_fences TO :"application";
 
 -- A plan's parts are written once, with the plan. Plans are never deleted.
 GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
@@ -68,39 +65,35 @@ GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
 -- Triggers write the queue, and delete claims, with the owner's rights.
 GRANT SELECT ON plan_queue TO :"application";
 GRANT SELECT, INSERT, UPDATE ON plan_claims TO :"application";
-GRANT EXECUTE ON FUNCTION plan_lease_name(uuid) TO :"application";
 GRANT SELECT ON plan_details TO :"application";
 
 -- The audit trail is append-only. The queue is filled by triggers, with the owner's
 -- privileges. Only the owner prunes, and sets holds. No role may set the time of
--- recording and the nonce: the database does.
+-- recording and the salts: the database does.
 REVOKE INSERT ON audit_entries, audit_quarantine FROM :"application", :"audit";
 GRANT SELECT ON audit_entries TO :"application", :"audit";
-GRANT INSERT (occurred_at, id, type, actor, user_name, plan_id, session_id, project, details) ON audit_entries TO :"application", :"audit";
+GRANT INSERT (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details) ON audit_entries TO :"application", :"audit";
 GRANT SELECT ON audit_quarantine TO :"application", :"audit";
 GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"audit";
 -- Recording an entry looks for pruned ones here.
 GRANT SELECT ON audit_leaves TO :"application";
-GRANT EXECUTE ON FUNCTION audit_make_partitions(timestamptz, integer) TO :"application", :"audit";
 
 -- The audit role also seals.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
 REVOKE INSERT ON audit_leaves, audit_checkpoints FROM :"audit";
 GRANT SELECT ON audit_leaves TO :"audit";
-GRANT INSERT (sequence, occurred_at, entry_id, hash, version, type, plan_id, session_id, hidden) ON audit_leaves TO :"audit";
+GRANT INSERT (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden, hash) ON audit_leaves TO :"audit";
 GRANT SELECT, INSERT ON audit_hashes TO :"audit";
 GRANT SELECT ON audit_checkpoints TO :"audit";
 GRANT INSERT (size, root, note) ON audit_checkpoints TO :"audit";
-GRANT SELECT ON audit_identity TO :"audit";
 
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
 GRANT SELECT ON messages TO :"reader";
-GRANT SELECT ON message_calls TO :"reader";
 GRANT SELECT ON session_usages TO :"reader";
 GRANT SELECT ON session_turns TO :"reader";
-GRANT SELECT ON session_owners TO :"reader";
 GRANT SELECT ON session_activity TO :"reader";
+GRANT SELECT ON session_ids TO :"reader";
 GRANT SELECT ON state_scopes TO :"reader";
 GRANT SELECT ON state_values TO :"reader";
 GRANT SELECT ON leases TO :"reader";
@@ -125,6 +118,5 @@ GRANT SELECT ON audit_leaves TO :"reader";
 GRANT SELECT ON audit_hashes TO :"reader";
 GRANT SELECT ON audit_checkpoints TO :"reader";
 GRANT SELECT ON audit_holds TO :"reader";
-GRANT SELECT ON audit_identity TO :"reader";
 
 COMMIT;

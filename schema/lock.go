@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3/lock"
 )
 
@@ -54,13 +56,16 @@ WHERE s.source <> 'client'`
 // returns an untyped error.
 //
 // The lock is reentrant: the run takes it once, and goose again for each version. If
-// the connection was lost in between, goose acquires the lock again.
+// the connection was lost in between, goose acquires the lock again, in a session that is
+// prepared again.
 type locker struct {
 	timeout time.Duration
 	// tables is the lock timeout of the session once it has this lock; 0 means
 	// none.
 	tables  time.Duration
 	waiting func() // called once, when the first try fails
+
+	prepared *pgx.Conn // the session that has the settings of a migration
 }
 
 var _ lock.SessionLocker = (*locker)(nil)
@@ -106,8 +111,38 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
+// lock takes the migration lock for the whole run, on the one connection of db.
+func (l *locker) lock(ctx context.Context, db *sql.DB) (release func(), err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("schema: connect: %w", err)
+	}
+	defer conn.Close() // goose takes it again
+	if err := l.SessionLock(ctx, conn); err != nil {
+		return nil, err
+	}
+	return func() {
+		// Closing db ends the session, which releases the lock in any case; this
+		// releases it before Run returns.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+		defer cancel()
+		if conn, err := db.Conn(ctx); err == nil {
+			_ = l.SessionUnlock(ctx, conn)
+			_ = conn.Close()
+		}
+	}, nil
+}
+
 // prepare applies the settings that a session has while it migrates.
 func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
+	var session *pgx.Conn
+	err := conn.Raw(func(driverConn any) error {
+		session = driverConn.(*stdlib.Conn).Conn()
+		return nil
+	})
+	if err != nil || session == l.prepared {
+		return err
+	}
 	if _, err := conn.ExecContext(ctx, tableLockTimeoutSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
 		return fmt.Errorf("schema: acquire migration lock: %w", err)
 	}
@@ -116,8 +151,9 @@ func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
 	}
 	if _, err := conn.ExecContext(ctx, watchClientSQL); err != nil && ctx.Err() != nil {
 		return fmt.Errorf("schema: acquire migration lock: %w", err)
-	}
-	return nil // Some systems do not support it. The lock works without it.
+	} // Some systems do not support it. The lock works without it.
+	l.prepared = session
+	return nil
 }
 
 // pollInterval is short at first, for the many processes of a deployment that start

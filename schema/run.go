@@ -49,7 +49,12 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 	if err := m.checkDirect(ctx, db); err != nil {
 		return nil, err
 	}
-	release, err := m.lock(ctx, db)
+	session := &locker{
+		timeout: m.options.LockTimeout,
+		tables:  m.options.TableLockTimeout,
+		waiting: func() { m.options.Progress(Event{Kind: EventWaiting}) },
+	}
+	release, err := session.lock(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +70,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, m.options.Migrations,
 		goose.WithStore(versionTable{m.migrations}),
-		goose.WithSessionLocker(&locker{timeout: m.options.LockTimeout, tables: m.options.TableLockTimeout}),
+		goose.WithSessionLocker(session),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
 	)
@@ -73,7 +78,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 		return nil, invalid("%w", err)
 	}
 	for _, step := range steps {
-		step, err := m.runStep(ctx, db, provider, step)
+		step, err := m.runStep(ctx, provider, step)
 		if err != nil {
 			return done, err
 		}
@@ -94,41 +99,11 @@ func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps [
 	return steps, err
 }
 
-// lock takes the migration lock for the whole run, on the one connection of db.
-func (m *Migrator) lock(ctx context.Context, db *sql.DB) (release func(), err error) {
-	session := &locker{
-		timeout: m.options.LockTimeout,
-		tables:  m.options.TableLockTimeout,
-		waiting: func() { m.options.Progress(Event{Kind: EventWaiting}) },
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("schema: connect: %w", err)
-	}
-	defer conn.Close() // goose takes it again
-	if err := session.SessionLock(ctx, conn); err != nil {
-		return nil, err
-	}
-	return func() {
-		// Closing db ends the session, which releases the lock in any case; this
-		// releases it before Run returns.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
-		defer cancel()
-		if conn, err := db.Conn(ctx); err == nil {
-			_ = session.SessionUnlock(ctx, conn)
-			_ = conn.Close()
-		}
-	}, nil
-}
-
 // runStep applies or reverts one version.
-func (m *Migrator) runStep(ctx context.Context, db *sql.DB, provider *goose.Provider, step Step) (Step, error) {
+func (m *Migrator) runStep(ctx context.Context, provider *goose.Provider, step Step) (Step, error) {
 	m.options.Progress(Event{Kind: EventStarted, Step: step})
 	started := time.Now()
-	err := m.guard(ctx, db, step)
-	if err == nil {
-		err = m.applyOrYield(ctx, provider, step)
-	}
+	err := m.applyOrYield(ctx, provider, step)
 	step.Duration = time.Since(started)
 	if err != nil {
 		err = &StepError{Step: step, Err: withSentinel(ctx, err)}

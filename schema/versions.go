@@ -18,28 +18,22 @@ import (
 const (
 	createVersionTableSQL = `
 CREATE TABLE agentstore_migrations (
-    version    bigint      NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    version        bigint      NOT NULL,
+    oldest_library bigint      NOT NULL,
+    applied_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT agentstore_migrations_pkey PRIMARY KEY (version),
-    CONSTRAINT agentstore_migrations_version_check CHECK (version > 0)
+    CONSTRAINT agentstore_migrations_version_check CHECK (oldest_library BETWEEN 1 AND version)
 )`
 	versionTableExistsSQL = `SELECT to_regclass('agentstore_migrations') IS NOT NULL`
 	latestVersionSQL      = `SELECT coalesce(max(version), 0) FROM agentstore_migrations`
 	getVersionSQL         = `SELECT applied_at FROM agentstore_migrations WHERE version = $1`
 	deleteVersionSQL      = `DELETE FROM agentstore_migrations WHERE version = $1`
-
-	// Version 4 adds oldest_library. These statements must work without it, so they
-	// name the column only as a member of the whole row.
-	oldestLibrarySQL = `coalesce((to_jsonb(m) ->> 'oldest_library')::bigint, m.version)`
-	listVersionsSQL  = `SELECT m.version, m.applied_at, ` + oldestLibrarySQL + ` FROM agentstore_migrations m ORDER BY m.version DESC`
-	allVersionsSQL   = `
-SELECT coalesce(array_agg(m.version ORDER BY m.version DESC), '{}'),
-       coalesce(array_agg(` + oldestLibrarySQL + ` ORDER BY m.version DESC), '{}')
-FROM agentstore_migrations m`
-	insertVersionSQL = `
-INSERT INTO agentstore_migrations
-SELECT m.* FROM jsonb_populate_record(CAST(NULL AS agentstore_migrations), jsonb_build_object(
-    'version', $1::bigint, 'oldest_library', $2::bigint, 'applied_at', clock_timestamp())) m`
+	// The largest of the declared values counts, so that a later version cannot lower what an earlier one requires.
+	listVersionsSQL = `SELECT version, applied_at, oldest_library FROM agentstore_migrations ORDER BY version DESC`
+	allVersionsSQL  = `
+SELECT coalesce(array_agg(version ORDER BY version DESC), '{}'), coalesce(array_agg(oldest_library ORDER BY version DESC), '{}')
+FROM agentstore_migrations`
+	insertVersionSQL = `INSERT INTO agentstore_migrations (version, oldest_library) VALUES ($1, $2)`
 
 	holdsLockSQL = `
 SELECT EXISTS (
@@ -88,9 +82,8 @@ func Check(ctx context.Context, querier Querier) (err error) {
 
 // appliedVersion is a row of the version table.
 type appliedVersion struct {
-	version   int64
-	appliedAt time.Time
-	// oldestLibrary is the version itself if the row does not have it.
+	version       int64
+	appliedAt     time.Time
 	oldestLibrary int64
 }
 

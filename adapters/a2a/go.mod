@@ -10,7 +10,7 @@ require (
 require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
-	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
 )
 
 replace github.com/seed-df90f812/agentstore => ../..

@@ -56,7 +56,7 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	if turn.Create != nil {
 		change.IfVersion, conflict = new(int64), taskstore.ErrTaskAlreadyExists
 	}
-	turn.ID, turn.Messages, turn.State = repo.NewID(), []repo.NewMessage{message}, []repo.StateChange{change}
+	turn.ID, turn.Messages, turn.State = repo.NewID().String(), []repo.NewMessage{message}, []repo.StateChange{change}
 	added, err := repo.ByKey(t.store.Sessions(), t.key(task.ID)).AppendTurn(ctx, turn)
 	if errors.Is(err, repo.ErrUnknownOutcome) && ctx.Err() == nil { // it has an id, and so is stored once
 		added, err = repo.ByKey(t.store.Sessions(), t.key(task.ID)).AppendTurn(ctx, turn)
@@ -82,12 +82,13 @@ func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 }
 
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
-	snapshot, err := t.store.Sessions().Read(ctx, repo.ReadSessions{IDs: []repo.ID{t.key(id).ID()}, State: true})
-	if err != nil {
+	session, _, err := repo.ByKey(t.store.Sessions(), t.key(id)).Read(ctx, 1)
+	switch {
+	case errors.Is(err, repo.ErrNotFound), errors.Is(err, repo.ErrInvalid): // no task can have such an id
+		return nil, a2a.ErrTaskNotFound
+	case err != nil:
 		return nil, err
-	}
-	session := snapshot.Sessions[0]
-	if session == nil || session.State.Value(taskKey) == nil {
+	case session.State.Value(taskKey) == nil:
 		return nil, a2a.ErrTaskNotFound
 	}
 	stored := &taskstore.StoredTask{Version: taskstore.TaskVersion(session.Session.MessageCount)}

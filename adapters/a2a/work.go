@@ -2,6 +2,7 @@ package a2astore
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,15 +78,15 @@ func (h heartbeat) Heartbeat(context.Context) error { return h.held.Err() }
 // ended, whoever does it.
 type work struct{ *Cluster }
 
-// id is that of the work. The same message of the same user is the same work, so that a client may
-// send it again after a lost answer. Users without a name are not told apart.
-func (w work) id(ctx context.Context, p *workqueue.Payload) repo.ID {
+// key is that of the work. The same message of the same user is the same work, so that a client may
+// send it again after a lost answer. Users without a name are not told apart: their work has no key.
+func (w work) key(ctx context.Context, p *workqueue.Payload) string {
 	user := w.session(ctx, p.TaskID).Owner
-	text, err := json.Marshal(p.ExecuteRequest)
+	text, err := json.Marshal([]any{user, p.ExecuteRequest})
 	if user == "" || p.ExecuteRequest == nil || err != nil {
-		return repo.NewID()
+		return ""
 	}
-	return repo.HashID("a2a message", w.options.Name, user, string(text))
+	return fmt.Sprintf("%x", sha256.Sum256(text)) // a message may be longer than a key
 }
 
 // Write waits a little while the task has other work: a client may answer before the work that has
@@ -96,7 +97,7 @@ func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, erro
 		return "", err
 	}
 	arguments := []repo.ArgumentValue{{Name: argument, Value: value}}
-	use := repo.UseAction{ID: w.id(ctx, p), Existing: repo.ExistingAny, Arguments: arguments}
+	use := repo.UseAction{Key: w.key(ctx, p), Existing: repo.ExistingAny, Arguments: arguments}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		err := w.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			plan, err := tx.Plans().Use(ctx, w.action, use)

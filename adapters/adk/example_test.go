@@ -40,8 +40,11 @@ func Example() {
 		}
 	}
 	// A session of ADK's is one of the store. Follow yields further messages as they come.
-	tuesday := adk.SessionKey("shop", "ada", "tuesday")
-	for message, err := range store.Sessions().Stream(ctx, tuesday.ID(), 0) {
+	tuesday, err := store.Sessions().Find(ctx, adk.SessionKey("shop", "ada", "tuesday"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for message, err := range store.Sessions().Stream(ctx, tuesday, 0) {
 		if err != nil {
 			log.Fatal(err)
 		}

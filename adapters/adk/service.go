@@ -34,22 +34,22 @@ type service struct{ store repo.Store }
 func (s service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	get := session.GetRequest{AppName: req.AppName, UserID: req.UserID, SessionID: cmp.Or(req.SessionID, platform.NewUUID(ctx))}
 	key := SessionKey(get.AppName, get.UserID, get.SessionID)
-	state, err := changes(key.ID(), get.AppName, get.UserID, req.State)
-	if err != nil {
-		return nil, err
-	}
-	var created *handle
-	err = s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		_, err := tx.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Owner: req.UserID, Existing: repo.ExistingNone})
+	var h *handle
+	err := s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		created, err := tx.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Owner: req.UserID, Existing: repo.ExistingNone})
+		if err != nil {
+			return err
+		}
+		state, err := changes(repo.Scope{SessionID: created.ID}, get.AppName, get.UserID, req.State)
 		if err == nil && len(state) > 0 { // late, since it locks scopes until the commit
 			_, err = tx.State().Change(ctx, state)
 		}
 		if err == nil {
-			created, err = read(ctx, tx.Sessions(), &get)
+			h, err = read(ctx, tx.Sessions(), &get)
 		}
 		return err
 	})
-	return &session.CreateResponse{Session: created}, err
+	return &session.CreateResponse{Session: h}, err
 }
 
 // Get returns the session as it was at one moment, its events in the order in which they
@@ -103,8 +103,8 @@ func (s service) List(ctx context.Context, req *session.ListRequest) (*session.L
 
 // Delete deletes the session and its own state. A session that does not exist is no error.
 func (s service) Delete(ctx context.Context, req *session.DeleteRequest) error {
-	key := SessionKey(req.AppName, req.UserID, req.SessionID)
-	if _, err := s.store.Sessions().Delete(ctx, key.ID()); !errors.Is(err, repo.ErrNotFound) {
+	named := repo.ByKey(s.store.Sessions(), SessionKey(req.AppName, req.UserID, req.SessionID))
+	if _, err := named.Delete(ctx); !errors.Is(err, repo.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -119,7 +119,7 @@ func (s service) AppendEvent(ctx context.Context, current session.Session, event
 		return nil
 	}
 	key := SessionKey(current.AppName(), current.UserID(), current.ID())
-	turn, err := turn(key.ID(), current, event)
+	turn, err := turn(current, event)
 	if err != nil {
 		return err
 	}
@@ -158,11 +158,11 @@ func Event(message repo.Message) (*session.Event, error) {
 
 // turn returns what stores the event: its text as content, for other readers, all of it as
 // payload, and its state.
-func turn(id repo.ID, current session.Session, event *session.Event) (repo.Turn, error) {
+func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 	stored := *event
 	stored.Actions.StateDelta = maps.Clone(event.Actions.StateDelta)
 	maps.DeleteFunc(stored.Actions.StateDelta, isTemp)
-	state, err := changes(id, current.AppName(), current.UserID(), event.Actions.StateDelta)
+	state, err := changes(repo.Scope{}, current.AppName(), current.UserID(), event.Actions.StateDelta)
 	if err != nil {
 		return repo.Turn{}, err
 	}
@@ -187,10 +187,10 @@ func turn(id repo.ID, current session.Session, event *session.Event) (repo.Turn,
 }
 
 // changes returns what stores the keys, always in the same order, since an event that is
-// appended again must be the same.
-func changes(id repo.ID, app, user string, delta map[string]any) (changes []repo.StateChange, err error) {
+// appended again must be the same. own is the scope of the session's own keys.
+func changes(own repo.Scope, app, user string, delta map[string]any) (changes []repo.StateChange, err error) {
 	for _, key := range slices.Sorted(maps.Keys(delta)) {
-		change := repo.StateChange{Key: key, Scope: repo.Scope{SessionID: id}}
+		change := repo.StateChange{Key: key, Scope: own}
 		switch {
 		case isTemp(key, nil):
 			continue

@@ -39,8 +39,14 @@ func TestCursorFitsAURL(t *testing.T) {
 func TestOtherFilter(t *testing.T) {
 	text := cursor.Encode(place, "sessions", "local", "")
 	for _, filter := range [][]string{
-		nil, {"sessions"}, {"sessions", "local"}, {"sessions", "local", "", ""}, {"sessions", "other", ""},
-		{"sessionslocal", "", ""}, {"sessions", "", "local"}, {"session", "slocal", ""},
+		nil,
+		{"sessions"},
+		{"sessions", "local"},
+		{"sessions", "local", "", ""},
+		{"sessions", "other", ""},
+		{"sessionslocal", "", ""},
+		{"sessions", "", "local"},
+		{"session", "slocal", ""},
 	} {
 		_, err := cursor.Decode(text, filter...)
 		if err == nil || !strings.Contains(err.Error(), "another filter") {

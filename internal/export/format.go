@@ -26,7 +26,7 @@ type member struct {
 // Types that distinguish values of one Go type.
 type (
 	named     string          // not empty, at most repo.MaxNameBytes
-	userID    string          // not empty, at most repo.MaxUserIDBytes
+	userID    string          // not empty, at most repo.MaxUserIDBytes, which is repo.MaxKeyBytes, too
 	sequence  int64           // when read, it must have the value that it points to
 	given     time.Time       // not zero
 	canonical json.RawMessage // written in canonical form
@@ -38,7 +38,7 @@ func sessionMembers(s *repo.Session) []member {
 	return []member{
 		{name: "id", value: &s.ID},
 		{name: "namespace", value: (*named)(&s.Namespace)},
-		{name: "key", value: (*named)(&s.Key), optional: true},
+		{name: "key", value: (*userID)(&s.Key), optional: true},
 		{name: "owner", value: (*userID)(&s.Owner), optional: true},
 		{name: "actor", value: (*named)(&s.Actor), optional: true},
 		{name: "automation_profile", value: (*named)(&s.AutomationProfile), optional: true},

@@ -43,7 +43,7 @@ func ptr[T any](value T) *T { return &value }
 func fullSession() repo.Session {
 	key := repo.SessionKey{Namespace: "tenant/é \"quoted\"", Key: repo.JoinKey("a/b", "<c>")}
 	return repo.Session{
-		ID: key.ID(), Namespace: key.Namespace, Key: key.Key, Owner: strings.Repeat("é", repo.MaxUserIDBytes/2), Version: 1, Actor: "openai/gpt", AutomationProfile: "careful\\",
+		ID: repo.NewID(), Namespace: key.Namespace, Key: key.Key, Owner: strings.Repeat("é", repo.MaxUserIDBytes/2), Version: 1, Actor: "openai/gpt", AutomationProfile: "careful\\",
 		Metadata: json.RawMessage("{\"z\": 1,\n\t\"a\": [1.0, 12345678901234567890.123e400, \"<&>\\u2028\\/\"]}"),
 		Usage:    repo.Usage{InputTokens: math.MaxInt64, OutputTokens: 7, Cost: 1500},
 		Budget:   ptr(repo.Cost(1500)), CreatedAt: day, UpdatedAt: day,

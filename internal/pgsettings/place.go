@@ -151,7 +151,8 @@ func RefusedSchema(err error) error {
 	if !ok || refused.Code != protocolViolation || !strings.Contains(refused.Message, searchPath) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", &Error{Name: searchPath, Reason: "a pooler does not take it in the startup message: have it ignored there (PgBouncer: ignore_startup_parameters = search_path), " +
+	return fmt.Errorf("%w: %w", &Error{Name: searchPath, Reason: "a pooler does not take it in the startup message: " +
+		"have it ignored there (PgBouncer: ignore_startup_parameters = search_path), " +
 		"and give the role the same search_path (ALTER ROLE … SET search_path)"}, refused)
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"io"
 	"slices"
 	"time"
@@ -15,19 +16,36 @@ import (
 // small programs.
 type audit struct{ *handle }
 
-// entryKey is what makes an entry one: the same id at another time is another
-// entry. The time is in microseconds since 1970.
-type entryKey struct {
-	at int64
-	id repo.ID
-}
-
-func keyOf(e repo.AuditEntry) entryKey { return entryKey{e.OccurredAt.UnixMicro(), e.ID} }
-
 // record stores an entry, which from then on waits to be sealed.
 func (t *tables) record(entry repo.AuditEntry) {
-	t.entries.put(keyOf(entry), &repo.SealedEntry{AuditEntry: entry, Nonce: repo.NewID()})
-	t.unsealed = append(t.unsealed, keyOf(entry))
+	salts := make([][]byte, 4)
+	for i := range salts {
+		salts[i] = make([]byte, 16)
+		_, _ = rand.Read(salts[i]) // never fails
+	}
+	t.entries.put(entry.ID, &repo.SealedEntry{AuditEntry: entry, Salts: salts})
+	t.unsealed = append(t.unsealed, entry.ID)
+}
+
+// known reports whether an entry was recorded. Errors: AuditConflictError.
+func (t *tables) known(entry repo.AuditEntry) (bool, error) {
+	stored := t.entries.get(entry.ID)
+	at, sealed := t.log.byEntry[entry.ID]
+	switch {
+	case stored != nil && rules.SameEntry(stored.AuditEntry, entry):
+		return true, nil
+	case stored == nil && !sealed:
+		return false, nil
+	case stored == nil: // pruned, it does not come back
+		leaf := t.log.leaves[at]
+		kept := repo.AuditEntry{
+			OccurredAt: leaf.OccurredAt, Type: leaf.Kept.Type, Namespace: leaf.Kept.Namespace, PlanID: leaf.Kept.PlanID, SessionID: leaf.Kept.SessionID,
+		}
+		if rules.SameKept(kept, entry) {
+			return true, nil
+		}
+	}
+	return false, &repo.AuditConflictError{ID: entry.ID}
 }
 
 // recordEvent records an entry of the store's own, with what it tells of.
@@ -46,30 +64,37 @@ func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (repo.Audi
 	if err != nil {
 		return repo.AuditRecorded{}, err
 	}
-	return run(ctx, a.write, func(t *tables) (recorded repo.AuditRecorded, err error) {
-		for _, entry := range entries {
-			key := keyOf(entry)
-			if t.entries.get(key) != nil || t.log.has(key) { // a pruned one does not come back
-				recorded.Known++
-				continue
+	distinct, err := rules.DistinctEntries(entries)
+	if err != nil {
+		return repo.AuditRecorded{}, err
+	}
+	return run(ctx, a.write, func(t *tables) (repo.AuditRecorded, error) {
+		var unknown []repo.AuditEntry
+		for _, entry := range distinct {
+			known, err := t.known(entry)
+			if err != nil {
+				return repo.AuditRecorded{}, err
 			}
+			if !known {
+				unknown = append(unknown, entry)
+			}
+		}
+		for _, entry := range unknown {
 			entry.Details = bytes.Clone(entry.Details)
 			entry.RecordedAt = t.now()
 			t.record(entry)
-			recorded.Written++
 		}
-		return recorded, nil
+		return repo.AuditRecorded{Written: len(unknown), Known: len(entries) - len(unknown)}, nil
 	})
 }
 
-// Entry returns the entry with this id that occurred first. It looks at all.
 func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	return run(ctx, a.read, func(t *tables) (repo.AuditEntry, error) {
-		found := t.entries.where(func(e *repo.SealedEntry) bool { return e.ID == id })
-		if len(found) == 0 {
+		found := t.entries.get(id)
+		if found == nil {
 			return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
 		}
-		return copyEntry(slices.MinFunc(found, func(a, b *repo.SealedEntry) int { return compareEntries(repo.OldestFirst, a, b) })), nil
+		return copyEntry(found), nil
 	})
 }
 

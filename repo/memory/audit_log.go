@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -14,27 +15,25 @@ type sealedLog struct {
 	identity repo.ID
 	leaves   []repo.AuditLeaf // without their entries
 	// byEntry has the place of each entry's leaf.
-	byEntry map[entryKey]int64
-	// first has the place of the leaf of the earliest entry with an id.
-	first      map[repo.ID]int64
+	byEntry    map[repo.ID]int64
 	hashes     [][32]byte
 	checkpoint repo.AuditCheckpoint // the last one; its Size is 0 when there is none
 	holds      map[heldSubject]repo.AuditHold
-	quarantine map[repo.ID]repo.AuditPoison
+	quarantine map[poisonKey]repo.AuditPoison
+}
+
+// poisonKey is an entry's id and document: several entries in quarantine may have one
+// id.
+type poisonKey struct {
+	id       repo.ID
+	document string
 }
 
 func newSealedLog() *sealedLog {
 	return &sealedLog{
-		identity: repo.NewID(), byEntry: map[entryKey]int64{}, first: map[repo.ID]int64{},
-		holds: map[heldSubject]repo.AuditHold{}, quarantine: map[repo.ID]repo.AuditPoison{},
+		identity: repo.NewID(), byEntry: map[repo.ID]int64{},
+		holds: map[heldSubject]repo.AuditHold{}, quarantine: map[poisonKey]repo.AuditPoison{},
 	}
-}
-
-// has reports whether an entry is in the log, which it does not leave when it is
-// pruned.
-func (l *sealedLog) has(key entryKey) bool {
-	_, sealed := l.byEntry[key]
-	return sealed
 }
 
 // Seal runs fn without the lock: it may read hashes. That nobody else seals
@@ -65,15 +64,14 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsea
 		}
 		for i, entry := range unsealed.Entries {
 			sequence := int64(len(log.leaves))
-			leaf := repo.AuditLeaf{Sequence: sequence, EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i], Version: 1}
-			if len(seal.Hidden) > 0 {
-				leaf.Version = 2
-				leaf.Kept = repo.AuditKept{Type: entry.Type, PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: seal.Hidden[i]}
+			leaf := repo.AuditLeaf{
+				Sequence: sequence, EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i],
+				Kept: repo.AuditKept{
+					RecordedAt: entry.RecordedAt, Type: entry.Type, Namespace: entry.Namespace,
+					PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: seal.Hidden[i],
+				},
 			}
-			log.byEntry[keyOf(entry.AuditEntry)] = sequence
-			if first, there := log.first[entry.ID]; !there || entry.OccurredAt.Before(log.leaves[first].OccurredAt) {
-				log.first[entry.ID] = sequence
-			}
+			log.byEntry[entry.ID] = sequence
 			log.leaves = append(log.leaves, leaf)
 		}
 		log.hashes = append(log.hashes, seal.Hashes...)
@@ -91,12 +89,11 @@ func (a auditStore) beginSeal(ctx context.Context, limit int) (repo.AuditUnseale
 		}
 		t.sealing = true
 		unsealed := repo.AuditUnsealed{
-			Size: int64(len(t.log.leaves)), Identity: t.log.identity, Latest: copyCheckpoint(t.log.checkpoint),
-			VersionOne: func() (int64, error) { return a.versionOne(ctx) },
+			Size: int64(len(t.log.leaves)), Identity: t.log.identity,
 		}
 		total := int64(0)
-		for i, key := range t.unsealed {
-			entry := t.entry(key)
+		for i, id := range t.unsealed {
+			entry := t.entry(id)
 			if total += int64(len(entry.Details)); i == limit || !rules.SealTakes(i+1, total) {
 				unsealed.More = true
 				break
@@ -111,18 +108,6 @@ func (a auditStore) endSeal() {
 	a.tables.mu.Lock()
 	defer a.tables.mu.Unlock()
 	a.tables.sealing = false
-}
-
-// versionOne counts the leaves of version 1.
-func (a auditStore) versionOne(ctx context.Context) (int64, error) {
-	return run(ctx, a.read, func(t *tables) (count int64, err error) {
-		for i := range t.log.leaves {
-			if t.log.leaves[i].Version == 1 {
-				count++
-			}
-		}
-		return count, nil
-	})
 }
 
 func (a auditStore) Identity(ctx context.Context) (repo.ID, error) {
@@ -143,10 +128,14 @@ func (a auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, er
 }
 
 // entry returns a copy of an entry, or nil.
-func (t *tables) entry(key entryKey) *repo.SealedEntry {
-	entry := copyPointer(t.entries.get(key))
+func (t *tables) entry(id repo.ID) *repo.SealedEntry {
+	entry := copyPointer(t.entries.get(id))
 	if entry != nil {
 		entry.AuditEntry = copyEntry(entry)
+		entry.Salts = slices.Clone(entry.Salts)
+		for i, salt := range entry.Salts {
+			entry.Salts[i] = bytes.Clone(salt)
+		}
 	}
 	return entry
 }
@@ -154,7 +143,7 @@ func (t *tables) entry(key entryKey) *repo.SealedEntry {
 // leaf returns the leaf at a place, with its entry.
 func (t *tables) leaf(at int64) repo.AuditLeaf {
 	leaf := t.log.leaves[at]
-	leaf.Entry = t.entry(entryKey{leaf.OccurredAt.UnixMicro(), leaf.EntryID})
+	leaf.Entry = t.entry(leaf.EntryID)
 	return leaf
 }
 
@@ -174,23 +163,8 @@ func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.A
 }
 
 func (a auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
-	return a.find(ctx, entryID, func(log *sealedLog) (int64, bool) {
-		at, found := log.first[entryID]
-		return at, found
-	})
-}
-
-func (a auditStore) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
-	return a.find(ctx, entryID, func(log *sealedLog) (int64, bool) {
-		at := slices.IndexFunc(log.leaves, func(leaf repo.AuditLeaf) bool { return leaf.EntryID == entryID })
-		return int64(at), at >= 0
-	})
-}
-
-// find returns an entry's leaf at the place that place says.
-func (a auditStore) find(ctx context.Context, entryID repo.ID, place func(*sealedLog) (int64, bool)) (repo.AuditLeaf, error) {
 	return run(ctx, a.read, func(t *tables) (repo.AuditLeaf, error) {
-		at, found := place(t.log)
+		at, found := t.log.byEntry[entryID]
 		if !found {
 			return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
 		}
@@ -208,7 +182,7 @@ func (a auditStore) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error
 }
 
 // Strays and Lost find nothing: no way leads past this package.
-func (a auditStore) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (a auditStore) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 	if _, err := rules.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -216,7 +190,7 @@ func (a auditStore) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, e
 }
 
 // Lost is as Strays.
-func (a auditStore) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (a auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	return a.Strays(ctx, limit)
 }
 

@@ -40,7 +40,7 @@ func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
 	}
 	return exec(ctx, s.write, func(t *tables) error {
 		poison.Document = bytes.Clone(poison.Document)
-		t.log.quarantine[poison.ID] = poison
+		t.log.quarantine[poisonKey{poison.ID, string(poison.Document)}] = poison
 		return nil
 	})
 }
@@ -67,31 +67,32 @@ func (a auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (repo.Audi
 		entry.OccurredAt = t.now()
 		entry.RecordedAt = entry.OccurredAt
 		t.record(entry)
-		for _, key := range doomed {
-			t.entries.remove(key)
-			t.log.leaves[t.log.byEntry[key]].PrunedBy = entry.ID
+		for _, id := range doomed {
+			t.entries.remove(id)
+			t.log.leaves[t.log.byEntry[id]].PrunedBy = entry.ID
 		}
 		return result, nil
 	})
 }
 
 // prunable counts what a prune is for, and returns what of it may be removed.
-func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doomed []entryKey) {
+func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doomed []repo.ID) {
 	bounds := repo.AuditPruneDetails{Before: prune.Before, Types: prune.Types}
-	for key, e := range t.entries.all() {
+	for id, e := range t.entries.all() {
 		if !rules.Covers(bounds, e.OccurredAt, repo.AuditKept{Type: e.Type}) {
 			continue
 		}
 		_, planHeld := t.log.holds[heldSubject{plan: e.PlanID}]
 		_, sessionHeld := t.log.holds[heldSubject{session: e.SessionID}]
+		_, sealed := t.log.byEntry[id]
 		switch {
 		case planHeld || sessionHeld:
 			result.Held++
-		case !t.log.has(key):
+		case !sealed:
 			result.Unsealed++
 		default:
 			result.Entries++
-			doomed = append(doomed, key)
+			doomed = append(doomed, id)
 		}
 	}
 	return result, doomed

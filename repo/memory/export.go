@@ -56,7 +56,7 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 
 // Import reads the whole document before it takes the lock. Until the session is
 // stored nobody sees it.
-func (s sessions) Import(ctx context.Context, source io.Reader) (repo.Session, error) {
+func (s sessions) Import(ctx context.Context, source io.Reader, options repo.ImportOptions) (repo.Session, error) {
 	if err := s.usable(ctx); err != nil {
 		return repo.Session{}, err
 	}
@@ -68,22 +68,24 @@ func (s sessions) Import(ctx context.Context, source io.Reader) (repo.Session, e
 		return repo.Session{}, err
 	}
 	return run(ctx, s.write, func(t *tables) (repo.Session, error) {
-		if t.sessions.get(r.ID) != nil {
-			return repo.Session{}, rules.SessionTaken(r.ID)
+		if taken := t.taken(r.ID, r.sessionKey()); len(taken) > 0 {
+			return repo.Session{}, rules.ImportTaken(r.Session, taken[0].ID)
+		}
+		if !options.Restore && t.deletedIDs.get(r.ID) != nil {
+			return repo.Session{}, rules.ImportDeleted(r.ID)
 		}
 		for i, planID := range r.planIDs {
 			if t.plans.get(planID) == nil {
 				return repo.Session{}, rules.MissingPlan(i, planID)
 			}
 		}
-		if state.version > 0 && t.scopes.get(r.ID) != nil {
-			return repo.Session{}, rules.ImportedScopeTaken()
-		}
 		t.insertSession(r)
 		if state.version > 0 {
-			t.scopes.put(r.ID, state)
+			t.scopes.put(repo.Scope{SessionID: r.ID}, state)
 		}
-		s.recordSession(t, t.now(), repo.AuditEntry{Type: repo.EventSessionCreated, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`)})
+		s.recordSession(t, t.now(), repo.AuditEntry{
+			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`),
+		})
 		return r.snapshot(t), nil
 	})
 }
@@ -96,7 +98,7 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 	}
 	r := &sessionRow{Session: reader.Session()}
 	r.activeAt = r.UpdatedAt
-	state := &scopeRow{scope: repo.Scope{SessionID: r.ID}}
+	state := &scopeRow{}
 	reader.State = func(value repo.StateValue) error {
 		state.values.put(value.Key, &value)
 		return nil

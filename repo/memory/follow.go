@@ -44,22 +44,20 @@ func (t *tables) unwatch(id repo.ID, w *watch) {
 	}
 }
 
-// followed is what a follower finds: the session's row, and messages of it, or else what
-// to wait for.
+// followed is what a follower finds: messages, or else what to wait for.
 type followed struct {
-	row      *sessionRow
 	messages []*repo.Message
 	watch    *watch
 }
 
 func (s sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		var row *sessionRow
+		began := false
 		for next := from; ; {
-			found, err := s.look(ctx, sessionID, row, next)
+			found, err := s.look(ctx, sessionID, began, next)
 			if err == nil {
-				row = found.row
-				err = s.wait(ctx, found)
+				began = true
+				err = s.wait(ctx, sessionID, found)
 			}
 			for _, m := range found.messages {
 				if err = ctx.Err(); err != nil {
@@ -78,8 +76,8 @@ func (s sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) ite
 	}
 }
 
-// look reads the next messages for a follower, who has read before from row.
-func (s sessions) look(ctx context.Context, sessionID repo.ID, row *sessionRow, next int64) (followed, error) {
+// look reads the next messages for a follower, who has found the session before if it began.
+func (s sessions) look(ctx context.Context, sessionID repo.ID, began bool, next int64) (followed, error) {
 	if err := rules.CheckSequence("from", next); err != nil {
 		return followed{}, err
 	}
@@ -88,20 +86,20 @@ func (s sessions) look(ctx context.Context, sessionID repo.ID, row *sessionRow, 
 	}
 	return run(ctx, s.read, func(t *tables) (followed, error) {
 		r := t.sessions.get(sessionID)
-		if r == nil || row != nil && r != row {
-			return followed{}, rules.Deleted(sessionID, row != nil)
+		if r == nil {
+			return followed{}, rules.Deleted(sessionID, began)
 		}
 		count := int64(len(r.messages))
 		if next >= count {
-			return followed{row: r, watch: t.watch(sessionID)}, nil
+			return followed{watch: t.watch(sessionID)}, nil
 		}
-		return followed{row: r, messages: slices.Clone(r.messages[next:min(next+streamChunk, count)])}, nil
+		return followed{messages: slices.Clone(r.messages[next:min(next+streamChunk, count)])}, nil
 	})
 }
 
 // wait waits until the session may have changed, if nothing was found. Errors: the
 // context's, repo.ErrClosed.
-func (s sessions) wait(ctx context.Context, found followed) error {
+func (s sessions) wait(ctx context.Context, sessionID repo.ID, found followed) error {
 	if found.watch == nil {
 		return nil
 	}
@@ -109,10 +107,10 @@ func (s sessions) wait(ctx context.Context, found followed) error {
 	case <-found.watch.changed:
 		return nil
 	case <-ctx.Done():
-		s.tables.unwatch(found.row.ID, found.watch)
+		s.tables.unwatch(sessionID, found.watch)
 		return ctx.Err()
 	case <-s.closing:
-		s.tables.unwatch(found.row.ID, found.watch)
+		s.tables.unwatch(sessionID, found.watch)
 		return repo.ErrClosed
 	}
 }

@@ -94,13 +94,8 @@ func (s sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) ite
 			yield(repo.Message{}, err)
 			return
 		}
-		var origin *sessionRow
 		for next := from; ; next += streamChunk {
 			chunk, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-				if origin != nil && r.origin() != origin {
-					return nil, &repo.NotFoundError{Kind: "session", ID: sessionID}
-				}
-				origin = r.origin()
 				rest := r.messages[min(next, int64(len(r.messages))):]
 				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
 			})

@@ -51,7 +51,7 @@ func (t *tables) movePlan(r *planRow, moved repo.Plan, transition repo.Transitio
 	// Clipped, so that the append copies: others read the old ones.
 	t.putPlan(&planRow{Plan: copyPlan(moved), events: append(slices.Clip(r.events), event), fence: r.fence})
 	t.recordEvent(moved.UpdatedAt, repo.AuditEntry{
-		Type: rules.Event(transition, moved.Stage), Actor: cause.Actor, PlanID: moved.ID,
+		Type: rules.Event(transition, moved.Stage), Namespace: moved.Namespace, Actor: cause.Actor, PlanID: moved.ID,
 		Details: rules.Details(transition, r.Stage, moved.Stage, moved.Version),
 	})
 }

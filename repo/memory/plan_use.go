@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -14,7 +15,7 @@ func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo
 		return repo.Plan{}, err
 	}
 	return run(ctx, p.write, func(t *tables) (_ repo.Plan, err error) {
-		known := t.plans.get(use.ID)
+		known := t.usedPlan(name, use)
 		if known != nil {
 			if err := rules.UseConflict(use, name, known.Plan); err != nil {
 				return repo.Plan{}, err
@@ -32,10 +33,43 @@ func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo
 			}
 		}
 		if session != nil {
-			session.link(use.ID)
+			session.link(known.ID)
 		}
 		return planOf(known), nil
 	})
+}
+
+// planKey is the key of a use in its session or, without one, in its namespace.
+type planKey struct {
+	session        repo.ID
+	namespace, key string
+}
+
+func keyOfPlan(session repo.ID, namespace, key string) planKey {
+	if !session.IsZero() {
+		namespace = ""
+	}
+	return planKey{session, namespace, key}
+}
+
+// usedPlan returns the plan that has the use's key. Nil: there is none.
+func (t *tables) usedPlan(name repo.ActionName, use repo.UseAction) *planRow {
+	if use.Key == "" {
+		return nil
+	}
+	namespace := cmp.Or(use.Namespace, name.Namespace)
+	if use.SessionID.IsZero() && use.Namespace == "" && !use.ParentID.IsZero() {
+		parent := t.plans.get(use.ParentID)
+		if parent == nil {
+			return nil
+		}
+		namespace = parent.Namespace
+	}
+	id := t.planKeys.get(keyOfPlan(use.SessionID, namespace, use.Key))
+	if id == nil {
+		return nil
+	}
+	return t.plans.get(*id)
 }
 
 // makePlan stores a new plan.
@@ -44,7 +78,7 @@ func (t *tables) makePlan(name repo.ActionName, use repo.UseAction) (*planRow, e
 	if err != nil {
 		return nil, err
 	}
-	plan, err := rules.NewPlan(use, *action)
+	plan, err := rules.NewPlan(repo.NewID(), use, *action)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +91,11 @@ func (t *tables) makePlan(name repo.ActionName, use repo.UseAction) (*planRow, e
 		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor, CreatedAt: plan.CreatedAt,
 	}}}
 	t.putPlan(r)
+	if plan.Key != "" {
+		t.planKeys.put(keyOfPlan(plan.SessionID, plan.Namespace, plan.Key), &r.ID)
+	}
 	t.recordEvent(plan.CreatedAt, repo.AuditEntry{
-		Type: repo.EventPlanCreated, Actor: use.Actor, SessionID: use.SessionID, PlanID: plan.ID,
+		Type: repo.EventPlanCreated, Namespace: plan.Namespace, Actor: use.Actor, SessionID: use.SessionID, PlanID: plan.ID,
 		Details: rules.UseDetails(name),
 	})
 	if !action.Reusable {

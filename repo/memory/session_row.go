@@ -25,7 +25,7 @@ type sessionRow struct {
 	// usages has the added usages, by their ids.
 	usages table[repo.ID, repo.Usage]
 	// turns has the turns that have a key, by that.
-	turns table[repo.ID, storedTurn]
+	turns table[string, storedTurn]
 	// planIDs are those of the plans that the session is linked to, in order. The
 	// slice is replaced, never changed.
 	planIDs []repo.ID
@@ -40,12 +40,9 @@ func (r *sessionRow) overlay() *sessionRow {
 	return &copied
 }
 
-// origin returns the row that stays the session's as long as that exists.
-func (r *sessionRow) origin() *sessionRow {
-	for r.committed != nil {
-		r = r.committed
-	}
-	return r
+// sessionKey returns the session's key, or one that none has.
+func (r *sessionRow) sessionKey() repo.SessionKey {
+	return repo.SessionKey{Namespace: r.Namespace, Key: r.Key}
 }
 
 // commit makes a transaction's copy the committed row.

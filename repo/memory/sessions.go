@@ -22,24 +22,45 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 }
 
 func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(new)
 	if err != nil {
 		return repo.CreatedSession{}, err
 	}
 	return run(ctx, s.write, func(t *tables) (repo.CreatedSession, error) {
-		if r := t.sessions.get(new.ID); r != nil {
-			return rules.FoundSession(new, r.snapshot(t))
+		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
+		switch {
+		case len(stored) > 0:
+			return rules.FoundSession(new, chosen, each(stored, func(r *sessionRow) repo.Session { return r.snapshot(t) })...)
+		case t.deletedIDs.get(new.ID) != nil:
+			return repo.CreatedSession{}, rules.SessionDeleted(new.ID)
 		}
 		now := t.now()
 		r := &sessionRow{Session: copySession(rules.StoredSession(new, now, now)), activeAt: now}
 		t.insertSession(r)
-		s.recordSession(t, now, repo.AuditEntry{Type: repo.EventSessionCreated, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`)})
+		s.recordSession(t, now, repo.AuditEntry{
+			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
+		})
 		return repo.CreatedSession{Session: r.snapshot(t)}, nil
 	})
 }
 
 func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	return runOn(ctx, s.read, (*tables).session, id, func(t *tables, r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
+}
+
+func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
+	normal, err := rules.NormalizeKey(key)
+	if err != nil {
+		return repo.ID{}, err
+	}
+	return run(ctx, s.read, func(t *tables) (repo.ID, error) {
+		id := t.byKey.get(normal)
+		if id == nil {
+			return repo.ID{}, &repo.NotFoundError{Kind: "session", Key: key}
+		}
+		return *id, nil
+	})
 }
 
 func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
@@ -110,10 +131,10 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 func (s sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
 	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
 		deleted := repo.DeletedSession{Messages: int64(len(r.messages)), Plans: int64(len(r.planIDs))}
-		deleted.StateKeys = t.removeScope(id, repo.Scope{SessionID: id})
+		deleted.StateKeys = t.removeScope(repo.Scope{SessionID: id})
 		t.removeSession(r)
 		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages, deleted.Plans, deleted.StateKeys)
-		s.recordSession(t, t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, SessionID: id, Details: details})
+		s.recordSession(t, t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Namespace: r.Namespace, SessionID: id, Details: details})
 		return deleted, nil
 	})
 }

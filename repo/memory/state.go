@@ -118,8 +118,7 @@ type statePlan struct {
 }
 
 // planState checks changes against what is stored, and changes nothing. Errors:
-// repo.NotFoundError, repo.StateConflictError, repo.StateTypeError, repo.InvalidError
-// for a scope whose id is another's.
+// repo.NotFoundError, repo.StateConflictError, repo.StateTypeError.
 func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
 	for _, scope := range changes.Scopes {
 		r, err := t.scope(scope.Scope)
@@ -127,11 +126,8 @@ func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
 			return statePlan{}, err
 		}
 		var version int64
-		switch {
-		case r != nil:
+		if r != nil {
 			version = r.version
-		case t.scopes.get(scope.ID) != nil:
-			return statePlan{}, rules.ScopeTaken()
 		}
 		if err := scope.Conflict(version); err != nil {
 			return statePlan{}, err
@@ -140,7 +136,7 @@ func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
 	plan := statePlan{changes, make([]json.RawMessage, len(changes.Changes))}
 	for i, c := range changes.Changes {
 		var stored *repo.StateValue
-		if r := t.scopes.get(c.Scope.ID()); r != nil {
+		if r := t.scopes.get(c.Scope); r != nil {
 			stored = r.values.get(c.Key)
 		}
 		var err error
@@ -156,7 +152,7 @@ func (t *tables) changeState(plan statePlan, now time.Time) []repo.ScopeVersion 
 	versions := make(map[repo.Scope]int64, len(plan.Scopes))
 	for _, scope := range plan.Scopes {
 		if scope.Changed {
-			r := t.editScope(scope.ID, scope.Scope)
+			r := t.editScope(scope.Scope)
 			if r.version == 0 && now.UnixMicro() <= t.lastErased { // within one reading of the clock
 				r.version = t.lastErased
 			}
@@ -165,7 +161,7 @@ func (t *tables) changeState(plan statePlan, now time.Time) []repo.ScopeVersion 
 		}
 	}
 	for i, c := range plan.Changes {
-		r := t.scopes.get(c.Scope.ID())
+		r := t.scopes.get(c.Scope)
 		if plan.values[i] == nil {
 			r.values.remove(c.Key)
 		} else {
@@ -180,13 +176,14 @@ func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
 		return 0, err
 	}
 	scope := repo.Scope{Name: scopeName}
-	id := scope.ID()
 	return run(ctx, s.write, func(t *tables) (int64, error) {
-		if r, _ := t.scope(scope); r == nil {
+		r := t.scopes.get(scope)
+		if r == nil {
 			return 0, nil
 		}
-		keys := t.removeScope(id, scope)
-		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%s","keys":%d}`, id, keys)
+		keys := t.removeScope(scope)
+		id := r.id // as PostgreSQL writes a uuid
+		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%x-%x-%x-%x-%x","keys":%d}`, id[:4], id[4:6], id[6:8], id[8:10], id[10:], keys)
 		t.recordEvent(t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Details: details})
 		return keys, nil
 	})

@@ -9,7 +9,8 @@ import (
 // scopeRow is a scope of state. Like a sessionRow it is changed in place; a transaction
 // changes a copy.
 type scopeRow struct {
-	scope   repo.Scope
+	// id names a shared scope in the audit trail.
+	id      repo.ID
 	version int64
 	values  table[string, repo.StateValue]
 	// committed is the row that this one is a transaction's copy of, or nil.
@@ -32,53 +33,50 @@ func (t *tables) scope(scope repo.Scope) (*scopeRow, error) {
 			return nil, err
 		}
 	}
-	if r := t.scopes.get(scope.ID()); r != nil && r.scope == scope {
-		return r, nil
-	}
-	return nil, nil
+	return t.scopes.get(scope), nil
 }
 
 // editScope returns a scope to be changed. It creates it at version 0 if it does not
 // exist.
-func (t *tables) editScope(id repo.ID, scope repo.Scope) *scopeRow {
-	r := t.scopes.get(id)
+func (t *tables) editScope(scope repo.Scope) *scopeRow {
+	r := t.scopes.get(scope)
 	switch {
 	case r == nil:
-		r = &scopeRow{scope: scope}
-		t.scopes.put(id, r)
-	case t.base != nil && t.scopes.rows[id] == nil:
+		r = &scopeRow{id: repo.NewID()}
+		t.scopes.put(scope, r)
+	case t.base != nil && t.scopes.rows[scope] == nil:
 		copied := *r
 		copied.values, copied.committed = r.values.overlay(), r
 		r = &copied
-		t.scopes.put(id, r)
+		t.scopes.put(scope, r)
 	}
 	return r
 }
 
 // removeScope deletes a scope and returns the number of its keys.
-func (t *tables) removeScope(id repo.ID, scope repo.Scope) (keys int64) {
-	r := t.scopes.get(id)
-	if r == nil || r.scope != scope {
+func (t *tables) removeScope(scope repo.Scope) (keys int64) {
+	r := t.scopes.get(scope)
+	if r == nil {
 		return 0
 	}
 	for range r.values.all() {
 		keys++
 	}
 	t.lastErased = max(t.lastErased, r.version)
-	t.scopes.remove(id)
+	t.scopes.remove(scope)
 	return keys
 }
 
 // commitScopes makes an overlay's changes the committed state.
 func (t *tables) commitScopes() {
-	for id, r := range t.scopes.rows {
+	for scope, r := range t.scopes.rows {
 		switch {
 		case r == nil:
-			t.base.scopes.remove(id)
-		case r.committed != nil && !lacksCopy(t.base.scopes, id):
+			t.base.scopes.remove(scope)
+		case r.committed != nil && !lacksCopy(t.base.scopes, scope):
 			r.commit()
 		default:
-			t.base.scopes.put(id, r)
+			t.base.scopes.put(scope, r)
 		}
 	}
 }

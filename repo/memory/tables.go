@@ -17,23 +17,29 @@ type tables struct {
 
 type data struct {
 	sessions table[repo.ID, sessionRow]
+	// byKey has the ids of the sessions that have a key, and deletedIDs those of all that were
+	// deleted: they are not given again.
+	byKey      table[repo.SessionKey, repo.ID]
+	deletedIDs table[repo.ID, struct{}]
 	// byAge has the committed sessions of each namespace, oldest first.
 	byAge   map[string][]*sessionRow
 	actions table[string, repo.Action]
 	plans   table[repo.ID, planRow]
+	// planKeys has the plans whose uses had a key.
+	planKeys table[planKey, repo.ID]
 	// queue has the plans that are queued, and claims those that are processed under a
 	// claim.
 	queue   table[repo.ID, planRow]
 	claims  table[repo.ID, claimRow]
-	scopes  table[repo.ID, scopeRow]
+	scopes  table[repo.Scope, scopeRow]
 	leases  table[repo.LeaseKey, repo.Lease]
 	streams table[repo.ID, streamRow]
 	// streamKeys has the newest stream of each key.
 	streamKeys table[string, repo.ID]
-	entries    table[entryKey, repo.SealedEntry]
+	entries    table[repo.ID, repo.SealedEntry]
 	// unsealed are the entries that wait to be sealed, in order; in an overlay, the
 	// transaction's own.
-	unsealed []entryKey
+	unsealed []repo.ID
 	// log is not part of a transaction, which only looks up what is sealed.
 	log *sealedLog
 }
@@ -44,7 +50,8 @@ func newTables(c *core) *tables {
 
 func (t *tables) overlay() *tables {
 	return &tables{t.core, t, data{
-		sessions: t.sessions.overlay(), actions: t.actions.overlay(), plans: t.plans.overlay(),
+		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), actions: t.actions.overlay(),
+		plans: t.plans.overlay(), planKeys: t.planKeys.overlay(),
 		queue: t.queue.overlay(), claims: t.claims.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
 		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),
 		log: t.log,
@@ -70,8 +77,11 @@ func (t *tables) commit() {
 			t.base.insertSession(r)
 		}
 	}
+	t.byKey.commit()
+	t.deletedIDs.commit()
 	t.actions.commit()
 	t.plans.commit()
+	t.planKeys.commit()
 	t.queue.commit()
 	t.claims.commit()
 	t.base.wakeClaims()
@@ -110,9 +120,24 @@ func (t *tables) editSession(id repo.ID) (*sessionRow, error) {
 	return r, err
 }
 
-// insertSession adds a session whose id is not taken.
+// taken returns the sessions with an id and with a key.
+func (t *tables) taken(id repo.ID, key repo.SessionKey) (taken []*sessionRow) {
+	byKey := t.byKey.get(key)
+	if r := t.sessions.get(id); r != nil {
+		taken = append(taken, r)
+	}
+	if byKey != nil && *byKey != id {
+		taken = append(taken, t.sessions.get(*byKey))
+	}
+	return taken
+}
+
+// insertSession adds a session whose id and key are not taken.
 func (t *tables) insertSession(r *sessionRow) {
 	t.sessions.put(r.ID, r)
+	if r.Key != "" {
+		t.byKey.put(r.sessionKey(), &r.ID)
+	}
 	t.wake(r.ID)
 	if t.base != nil {
 		return
@@ -124,6 +149,10 @@ func (t *tables) insertSession(r *sessionRow) {
 
 func (t *tables) removeSession(r *sessionRow) {
 	t.sessions.remove(r.ID)
+	if id := t.byKey.get(r.sessionKey()); id != nil && *id == r.ID {
+		t.byKey.remove(r.sessionKey())
+	}
+	t.deletedIDs.put(r.ID, &struct{}{})
 	t.wake(r.ID)
 	if t.base != nil {
 		return

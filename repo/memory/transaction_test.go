@@ -91,10 +91,11 @@ func TestRollbackLeavesTheIndexClean(t *testing.T) {
 			if _, err := tx.Delete(ctx, id); err != nil {
 				return err
 			}
-			if _, err := tx.Create(ctx, repo.NewSession{ID: id}); err != nil {
+			other, err := tx.Create(ctx, repo.NewSession{})
+			if err != nil {
 				return err
 			}
-			if _, err := tx.Append(ctx, id, given); err != nil {
+			if _, err := tx.Append(ctx, other.ID, given); err != nil {
 				return err
 			}
 			return failed

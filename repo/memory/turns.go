@@ -16,29 +16,67 @@ type storedTurn struct {
 }
 
 func (s sessions) AppendTurn(ctx context.Context, sessionID repo.ID, turn repo.Turn) (repo.AppendedTurn, error) {
-	normal, err := rules.NormalizeTurn(sessionID, turn)
-	if err != nil {
-		return repo.AppendedTurn{}, err
-	}
-	return run(ctx, s.write, func(t *tables) (repo.AppendedTurn, error) { return s.appendTurn(t, normal) })
+	return named(ctx, s, []repo.SessionTurn{{SessionID: sessionID, Turn: turn}}, func(ids rules.NamedSessions) (*rules.Turn, error) {
+		return rules.NormalizeTurn(sessionID, turn, ids)
+	}, s.appendTurn)
 }
 
 func (s sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) ([]repo.AppendedTurn, error) {
-	normal, err := rules.NormalizeTurns(turns)
-	if err != nil {
-		return nil, err
-	}
-	return run(ctx, s.write, func(t *tables) ([]repo.AppendedTurn, error) {
-		together := t.overlay()
-		results := make([]repo.AppendedTurn, len(normal))
-		for i, turn := range normal {
-			if results[i], err = s.appendTurn(together, turn); err != nil {
-				return nil, err
-			}
+	return named(ctx, s, turns, func(ids rules.NamedSessions) ([]*rules.Turn, error) {
+		return rules.NormalizeTurns(turns, ids)
+	}, s.appendTurns)
+}
+
+// named makes turns of the sessions that have the keys which turns name, or get them. The turns
+// are checked outside of the lock. So it does so again if one of the keys has another session
+// by then.
+func named[Turns, Result any](
+	ctx context.Context, s sessions, given []repo.SessionTurn,
+	normalize func(rules.NamedSessions) (Turns, error), appendTo func(*tables, Turns) (Result, error),
+) (result Result, err error) {
+	ids := rules.NamedSessions{}
+	for _, turn := range given {
+		if key, isNamed := rules.KeyOfTurn(turn); isNamed && ids[key].IsZero() {
+			ids[key] = repo.NewID()
 		}
-		together.commit()
-		return results, nil
-	})
+	}
+	for again := true; again; {
+		normal, err := normalize(ids)
+		if err != nil {
+			return result, err
+		}
+		result, err = run(ctx, s.write, func(t *tables) (result Result, err error) {
+			again = false
+			for key, id := range ids {
+				switch stored := t.byKey.get(key); {
+				case stored != nil && *stored != id:
+					ids[key], again = *stored, true
+				case stored == nil && t.deletedIDs.get(id) != nil:
+					ids[key], again = repo.NewID(), true
+				}
+			}
+			if again {
+				return result, nil
+			}
+			return appendTo(t, normal)
+		})
+		if err != nil || !again {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+func (s sessions) appendTurns(t *tables, turns []*rules.Turn) (results []repo.AppendedTurn, err error) {
+	together := t.overlay()
+	results = make([]repo.AppendedTurn, len(turns))
+	for i, turn := range turns {
+		if results[i], err = s.appendTurn(together, turn); err != nil {
+			return nil, err
+		}
+	}
+	together.commit()
+	return results, nil
 }
 
 // appendTurn decides first, and then changes what was decided.
@@ -46,6 +84,12 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 	now := t.now()
 	var r *sessionRow
 	if t.sessions.get(turn.SessionID) == nil && turn.Create != nil {
+		if taken := t.taken(turn.SessionID, repo.SessionKey{Namespace: turn.Create.Namespace, Key: turn.Create.Key}); len(taken) > 0 {
+			return result, rules.KeyTaken(taken[0].ID)
+		}
+		if t.deletedIDs.get(turn.SessionID) != nil {
+			return result, rules.SessionDeleted(turn.SessionID)
+		}
 		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now)), activeAt: now}
 		result.Created = true
 	} else if r, err = t.editSession(turn.SessionID); err != nil {
@@ -55,7 +99,7 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 	for i := range messages {
 		messages[i] = rules.StoredMessage(turn.Messages[i], turn.SessionID, 0, now) // normalized: a copy already
 	}
-	if stored := r.turns.get(turn.ID); stored != nil && !turn.ID.IsZero() {
+	if stored := r.turns.get(turn.ID); stored != nil && turn.ID != "" {
 		if err := turn.StoredTurn(stored.digest); err != nil {
 			return repo.AppendedTurn{}, err
 		}
@@ -71,11 +115,14 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
+	result.SessionID = turn.SessionID
 	if result.Created {
 		t.insertSession(r)
-		s.recordSession(t, now, repo.AuditEntry{Type: repo.EventSessionCreated, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`)})
+		s.recordSession(t, now, repo.AuditEntry{
+			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`),
+		})
 	}
-	if !turn.ID.IsZero() {
+	if turn.ID != "" {
 		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages))})
 	}
 	if len(messages) > 0 {
@@ -106,17 +153,13 @@ func (t *tables) view(turn *rules.Turn, r *sessionRow, now time.Time) rules.Turn
 		Known:  func(id repo.ID) bool { return r.byID.get(id) != nil },
 		Usage:  r.Usage,
 		Budget: r.Budget,
-		Taken: func(scope rules.StateScope) bool {
-			stored := t.scopes.get(scope.ID)
-			return stored != nil && stored.scope != scope.Scope
-		},
-		Version: func(scope repo.ID) int64 {
+		Version: func(scope repo.Scope) int64 {
 			if r := t.scopes.get(scope); r != nil {
 				return r.version
 			}
 			return 0
 		},
-		Value: func(scope repo.ID, key string) *repo.StateValue {
+		Value: func(scope repo.Scope, key string) *repo.StateValue {
 			if r := t.scopes.get(scope); r != nil {
 				return r.values.get(key)
 			}
@@ -135,7 +178,7 @@ func (t *tables) view(turn *rules.Turn, r *sessionRow, now time.Time) rules.Turn
 
 func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
 	for _, scope := range made.Scopes {
-		t.editScope(scope.Scope.ID(), scope.Scope).version = scope.Version
+		t.editScope(scope.Scope).version = scope.Version
 	}
 	for _, w := range made.Values {
 		r := t.scopes.get(w.Scope)
@@ -149,7 +192,7 @@ func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
 
 // repeated returns the result of a turn that is stored.
 func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message) repo.AppendedTurn {
-	result := repo.AppendedTurn{Repeated: true}
+	result := repo.AppendedTurn{SessionID: turn.SessionID, Repeated: true}
 	if len(messages) > 0 {
 		result.Messages = each(messages, copyMessage)
 	}
@@ -157,7 +200,7 @@ func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message) repo.Appen
 	for _, scope := range turn.State.Scopes {
 		if scope.Changed {
 			versions[scope.Scope] = 0
-			if r := t.scopes.get(scope.ID); r != nil && r.scope == scope.Scope {
+			if r := t.scopes.get(scope.Scope); r != nil {
 				versions[scope.Scope] = r.version
 			}
 		}

@@ -49,7 +49,7 @@ type appending struct {
 	row db.MessageAppendRow
 	err error
 	// missing are the turn's scopes that have no rows, if err is errNoScope.
-	missing []rules.StateScope
+	missing []repo.Scope
 	// made is what the turn has changed; stored: it was stored already.
 	made   rules.TurnChanges
 	stored bool
@@ -94,12 +94,13 @@ func (s *sessions) appendOne(ctx context.Context, a *appending) (repo.AppendedTu
 	row, err := s.exec.append(ctx, a)
 	switch {
 	case isNoRows(err):
-		return repo.AppendedTurn{}, sessionNotFound(a.sessionID)
+		return repo.AppendedTurn{}, s.orMissing(err, a.sessionID)
 	case err != nil:
-		return repo.AppendedTurn{}, err
+		return repo.AppendedTurn{}, s.exec.noted(err)
 	}
 	a.row = row
-	return s.appendedTurn(ctx, a)
+	result, err := s.appendedTurn(ctx, a)
+	return result, s.exec.noted(err)
 }
 
 // isKnown reports whether the answer is that an id is stored already.

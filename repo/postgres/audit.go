@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -20,12 +21,36 @@ func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 	if err != nil {
 		return err
 	}
-	params := auditParams(normal)
-	months := monthsOf(normal)
+	if normal, err = rules.DistinctEntries(normal); err != nil {
+		return err
+	}
 	return a.exec.writeByID(ctx, func(q db.DBTX) error {
-		_, err := recordAudit(ctx, q, params, months)
+		_, err := recordAudit(ctx, q, normal)
 		return err
 	})
+}
+
+// errNotRecorded: an entry was neither written nor there. A trigger or a rule that
+// does not belong to the trail does that.
+var errNotRecorded = errors.New("the database did not record an audit entry")
+
+// recordAudit records distinct entries, and returns how many were new.
+func recordAudit(ctx context.Context, q db.DBTX, entries []repo.AuditEntry) (written int64, err error) {
+	params := auditParams(entries)
+	for range 3 {
+		row, err := queries.AuditRecord(ctx, q, params)
+		written += row.Written
+		switch {
+		case err != nil:
+			return 0, err
+		case row.Differs > 0:
+			return 0, &answer{&repo.AuditConflictError{ID: entries[row.Differs-1].ID}}
+		case row.Written+row.Known == int64(len(entries)):
+			return written, nil
+		}
+		// Another recorded one meanwhile, which the next statement sees.
+	}
+	return 0, &answer{&storeError{repo.ErrUnavailable, errNotRecorded}}
 }
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
@@ -53,15 +78,23 @@ func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.Au
 func (a *audit) list(
 	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, after rules.Place, limit int,
 ) ([]db.AuditEntry, error) {
+	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
-		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit),
-		AfterOccurredAt: after.CreatedAt, AfterID: toUUID(after.ID),
+		Bound: before, MaxRows: int32(limit),
 		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
-		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
+		Type: toNullable(string(filter.Type)), Actor: toNullable(filter.Actor), Project: toNullable(filter.Project),
 	}
 	if order == repo.OldestFirst {
+		if after.CreatedAt.Before(from) {
+			after = rules.Place{CreatedAt: from} // no id is before zero
+		}
+		params.AfterOccurredAt, params.AfterID = after.CreatedAt, toUUID(after.ID)
 		return run(ctx, filtered(a.exec.read), queries.AuditListAscending, params)
 	}
+	if !after.CreatedAt.Before(before) {
+		after = rules.Place{CreatedAt: before}
+	}
+	params.Bound, params.AfterOccurredAt, params.AfterID = from, after.CreatedAt, toUUID(after.ID)
 	return run(ctx, filtered(a.exec.read), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
@@ -113,6 +146,7 @@ func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
 		OccurredAt: row.OccurredAt.UTC(),
 		RecordedAt: row.RecordedAt.UTC(),
 		Type:       repo.EventType(row.Type),
+		Namespace:  fromNullable(row.Namespace),
 		Actor:      fromNullable(row.Actor),
 		User:       fromNullable(row.UserName),
 		PlanID:     fromOptionalUUID(row.PlanID),
@@ -125,13 +159,13 @@ func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
 func auditParams(entries []repo.AuditEntry) db.AuditRecordParams {
 	n := len(entries)
 	p := db.AuditRecordParams{
-		OccurredAts: make([]time.Time, n), Ids: make([]pgtype.UUID, n), Types: make([]string, n), Actors: make([]string, n),
-		UserNames: make([]string, n), PlanIds: make([]pgtype.UUID, n), SessionIds: make([]pgtype.UUID, n),
+		OccurredAts: make([]time.Time, n), Ids: make([]pgtype.UUID, n), Types: make([]string, n), Namespaces: make([]string, n),
+		Actors: make([]string, n), UserNames: make([]string, n), PlanIds: make([]pgtype.UUID, n), SessionIds: make([]pgtype.UUID, n),
 		Projects: make([]string, n), Details: make([]string, n),
 	}
 	for i, e := range entries {
 		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, toUUID(e.ID), string(e.Type), e.Actor
-		p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.User, toUUID(e.PlanID), toUUID(e.SessionID)
+		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, toUUID(e.PlanID), toUUID(e.SessionID)
 		p.Projects[i], p.Details[i] = e.Project, string(e.Details)
 	}
 	return p

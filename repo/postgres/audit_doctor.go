@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,17 +15,16 @@ import (
 // auditLag is how long an entry may wait to be sealed before AuditDoctor reports it.
 const auditLag = time.Hour
 
-// AuditDoctor checks the audit trail in the database. It finds months without a
-// partition or with wrong bounds, triggers that are missing or do not always fire,
-// privileges with which roles other than the owner could change recorded entries, unsafe
-// functions that run as the owner, entries that have waited for more than an hour to
-// be sealed, and entries in quarantine. It changes nothing. If nothing is wrong it
-// returns no findings. The errors are those of reading.
+// AuditDoctor checks the audit trail in the database. It finds triggers that are missing
+// or do not fire, privileges with which roles other than the owner could change
+// recorded entries, unsafe functions that run as the owner, entries that have waited
+// for more than an hour to be sealed, and entries in quarantine. It changes nothing. If
+// nothing is wrong it returns no findings. The errors are those of reading.
 func (s *Store) AuditDoctor(ctx context.Context) ([]repo.AuditFinding, error) {
-	d := &auditDoctor{now: time.Now().UTC()}
+	d := &auditDoctor{}
 	err := s.exec.read(ctx, func(q db.DBTX) error {
 		d.findings = nil
-		for _, check := range []func(context.Context, db.DBTX) error{d.partitions, d.triggers, d.grants, d.functions, d.sealing, d.quarantine} {
+		for _, check := range []func(context.Context, db.DBTX) error{d.triggers, d.grants, d.functions, d.sealing, d.quarantine} {
 			if err := check(ctx, q); err != nil {
 				return err
 			}
@@ -39,90 +37,32 @@ func (s *Store) AuditDoctor(ctx context.Context) ([]repo.AuditFinding, error) {
 	return d.findings, nil
 }
 
-type auditDoctor struct {
-	now      time.Time
-	findings []repo.AuditFinding
-	tables   []string // the partitions' names
-}
+type auditDoctor struct{ findings []repo.AuditFinding }
 
 func (d *auditDoctor) found(check, action, problem string, arguments ...any) {
 	d.findings = append(d.findings, repo.AuditFinding{Check: check, Problem: fmt.Sprintf(problem, arguments...), Action: action})
 }
 
-func (d *auditDoctor) partitions(ctx context.Context, q db.DBTX) error {
-	rows, err := queries.AuditDoctorPartitions(ctx, q)
-	if err != nil {
-		return err
-	}
-	d.tables = nil
-	for _, row := range rows {
-		name := pgx.Identifier{row.Name}.Sanitize()
-		d.tables = append(d.tables, row.Name)
-		if row.Pending {
-			d.found("partitions", "ALTER TABLE audit_entries DETACH PARTITION "+name+" FINALIZE;",
-				"The partition %s is being detached, so that its month accepts no entries.", row.Name)
-		}
-		if row.Fallback {
-			d.found("partitions", "ALTER TABLE audit_entries DETACH PARTITION "+name+"; -- then record its entries again",
-				"%s is a default partition: a month whose entries are in it cannot get a partition of its own.", row.Name)
-		}
-	}
-	d.bounds(rows)
-	first := firstOfMonth(d.now)
-	for ahead := range monthsAhead + 1 {
-		month := first.AddDate(0, ahead, 0)
-		end := month.AddDate(0, 1, 0)
-		missing := end.UnixMicro() - month.UnixMicro() // the part without a partition
-		whole := missing
-		for _, row := range rows {
-			from, to := max(row.Lower.UnixMicro(), month.UnixMicro()), min(row.Upper.UnixMicro(), end.UnixMicro())
-			if !row.Fallback {
-				missing -= max(to-from, 0)
-			}
-		}
-		remedy := fmt.Sprintf("SELECT audit_make_partitions('%s', 0);", month.Format(time.RFC3339))
-		switch missing {
-		case 0:
-		case whole:
-			d.found("partitions", remedy, "The month %s has no partition: its first entry has to wait until one is created.", month.Format("2006-01"))
-		default:
-			d.found("partitions", remedy, "A part of the month %s, %v long, has no partition: its first entry has to wait until one is created.",
-				month.Format("2006-01"), time.Duration(missing)*time.Microsecond)
-		}
-	}
-	return nil
+// auditTriggers are all triggers of the audit trail's tables.
+var auditTriggers = []struct {
+	table, name, function, definition string
+	always                            bool // whatever session_replication_role is
+}{
+	{"audit_entries", "audit_entries_queue", "audit_queue()", "AFTER INSERT ON audit_entries REFERENCING NEW TABLE AS new_entries FOR EACH STATEMENT", false},
+	{"audit_entries", "audit_entries_refuse", "audit_refuse('DELETE')", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT", true},
+	{
+		"audit_entries", "audit_entries_keep", "audit_refuse()",
+		"BEFORE DELETE ON audit_entries FOR EACH ROW WHEN (OLD.type IN ('audit_pruned', 'audit_gap'))", true,
+	},
+	{"audit_leaves", "audit_leaves_refuse", "audit_refuse('UPDATE')", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_leaves FOR EACH STATEMENT", true},
+	{"audit_leaves", "audit_leaves_keep", "audit_refuse()", `BEFORE UPDATE ON audit_leaves FOR EACH ROW WHEN (
+		OLD.pruned_by IS NOT NULL
+		OR (OLD.sequence, OLD.entry_id, OLD.occurred_at, OLD.recorded_at, OLD.type, OLD.namespace, OLD.plan_id, OLD.session_id, OLD.hidden, OLD.hash)
+			IS DISTINCT FROM
+			(NEW.sequence, NEW.entry_id, NEW.occurred_at, NEW.recorded_at, NEW.type, NEW.namespace, NEW.plan_id, NEW.session_id, NEW.hidden, NEW.hash))`, true},
+	{"audit_hashes", "audit_hashes_refuse", "audit_refuse()", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes FOR EACH STATEMENT", true},
+	{"audit_checkpoints", "audit_checkpoints_refuse", "audit_refuse()", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT", true},
 }
-
-// bounds checks the partitions' bounds. Bounds that were written with another
-// DateStyle or time zone are off by hours, so that the months beside them cannot be
-// created in full.
-func (d *auditDoctor) bounds(rows []db.AuditDoctorPartitionsRow) {
-	for _, row := range rows {
-		lower, upper := row.Lower.UTC(), row.Upper.UTC()
-		name := "audit_entries_" + lower.Format("200601")
-		switch {
-		case row.Fallback || row.Pending:
-		// A partition within a month is fine: it has the part that another left free.
-		case upper.After(firstOfMonth(lower).AddDate(0, 1, 0)):
-			d.found("partitions", fmt.Sprintf("SELECT audit_make_partitions('%s', 1); -- creates the missing part of its months; the partition itself may stay until it is pruned",
-				firstOfMonth(lower).Format(time.RFC3339)),
-				"The partition %s is from %s to %s, which is not a month in UTC.", row.Name, lower.Format(time.RFC3339), upper.Format(time.RFC3339))
-		case row.Name != name && !strings.HasPrefix(row.Name, name+"_"):
-			d.found("partitions", fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", pgx.Identifier{row.Name}.Sanitize(), name),
-				"The partition of the month %s is named %s: pruning does not drop it.", lower.Format("2006-01"), row.Name)
-		}
-	}
-}
-
-func firstOfMonth(at time.Time) time.Time {
-	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-}
-
-// The triggers that each table of the audit trail has. %s is the table's name.
-var (
-	auditRefusing = []string{"%s_refuse", "%s_refuse_truncate"}
-	auditTables   = []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_identity"}
-)
 
 func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 	rows, err := queries.AuditDoctorTriggers(ctx, q)
@@ -130,42 +70,36 @@ func (d *auditDoctor) triggers(ctx context.Context, q db.DBTX) error {
 		return err
 	}
 	type key struct{ table, trigger string }
-	there := map[key]db.AuditDoctorTriggersRow{}
+	there, tables := map[key]db.AuditDoctorTriggersRow{}, map[string]bool{}
 	for _, row := range rows {
 		there[key{row.TableName, row.Name}] = row
 	}
-	expect := func(table, trigger, function, definition string) {
-		row, ok := there[key{table, trigger}]
-		delete(there, key{table, trigger})
-		quoted := pgx.Identifier{table}.Sanitize()
-		enable := fmt.Sprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s;", quoted, trigger)
-		create := fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %s; %s", trigger, fmt.Sprintf(definition, quoted), function, enable)
-		name, _, _ := strings.Cut(function, "(")
+	for _, want := range auditTriggers {
+		tables[want.table] = true
+		row, ok := there[key{want.table, want.name}]
+		delete(there, key{want.table, want.name})
+		enable := "ENABLE TRIGGER"
+		if want.always {
+			enable = "ENABLE ALWAYS TRIGGER"
+		}
+		enable = fmt.Sprintf("ALTER TABLE %s %s %s;", want.table, enable, want.name)
+		create := fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %s; %s", want.name, want.definition, want.function, enable)
+		function, _, _ := strings.Cut(want.function, "(")
 		switch {
 		case !ok:
 			d.found("triggers", create, "The trigger %s of %s is missing: changes that it would refuse are possible, or new entries are not sealed. "+
-				"Verify the trail: it may have been changed.", trigger, table)
-		case row.Function != name:
-			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s; %s", trigger, quoted, create),
-				"The trigger %s of %s runs the wrong function, %s. Verify the trail: it may have been changed.", trigger, table, row.Function)
-		case row.Enabled != "A":
-			d.found("triggers", enable, "The trigger %s of %s is not ENABLE ALWAYS: it does not fire if session_replication_role is replica. "+
-				"Verify the trail: it may have been changed.", trigger, table)
+				"Verify the trail: it may have been changed.", want.name, want.table)
+		case row.Function != function:
+			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s; %s", want.name, want.table, create),
+				"The trigger %s of %s runs the wrong function, %s. Verify the trail: it may have been changed.", want.name, want.table, row.Function)
+		case row.Enabled != "A" && (want.always || row.Enabled != "O"):
+			d.found("triggers", enable, "The trigger %s of %s does not fire, or not if session_replication_role is replica. "+
+				"Verify the trail: it may have been changed.", want.name, want.table)
 		}
-	}
-	expect("audit_entries", "audit_entries_queue", "audit_queue()", "AFTER INSERT ON %s REFERENCING NEW TABLE AS new_entries FOR EACH STATEMENT")
-	for _, table := range slices.Concat(auditTables, d.tables) {
-		parent, argument := table, strings.TrimPrefix(table, "audit_")
-		if slices.Contains(d.tables, table) {
-			parent, argument = "audit_entries", "entries"
-		}
-		function := "audit_refuse('" + argument + "')"
-		expect(table, fmt.Sprintf(auditRefusing[0], parent), function, "BEFORE UPDATE OR DELETE ON %s FOR EACH ROW")
-		expect(table, fmt.Sprintf(auditRefusing[1], parent), function, "BEFORE TRUNCATE ON %s FOR EACH STATEMENT")
 	}
 	for _, row := range rows { // not the map, whose order is random
-		if _, other := there[key{row.TableName, row.Name}]; other && (slices.Contains(auditTables, row.TableName) || slices.Contains(d.tables, row.TableName)) {
-			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s;", pgx.Identifier{row.Name}.Sanitize(), pgx.Identifier{row.TableName}.Sanitize()),
+		if _, other := there[key{row.TableName, row.Name}]; other && tables[row.TableName] {
+			d.found("triggers", fmt.Sprintf("DROP TRIGGER %s ON %s;", pgx.Identifier{row.Name}.Sanitize(), row.TableName),
 				"The trigger %s of %s does not belong to the trail: it may change or drop entries as they are recorded.", row.Name, row.TableName)
 		}
 	}
@@ -195,10 +129,6 @@ func (d *auditDoctor) functions(ctx context.Context, q db.DBTX) error {
 		return err
 	}
 	for _, row := range rows {
-		// audit_queue is a trigger's function, which nobody can call.
-		if row.Public && row.Name != "audit_queue" {
-			d.found("functions", "REVOKE EXECUTE ON FUNCTION "+row.Name+" FROM PUBLIC;", "Everybody may call %s, which runs with the owner's privileges.", row.Name)
-		}
 		if !strings.Contains(row.Settings, "search_path=pg_catalog, pg_temp") {
 			d.found("functions", "ALTER FUNCTION "+row.Name+" SET search_path = pg_catalog, pg_temp;",
 				"%s runs with the owner's privileges, but its search_path lets others replace the functions and tables that it uses.", row.Name)
@@ -217,7 +147,8 @@ func (d *auditDoctor) sealing(ctx context.Context, q db.DBTX) error {
 		if waiting.Entries > repo.DefaultAuditCount {
 			count = fmt.Sprintf("more than %d", repo.DefaultAuditCount)
 		}
-		d.found("sealing", "Run a sealer, and check that it makes progress. If it does, verify the trail: an entry that was deleted before it was sealed stays in the queue forever.",
+		d.found("sealing", "Run a sealer, and check that it makes progress. If it does, verify the trail: "+
+			"an entry that was deleted before it was sealed stays in the queue forever.",
 			"Entries waiting to be sealed: %s, the oldest since %s. Changes to unsealed entries are not detected, and they are not pruned.",
 			count, waiting.Oldest.UTC().Format(time.RFC3339))
 	}

@@ -22,49 +22,23 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 		if alone, err = queries.AuditSealLock(ctx, q); err != nil || !alone {
 			return err
 		}
-		positions, more, err := nextToSeal(ctx, q, limit)
-		if err != nil || len(positions) == 0 {
+		next, more, err := nextToSeal(ctx, q, limit)
+		if err != nil || len(next.Ids) == 0 {
 			return err
 		}
-		rows, err := queries.AuditUnsealed(ctx, q, positions)
-		if err != nil || len(rows) == 0 {
+		rows, err := queries.AuditUnsealed(ctx, q, next.Ids)
+		if err != nil || len(rows) != len(next.Ids) { // somebody deletes entries
 			return err
 		}
 		size, err := queries.AuditLogSize(ctx, q)
 		if err != nil {
 			return err
 		}
-		unsealed := repo.AuditUnsealed{
-			Size: size, Entries: make([]repo.SealedEntry, len(rows)), More: more,
-			VersionOne: func() (int64, error) {
-				count, err := queries.AuditVersionOne(ctx, q)
-				return count, translate(ctx, err, reading)
-			},
-		}
-		identity, err := queries.AuditIdentity(ctx, q)
+		identity, err := readIdentity(ctx, q)
 		if err != nil {
 			return err
 		}
-		unsealed.Identity = identity.Bytes
-		latest, err := queries.AuditCheckpointGet(ctx, q)
-		if err != nil && !isNoRows(err) {
-			return err
-		}
-		unsealed.Latest = checkpointOf(latest)
-		leaves := db.AuditAddLeavesParams{FirstSequence: size}
-		positions = positions[:len(rows)]
-		for i, row := range rows {
-			positions[i] = row.Position
-			leaves.OccurredAts = append(leaves.OccurredAts, row.OccurredAt)
-			leaves.EntryIds = append(leaves.EntryIds, row.ID)
-			unsealed.Entries[i] = repo.SealedEntry{
-				AuditEntry: auditEntryOf(db.AuditEntry{
-					OccurredAt: row.OccurredAt, ID: row.ID, RecordedAt: row.RecordedAt, Type: row.Type, Actor: row.Actor,
-					UserName: row.UserName, PlanID: row.PlanID, SessionID: row.SessionID, Project: row.Project, Details: row.Details,
-				}),
-				Nonce: row.Nonce.Bytes,
-			}
-		}
+		unsealed := repo.AuditUnsealed{Size: size, Entries: each(rows, sealedEntryOf), More: more, Identity: identity}
 		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
 			hashes, err := readHashes(ctx, q, indexes)
 			return hashes, meaning(ctx, err, reading)
@@ -75,9 +49,13 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 		if err := rules.CheckSeal(unsealed, seal); err != nil {
 			return &answer{err}
 		}
-		leaves.Hashes = toBytes(seal.Leaves)
-		keep(&leaves, unsealed.Entries, seal.Hidden)
-		if err := queries.AuditAddLeaves(ctx, q, leaves); err != nil {
+		added, err := queries.AuditAddLeaves(ctx, q, db.AuditAddLeavesParams{
+			FirstSequence: size, Ids: next.Ids, Hidden: toBytes(seal.Hidden), Hashes: toBytes(seal.Leaves),
+		})
+		if err == nil && added != int64(len(rows)) {
+			err = &answer{&storeError{repo.ErrContention, errors.New("entries were deleted while they were sealed")}}
+		}
+		if err != nil {
 			return err
 		}
 		if err := queries.AuditAddHashes(ctx, q, seal.FirstHash, toBytes(seal.Hashes)); err != nil {
@@ -89,7 +67,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 			return err
 		}
 		sealed = len(rows)
-		return queries.AuditSealed(ctx, q, positions)
+		return queries.AuditSealed(ctx, q, next.RecordedAts, next.Ids)
 	})
 	switch {
 	case err != nil:
@@ -100,43 +78,45 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 	return sealed, nil
 }
 
-// nextToSeal returns the positions of up to limit entries, and whether there may be
+// nextToSeal returns up to limit entries of the queue, and whether there may be
 // more. Together their details have at most repo.MaxSealBytes, but it returns at
 // least one.
-func nextToSeal(ctx context.Context, q db.DBTX, limit int) (positions []int64, more bool, err error) {
+func nextToSeal(ctx context.Context, q db.DBTX, limit int) (next toSeal, more bool, err error) {
 	sizes, err := queries.AuditUnsealedSizes(ctx, q, int32(limit))
 	if err != nil {
-		return nil, false, err
+		return next, false, err
 	}
 	total := int64(0)
-	for _, row := range sizes {
-		if total += row.Bytes; !rules.SealTakes(len(positions)+1, total) {
-			return positions, true, nil
+	for i, row := range sizes {
+		if total += row.Bytes; !rules.SealTakes(i+1, total) {
+			return next, true, nil
 		}
-		positions = append(positions, row.Position)
+		next.Ids, next.RecordedAts = append(next.Ids, row.EntryID), append(next.RecordedAts, row.RecordedAt)
 	}
-	return positions, len(sizes) == limit, nil
+	return next, len(sizes) == limit, nil
 }
 
-// keep sets what leaves of version 2 keep of their entries. If hidden is empty, the
-// leaves are of version 1.
-func keep(leaves *db.AuditAddLeavesParams, entries []repo.SealedEntry, hidden [][32]byte) {
-	n := len(entries)
-	leaves.Types, leaves.Hidden = make([]string, n), make([][]byte, n)
-	leaves.PlanIds, leaves.SessionIds = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
-	for i := range entries {
-		leaves.PlanIds[i], leaves.SessionIds[i] = toUUID(repo.ID{}), toUUID(repo.ID{})
-		leaves.Hidden[i] = []byte{}
-		if len(hidden) > 0 {
-			leaves.Types[i], leaves.Hidden[i] = string(entries[i].Type), hidden[i][:]
-			leaves.PlanIds[i], leaves.SessionIds[i] = toUUID(entries[i].PlanID), toUUID(entries[i].SessionID)
-		}
-	}
+// toSeal are rows of the queue.
+type toSeal struct {
+	Ids         []pgtype.UUID
+	RecordedAts []time.Time
+}
+
+func sealedEntryOf(row db.AuditEntry) repo.SealedEntry {
+	return repo.SealedEntry{AuditEntry: auditEntryOf(row), Salts: row.Salts}
 }
 
 func (a *auditStore) Identity(ctx context.Context) (repo.ID, error) {
-	id, err := ask(ctx, a.exec.read, func(q db.DBTX) (pgtype.UUID, error) { return queries.AuditIdentity(ctx, q) })
-	return id.Bytes, orMissing(err, &repo.NotFoundError{Kind: "audit identity"}) // somebody deleted it
+	return ask(ctx, a.exec.read, func(q db.DBTX) (repo.ID, error) { return readIdentity(ctx, q) })
+}
+
+func readIdentity(ctx context.Context, q db.DBTX) (id repo.ID, err error) {
+	note, err := queries.AuditIdentity(ctx, q)
+	if err == nil && len(note) != len(id) || isNoRows(err) { // somebody changed or deleted it
+		return id, &answer{&repo.NotFoundError{Kind: "audit identity"}}
+	}
+	copy(id[:], note)
+	return id, err
 }
 
 func toBytes(hashes [][32]byte) [][]byte {
@@ -181,41 +161,31 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.
 }
 
 func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
+	l := row.AuditLeaf
 	leaf := repo.AuditLeaf{
-		Sequence: row.Sequence, EntryID: row.EntryID.Bytes, OccurredAt: row.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(row.PrunedBy),
-		Version: int(row.Version),
+		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(l.PrunedBy),
 		Kept: repo.AuditKept{
-			Type: repo.EventType(fromNullable(row.LeafType)), PlanID: fromOptionalUUID(row.LeafPlanID), SessionID: fromOptionalUUID(row.LeafSessionID),
+			RecordedAt: l.RecordedAt.UTC(), Type: repo.EventType(l.Type), Namespace: fromNullable(l.Namespace),
+			PlanID: fromOptionalUUID(l.PlanID), SessionID: fromOptionalUUID(l.SessionID),
 		},
 	}
-	copy(leaf.Kept.Hidden[:], row.Hidden)
-	copy(leaf.Hash[:], row.Hash)
+	copy(leaf.Kept.Hidden[:], l.Hidden)
+	copy(leaf.Hash[:], l.Hash)
 	if row.ID.Valid {
-		leaf.Entry = &repo.SealedEntry{
-			AuditEntry: auditEntryOf(db.AuditEntry{
-				OccurredAt: row.OccurredAt, ID: row.ID, RecordedAt: *row.RecordedAt, Type: *row.Type, Actor: row.Actor,
-				UserName: row.UserName, PlanID: row.PlanID, SessionID: row.SessionID, Project: row.Project, Details: row.Details,
-			}),
-			Nonce: row.Nonce.Bytes,
-		}
+		entry := sealedEntryOf(db.AuditEntry{
+			ID: row.ID, OccurredAt: *row.OccurredAt, RecordedAt: *row.RecordedAt, Type: *row.Type, Namespace: row.Namespace, PlanID: row.PlanID,
+			SessionID: row.SessionID, Actor: row.Actor, UserName: row.UserName, Project: row.Project, Details: row.Details, Salts: row.Salts,
+		})
+		leaf.Entry = &entry
 	}
 	return leaf
 }
 
 func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
-	return a.leafAt(ctx, entryID, queries.AuditLeafOf)
-}
-
-func (a *auditStore) FirstLeaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
-	return a.leafAt(ctx, entryID, queries.AuditFirstLeafOf)
-}
-
-// leafAt reads the leaf at the sequence that sequenceOf finds for an entry.
-func (a *auditStore) leafAt(ctx context.Context, entryID repo.ID, sequenceOf func(context.Context, db.DBTX, pgtype.UUID) (int64, error)) (repo.AuditLeaf, error) {
 	var rows []db.AuditLeavesRow
 	err := a.exec.read(ctx, func(q db.DBTX) error {
-		sequence, err := sequenceOf(ctx, q, toUUID(entryID))
-		if err != nil || sequence < 0 {
+		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
+		if err != nil {
 			return err
 		}
 		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)
@@ -244,24 +214,24 @@ func checkpointOf(row db.AuditCheckpoint) repo.AuditCheckpoint {
 	return checkpoint
 }
 
-func (a *auditStore) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (a *auditStore) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 	limit, err := rules.CheckLimit(limit)
 	if err != nil {
 		return nil, err
 	}
-	var strays []repo.AuditEntry
-	place := db.AuditStraysParams{AfterID: toUUID(repo.ID{}), MaxRows: repo.MaxPageSize, AfterOccurredAt: time.Time{}}
+	var strays []repo.ID
+	place := db.AuditStraysParams{AfterID: toUUID(repo.ID{}), MaxRows: repo.MaxPageSize}
 	for {
 		rows, err := run(ctx, a.exec.read, queries.AuditStrays, place)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			place.AfterOccurredAt, place.AfterID = row.AuditEntry.OccurredAt, row.AuditEntry.ID
+			place.AfterOccurredAt, place.AfterID = row.OccurredAt, row.ID
 			if row.Known {
 				continue
 			}
-			strays = append(strays, auditEntryOf(row.AuditEntry))
+			strays = append(strays, row.ID.Bytes)
 			if len(strays) == limit {
 				return strays, nil
 			}
@@ -272,15 +242,13 @@ func (a *auditStore) Strays(ctx context.Context, limit int) ([]repo.AuditEntry, 
 	}
 }
 
-func (a *auditStore) Lost(ctx context.Context, limit int) ([]repo.AuditEntry, error) {
+func (a *auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	limit, err := rules.CheckLimit(limit)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run2(ctx, a.exec.read, queries.AuditLost, 0, int32(limit))
-	return each(rows, func(row db.AuditLostRow) repo.AuditEntry {
-		return repo.AuditEntry{ID: row.EntryID.Bytes, OccurredAt: row.OccurredAt.UTC()}
-	}), err
+	rows, err := run(ctx, a.exec.read, queries.AuditLost, int32(limit))
+	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
 func (a *auditStore) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {

@@ -80,10 +80,14 @@ func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.Audi
 	if err != nil {
 		return repo.AuditRecorded{}, err
 	}
+	distinct, err := rules.DistinctEntries(normal)
+	if err != nil {
+		return repo.AuditRecorded{}, err
+	}
 	if err := s.connect(ctx); err != nil {
 		return repo.AuditRecorded{}, err
 	}
-	written, err := recordAudit(ctx, alone{s.conn}, auditParams(normal), monthsOf(normal))
+	written, err := recordAudit(ctx, alone{s.conn}, distinct)
 	if err != nil {
 		return repo.AuditRecorded{}, s.failed(ctx, err)
 	}

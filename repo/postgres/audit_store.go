@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -14,71 +13,97 @@ import (
 // audit_log.go.
 type auditStore struct{ exec *pooled }
 
-// pruneBatch bounds the entries that one transaction of a prune removes.
-const pruneBatch = 5000
+// These bound one transaction of a prune: holds wait for it, and it keeps rows locked.
+const (
+	pruneRows  = 1000
+	prunePause = 50 * time.Millisecond
+)
 
-func (a *auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPruned, error) {
-	prune, err := rules.NormalizePrune(prune)
+func (a *auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (pruned repo.AuditPruned, err error) {
+	prune, err = rules.NormalizePrune(prune)
 	if err != nil {
-		return repo.AuditPruned{}, err
+		return pruned, err
 	}
-	types := make([]string, len(prune.Types))
+	var holds []repo.AuditHold
+	if !prune.DryRun { // which needs no more than to read
+		err = a.exec.atomically(ctx, func(q db.DBTX) (err error) {
+			if err = queries.AuditPruneBegin(ctx, q); err == nil {
+				holds, err = readHolds(ctx, q)
+			}
+			return err
+		})
+		if err != nil {
+			return pruned, err
+		}
+	}
+	next := db.AuditPrunableParams{AfterID: toUUID(repo.ID{}), Before: prune.Before, Types: make([]string, len(prune.Types))}
 	for i, kind := range prune.Types {
-		types[i] = string(kind)
+		next.Types[i] = string(kind)
 	}
-	found, err := run2(ctx, a.exec.read, queries.AuditCountOld, prune.Before, types)
-	if err != nil {
-		return repo.AuditPruned{}, err
-	}
-	result := repo.AuditPruned{Entries: found.Pruned, Held: found.Held, Unsealed: found.Unsealed}
-	switch {
-	case prune.DryRun:
-		return result, nil
-	case found.Pruned == 0: // an earlier prune may have left an empty month
-		return result, a.dropPartitions(ctx, prune.Before)
-	}
-	holds, err := a.Holds(ctx)
-	if err != nil {
-		return repo.AuditPruned{}, err
+	for {
+		page, err := run(ctx, a.exec.read, queries.AuditPrunable, next)
+		if err != nil {
+			return pruned, err
+		}
+		if page.Pruned > 0 && !prune.DryRun {
+			break
+		}
+		count(&pruned, page)
+		if page.Found < pruneRows {
+			return pruned, nil
+		}
+		next.AfterOccurredAt, next.AfterID = page.ReachedOccurredAt, page.ReachedID
 	}
 	entry, err := rules.PruneEntry(prune, holds)
 	if err != nil {
-		return repo.AuditPruned{}, err
+		return pruned, err
 	}
-	entry.OccurredAt = entry.ID.Timestamp() // the batches find the entry by its time and id
 	// The entry is recorded first, so that no removal is without one.
 	if err := (&audit{a.exec}).Record(ctx, entry); err != nil {
-		return repo.AuditPruned{}, err
+		return pruned, err
 	}
-	result.Entries = 0
-	var batch db.AuditPruneBatchRow
+	batch := db.AuditPruneBatchParams{AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID, ByEntry: toUUID(entry.ID), MaxRows: pruneRows}
 	for {
-		batch, err = run(ctx, a.exec.write, queries.AuditPruneBatch, db.AuditPruneBatchParams{
-			After: batch.Reached, Before: prune.Before, Types: types,
-			ByEntry: toUUID(entry.ID), ByOccurredAt: entry.OccurredAt, MaxRows: pruneBatch,
-		})
+		began := time.Now()
+		done, err := a.pruneBatch(ctx, batch)
 		if err != nil {
-			return result, err
+			return pruned, err
 		}
-		result.Entries += batch.Pruned
-		if batch.Pruned < pruneBatch {
-			return result, a.dropPartitions(ctx, prune.Before)
+		count(&pruned, db.AuditPrunableRow(done))
+		if done.Found < int64(batch.MaxRows) {
+			return pruned, nil
 		}
+		batch.AfterOccurredAt, batch.AfterID = done.ReachedOccurredAt, done.ReachedID
+		batch.MaxRows = nextRows(batch.MaxRows, time.Since(began))
 	}
 }
 
-// dropPartitions drops the partitions that have become empty. If readers hold a lock
-// it leaves that to the next prune, since the entries themselves are removed already.
-func (a *auditStore) dropPartitions(ctx context.Context, before time.Time) error {
-	for {
-		dropped, err := run(ctx, a.exec.write, queries.AuditDropPartition, before)
-		if errors.Is(err, repo.ErrContention) {
-			return nil
+// pruneBatch removes one batch in a transaction of its own.
+func (a *auditStore) pruneBatch(ctx context.Context, batch db.AuditPruneBatchParams) (done db.AuditPruneBatchRow, err error) {
+	err = a.exec.atomically(ctx, func(q db.DBTX) (err error) {
+		if err = queries.AuditPruneBegin(ctx, q); err == nil {
+			done, err = queries.AuditPruneBatch(ctx, q, batch)
 		}
-		if err != nil || !dropped {
-			return err
-		}
+		return err
+	})
+	return done, err
+}
+
+func count(pruned *repo.AuditPruned, page db.AuditPrunableRow) {
+	pruned.Entries += page.Pruned
+	pruned.Held += page.Held
+	pruned.Unsealed += page.Unsealed
+}
+
+// nextRows returns the rows of the next batch, after one of so many rows took so long.
+func nextRows(rows int32, took time.Duration) int32 {
+	switch {
+	case took > prunePause:
+		return max(rows/2, pruneRows/100)
+	case took < prunePause/2:
+		return min(rows*2, pruneRows)
 	}
+	return rows
 }
 
 func holdOf(hold repo.AuditHold) (kind string, subject repo.ID) {
@@ -109,10 +134,11 @@ func (a *auditStore) Release(ctx context.Context, hold repo.AuditHold) error {
 }
 
 func (a *auditStore) Holds(ctx context.Context) ([]repo.AuditHold, error) {
-	rows, err := ask(ctx, a.exec.read, func(q db.DBTX) ([]db.AuditHold, error) { return queries.AuditHolds(ctx, q) })
-	if err != nil {
-		return nil, err
-	}
+	return ask(ctx, a.exec.read, func(q db.DBTX) ([]repo.AuditHold, error) { return readHolds(ctx, q) })
+}
+
+func readHolds(ctx context.Context, q db.DBTX) ([]repo.AuditHold, error) {
+	rows, err := queries.AuditHolds(ctx, q)
 	return each(rows, func(row db.AuditHold) repo.AuditHold {
 		hold := repo.AuditHold{Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}
 		if row.Kind == "plan" {
@@ -121,5 +147,5 @@ func (a *auditStore) Holds(ctx context.Context) ([]repo.AuditHold, error) {
 			hold.SessionID = row.Subject.Bytes
 		}
 		return hold
-	}), nil
+	}), err
 }

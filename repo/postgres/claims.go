@@ -34,7 +34,7 @@ func (p *plans) claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan
 		if err != nil {
 			return nil, p.exec.unread(err)
 		}
-		claimed[i] = repo.ClaimedPlan{Plan: plan, Lease: leaseOf(repo.PlanLease(plan.ID), db.LeaseRenewRow{
+		claimed[i] = repo.ClaimedPlan{Plan: plan, Lease: leaseOf(repo.PlanLease(plan.ID), db.LeaseGetRow{
 			Owner: claim.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		})}
 	}
@@ -48,7 +48,7 @@ func claimParams(claim repo.Claim, owners []string) db.PlanClaimParams {
 		Places: lanes.places, Namespaces: lanes.namespaces, Phases: lanes.phases, Actions: lanes.actions,
 		DueDepth: int32(len(owners) + dueDepth),
 		Depth:    int32(len(owners) + max(minClaimDepth, claimDepth/len(lanes.places))),
-		Owners:   owners, TtlSeconds: claim.TTL.Seconds(), MaxAttempts: int32(claim.MaxAttempts),
+		Owners:   owners, LeaseNamespace: leaseNamespace, TtlSeconds: claim.TTL.Seconds(), MaxAttempts: int32(claim.MaxAttempts),
 	}
 }
 

@@ -6,7 +6,7 @@ const (
 	uniqueMessageID = "messages_session_id_id_key"
 	planAction      = "plans_action_name_fkey"
 	linkSession     = "session_plans_session_id_fkey"
-	stateScope      = "state_scopes_pkey"
 	stateSession    = "state_scopes_session_id_fkey"
 	uniqueTurnID    = "session_turns_pkey"
+	uniqueChosenID  = "session_ids_pkey"
 )

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // This file and convert_plan.go convert between rows and the types of package repo.
@@ -99,20 +98,37 @@ func stateValueOf(key string, value []byte, version int64, updatedAt time.Time) 
 	return repo.StateValue{Key: key, Value: value, Version: version, UpdatedAt: updatedAt.UTC()}
 }
 
-// scopeColumns returns the ids and the names of scopes as the arrays that a statement
-// unnests.
-func scopeColumns[Scope any](scopes []Scope, of func(Scope) (repo.ID, string)) (ids []pgtype.UUID, names []string) {
-	ids, names = make([]pgtype.UUID, len(scopes)), make([]string, len(scopes))
-	for i, scope := range scopes {
-		id, name := of(scope)
-		ids[i], names[i] = toUUID(id), name
-	}
-	return ids, names
+// scopeNamespace is the namespace of the shared scopes.
+const scopeNamespace = repo.DefaultNamespace
+
+// sessionOfScope returns the session whose own the scope is, or null.
+func sessionOfScope(scope repo.Scope) pgtype.UUID {
+	return pgtype.UUID{Bytes: scope.SessionID, Valid: scope.Name == ""}
 }
 
-func ofScopeArgument(scope repo.Scope) (repo.ID, string) { return scope.ID(), scope.Name }
+// scopeColumns holds scopes as the arrays that a statement unnests.
+type scopeColumns struct {
+	sessions          []pgtype.UUID
+	namespaces, names []string
+}
 
-func ofStateScope(scope rules.StateScope) (repo.ID, string) { return scope.ID, scope.Scope.Name }
+func newScopeColumns(scopes []repo.Scope) (c scopeColumns) {
+	for _, scope := range scopes {
+		c.sessions = append(c.sessions, sessionOfScope(scope))
+		c.namespaces = append(c.namespaces, scopeNamespace)
+		c.names = append(c.names, scope.Name)
+	}
+	return c
+}
+
+// placesOf returns the places of scopes in the arrays, of which the first is 1.
+func placesOf(scopes []repo.Scope) map[repo.Scope]int64 {
+	places := make(map[repo.Scope]int64, len(scopes))
+	for i, scope := range scopes {
+		places[scope] = int64(i + 1)
+	}
+	return places
+}
 
 // columns holds messages as the arrays that a statement unnests.
 type columns struct {

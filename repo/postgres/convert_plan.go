@@ -96,6 +96,8 @@ func planOf(row db.PlanDetail) (repo.Plan, error) {
 		ID:                      row.ID.Bytes,
 		Name:                    fromNullable(row.Name),
 		Namespace:               row.Namespace,
+		SessionID:               fromOptionalUUID(row.SessionID),
+		Key:                     fromNullable(row.Key),
 		Action:                  action,
 		ParentID:                fromOptionalUUID(row.ParentID),
 		RootID:                  row.RootID.Bytes,

@@ -20,7 +20,6 @@ const (
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
 	uniqueViolation      = "23505"
-	checkViolation       = "23514"
 	outOfRange           = "22003"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
@@ -137,11 +136,6 @@ func translatePgError(pgErr *pgconn.PgError, at phase) error {
 	case "23": // integrity constraint violation
 		if pgErr.Code == uniqueViolation {
 			return &storeError{repo.ErrConflict, pgErr}
-		}
-		if lacksPartition(pgErr) {
-			// The values are valid: the transaction may be run again, once the
-			// partition exists.
-			return &storeError{repo.ErrContention, pgErr}
 		}
 		return &storeError{repo.ErrInvalid, pgErr}
 	}

@@ -62,7 +62,6 @@ func TestTranslate(t *testing.T) {
 		{"a value", code("22021"), live, committing, repo.ErrInvalid},
 		{"a unique key", code("23505"), live, committing, repo.ErrConflict},
 		{"a check", &pgconn.PgError{Severity: "ERROR", Code: "23514", ConstraintName: "a_check"}, live, committing, repo.ErrInvalid},
-		{"a month without a partition", &pgconn.PgError{Severity: "ERROR", Code: "23514", TableName: "audit_entries"}, live, committing, repo.ErrContention},
 		{"anything else", code("57014"), live, committing, repo.ErrUnavailable},
 		{"ended by the server", fatal("FATAL", "FATAL", "57P01"), live, committing, repo.ErrUnknownOutcome},
 		{"ended by a server that crashed", fatal("PANIC", "PANIC", "XX000"), live, committing, repo.ErrUnknownOutcome},

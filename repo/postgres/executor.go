@@ -41,6 +41,12 @@ type executor interface {
 	// atomically runs several statements that change all or nothing. It may run
 	// them more than once.
 	atomically(ctx context.Context, statements func(db.DBTX) error) error
+	// known returns the id of the session with a key, if that is known without a statement, and
+	// learn notes it. noted returns err, and forgets the session that it says is missing: every
+	// such error of an operation goes through it.
+	known(ctx context.Context, key repo.SessionKey) (repo.ID, bool, error)
+	learn(key repo.SessionKey, id repo.ID)
+	noted(err error) error
 	// changed says which sessions or streams an operation has changed, other than by append, for
 	// those who follow them.
 	changed(news ...news)
@@ -58,9 +64,8 @@ type pooled struct {
 	claimer  *claimer
 	mover    *mover
 	live     *live
+	keys     *keyCache
 	gate     *gate
-	// months are those that have partitions of the audit trail.
-	months coverage
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -181,13 +186,11 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 		return err
 	}
 	defer p.gate.leave()
-	var unmended error
 	for attempt := 1; ; attempt++ {
 		err := operation()
 		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
-			return settled(causeOf(err, unmended))
+			return settled(err)
 		}
-		unmended = p.mend(ctx, err)
 	}
 }
 
@@ -199,6 +202,8 @@ type bound struct {
 	// that.
 	news   *[]news
 	queues *[]string
+	// keys are the store's. Nil: there is no store.
+	keys *keyCache
 }
 
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -210,10 +215,7 @@ func (b bound) readAt(ctx context.Context, statement func(db.DBTX, level) error)
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
-	if err := b.cover(ctx); err != nil {
-		return err
-	}
-	return b.uncover(b.read(ctx, statement))
+	return b.read(ctx, statement)
 }
 
 func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
@@ -232,7 +234,7 @@ func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRo
 		}
 		return a.row, err
 	}
-	err = b.read(ctx, func(q db.DBTX) (err error) { // which records nothing
+	err = b.read(ctx, func(q db.DBTX) (err error) {
 		if a.repeatable {
 			if _, err := queries.SessionLock(ctx, q, toUUID(a.sessionID)); err != nil {
 				return err
@@ -278,16 +280,13 @@ func (b bound) sees(ctx context.Context, statements func(db.DBTX) error) error {
 // atomically uses a savepoint: a caller that continues after an error commits nothing
 // of the failed operation.
 func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) error {
-	if err := b.cover(ctx); err != nil {
-		return err
-	}
 	savepoint, err := b.tx.Begin(ctx)
 	if err != nil {
 		return translate(ctx, err, reading)
 	}
 	defer rollback(ctx, savepoint)
 	if err := statements(savepoint); err != nil {
-		return b.uncover(meaning(ctx, err, reading))
+		return meaning(ctx, err, reading)
 	}
 	return translate(ctx, savepoint.Commit(ctx), reading)
 }

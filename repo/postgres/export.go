@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/export"
@@ -17,8 +19,7 @@ import (
 
 // Export reads the session and its state in one statement, then the messages up to the
 // count that the session had in it. Messages never change, so all is that of one moment,
-// although many statements read them. Export holds no connection while it writes. At the end it checks that the
-// session was not deleted meanwhile, and another created with its id.
+// although many statements read them. Export holds no connection while it writes.
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	err := s.export(ctx, id, w)
 	if errors.Is(err, export.ErrIncomplete) {
@@ -54,9 +55,6 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 				break
 			}
 		}
-		if err := s.mustLive(ctx, id, begun.incarnation); err != nil {
-			return err
-		}
 	}
 	if begun.stateVersion > 0 {
 		if err := writer.BeginState(begun.stateVersion); err != nil {
@@ -77,7 +75,7 @@ const (
 
 // Import reads the whole document into a buffer before it takes a connection, so that
 // nobody waits for a slow reader.
-func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error) {
+func (s *sessions) Import(ctx context.Context, r io.Reader, options repo.ImportOptions) (repo.Session, error) {
 	if p, ok := s.exec.(*pooled); ok {
 		if err := p.usable(ctx); err != nil {
 			return repo.Session{}, err
@@ -95,7 +93,7 @@ func (s *sessions) Import(ctx context.Context, r io.Reader) (repo.Session, error
 			return err
 		}
 		session = reader.Session()
-		if err := s.importSession(ctx, q, session); err != nil {
+		if err := s.importSession(ctx, q, session, options); err != nil {
 			return err
 		}
 		state := &stateImport{ctx: ctx, q: q, sessionID: session.ID, reader: reader}
@@ -138,7 +136,7 @@ func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.I
 	return linked, nil
 }
 
-func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session) error {
+func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, options repo.ImportOptions) error {
 	created, err := queries.SessionImport(ctx, q, db.SessionImportParams{
 		ID:                toUUID(session.ID),
 		Namespace:         session.Namespace,
@@ -153,15 +151,30 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		BudgetNanos:       (*int64)(session.Budget),
 		CreatedAt:         session.CreatedAt,
 		UpdatedAt:         session.UpdatedAt,
+		Restores:          options.Restore,
 		Audited:           s.audited,
 	})
-	if err != nil {
+	if err != nil || created > 0 {
+		return ifDeletedMeanwhile(err)
+	}
+	in := &sessions{exec: bound{tx: q.(pgx.Tx)}}
+	stored, err := in.taken(ctx, session.ID, session.Namespace, session.Key)
+	switch {
+	case err != nil:
 		return err
+	case len(stored) > 0:
+		return &answer{rules.ImportTaken(session, stored[0].ID)}
 	}
-	if created == 0 {
-		return &answer{rules.SessionTaken(session.ID)}
+	if !options.Restore {
+		deleted, err := in.wasDeleted(ctx, session.ID)
+		switch {
+		case err != nil:
+			return err
+		case deleted:
+			return &answer{rules.ImportDeleted(session.ID)}
+		}
 	}
-	return nil
+	return &storeError{repo.ErrContention, errVanished}
 }
 
 // importMessages stores the reader's messages and returns their number.

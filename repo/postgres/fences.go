@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -52,7 +53,7 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	if err != nil {
 		return err
 	}
-	latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(id), fenced.Key.Name)
+	latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(id), leaseNamespace)
 	switch {
 	case isNoRows(err):
 		return nil // a new attempt finds no session
@@ -82,7 +83,7 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*appending) err
 		if counter == nil || a.fence <= counter.fence {
 			continue
 		}
-		latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(a.sessionID), repo.SessionLease(a.sessionID).Name)
+		latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(a.sessionID), leaseNamespace)
 		if err != nil {
 			return err
 		}
@@ -91,35 +92,41 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*appending) err
 	return nil
 }
 
-// acquire acquires a lease, and tells the session or plan that it names.
-func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseAcquireRow, err error) {
-	params := db.LeaseAcquireParams{
-		Name: lease.Key.Name, Kind: lease.Key.Kind, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
+// acquire acquires a lease, and tells the session or plan that it names. It returns the
+// lease of whoever has it then.
+func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseGetRow, err error) {
+	get := db.LeaseGetParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key)}
+	take := db.LeaseTakeParams{
+		Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
 	}
-	var lock, tell func(q db.DBTX) error
-	id, err := repo.ParseID(lease.Key.Name)
-	switch {
-	case err == nil && lease.Key.Kind == repo.LeaseOfSession:
-		lock = func(q db.DBTX) error { return queries.FenceLockSession(ctx, q, toUUID(id), params.Name) }
-		tell = func(q db.DBTX) error {
-			return queries.FenceSession(ctx, q, db.FenceSessionParams{SessionID: toUUID(id), Name: params.Name, Owner: params.Owner})
-		}
-	case err == nil && lease.Key.Kind == repo.LeaseOfPlan:
-		lock = func(q db.DBTX) error { return queries.FenceLockPlan(ctx, q, toUUID(id), params.Name) }
-		tell = func(q db.DBTX) error {
-			return queries.FencePlan(ctx, q, db.FencePlanParams{PlanID: toUUID(id), Name: params.Name, Owner: params.Owner})
-		}
-	default:
-		return queries.LeaseAcquire(ctx, q, params)
+	lock := db.LeaseLockParams{Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner}
+	steps := []func(db.DBTX) error{
+		func(q db.DBTX) error { return queries.LeaseLock(ctx, q, lock) },
+		func(q db.DBTX) error { return queries.LeaseTake(ctx, q, take) },
 	}
-	p := &pipeline{}
-	p.add(lock)
+	switch id, _ := repo.ParseID(lease.Key.Name); lease.Key.Kind {
+	case repo.LeaseOfSession:
+		take.SessionID = toUUID(id)
+		told := db.FenceSessionParams{SessionID: take.SessionID, Namespace: get.Namespace, Owner: lease.Owner}
+		steps = slices.Insert(steps, 0, func(q db.DBTX) error { return queries.FenceLockSession(ctx, q, told.SessionID, told.Namespace) })
+		steps = append(steps, func(q db.DBTX) error { return queries.FenceSession(ctx, q, told) })
+	case repo.LeaseOfPlan:
+		take.PlanID = toUUID(id)
+		told := db.FencePlanParams{PlanID: take.PlanID, Namespace: get.Namespace, Owner: lease.Owner}
+		steps = slices.Insert(steps, 0, func(q db.DBTX) error { return queries.FenceLockPlan(ctx, q, told.PlanID, told.Namespace) })
+		steps = append(steps, func(q db.DBTX) error { return queries.FencePlan(ctx, q, told) })
+	}
+	p := &pipeline{steps: steps}
 	p.add(func(q db.DBTX) (err error) {
-		row, err = queries.LeaseAcquire(ctx, q, params)
+		row, err = queries.LeaseGet(ctx, q, get)
 		return err
 	})
-	p.add(tell)
-	return row, p.send(ctx, q)
+	for {
+		// No row: whoever was seen to hold it by the first statement has released it since.
+		if err := p.send(ctx, q); !isNoRows(err) {
+			return row, err
+		}
+	}
 }
 
 // admit returns the error of a token that is not the latest of a plan's, or nil. Zero: none
@@ -137,12 +144,11 @@ func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, token int64) error {
 	if token == 0 {
 		return nil
 	}
-	key := repo.PlanLease(id)
-	latest, err := queries.FenceCatchUpPlan(ctx, q, toUUID(id), key.Name)
+	latest, err := queries.FenceCatchUpPlan(ctx, q, toUUID(id), leaseNamespace)
 	if err != nil {
 		return err
 	}
-	if err := (rules.Fence{Key: key, Latest: latest}).Check(token); err != nil {
+	if err := (rules.Fence{Key: repo.PlanLease(id), Latest: latest}).Check(token); err != nil {
 		return &answer{err}
 	}
 	return nil

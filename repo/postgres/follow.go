@@ -45,7 +45,7 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 		defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is no follower's
 		for message, err := range p.live.messages.Follow(ctx, p.gate.closing, sessionID, from) {
 			if err != nil {
-				yield(repo.Message{}, followError(ctx, sessionID, err))
+				yield(repo.Message{}, p.noted(followError(ctx, sessionID, err)))
 				return
 			}
 			message.Metadata, message.Payload = bytes.Clone(message.Metadata), bytes.Clone(message.Payload)
@@ -119,19 +119,15 @@ func positionColumns(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, f
 	return ids, froms, int32(min(max(minSessionRows, maxNewsRows/len(positions)), maxSessionRows))
 }
 
-// known is what is known of a session that is followed, or a stream.
-type known = follow.Known[repo.ID]
-
 // moved implements follow.Config.Newest.
-func (l *live) moved(ctx context.Context, of []known) (moved []news, err error) {
-	var params db.SessionListMovedParams
-	for _, k := range of {
-		params.SessionIds = append(params.SessionIds, toUUID(k.Key))
-		params.NextSequences = append(params.NextSequences, k.Next)
-		params.Incarnations = append(params.Incarnations, pgtype.UUID{Bytes: k.Log, Valid: k.Log != follow.Mark{}})
+func (l *live) moved(ctx context.Context, known []news) (moved []news, err error) {
+	var ids []pgtype.UUID
+	var nexts []int64
+	for _, k := range known {
+		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.SessionListMoved(ctx, q, params)
+		rows, err := queries.SessionListMoved(ctx, q, ids, nexts)
 		moved = each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
 		return err
 	})
@@ -152,20 +148,19 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 		return nil, err
 	}
 	var (
-		place       int64
-		next        *int64
-		incarnation pgtype.UUID
-		row         db.Message
-		role        roleName
-		occurredAt  optionalTime
+		place      int64
+		next       *int64
+		row        db.Message
+		role       roleName
+		occurredAt optionalTime
 	)
 	// The order is that of the statement's columns; nil skips a column.
 	ofMessage := []any{
-		&place, &next, &incarnation, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
+		&place, &next, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
 		&occurredAt, &row.CreatedAt,
 	}
-	ofSession := []any{&place, &next, &incarnation, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
-	const sequence = 3
+	ofSession := []any{&place, &next, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	const sequence = 2
 	s.found = make([]follow.Found[repo.Message], len(s.positions)) // without what a failed attempt has left
 	for i := range s.found {
 		s.found[i].Cut = true
@@ -180,7 +175,7 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 			break // Scan has closed rows, and rows.Err returns the error
 		}
 		found := &s.found[place-1]
-		found.Cut, found.Missing, found.Log = false, next == nil, follow.Mark(incarnation.Bytes)
+		found.Cut, found.Missing = false, next == nil
 		if next != nil {
 			found.Next = *next
 		}

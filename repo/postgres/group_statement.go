@@ -33,26 +33,15 @@ func (g *group) sendGroup(q alone, statements []*statement) ([]*answerRow, error
 	return g.sendMany(q, statements)
 }
 
-// isPeculiar reports whether the statement has ids or sequences to look up, or
-// calls to store. The statements for other appends cannot tell a locked row from a
+// isPeculiar reports whether the statement has ids or sequences to look up. The statements for other appends cannot tell a locked row from a
 // missing session, or from a token that is not the latest, so an append that they have skipped once is peculiar.
 func (s *statement) isPeculiar() bool { return s.checkIDs || !s.isNamed() }
 
 // isNamed reports whether the statement is peculiar for its ids at most.
 func (s *statement) isNamed() bool {
 	return s.expected() == nil && !slices.ContainsFunc(s.tasks, func(t *task) bool {
-		return !t.Item.skipped.IsZero() || t.Item.hasCall()
+		return !t.Item.skipped.IsZero()
 	})
-}
-
-// hasCall reports whether a message of the append has a call id.
-func (a *appending) hasCall() bool {
-	for i := range a.messages {
-		if a.messages[i].CallID != "" {
-			return true
-		}
-	}
-	return false
 }
 
 func (g *group) sendMany(q db.DBTX, statements []*statement) ([]*answerRow, error) {
@@ -67,9 +56,11 @@ func (g *group) sendMany(q db.DBTX, statements []*statement) ([]*answerRow, erro
 			g.setsLevel.Store(true)
 		}
 		bySession[row.SessionID.Bytes] = &answerRow{
-			MessageAppendRow: db.MessageAppendRow{NextSequence: row.NextSequence, Known: &row.Known, Admitted: row.Admitted, Latest: row.Latest, CreatedAt: row.CreatedAt},
-			held:             row.Held,
-			patience:         patienceOf(row.LockTimeout),
+			MessageAppendRow: db.MessageAppendRow{
+				NextSequence: row.NextSequence, Known: &row.Known, Admitted: row.Admitted, Latest: row.Latest, CreatedAt: row.CreatedAt,
+			},
+			held:     row.Held,
+			patience: patienceOf(row.LockTimeout),
 		}
 	}
 	rows := make([]*answerRow, len(statements))
@@ -108,6 +99,7 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error)
 		Metadata:   string(m.Metadata),
 		Payload:    m.Payload,
 		Kind:       m.Kind,
+		CallID:     m.CallID,
 		OccurredAt: m.OccurredAt,
 		Fence:      s.fence,
 		CheckID:    s.checkIDs,
@@ -174,6 +166,7 @@ func plainParams(statements []*statement) db.MessageAppendPlainParams {
 	return db.MessageAppendPlainParams{
 		SessionIds: many.SessionIds, Sizes: many.Sizes, Fences: many.Fences, Owners: many.Owners, Places: many.Places,
 		Ids: many.Ids, Roles: many.Roles, Contents: many.Contents,
-		Metadatas: many.Metadatas, Payloads: many.Payloads, Kinds: many.Kinds, OccurredAts: many.OccurredAts,
+		Metadatas: many.Metadatas, Payloads: many.Payloads, Kinds: many.Kinds, CallIds: many.CallIds,
+		OccurredAts: many.OccurredAts,
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -12,6 +14,9 @@ import (
 
 // leases implements repo.Leases.
 type leases struct{ exec executor }
+
+// leaseNamespace is that of all leases of a store.
+const leaseNamespace = repo.DefaultNamespace
 
 // Acquire sends its statement again if an answer was lost: whoever holds the lease by
 // then is the same owner, or another one.
@@ -26,7 +31,7 @@ func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, 
 		if err != nil {
 			return err
 		}
-		found = leaseOf(lease.Key, db.LeaseRenewRow(row))
+		found = leaseOf(lease.Key, row)
 		if found.Owner != lease.Owner {
 			return &answer{errNotMoved} // in doubt if an earlier attempt may arrive late
 		}
@@ -51,22 +56,27 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 	if err != nil {
 		return repo.Lease{}, err
 	}
-	row, err := run(ctx, l.exec.writeByID, queries.LeaseRenew, db.LeaseRenewParams{
-		Name: lease.Key.Name, Kind: lease.Key.Kind, Token: lease.Token, TtlSeconds: ttl.Seconds(),
+	locked := db.LeaseLockTokenParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key), Token: lease.Token}
+	params := db.LeaseRenewParams{
+		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Token: locked.Token, TtlSeconds: ttl.Seconds(),
+	}
+	row, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) (db.LeaseRenewRow, error) {
+		return after(ctx, q,
+			func(q db.DBTX) error { return queries.LeaseLockToken(ctx, q, locked) },
+			func(q db.DBTX) (db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
 	})
 	if err != nil {
 		return repo.Lease{}, orMissing(err, rules.LeaseLost(lease))
 	}
-	return leaseOf(lease.Key, row), nil
+	return leaseOf(lease.Key, db.LeaseGetRow(row)), nil
 }
 
 func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
 	if err := rules.CheckLease(lease); err != nil {
 		return err
 	}
-	_, err := run(ctx, l.exec.writeByID, queries.LeaseRelease, db.LeaseReleaseParams{
-		Name: lease.Key.Name, Kind: lease.Key.Kind, Token: lease.Token,
-	})
+	params := db.LeaseReleaseParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key), Token: lease.Token}
+	_, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
 	return err
 }
 
@@ -74,7 +84,24 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 	if err := rules.CheckLeaseOwner(owner); err != nil {
 		return 0, err
 	}
-	return run(ctx, l.exec.write, queries.LeaseReleaseAll, owner)
+	return l.release(ctx, l.exec.write, func(q db.DBTX) (int64, error) {
+		return queries.LeaseReleaseAll(ctx, q, leaseNamespace, owner)
+	})
+}
+
+// release frees rows, and sweeps behind it. It does not in a caller's transaction, which
+// would keep others from the keys of the rows that it removes.
+func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (int64, error)) (released int64, err error) {
+	p := &pipeline{}
+	p.add(func(q db.DBTX) (err error) {
+		released, err = release(q)
+		return err
+	})
+	if _, sweeps := l.exec.(*pooled); sweeps {
+		p.add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, leaseNamespace) })
+	}
+	err = by(ctx, func(q db.DBTX) error { return p.send(ctx, q) })
+	return released, err
 }
 
 func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.LeasePage, error) {
@@ -82,24 +109,32 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 	if err != nil {
 		return repo.LeasePage{}, err
 	}
-	rows, err := run(ctx, filtered(l.exec.read), queries.LeaseList, db.LeaseListParams{
-		AfterName: list.After.Name, AfterKind: list.After.Kind,
-		Name: toNullable(filter.Name), Owner: toNullable(filter.Owner), Kind: toNullable(filter.Kind),
+	params := db.LeaseListParams{
+		Namespace: leaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
+		Owner: toNullable(filter.Owner), Kind: toNullable(filter.Kind),
 		HasExpired: hasExpired(filter.Status),
 		MaxRows:    int32(list.Limit) + 1, // one extra row tells whether there is a next page
-	})
+	}
+	if filter.Name != "" {
+		name, id := leaseName(repo.LeaseKey{Kind: filter.Kind, Name: filter.Name}), uuidText(filter.Name)
+		if filter.Kind != "" {
+			params.Name = &name
+		} else {
+			params.ID, params.Text = &id, name
+		}
+	}
+	rows, err := run(ctx, filtered(l.exec.read), queries.LeaseList, params)
 	if err != nil {
 		return repo.LeasePage{}, err
 	}
 	leases, next, err := rules.PageOf(list, rows, func(row db.LeaseListRow) (repo.Lease, error) {
-		lease := leaseOf(repo.LeaseKey{Kind: row.Kind, Name: row.Name}, db.LeaseRenewRow{
-			Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
-		})
+		key, err := leaseKey(row.Kind, row.Name)
+		lease := leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired
 		if filter.Status != "" { // it was selected by an earlier reading of the clock
 			lease.Expired = filter.Status == repo.LeaseExpired
 		}
-		return lease, nil
+		return lease, err
 	})
 	return repo.LeasePage{Leases: leases, Next: next}, err
 }
@@ -115,6 +150,38 @@ func hasExpired(status repo.LeaseStatus) []bool {
 	return []bool{false, true}
 }
 
-func leaseOf(key repo.LeaseKey, row db.LeaseRenewRow) repo.Lease {
+// leaseName returns the name that a key has in the table: that of a session or a plan is
+// its id as SQL writes it.
+func leaseName(key repo.LeaseKey) string {
+	if namesID(key.Kind) {
+		return uuidText(key.Name)
+	}
+	return key.Name
+}
+
+// leaseKey is the inverse of leaseName.
+func leaseKey(kind, name string) (repo.LeaseKey, error) {
+	var id pgtype.UUID
+	if namesID(kind) {
+		if err := id.Scan(name); err != nil {
+			return repo.LeaseKey{}, err
+		}
+		name = repo.ID(id.Bytes).String()
+	}
+	return repo.LeaseKey{Kind: kind, Name: name}, nil
+}
+
+func namesID(kind string) bool { return kind == repo.LeaseOfSession || kind == repo.LeaseOfPlan }
+
+// uuidText returns what SQL writes for the id whose text name is, and "" if it is no id's.
+func uuidText(name string) string {
+	id, err := repo.ParseID(name)
+	if err != nil || id.String() != name {
+		return ""
+	}
+	return toUUID(id).String()
+}
+
+func leaseOf(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
 	return repo.Lease{Key: key, Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
 }

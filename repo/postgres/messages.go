@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -31,12 +29,7 @@ func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int
 	if err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
-		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
-			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
-		})
-		return err
-	})
+	return s.chunk(ctx, sessionID, from, limit, newPage(limit))
 }
 
 // newPage returns an empty page, with memory for at most firstChunk messages: most
@@ -103,7 +96,7 @@ func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID
 func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
 	exists, err := run(ctx, s.exec.read, queries.SessionExists, toUUID(sessionID))
 	if err == nil && !exists {
-		err = sessionNotFound(sessionID)
+		err = s.exec.noted(sessionNotFound(sessionID))
 	}
 	return err
 }
@@ -124,11 +117,10 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 		}
 		next, limit := from, firstChunk
 		chunk := newPage(limit)
-		var incarnation pgtype.UUID
 		for {
 			var err error
 			// The chunk's memory is reused: yield got copies.
-			chunk, err = s.chunk(ctx, sessionID, &incarnation, next, limit, chunk)
+			chunk, err = s.chunk(ctx, sessionID, next, limit, chunk)
 			if err != nil {
 				yield(repo.Message{}, err)
 				return
@@ -149,42 +141,14 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 	}
 }
 
-// chunk reads the next chunk of a stream, into the memory of page. The session must be the
-// one with the incarnation, which chunk sets as soon as there may be another chunk.
-func (s *sessions) chunk(
-	ctx context.Context, sessionID repo.ID, incarnation *pgtype.UUID, from int64, limit int, page []repo.Message,
-) ([]repo.Message, error) {
-	known, found := *incarnation, pgtype.UUID{}
-	params := db.MessageStreamParams{SessionID: toUUID(sessionID), FromSequence: from, Marked: from, MaxRows: int32(limit)}
-	if !known.Valid {
-		params.Marked += int64(limit) - 1 // the last one, if the chunk is full
-	}
-	page, err := s.scan(ctx, page, func(q *messageScanner) error {
-		_, err := queries.MessageStream(ctx, q, params)
-		found = q.incarnation
+// chunk reads the next chunk of a stream, into the memory of page.
+func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+	return s.list(ctx, sessionID, page, func(q *messageScanner) error {
+		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
+			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+		})
 		return err
 	})
-	switch {
-	case err != nil:
-	case !known.Valid:
-		if *incarnation = found; len(page) == 0 {
-			err = s.mustExist(ctx, sessionID)
-		}
-	case found != known:
-		// There is no message, or it is another session's.
-		err = s.mustLive(ctx, sessionID, known)
-	}
-	return page, err
-}
-
-// mustLive checks that the session with the incarnation exists. If it does it has existed
-// ever since it was read: an incarnation does not come again.
-func (s *sessions) mustLive(ctx context.Context, sessionID repo.ID, incarnation pgtype.UUID) error {
-	lives, err := run2(ctx, s.exec.read, queries.SessionLives, toUUID(sessionID), incarnation)
-	if err == nil && !lives {
-		err = sessionNotFound(sessionID)
-	}
-	return err
 }
 
 // nextChunk returns the number of messages that would have maxChunkBytes if they are as

@@ -32,7 +32,8 @@ func (p *pipeline) exec(ctx context.Context, sql string) {
 // send sends the statements, and returns the first error.
 func (p *pipeline) send(ctx context.Context, q interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
-}) error {
+},
+) error {
 	batch := &pgx.Batch{}
 	for _, step := range p.steps {
 		if err := step(recorder{batch}); !errors.Is(err, errRecorded) {
@@ -99,8 +100,11 @@ type replayer struct{ results pgx.BatchResults }
 func (r replayer) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return r.results.Exec()
 }
+
 func (r replayer) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.results.Query() }
-func (r replayer) QueryRow(context.Context, string, ...any) pgx.Row        { return r.results.QueryRow() }
+
+func (r replayer) QueryRow(context.Context, string, ...any) pgx.Row { return r.results.QueryRow() }
+
 func (r replayer) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
 	panic("postgres: a batch in a pipeline")
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -16,18 +17,18 @@ const maxUses = 10
 // Use reads the action, and checks the use against it. It then writes the plan in one
 // statement, which requires the action to have the version that was read.
 func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
-	given := !use.ID.IsZero()
 	name, use, err := rules.NormalizeUse(action, use)
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	id := repo.NewID()
 	for range maxUses {
-		plan, err := p.use(ctx, name, use)
-		if again := errors.Is(err, errUseAgain) || given && stopsUse(err); !again {
+		plan, err := p.use(ctx, id, name, use)
+		if again := errors.Is(err, errUseAgain) || use.Key != "" && stopsUse(err); !again {
 			return plan, err
 		}
-		// If a plan with this id exists, it is the answer; if not, err is.
-		stored, missing := p.Get(ctx, use.ID)
+		// If the plan exists, it is the answer; if not, err is.
+		stored, missing := p.used(ctx, id, name, use)
 		switch {
 		case missing == nil:
 			return p.existing(ctx, name, use, stored)
@@ -40,8 +41,8 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action kept changing")}
 }
 
-// errUseAgain: the statement created no plan, because something changed after the
-// action was read.
+// errUseAgain: the statement created no plan, because the id or the key exists, or because
+// something changed after the action was read.
 var errUseAgain = errors.New("the action was changed meanwhile")
 
 // stopsUse reports whether a repetition of a successful use could fail with err too,
@@ -49,6 +50,29 @@ var errUseAgain = errors.New("the action was changed meanwhile")
 func stopsUse(err error) bool {
 	return errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrInvalid) ||
 		errors.Is(err, repo.ErrLimit)
+}
+
+// used returns the plan that an earlier attempt of this call has made, under its id, or that has the
+// use's key. Error: repo.NotFoundError, also if the key's namespace is that of a parent that does not exist.
+func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
+	if use.Key == "" {
+		return p.Get(ctx, id)
+	}
+	namespace := cmp.Or(use.Namespace, name.Namespace)
+	if use.SessionID.IsZero() && use.Namespace == "" && !use.ParentID.IsZero() {
+		parent, err := p.Get(ctx, use.ParentID)
+		if err != nil {
+			return repo.Plan{}, err
+		}
+		namespace = parent.Namespace
+	}
+	row, err := run(ctx, p.exec.read, queries.PlanGetByKey, db.PlanGetByKeyParams{
+		SessionID: toOptionalUUID(use.SessionID), Namespace: namespace, Key: use.Key,
+	})
+	if err != nil {
+		return repo.Plan{}, orMissing(err, planNotFound(id))
+	}
+	return planOf(row)
 }
 
 func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
@@ -62,7 +86,7 @@ func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.Use
 	return stored, p.exec.unread(p.Link(ctx, use.SessionID, stored.ID))
 }
 
-func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
+func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
 	if !use.SessionID.IsZero() {
 		if err := (&sessions{exec: p.exec}).mustExist(ctx, use.SessionID); err != nil {
 			return repo.Plan{}, err
@@ -72,7 +96,7 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	plan, err := rules.NewPlan(use, action)
+	plan, err := rules.NewPlan(id, use, action)
 	if err != nil {
 		return repo.Plan{}, err
 	}
@@ -95,7 +119,7 @@ func (p *plans) use(ctx context.Context, name repo.ActionName, use repo.UseActio
 		})
 	}
 	if violates(err, linkSession) { // the session was deleted meanwhile
-		return repo.Plan{}, sessionNotFound(use.SessionID)
+		return repo.Plan{}, p.exec.noted(sessionNotFound(use.SessionID))
 	}
 	if err != nil {
 		return repo.Plan{}, err
@@ -133,6 +157,7 @@ func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.Plan
 		ID:                      toUUID(plan.ID),
 		Name:                    toNullable(plan.Name),
 		Namespace:               plan.Namespace,
+		Key:                     toNullable(plan.Key),
 		ParentID:                toOptionalUUID(plan.ParentID),
 		RootID:                  toUUID(plan.RootID),
 		Depth:                   int32(plan.Depth),

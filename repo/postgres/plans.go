@@ -93,19 +93,19 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
 	if violates(err, linkSession) { // the session was deleted meanwhile
-		return sessionNotFound(sessionID)
+		err = sessionNotFound(sessionID)
 	}
-	return err
+	return p.exec.noted(err)
 }
 
 func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
-	return p.exec.writeByID(ctx, func(q db.DBTX) error {
+	return p.exec.noted(p.exec.writeByID(ctx, func(q db.DBTX) error {
 		found, err := queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
 		if err == nil && found.Made {
 			found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
 		}
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
-	})
+	}))
 }
 
 func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {

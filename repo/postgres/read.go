@@ -31,6 +31,8 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 		MaxBytes:      repo.MaxReadBytes,
 		SmallBytes:    repo.MaxReadBytes / int64(max(1, len(read.IDs)*max(read.First, read.Last))),
 		MaxStateBytes: repo.MaxStateBytes,
+		Namespace:     scopeNamespace,
+		Scopes:        read.Scopes,
 	}
 	scanner := &snapshotScanner{read: read, asked: make([]int64, len(read.IDs)), snapshot: repo.Snapshot{
 		Sessions: make([]*repo.SessionSnapshot, len(read.IDs)),
@@ -51,27 +53,25 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	if read.Last > 0 {
 		scanner.parts = append(scanner.parts, "last")
 	}
-	if read.State {
-		params.ScopeIds = params.Ids
+	own := read.State && len(read.IDs) > 0
+	if own {
+		scanner.parts = append(scanner.parts, "own")
 	}
 	if len(read.Scopes) > 0 {
-		params.ScopeIds = slices.Clip(params.ScopeIds)
-		for _, name := range read.Scopes {
-			params.ScopeIds = append(params.ScopeIds, toUUID(repo.Scope{Name: name}.ID()))
-		}
+		scanner.parts = append(scanner.parts, "shared")
 	}
-	if len(params.ScopeIds) > 0 {
+	if own || len(read.Scopes) > 0 {
 		scanner.parts = append(scanner.parts, "state")
 	}
-	scanner.scopes = params.ScopeIds
 	// Each scope may have a row without a key, and one key more shows that there are too
 	// many.
-	params.MaxRows = int32(repo.MaxStateReadKeys + len(params.ScopeIds) + 1)
+	params.MaxRows = int32(repo.MaxStateReadKeys + len(read.IDs) + len(read.Scopes) + 1)
 	if p, ok := s.exec.(*pooled); ok && isPlainRead(read) {
 		if whole, err := scanner.readPlain(ctx, p); err != nil {
 			return repo.Snapshot{}, err
 		} else if whole {
-			return scanner.result()
+			snapshot, err := scanner.result()
+			return s.noteMissing(read.IDs, snapshot), err
 		}
 	}
 	err = s.exec.readAt(ctx, func(q db.DBTX, at level) error {
@@ -85,7 +85,18 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	if err != nil {
 		return repo.Snapshot{}, err
 	}
-	return scanner.result()
+	snapshot, err := scanner.result()
+	return s.noteMissing(read.IDs, snapshot), err
+}
+
+// noteMissing notes the sessions that a snapshot lacks.
+func (s *sessions) noteMissing(ids []repo.ID, snapshot repo.Snapshot) repo.Snapshot {
+	for i, session := range snapshot.Sessions {
+		if session == nil {
+			_ = s.exec.noted(sessionNotFound(ids[i]))
+		}
+	}
+	return snapshot
 }
 
 // snapshotScanner sits between the generated query SessionRead and the connection. It
@@ -93,11 +104,8 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 // what the kinds of rows have in the columns that they share.
 type snapshotScanner struct {
 	db.DBTX
-	read  repo.ReadSessions
-	parts []string
-	// scopes are the ids of the states: those of the sessions, if these are read, and
-	// of the shared ones.
-	scopes   []pgtype.UUID
+	read     repo.ReadSessions
+	parts    []string
 	snapshot repo.Snapshot
 	// asked is how many messages of each session were asked for.
 	asked []int64
@@ -179,25 +187,10 @@ func (s *snapshotScanner) addSession(place int64, session repo.Session, low int6
 }
 
 // addState adds a key, or a scope without keys, wherever it was asked for. A shared state
-// has a name. A session may have the id of one, and the other way around.
+// has a name, and a session's own has its id.
 func (s *snapshotScanner) addState(id pgtype.UUID, name *string, scopeVersion int64, key *string, version *int64, value []byte, updatedAt time.Time) {
-	own, found := 0, false
-	if s.read.State {
-		own = len(s.read.IDs)
-	}
-	for i := range s.scopes {
-		if s.scopes[i] != id {
-			continue
-		}
-		var state *repo.ScopeState
-		switch {
-		case i < own && name == nil:
-			state = &s.entry(int64(i + 1)).State
-		case i >= own && name != nil && *name == s.read.Scopes[i-own]:
-			state = &s.snapshot.Scopes[i-own]
-		default:
-			continue
-		}
+	found := false
+	add := func(state *repo.ScopeState) {
 		state.Version = scopeVersion
 		if key != nil {
 			s.keys++
@@ -208,6 +201,16 @@ func (s *snapshotScanner) addState(id pgtype.UUID, name *string, scopeVersion in
 			}
 			found = true
 			state.Values = append(state.Values, stateValueOf(*key, value, *version, updatedAt))
+		}
+	}
+	for i := range s.read.IDs {
+		if name == nil && s.read.IDs[i] == id.Bytes {
+			add(&s.entry(int64(i + 1)).State)
+		}
+	}
+	for i := range s.read.Scopes {
+		if name != nil && s.read.Scopes[i] == *name {
+			add(&s.snapshot.Scopes[i])
 		}
 	}
 }

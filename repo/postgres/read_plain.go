@@ -55,9 +55,13 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 		})
 	}
 	keys := 0
-	if len(s.scopes) > 0 {
+	if s.read.State || len(s.read.Scopes) > 0 {
 		params := db.SessionReadStateParams{
-			ScopeIds: s.scopes, MaxRows: int32(smallStateKeys + len(s.scopes)), SmallBytes: repo.MaxStateBytes / smallStateKeys,
+			Namespace: scopeNamespace, Scopes: s.read.Scopes,
+			MaxRows: int32(smallStateKeys + 1 + len(s.read.Scopes)), SmallBytes: repo.MaxStateBytes / smallStateKeys,
+		}
+		if s.read.State {
+			params.StateIds = toUUIDs(s.read.IDs)
 		}
 		steps.add(func(q db.DBTX) error {
 			rows, err := queries.SessionReadState(ctx, q, params)
@@ -68,7 +72,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 				if row.Key == "" {
 					key = nil
 				}
-				s.addState(row.ID, row.Name, row.ScopeVersion, key, &row.Version, row.Value, row.UpdatedAt)
+				s.addState(row.SessionID, row.Name, row.ScopeVersion, key, &row.Version, row.Value, row.UpdatedAt)
 			}
 			return err
 		})

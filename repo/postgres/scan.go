@@ -19,8 +19,6 @@ import (
 type messageScanner struct {
 	db.DBTX
 	messages []repo.Message
-	// incarnation is the session's, if the query has found it.
-	incarnation pgtype.UUID
 }
 
 func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -38,22 +36,12 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 	// All rows share one set of destinations, so that a row allocates only what its
 	// message keeps. The order is that of the table's columns.
 	destinations := []any{
-		&row.SessionID, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata,
-		&row.Payload, &occurredAt, &row.CreatedAt, &kind, &callID,
-	}
-	count := len(destinations)
-	marked := len(rows.FieldDescriptions()) > count // those of MessageStream
-	if marked {
-		destinations = append(destinations, nil) // which skips the column
+		&row.SessionID, &row.Sequence, &row.ID, &role, &kind, &callID, &row.Content, &row.Metadata,
+		&row.Payload, &occurredAt, &row.CreatedAt,
 	}
 	s.messages = s.messages[:0] // drop those of a failed attempt
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
-		if marked {
-			if destinations[count] = nil; rows.RawValues()[count] != nil {
-				destinations[count] = &s.incarnation
-			}
-		}
 		if rows.Scan(destinations...) != nil {
 			break // Scan has closed rows, and rows.Err returns the error
 		}

@@ -21,25 +21,25 @@ type sessions struct {
 }
 
 func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
-	// Nobody else knows an id that is made here: a session that has it was created by
-	// an earlier attempt of this call.
-	own := new.ID.IsZero() && new.Key == ""
+	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(new)
 	if err != nil {
 		return repo.CreatedSession{}, err
 	}
-	if own {
-		new.Existing = repo.ExistingAny
-	}
 	for attempt := 1; ; attempt++ {
-		created, err := s.create(ctx, new)
-		if isNoRows(err) {
-			created, err = s.existing(ctx, new)
-			created.Existed = created.Existed && !own
+		created, err := s.create(ctx, new, chosen)
+		if isNoRows(err) || errors.Is(err, errExists) {
+			created, err = s.existing(ctx, new, chosen)
 		}
-		// Not found: it was deleted between the two statements.
-		if !errors.Is(err, repo.ErrNotFound) || !pause(ctx, attempt) {
+		if err == nil && new.Key != "" {
+			s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, created.ID)
+		}
+		// It was deleted between the two statements.
+		if !errors.Is(err, errVanished) || !pause(ctx, attempt) {
 			return created, err
+		}
+		if !chosen { // the session may have been an earlier attempt's
+			new.ID = repo.NewID()
 		}
 	}
 }
@@ -50,27 +50,41 @@ var (
 	// errEarlierAttempt: it exists, and an attempt whose answer was lost may have
 	// created it.
 	errEarlierAttempt = errors.New("it exists, and an earlier attempt may have created it")
+	// errVanished: a session exists when it is to be created, and not when it is looked for.
+	errVanished = errors.New("others create the session and delete it again and again")
 )
 
-// create returns pgx.ErrNoRows if the session exists and may be accepted.
-func (s *sessions) create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+// create returns pgx.ErrNoRows or errExists if a session exists, or was deleted.
+func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool) (repo.CreatedSession, error) {
 	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (db.SessionCreateRow, error) {
-		row, err := queries.SessionCreate(ctx, q, s.createParams(new))
-		if isNoRows(err) && new.Existing == repo.ExistingNone {
+		row, err := createSession(ctx, q, s.createParams(new, chosen))
+		if isNoRows(err) && chosen && new.Existing == repo.ExistingNone {
 			err = &answer{errExists}
 		}
 		return row, err
 	})
-	if errors.Is(err, errExists) {
-		return repo.CreatedSession{}, rules.SessionExists(new)
-	}
 	if err != nil {
 		return repo.CreatedSession{}, err
 	}
 	return repo.CreatedSession{Session: rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC())}, nil
 }
 
-func (s *sessions) createParams(new repo.NewSession) db.SessionCreateParams {
+// createSession sends SessionCreate.
+func createSession(ctx context.Context, q db.DBTX, params db.SessionCreateParams) (db.SessionCreateRow, error) {
+	row, err := queries.SessionCreate(ctx, q, params)
+	return row, ifDeletedMeanwhile(err)
+}
+
+// ifDeletedMeanwhile converts the error of a statement that was creating a session with a chosen
+// id while the session that had it was being deleted. The next attempt finds that.
+func ifDeletedMeanwhile(err error) error {
+	if violates(err, uniqueChosenID) {
+		return &storeError{repo.ErrContention, err}
+	}
+	return err
+}
+
+func (s *sessions) createParams(new repo.NewSession, chosen bool) db.SessionCreateParams {
 	return db.SessionCreateParams{
 		ID:                toUUID(new.ID),
 		Namespace:         new.Namespace,
@@ -80,26 +94,58 @@ func (s *sessions) createParams(new repo.NewSession) db.SessionCreateParams {
 		AutomationProfile: toNullable(new.AutomationProfile),
 		Metadata:          string(new.Metadata),
 		BudgetNanos:       (*int64)(new.Budget),
+		Chosen:            chosen,
 		FencedOnly:        new.FencedOnly,
 		Audited:           s.audited,
 	}
 }
 
-// existing returns the answer for a creation whose id exists.
-func (s *sessions) existing(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
-	stored, err := s.Get(ctx, new.ID)
+// existing returns the answer for a creation that found a session with its id or its key, or
+// that one with its id was deleted.
+func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen bool) (repo.CreatedSession, error) {
+	stored, err := s.taken(ctx, new.ID, new.Namespace, new.Key)
 	if err != nil {
 		return repo.CreatedSession{}, s.exec.unread(err)
 	}
-	return rules.FoundSession(new, stored)
+	if len(stored) > 0 {
+		return rules.FoundSession(new, chosen, stored...)
+	}
+	if chosen {
+		deleted, err := s.wasDeleted(ctx, new.ID)
+		switch {
+		case err != nil:
+			return repo.CreatedSession{}, s.exec.unread(err)
+		case deleted:
+			return repo.CreatedSession{}, rules.SessionDeleted(new.ID)
+		}
+	}
+	return repo.CreatedSession{}, &storeError{repo.ErrContention, errVanished}
+}
+
+// taken returns the sessions with an id and with a key, unless that is empty.
+func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string) ([]repo.Session, error) {
+	rows, err := run(ctx, s.exec.read, queries.SessionListTaken, db.SessionListTakenParams{
+		ID: toUUID(id), Namespace: namespace, Key: toNullable(key),
+	})
+	return each(rows, func(row db.SessionListTakenRow) repo.Session { return sessionOf(db.SessionGetRow(row)) }), err
+}
+
+// wasDeleted reports whether a session that does not exist was deleted.
+func (s *sessions) wasDeleted(ctx context.Context, id repo.ID) (bool, error) {
+	return run(ctx, s.exec.read, queries.SessionWasDeleted, toUUID(id))
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	row, err := run(ctx, s.exec.read, queries.SessionGet, toUUID(id))
 	if err != nil {
-		return repo.Session{}, orMissing(err, sessionNotFound(id))
+		return repo.Session{}, s.orMissing(err, id)
 	}
 	return sessionOf(row), nil
+}
+
+// orMissing is the error of a statement whose lack of rows means that the session is missing.
+func (s *sessions) orMissing(err error, id repo.ID) error {
+	return s.exec.noted(orMissing(err, sessionNotFound(id)))
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
@@ -119,7 +165,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		FencedOnly:           update.FencedOnly,
 	})
 	if err != nil {
-		return repo.Session{}, orMissing(err, sessionNotFound(id))
+		return repo.Session{}, s.orMissing(err, id)
 	}
 	if !row.Current {
 		return repo.Session{}, rules.SessionVersion(update, id, row.Version)
@@ -187,8 +233,9 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 		return err
 	})
 	if err != nil {
-		return repo.DeletedSession{}, orMissing(err, sessionNotFound(id))
+		return repo.DeletedSession{}, s.orMissing(err, id)
 	}
+	_ = s.exec.noted(sessionNotFound(id)) // which it is from now on
 	s.exec.changed(news{Key: id, Next: follow.Look})
 	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans, StateKeys: row.StateKeys}, nil
 }

@@ -16,41 +16,22 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if err != nil {
 		return repo.SessionPage{}, err
 	}
-	arguments := db.SessionListParams{
+	rows, err := run(ctx, filtered(s.exec.read), queries.SessionList, db.SessionListParams{
 		Namespace:      list.Filter.Namespace,
+		Owner:          toNullable(list.Filter.Owner),
 		Actor:          toNullable(list.Filter.Actor),
 		CreatedFrom:    list.Filter.CreatedFrom,
 		CreatedBefore:  rules.Until(list.Filter.CreatedBefore),
 		AfterCreatedAt: list.After.CreatedAt,
 		AfterID:        toUUID(list.After.ID),
 		MaxRows:        int32(list.Limit) + 1, // one extra row tells whether there is a next page
-	}
-	var rows []db.SessionListRow
-	if list.Filter.Owner == "" {
-		rows, err = run(ctx, filtered(s.exec.read), queries.SessionList, arguments)
-	} else {
-		rows, err = s.listByOwner(ctx, list.Filter.Owner, arguments)
-	}
+	})
 	if err != nil {
 		return repo.SessionPage{}, err
 	}
 	sessions, next, err := rules.PageOf(list, rows,
 		func(row db.SessionListRow) (repo.Session, error) { return sessionOf(db.SessionGetRow(row)), nil })
 	return repo.SessionPage{Sessions: sessions, Next: next}, err
-}
-
-func (s *sessions) listByOwner(ctx context.Context, owner string, arguments db.SessionListParams) ([]db.SessionListRow, error) {
-	rows, err := run(ctx, filtered(s.exec.read), queries.SessionListByOwner, db.SessionListByOwnerParams{
-		Namespace:      arguments.Namespace,
-		Owner:          owner,
-		Actor:          arguments.Actor,
-		CreatedFrom:    arguments.CreatedFrom,
-		CreatedBefore:  arguments.CreatedBefore,
-		AfterCreatedAt: arguments.AfterCreatedAt,
-		AfterID:        arguments.AfterID,
-		MaxRows:        arguments.MaxRows,
-	})
-	return each(rows, func(row db.SessionListByOwnerRow) db.SessionListRow { return db.SessionListRow(row) }), err
 }
 
 func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.SessionPage, error) {

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -17,12 +15,14 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 	if err := rules.CheckStateGet(scope, key); err != nil {
 		return repo.StateValue{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{ID: toUUID(scope.ID()), Name: scope.Name, Key: key})
+	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{
+		SessionID: sessionOfScope(scope), Namespace: scopeNamespace, Name: scope.Name, Key: key,
+	})
 	switch {
 	case err != nil:
 		return repo.StateValue{}, err
 	case !row.Known:
-		return repo.StateValue{}, sessionNotFound(scope.SessionID)
+		return repo.StateValue{}, s.exec.noted(sessionNotFound(scope.SessionID))
 	case row.Version == 0:
 		return repo.StateValue{}, &repo.StateNotFoundError{Scope: scope, Key: key}
 	}
@@ -37,9 +37,9 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 	for i, scope := range scopes {
 		states[i].Scope = scope
 	}
-	ids, names := scopeColumns(scopes, ofScopeArgument)
+	columns := newScopeColumns(scopes)
 	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
-		Ids: ids, Names: names, MaxBytes: repo.MaxStateBytes,
+		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, MaxBytes: repo.MaxStateBytes,
 		MaxRows: int32(repo.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
 	})
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 	for _, row := range rows {
 		// A missing session is told first, whatever the others hold.
 		if !row.Known {
-			return nil, sessionNotFound(scopes[row.Place-1].SessionID)
+			return nil, s.exec.noted(sessionNotFound(scopes[row.Place-1].SessionID))
 		}
 		if row.Key != "" {
 			keys++
@@ -74,7 +74,7 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 		return repo.StatePage{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
-		ID: toUUID(scope.ID()), Name: scope.Name,
+		SessionID: sessionOfScope(scope), Namespace: scopeNamespace, Name: scope.Name,
 		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	})
@@ -82,7 +82,7 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 		return repo.StatePage{}, err
 	}
 	if !rows[0].Known {
-		return repo.StatePage{}, sessionNotFound(scope.SessionID)
+		return repo.StatePage{}, s.exec.noted(sessionNotFound(scope.SessionID))
 	}
 	version := rows[0].ScopeVersion
 	if rows[0].Key == "" {
@@ -98,14 +98,14 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	if err := rules.CheckErase(scopeName); err != nil {
 		return 0, err
 	}
-	id := repo.Scope{Name: scopeName}.ID()
-	return ask(ctx, s.exec.write, func(q db.DBTX) (int64, error) {
-		return after(ctx, q,
-			func(q db.DBTX) error {
-				return queries.StateScopeLock(ctx, q, []pgtype.UUID{toUUID(id)}, []string{scopeName})
-			},
-			func(q db.DBTX) (int64, error) {
-				return queries.StateErase(ctx, q, db.StateEraseParams{ID: toUUID(id), Name: scopeName, IDText: id.String()})
-			})
+	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
+		p := &pipeline{}
+		lockScopes(ctx, p, []repo.Scope{{Name: scopeName}})
+		p.add(func(q db.DBTX) (err error) {
+			keys, err = queries.StateErase(ctx, q, scopeNamespace, scopeName)
+			return err
+		})
+		err = p.send(ctx, q)
+		return keys, err
 	})
 }

@@ -17,17 +17,22 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditio
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return changeState(ctx, q, checked) })
+	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return changeState(ctx, q, checked) })
+	return made, s.exec.noted(err)
 }
 
 // changeState locks the scopes and makes the changes, in statements of one transaction:
 // the last one must see what was committed while the lock was waited for. It returns
 // the changed scopes in the order of the changes.
 func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]repo.ScopeVersion, error) {
-	params := changeParams(changes)
-	rows, err := after(ctx, q,
-		func(q db.DBTX) error { return queries.StateScopeLock(ctx, q, params.ScopeIds, params.ScopeNames) },
-		func(q db.DBTX) ([]db.StateChangeRow, error) { return queries.StateChange(ctx, q, params) })
+	var rows []db.StateChangeRow
+	params, p := changeParams(changes), &pipeline{}
+	lockScopes(ctx, p, scopesOf(changes.Scopes))
+	p.add(func(q db.DBTX) (err error) {
+		rows, err = queries.StateChange(ctx, q, params)
+		return err
+	})
+	err := p.send(ctx, q)
 	if violates(err, stateSession) {
 		// A session was deleted while its scope was being created. The next attempt finds
 		// that it is missing.
@@ -37,6 +42,31 @@ func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]
 		return nil, err
 	}
 	return changed(changes, rows)
+}
+
+// lockScopes adds the statements that lock scopes for a change, in the order of
+// rules.CompareScopes, and create those that do not exist.
+func lockScopes(ctx context.Context, p *pipeline, scopes []repo.Scope) {
+	var own []pgtype.UUID
+	var shared db.StateLockSharedParams
+	for _, scope := range scopes {
+		if scope.Name == "" {
+			own = append(own, toUUID(scope.SessionID))
+			continue
+		}
+		shared.Ids = append(shared.Ids, toUUID(repo.NewID()))
+		shared.Namespaces, shared.Names = append(shared.Namespaces, scopeNamespace), append(shared.Names, scope.Name)
+	}
+	if len(own) > 0 {
+		p.add(func(q db.DBTX) error { return queries.StateLockOwn(ctx, q, own) })
+	}
+	if len(shared.Names) > 0 {
+		p.add(func(q db.DBTX) error { return queries.StateLockShared(ctx, q, shared) })
+	}
+}
+
+func scopesOf(scopes []rules.StateScope) []repo.Scope {
+	return each(scopes, func(s rules.StateScope) repo.Scope { return s.Scope })
 }
 
 // changed returns the answer of StateChange.
@@ -55,9 +85,7 @@ func changed(changes rules.StateChanges, rows []db.StateChangeRow) ([]repo.Scope
 func faultOf(changes rules.StateChanges, row db.StateChangeRow) error {
 	switch row.Outcome {
 	case "missing":
-		return sessionNotFound(changes.Scopes[row.Place-1].ID)
-	case "taken":
-		return rules.ScopeTaken()
+		return sessionNotFound(changes.Scopes[row.Place-1].Scope.SessionID)
 	case "scope":
 		return changes.Scopes[row.Place-1].Conflict(row.Version)
 	case "key":
@@ -71,15 +99,15 @@ func faultOf(changes rules.StateChanges, row db.StateChangeRow) error {
 const anyVersion = -1
 
 func changeParams(changes rules.StateChanges) db.StateChangeParams {
-	var params db.StateChangeParams
-	params.ScopeIds, params.ScopeNames = scopeColumns(changes.Scopes, ofStateScope)
+	scopes := scopesOf(changes.Scopes)
+	columns, places := newScopeColumns(scopes), placesOf(scopes)
+	params := db.StateChangeParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
 	for _, scope := range changes.Scopes {
 		params.ScopeExpecteds = append(params.ScopeExpecteds, versionOrAny(scope.IfVersion))
 		params.ScopeChangeds = append(params.ScopeChangeds, scope.Changed)
 	}
-	params.Scopes = make([]pgtype.UUID, 0, len(changes.Changes))
 	for _, c := range changes.Changes {
-		params.Scopes = append(params.Scopes, toUUID(c.Scope.ID()))
+		params.Scopes = append(params.Scopes, places[c.Scope])
 		params.Keys = append(params.Keys, c.Key)
 		params.Ops = append(params.Ops, string(c.Op))
 		params.NewValues = append(params.NewValues, string(c.Value))

@@ -5,20 +5,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // exporting is what an export begins with, as of one moment: the session and, in the
 // buffer, its own state.
 type exporting struct {
 	export.StateBuffer
-	session     repo.Session
-	incarnation pgtype.UUID
+	session repo.Session
 	// stateVersion is 0 if the session has no state.
 	stateVersion int64
 }
@@ -36,7 +33,7 @@ func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, err
 		return err
 	})
 	if err == nil && begun.session.ID.IsZero() {
-		err = sessionNotFound(id)
+		err = s.exec.noted(sessionNotFound(id))
 	}
 	if err != nil {
 		if begun != nil {
@@ -68,10 +65,10 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 	)
 	// The order is that of the statement's columns; nil skips a column.
 	ofSession := []any{
-		&row.Session.ID, &row.Session.Namespace, &row.Session.Actor, &row.Session.AutomationProfile, &row.Session.Metadata,
-		&row.Session.InputTokens, &row.Session.OutputTokens, &row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt,
-		&row.Session.UpdatedAt, &row.Session.Key, &row.Session.Owner, &row.Session.Version, nil,
-		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Incarnation, &row.ScopeVersion, nil, nil, nil, nil,
+		&row.Session.ID, &row.Session.Namespace, &row.Session.Key, &row.Session.Owner, &row.Session.Actor,
+		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens, &row.Session.OutputTokens,
+		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt,
+		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.ScopeVersion, nil, nil, nil, nil,
 	}
 	ofValue := make([]any, len(ofSession))
 	keyColumn := len(ofSession) - 4
@@ -82,7 +79,7 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 				s.begun.session = sessionOf(db.SessionGetRow{
 					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 				})
-				s.begun.incarnation, s.begun.stateVersion = row.Incarnation, row.ScopeVersion
+				s.begun.stateVersion = row.ScopeVersion
 			}
 			continue // if Scan failed it has closed rows, and rows.Err returns the error
 		}
@@ -134,10 +131,7 @@ func (s *stateImport) finish() error {
 func (s *stateImport) flush() error {
 	if !s.created {
 		err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion())
-		switch {
-		case violates(err, stateScope):
-			return &answer{rules.ImportedScopeTaken()}
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		s.created = true

@@ -41,7 +41,7 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 	return &Store{
 		exec: &pooled{
 			conns: way, appender: newAppender(way, live.changed), parts: newPartsAppender(way, live.changed), claimer: newClaimer(way),
-			mover: newMover(way), live: live, gate: newGate(),
+			mover: newMover(way), live: live, keys: &keyCache{}, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
@@ -55,7 +55,7 @@ func (s *Store) Share(options Options) *Store {
 	return &Store{
 		exec: &pooled{
 			conns: s.exec.conns, appender: s.exec.appender, parts: s.exec.parts, claimer: s.exec.claimer, mover: s.exec.mover,
-			live: s.exec.live, gate: newGate(),
+			live: s.exec.live, keys: s.exec.keys, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),

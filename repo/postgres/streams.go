@@ -14,11 +14,14 @@ import (
 // streams implements repo.Streams.
 type streams struct{ exec executor }
 
+// streamNamespace is that of all streams.
+const streamNamespace = repo.DefaultNamespace
+
 func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return repo.Stream{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.StreamGet, key)
+	row, err := run2(ctx, s.exec.read, queries.StreamGet, streamNamespace, key)
 	switch {
 	case err != nil:
 		return repo.Stream{}, orMissing(err, rules.NoStream(key, repo.StreamPosition{}))
@@ -66,11 +69,11 @@ var errExpires = errors.New("the stream expired again and again while it was ope
 // while the first one waited.
 func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (row db.StreamOpenRow, err error) {
 	p := &pipeline{}
-	p.add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key) })
-	p.add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, stream.Key) })
+	p.add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, streamNamespace) })
+	p.add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, streamNamespace, stream.Key) })
 	p.add(func(q db.DBTX) (err error) {
 		row, err = queries.StreamOpen(ctx, q, db.StreamOpenParams{
-			ID: toUUID(opener), Key: stream.Key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
+			ID: toUUID(opener), Namespace: streamNamespace, Key: stream.Key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
 		})
 		return err
 	})
@@ -123,9 +126,16 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	}
 	var refused error
 	err := s.exec.writeByID(ctx, func(q db.DBTX) error {
-		row, err := queries.StreamEnd(ctx, q, db.StreamEndParams{
-			ID: toUUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
+		var row db.StreamEndRow
+		p := &pipeline{}
+		p.add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(stream.ID)) })
+		p.add(func(q db.DBTX) (err error) {
+			row, err = queries.StreamEnd(ctx, q, db.StreamEndParams{
+				ID: toUUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
+			})
+			return err
 		})
+		err := p.send(ctx, q)
 		if err != nil && !isNoRows(err) {
 			return err
 		}

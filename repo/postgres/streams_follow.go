@@ -58,14 +58,18 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return nil, id, rules.CannotFollowStream()
 	}
 	if from.StreamID.IsZero() {
-		row, err := run(ctx, p.read, queries.StreamGet, key)
+		row, err := run2(ctx, p.read, queries.StreamGet, streamNamespace, key)
 		return p, row.ID.Bytes, orMissing(err, rules.NoStream(key, from))
 	}
-	has, err := run2(ctx, p.read, queries.StreamHasKey, key, toUUID(from.StreamID))
+	has, err := hasKey(ctx, p, key, from.StreamID)
 	if err == nil && !has {
 		err = rules.NoStream(key, from)
 	}
 	return p, from.StreamID, orMissing(err, rules.NoStream(key, from))
+}
+
+func hasKey(ctx context.Context, p *pooled, key string, id repo.ID) (bool, error) {
+	return run(ctx, p.read, queries.StreamHasKey, db.StreamHasKeyParams{Namespace: streamNamespace, Key: key, ID: toUUID(id)})
 }
 
 // endOfStream translates what ends a follower. Nil: the stream is finished.
@@ -140,10 +144,10 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 }
 
 // movedStreams implements follow.Config.Newest.
-func (l *live) movedStreams(ctx context.Context, of []known) (moved []news, err error) {
+func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, err error) {
 	var ids []pgtype.UUID
 	var nexts []int64
-	for _, k := range of {
+	for _, k := range known {
 		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {

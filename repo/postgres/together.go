@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Turns that are made together are one item of a group. It is queued under the first of
@@ -155,16 +154,16 @@ func (l *ledger) takeBack() {
 
 // missing returns the scopes that have no rows. Those of sessions that do not exist are
 // left out: nobody can create them, and the session is what the caller hears of.
-func (l *ledger) missing(parts []*appending) (missing []rules.StateScope) {
-	seen := map[repo.ID]bool{}
+func (l *ledger) missing(parts []*appending) (missing []repo.Scope) {
+	seen := map[repo.Scope]bool{}
 	for _, part := range parts {
 		if part.turn == nil || l.counters[part.sessionID] == nil {
 			continue
 		}
 		for _, scope := range part.turn.State.Scopes {
-			if l.scopes[scope.ID] == nil && !seen[scope.ID] {
-				seen[scope.ID] = true
-				missing = append(missing, scope)
+			if l.scopes[scope.Scope] == nil && !seen[scope.Scope] {
+				seen[scope.Scope] = true
+				missing = append(missing, scope.Scope)
 			}
 		}
 	}
@@ -184,35 +183,33 @@ func (l *ledger) patience(a *appending) time.Duration {
 // awaiting returns a function that waits for a row of a turn's that was skipped, and
 // whether that is a session's counter.
 func (l *ledger) awaiting(a *appending) (wait func(context.Context, db.DBTX) error, counter bool) {
-	lock := func(rows func(context.Context, db.DBTX, []pgtype.UUID) error, id repo.ID) func(context.Context, db.DBTX) error {
-		return func(ctx context.Context, q db.DBTX) error { return rows(ctx, q, []pgtype.UUID{toUUID(id)}) }
-	}
+	session := toUUID(a.sessionID)
 	if row := l.counters[a.sessionID]; row != nil && row.held {
-		return lock(awaitCounters, a.sessionID), true
+		return func(ctx context.Context, q db.DBTX) error { return awaitCounters(ctx, q, session) }, true
 	}
 	if a.turn == nil {
 		return nil, false
 	}
 	for _, scope := range a.turn.State.Scopes {
-		if row := l.scopes[scope.ID]; row != nil && row.held {
-			return lock(awaitScopes, scope.ID), false
+		if row := l.scopes[scope.Scope]; row != nil && row.held {
+			return func(ctx context.Context, q db.DBTX) error { return awaitScope(ctx, q, scope.Scope) }, false
 		}
 	}
-	return lock(awaitUsages, a.sessionID), false
+	return func(ctx context.Context, q db.DBTX) error { return awaitUsages(ctx, q, session) }, false
 }
 
-func awaitCounters(ctx context.Context, q db.DBTX, ids []pgtype.UUID) error {
+func awaitCounters(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
 	_, err := queries.TurnLockCounters(ctx, q, ids, true)
 	return err
 }
 
-func awaitUsages(ctx context.Context, q db.DBTX, ids []pgtype.UUID) error {
+func awaitUsages(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
 	_, err := queries.TurnLockUsages(ctx, q, ids, true)
 	return err
 }
 
-func awaitScopes(ctx context.Context, q db.DBTX, ids []pgtype.UUID) error {
-	_, err := queries.TurnLockScopes(ctx, q, ids, true)
+func awaitScope(ctx context.Context, q db.DBTX, scope repo.Scope) error {
+	_, err := queries.TurnLockScopes(ctx, q, lockParams([]repo.Scope{scope}, true))
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -206,16 +205,16 @@ func (g *group) await(tasks []*task) error {
 	return g.conns.run(g.ctx, reading, func(q db.DBTX) (err error) {
 		ctx, stop := g.giveUp(q.(alone).conn)
 		defer func() { stop(err) }()
-		if _, err := queries.TurnLockCounters(ctx, q, sortedIDs(l.counters), true); err != nil {
+		if err := awaitCounters(ctx, q, sortedIDs(l.counters)...); err != nil {
 			return err
 		}
-		if len(l.usages) > 0 {
-			if _, err := queries.TurnLockUsages(ctx, q, sortedIDs(l.usages), true); err != nil {
+		if usages := sortedIDs(l.usages); len(usages) > 0 {
+			if err := awaitUsages(ctx, q, usages...); err != nil {
 				return err
 			}
 		}
-		for _, id := range sortedIDs(l.scopes) {
-			if _, err := queries.TurnLockScopes(ctx, q, []pgtype.UUID{id}, true); err != nil {
+		for _, scope := range sortedScopes(l.scopes) {
+			if err := awaitScope(ctx, q, scope); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,21 +22,21 @@ import (
 type ledger struct {
 	counters map[repo.ID]*counterRow
 	usages   map[repo.ID]*usageRow
-	scopes   map[repo.ID]*scopeRow
-	names    map[repo.ID]string // of the scopes
+	scopes   map[repo.Scope]*scopeRow
 	// values are those of keys, nil if the key does not exist. Keys that no change
 	// depends on are not read.
 	values map[ofScope]*repo.StateValue
 	// turns, messages and added are what is stored under ids that may be stored.
-	turns    map[ofSession]db.TurnFindRow
+	turns    map[ofTurn]db.TurnFindRow
 	messages map[ofSession]bool
 	added    map[ofSession]repo.Usage
 	now      time.Time
 
 	// What is written: sessions have the appends to each in their order.
 	sessions []repo.ID
-	// messageIDs, turnIDs and usageIDs are those that are written.
-	messageIDs, turnIDs, usageIDs map[ofSession]bool
+	// messageIDs, usageIDs and turnIDs are those that are written.
+	messageIDs, usageIDs map[ofSession]bool
+	turnIDs              map[ofTurn]bool
 
 	inserted []*appending
 	writes   map[ofScope]rules.StateWrite
@@ -48,8 +49,12 @@ type ledger struct {
 
 type (
 	ofSession struct{ session, id repo.ID }
-	ofScope   struct {
-		scope repo.ID
+	ofTurn    struct {
+		session repo.ID
+		id      string
+	}
+	ofScope struct {
+		scope repo.Scope
 		key   string
 	}
 )
@@ -76,9 +81,9 @@ type usageRow struct {
 
 // scopeRow is the row of a scope. Nil: it does not exist.
 type scopeRow struct {
+	id      pgtype.UUID
 	version int64
 	held    bool
-	own     bool // a session's
 	changed bool
 }
 
@@ -86,9 +91,9 @@ type scopeRow struct {
 // they may need.
 func newLedger(items []*appending) *ledger {
 	l := &ledger{
-		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.ID]*scopeRow{}, names: map[repo.ID]string{},
-		values: map[ofScope]*repo.StateValue{}, turns: map[ofSession]db.TurnFindRow{}, messages: map[ofSession]bool{},
-		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofSession]bool{}, usageIDs: map[ofSession]bool{},
+		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
+		values: map[ofScope]*repo.StateValue{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
+		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{}, usageIDs: map[ofSession]bool{},
 		writes: map[ofScope]rules.StateWrite{},
 	}
 	for _, a := range items {
@@ -98,7 +103,7 @@ func newLedger(items []*appending) *ledger {
 			continue
 		}
 		for _, scope := range t.State.Scopes {
-			l.scopes[scope.ID], l.names[scope.ID] = nil, scope.Scope.Name
+			l.scopes[scope.Scope] = nil
 		}
 		if t.Usage != nil {
 			l.usages[a.sessionID] = nil
@@ -149,50 +154,53 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 			return err
 		})
 	}
-	scopes := sortedIDs(l.scopes)
+	scopes := sortedScopes(l.scopes)
 	if waits.scopes && !waits.sessions && len(scopes) > 0 {
 		limit() // only now, so that the setting is what the counters' statement returns
 	}
-	if waits.creates && len(scopes) > 0 {
-		names := make([]string, len(scopes))
-		for i, id := range scopes {
-			names[i] = l.names[id.Bytes]
-		}
-		p.add(func(q db.DBTX) error { return queries.StateScopeLock(ctx, q, scopes, names) })
+	if waits.creates {
+		lockScopes(ctx, p, scopes)
 	}
 	if len(scopes) > 0 {
 		p.add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockScopes(ctx, q, scopes, waits.scopes)
+			rows, err := queries.TurnLockScopes(ctx, q, lockParams(scopes, waits.scopes))
 			for _, row := range rows {
 				if row.Held && waits.scopes {
 					continue // it was erased during the wait
 				}
-				l.scopes[row.ID.Bytes] = &scopeRow{version: row.Version, held: row.Held, own: row.Own}
-				l.now = row.Now
+				l.scopes[scopes[row.Place-1]] = &scopeRow{id: row.ID, version: row.Version, held: row.Held}
+				if row.Now.After(l.now) {
+					l.now = row.Now
+				}
 			}
 			return err
 		})
 	}
 }
 
+func lockParams(scopes []repo.Scope, waits bool) db.TurnLockScopesParams {
+	columns := newScopeColumns(scopes)
+	return db.TurnLockScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, Waits: waits}
+}
+
+// sortedScopes returns the scopes in the order in which they are locked.
+func sortedScopes(rows map[repo.Scope]*scopeRow) []repo.Scope {
+	return slices.SortedFunc(maps.Keys(rows), rules.CompareScopes)
+}
+
 func sortedIDs[Row any](rows map[repo.ID]*Row) []pgtype.UUID {
-	ids := make([]repo.ID, 0, len(rows))
-	for id := range rows {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, repo.ID.Compare)
-	sorted := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		sorted[i] = toUUID(id)
-	}
-	return sorted
+	return toUUIDs(slices.SortedFunc(maps.Keys(rows), repo.ID.Compare))
 }
 
 // read adds the statements that read what the items depend on. They come after the
 // locks, so that they see what was committed before these were free.
 func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
-	var turns, messages, usages sessionKeys
-	var values scopeKeys
+	var messages, usages sessionKeys
+	var turns struct {
+		sessions []pgtype.UUID
+		ids      []string
+	}
+	var values []ofScope
 	for _, a := range items {
 		if a.repeatable || a.unsure {
 			for i := range a.messages {
@@ -203,15 +211,15 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		if t == nil {
 			continue
 		}
-		if t.Given || a.unsure && !t.ID.IsZero() {
-			turns.add(a.sessionID, t.ID)
+		if t.Given || a.unsure && t.ID != "" {
+			turns.sessions, turns.ids = append(turns.sessions, toUUID(a.sessionID)), append(turns.ids, t.ID)
 		}
 		if t.Usage != nil {
 			usages.add(a.sessionID, t.Usage.ID)
 		}
 		for _, c := range t.State.Changes {
 			if rules.ReadsState(c) {
-				values.add(c.Scope.ID(), c.Key)
+				values = append(values, ofScope{c.Scope, c.Key})
 			}
 		}
 	}
@@ -219,7 +227,7 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		p.add(func(q db.DBTX) error {
 			rows, err := queries.TurnFind(ctx, q, turns.sessions, turns.ids)
 			for _, row := range rows {
-				l.turns[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = row
+				l.turns[ofTurn{row.SessionID.Bytes, row.ID}] = row
 			}
 			return err
 		})
@@ -242,31 +250,29 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 			return err
 		})
 	}
-	if len(values.keys) > 0 {
+	if len(values) > 0 {
+		scopes := sortedScopes(l.scopes)
+		columns, places := newScopeColumns(scopes), placesOf(scopes)
+		params := db.TurnFindValuesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
+		for _, at := range values {
+			params.Scopes, params.Keys = append(params.Scopes, places[at.scope]), append(params.Keys, at.key)
+		}
 		p.add(func(q db.DBTX) error {
-			rows, err := queries.TurnFindValues(ctx, q, values.scopes, values.keys)
+			rows, err := queries.TurnFindValues(ctx, q, params)
 			for _, row := range rows {
-				l.values[ofScope{row.ScopeID.Bytes, row.Key}] = &repo.StateValue{Key: row.Key, Value: row.Value, Version: row.Version}
+				at := values[row.Place-1]
+				l.values[at] = &repo.StateValue{Key: at.key, Value: row.Value, Version: row.Version}
 			}
 			return err
 		})
 	}
 }
 
-// sessionKeys and scopeKeys are keys as the arrays that a statement unnests.
+// sessionKeys are keys as the arrays that a statement unnests.
 type sessionKeys struct{ sessions, ids []pgtype.UUID }
 
 func (k *sessionKeys) add(session, id repo.ID) {
 	k.sessions, k.ids = append(k.sessions, toUUID(session)), append(k.ids, toUUID(id))
-}
-
-type scopeKeys struct {
-	scopes []pgtype.UUID
-	keys   []string
-}
-
-func (k *scopeKeys) add(scope repo.ID, key string) {
-	k.scopes, k.keys = append(k.scopes, toUUID(scope)), append(k.keys, key)
 }
 
 // verdict is what was decided on an append or turn.
@@ -305,13 +311,13 @@ func (l *ledger) decide(a *appending) verdict {
 		return deferred
 	}
 	a.row.NextSequence = counter.next
-	if t := a.turn; t != nil && !t.ID.IsZero() {
-		if row, found := l.turns[ofSession{a.sessionID, t.ID}]; found {
+	if t := a.turn; t != nil && t.ID != "" {
+		if row, found := l.turns[ofTurn{a.sessionID, t.ID}]; found {
 			a.stored, a.err = true, t.StoredTurn(row.Digest)
 			return answered
 		}
 	}
-	if a.turn == nil || a.turn.ID.IsZero() {
+	if a.turn == nil || a.turn.ID == "" {
 		known := slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] })
 		if known {
 			a.row.Known = &known
@@ -339,10 +345,10 @@ func (l *ledger) decide(a *appending) verdict {
 func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 	t := a.turn
 	for _, scope := range t.State.Scopes {
-		row := l.scopes[scope.ID]
+		row := l.scopes[scope.Scope]
 		switch {
 		case row == nil:
-			a.missing = append(a.missing, scope)
+			a.missing = append(a.missing, scope.Scope)
 		case row.held:
 			return held
 		}
@@ -355,9 +361,8 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		Fence:   counter.fenceOf(a.sessionID),
 		Next:    counter.next,
 		Known:   func(id repo.ID) bool { return l.messages[ofSession{a.sessionID, id}] },
-		Taken:   func(scope rules.StateScope) bool { return l.scopes[scope.ID].own != (scope.Scope.Name == "") },
-		Version: func(scope repo.ID) int64 { return l.scopes[scope].version },
-		Value:   func(scope repo.ID, key string) *repo.StateValue { return l.values[ofScope{scope, key}] },
+		Version: func(scope repo.Scope) int64 { return l.scopes[scope].version },
+		Value:   func(scope repo.Scope, key string) *repo.StateValue { return l.values[ofScope{scope, key}] },
 		Now:     l.now,
 	}
 	usage := l.usages[a.sessionID]
@@ -382,7 +387,7 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		put(l, l.usageIDs, ofSession{a.sessionID, t.Usage.ID}, true)
 	}
 	for _, scope := range a.made.Scopes {
-		row := l.scopes[scope.Scope.ID()]
+		row := l.scopes[scope.Scope]
 		note(l, row)
 		row.version, row.changed = scope.Version, true
 	}
@@ -395,10 +400,10 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		}
 		put(l, l.values, at, value)
 	}
-	if !t.ID.IsZero() {
+	if t.ID != "" {
 		note(l, &l.inserted)
 		l.inserted = append(l.inserted, a)
-		put(l, l.turnIDs, ofSession{a.sessionID, t.ID}, true)
+		put(l, l.turnIDs, ofTurn{a.sessionID, t.ID}, true)
 	}
 	l.accept(a, counter)
 	return accepted
@@ -411,7 +416,7 @@ func (l *ledger) givesAgain(a *appending) bool {
 		return true
 	}
 	t := a.turn
-	return t != nil && (l.turnIDs[ofSession{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
+	return t != nil && (l.turnIDs[ofTurn{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
 }
 
 // accept adds the messages.
@@ -463,9 +468,6 @@ func (l *ledger) writeMessages(ctx context.Context, p *pipeline, at level) {
 			statements[i].tasks = append(statements[i].tasks, &task{Key: session, Item: a})
 		}
 	}
-	many := at == atAnyLevel || slices.ContainsFunc(statements, func(s *statement) bool {
-		return slices.ContainsFunc(s.tasks, func(t *task) bool { return t.Item.hasCall() })
-	})
 	written := 0
 	done := func(session pgtype.UUID, at *time.Time) {
 		for _, a := range l.counters[session.Bytes].appends {
@@ -476,7 +478,7 @@ func (l *ledger) writeMessages(ctx context.Context, p *pipeline, at level) {
 		}
 	}
 	p.add(func(q db.DBTX) error {
-		if many { // sequences that are expected are known to be the next ones
+		if at == atAnyLevel { // sequences that are expected are known to be the next ones
 			rows, err := queries.MessageAppendMany(ctx, q, manyParams(statements))
 			for _, row := range rows {
 				done(row.SessionID, row.CreatedAt)
@@ -506,7 +508,7 @@ func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
 	var params db.TurnInsertParams
 	for _, a := range l.inserted {
 		params.SessionIds = append(params.SessionIds, toUUID(a.sessionID))
-		params.Ids = append(params.Ids, toUUID(a.turn.ID))
+		params.Ids = append(params.Ids, a.turn.ID)
 		params.Digests = append(params.Digests, a.turn.Digest[:])
 		params.FirstSequences = append(params.FirstSequences, a.row.NextSequence)
 	}
@@ -516,9 +518,9 @@ func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
 func (l *ledger) writeState(ctx context.Context, p *pipeline) {
 	var scopes []pgtype.UUID
 	var versions []int64
-	for id, row := range l.scopes {
+	for _, row := range l.scopes {
 		if row != nil && row.changed {
-			scopes, versions = append(scopes, toUUID(id)), append(versions, row.version)
+			scopes, versions = append(scopes, row.id), append(versions, row.version)
 		}
 	}
 	if len(scopes) == 0 {
@@ -526,13 +528,17 @@ func (l *ledger) writeState(ctx context.Context, p *pipeline) {
 	}
 	p.add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes, versions) })
 	var set db.TurnSetValuesParams
-	var removed scopeKeys
+	var removed struct {
+		scopes []pgtype.UUID
+		keys   []string
+	}
 	for at, w := range l.writes {
+		scope := l.scopes[at.scope].id
 		if w.Value == nil {
-			removed.add(at.scope, at.key)
+			removed.scopes, removed.keys = append(removed.scopes, scope), append(removed.keys, at.key)
 			continue
 		}
-		set.ScopeIds, set.Keys = append(set.ScopeIds, toUUID(at.scope)), append(set.Keys, at.key)
+		set.ScopeIds, set.Keys = append(set.ScopeIds, scope), append(set.Keys, at.key)
 		set.KeyValues, set.Versions = append(set.KeyValues, string(w.Value)), append(set.Versions, w.Version)
 	}
 	if len(set.Keys) > 0 {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -15,54 +14,58 @@ import (
 )
 
 func (s *sessions) AppendTurn(ctx context.Context, sessionID repo.ID, turn repo.Turn) (repo.AppendedTurn, error) {
-	t, err := rules.NormalizeTurn(sessionID, turn)
-	if err != nil {
+	call := s.call([]repo.SessionTurn{{SessionID: sessionID, Turn: turn}}, func(ids rules.NamedSessions) ([]*rules.Turn, error) {
+		t, err := rules.NormalizeTurn(sessionID, turn, ids)
+		return []*rules.Turn{t}, err
+	})
+	if err := call.prepare(ctx); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	a := newTurn(t)
-	result, err := s.appendOne(ctx, a)
-	if t.Create == nil || !isSessionMissing(err) {
-		return result, err
+	if !call.creates {
+		result, err := s.appendOne(ctx, call.items[0])
+		missing, vanished := call.hasVanished(err)
+		if !vanished {
+			return result, err
+		}
+		if err := call.replace(missing); err != nil {
+			return repo.AppendedTurn{}, err
+		}
 	}
-	results, err := s.appendTogether(ctx, []*rules.Turn{t}, []*appending{a})
+	results, err := call.together(ctx)
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
 	return results[0], nil
 }
 
-func isSessionMissing(err error) bool {
-	missing, is := errors.AsType[*repo.NotFoundError](err)
-	return is && missing.Kind == "session"
-}
-
 // AppendTurns makes the turns in a group, or, if it has to create a session, in a
 // transaction of its own.
 func (s *sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) ([]repo.AppendedTurn, error) {
-	normal, err := rules.NormalizeTurns(turns)
-	if err != nil {
+	call := s.call(turns, func(ids rules.NamedSessions) ([]*rules.Turn, error) { return rules.NormalizeTurns(turns, ids) })
+	if err := call.prepare(ctx); err != nil {
 		return nil, err
 	}
-	items := make([]*appending, len(normal))
-	for i, t := range normal {
-		items[i] = newTurn(t)
-	}
 	pool, ok := s.exec.(*pooled)
-	if !ok {
-		return s.appendTogether(ctx, normal, items)
+	if !ok || call.creates {
+		return call.together(ctx)
 	}
-	_, err = pool.append(ctx, newTogether(items))
-	creates := slices.ContainsFunc(normal, func(t *rules.Turn) bool { return t.Create != nil })
+	_, err := pool.append(ctx, newTogether(call.items))
+	missing, vanished := call.hasVanished(s.exec.noted(err))
+	if vanished {
+		if err := call.replace(missing); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case errors.Is(err, errApart) || creates && isSessionMissing(err):
-		return s.appendTogether(ctx, normal, items)
+	case vanished, errors.Is(err, errApart):
+		return call.together(ctx)
 	case err != nil:
 		return nil, err
 	}
-	results := make([]repo.AppendedTurn, len(items))
-	for i, a := range items {
+	results := make([]repo.AppendedTurn, len(call.items))
+	for i, a := range call.items {
 		if results[i], err = s.appendedTurn(ctx, a); err != nil {
-			return nil, err
+			return nil, s.exec.noted(err)
 		}
 	}
 	return results, nil
@@ -86,81 +89,6 @@ func (a *appending) shares() bool {
 	return a.spans || slices.ContainsFunc(a.each(), func(part *appending) bool {
 		return part.turn != nil && slices.ContainsFunc(part.turn.State.Scopes, func(s rules.StateScope) bool { return s.Scope.Name != "" })
 	})
-}
-
-// appendTogether creates the sessions that do not exist, and makes the turns, in one
-// transaction, which waits for the rows that it needs.
-func (s *sessions) appendTogether(ctx context.Context, turns []*rules.Turn, items []*appending) (results []repo.AppendedTurn, err error) {
-	unsure := slices.ContainsFunc(items, func(a *appending) bool { return a.unsure })
-	for attempt := 1; ; attempt++ {
-		err = s.exec.atomically(ctx, func(q db.DBTX) (err error) {
-			results, err = appendIn(ctx, &sessions{bound{tx: q.(pgx.Tx)}, s.audited}, turns, items)
-			return err
-		})
-		lost, vanished := errors.Is(err, repo.ErrUnknownOutcome), hasVanished(turns, err)
-		if lost {
-			unsure = true
-			for _, a := range items {
-				a.unsure = true
-			}
-		}
-		if vanished {
-			err = &storeError{repo.ErrContention, errVanished}
-		}
-		if !lost && !vanished || ctx.Err() != nil || !pause(ctx, attempt) {
-			break
-		}
-	}
-	if err == nil {
-		for _, a := range items {
-			s.exec.changed(a.news(a.row)...)
-		}
-	}
-	return results, settled(afterDoubt(unsure, err))
-}
-
-var errVanished = errors.New("others create the session and delete it again and again")
-
-// hasVanished reports whether a session that the turns create was missing: somebody else
-// had created it first, and has deleted it.
-func hasVanished(turns []*rules.Turn, err error) bool {
-	missing, is := errors.AsType[*repo.NotFoundError](err)
-	if !is || missing.Kind != "session" {
-		return false
-	}
-	first := slices.IndexFunc(turns, func(t *rules.Turn) bool { return t.SessionID == missing.ID })
-	return first >= 0 && turns[first].Create != nil
-}
-
-// appendIn creates sessions and makes turns in a transaction.
-func appendIn(ctx context.Context, in *sessions, turns []*rules.Turn, items []*appending) ([]repo.AppendedTurn, error) {
-	created := map[repo.ID]bool{}
-	sorted := slices.SortedStableFunc(slices.Values(turns), func(a, b *rules.Turn) int { return a.SessionID.Compare(b.SessionID) })
-	for i, t := range sorted {
-		if t.Create == nil || i > 0 && sorted[i-1].SessionID == t.SessionID { // only its first turn creates a session
-			continue
-		}
-		_, err := queries.SessionCreate(ctx, in.exec.(bound).tx, in.createParams(*t.Create))
-		switch {
-		case err == nil:
-			created[t.SessionID] = true
-		case !isNoRows(err):
-			return nil, err
-		}
-	}
-	if err := appendAll(ctx, in.exec.(bound).tx, items, atLength); err != nil {
-		return nil, err
-	}
-	results := make([]repo.AppendedTurn, len(items))
-	for i, a := range items {
-		var err error
-		if results[i], err = in.appendedTurn(ctx, a); err != nil {
-			return nil, &answer{err}
-		}
-		results[i].Created = created[a.sessionID] && turns[i].Create != nil
-		delete(created, a.sessionID) // by the first of its turns
-	}
-	return results, nil
 }
 
 // length says how long a transaction waits for each row.
@@ -242,19 +170,18 @@ func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
 	}
 }
 
-func (p *pooled) tryScopes(ctx context.Context, scopes []rules.StateScope) error {
+func (p *pooled) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	select {
 	case p.appender.making <- struct{}{}:
 	case <-ctx.Done():
 		return translate(ctx, ctx.Err(), unsent)
 	}
 	defer func() { <-p.appender.making }()
-	ids, names := scopeColumns(scopes, ofStateScope)
 	// A scope at version 0 is as none: whether it was created is all one.
 	return p.conns.run(ctx, reading, func(q db.DBTX) error {
 		p := &pipeline{}
 		p.add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
-		p.add(func(q db.DBTX) error { return queries.StateScopeLock(ctx, q, ids, names) })
+		lockScopes(ctx, p, scopes)
 		return p.send(ctx, q)
 	})
 }
@@ -262,6 +189,7 @@ func (p *pooled) tryScopes(ctx context.Context, scopes []rules.StateScope) error
 // appendedTurn returns the result of an append or a turn that was written, was found
 // stored, or is at another sequence than expected.
 func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
+	result.SessionID = a.sessionID
 	switch {
 	case a.stored:
 		result, err = s.storedTurn(ctx, a)
@@ -276,7 +204,7 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 		result.Repeated = a.repeatable
 		return result, nil
 	case len(a.messages) > 0 && a.row.CreatedAt == nil:
-		return result, &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: a.row.NextSequence}
+		return repo.AppendedTurn{}, &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: a.row.NextSequence}
 	case len(a.messages) > 0:
 		result.Messages = appended(a.sessionID, a.messages, a.row)
 	}
@@ -289,10 +217,10 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 
 // storedTurn returns a turn that was found stored.
 func (s *sessions) storedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
-	result.Repeated = a.turn.Given
+	result.SessionID, result.Repeated = a.sessionID, a.turn.Given
 	if len(a.messages) > 0 {
 		rows, err := run(ctx, s.exec.read, queries.TurnListMessages, db.TurnListMessagesParams{
-			SessionID: toUUID(a.sessionID), ID: toUUID(a.turn.ID), Digest: a.turn.Digest[:], MaxRows: int32(len(a.messages)),
+			SessionID: toUUID(a.sessionID), ID: a.turn.ID, MaxRows: int32(len(a.messages)),
 		})
 		if err != nil {
 			return repo.AppendedTurn{}, err
@@ -319,23 +247,22 @@ func (s *sessions) current(ctx context.Context, t *rules.Turn, result *repo.Appe
 		return nil
 	}
 	versions := map[repo.Scope]int64{} // 0: it was erased
-	var ids []pgtype.UUID
+	var scopes []repo.Scope
 	for _, scope := range t.State.Scopes {
 		if scope.Changed {
 			versions[scope.Scope] = 0
-			ids = append(ids, toUUID(scope.ID))
+			scopes = append(scopes, scope.Scope)
 		}
 	}
-	rows, err := run(ctx, s.exec.read, queries.TurnScopeVersions, ids)
+	columns := newScopeColumns(scopes)
+	rows, err := run(ctx, s.exec.read, queries.TurnScopeVersions, db.TurnScopeVersionsParams{
+		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names,
+	})
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		for _, scope := range t.State.Scopes {
-			if scope.Changed && scope.ID == row.ID.Bytes {
-				versions[scope.Scope] = row.Version
-			}
-		}
+		versions[scopes[row.Place-1]] = row.Version
 	}
 	result.Scopes = t.State.Versions(versions)
 	return nil

@@ -33,7 +33,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 		inner, leave := inside.Enter(ctx, s.exec.conns.pool)
 		defer leave()
 		changes, queues = nil, nil
-		return fn(inner, repositories{bound{tx: checkedTx{tx}, news: &changes, queues: &queues}, lentTx{tx}, s.options})
+		return fn(inner, repositories{bound{tx: checkedTx{tx}, news: &changes, queues: &queues, keys: s.exec.keys}, lentTx{tx}, s.options})
 	}, func(attempt int) {
 		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
 	})
@@ -52,7 +52,6 @@ func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again 
 		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
 			return err
 		}
-		_ = p.mend(ctx, err) // the error of the caller's function stays as it is
 		again(attempt + 1)
 	}
 }
@@ -63,13 +62,9 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	defer p.gate.leave()
-	_ = p.cover(ctx)
 	tx, err := p.begin(ctx)
 	if err != nil {
 		return err
-	}
-	if p.months.lasts() {
-		monthsKnownTo(tx.Conn()).until.Store(p.months.until.Load())
 	}
 	// Deferred, so that it also runs when fn panics.
 	defer rollback(ctx, tx)
@@ -77,9 +72,6 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	if err := fn(tx); err != nil {
-		if isNoPartition(err) {
-			p.months.forget()
-		}
 		p.conns.leaveReadOnly(err)
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	case errors.Is(err, repo.ErrUnknownOutcome):
 		return repo.Usage{}, err
 	case isNoRows(err):
-		return repo.Usage{}, refusedUsage(lost, sessionNotFound(id))
+		return repo.Usage{}, refusedUsage(lost, s.exec.noted(sessionNotFound(id)))
 	case hasCode(err, outOfRange):
 		return repo.Usage{}, rules.TooMuchUsage()
 	case err != nil:
@@ -58,7 +58,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 		}
 	}
 	if row.BudgetNanos == nil { // the id was stored meanwhile, and the session deleted
-		return repo.Usage{}, refusedUsage(lost, sessionNotFound(id))
+		return repo.Usage{}, refusedUsage(lost, s.exec.noted(sessionNotFound(id)))
 	}
 	return repo.Usage{}, refusedUsage(lost, &repo.BudgetExceededError{
 		SessionID: id,

@@ -24,7 +24,8 @@ func auditTests() []test {
 		onAudit("ZeroValue", testAuditZeroValue),
 		onAudit("EveryField", testAuditEveryField),
 		onAudit("Details", testAuditDetails),
-		onAudit("Months", testAuditMonths),
+		onAudit("Years", testAuditYears),
+		onAudit("Conflicts", testAuditConflicts),
 		onAudit("Invalid", testAuditInvalid),
 		onAudit("Again", testAuditAgain),
 		onAudit("Missing", testAuditMissing),
@@ -42,7 +43,7 @@ func auditTests() []test {
 func auditEntry() repo.AuditEntry {
 	return repo.AuditEntry{
 		ID: repo.NewID(), OccurredAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond),
-		Type: repo.EventToolInvoked, Actor: "agent/" + randomName(), User: "user/" + randomName(),
+		Type: repo.EventToolInvoked, Namespace: "namespace/" + randomName(), Actor: "agent/" + randomName(), User: "user/" + randomName(),
 		PlanID: repo.NewID(), SessionID: repo.NewID(), Project: "project/" + randomName(),
 		Details: json.RawMessage(`{"tool":"ls","n":[1,2.50,null],"é":"<&>"}`),
 	}
@@ -164,8 +165,8 @@ func testAuditDetails(t *testing.T, a repo.Audit) {
 	}
 }
 
-// The partition of each month is created when it is needed.
-func testAuditMonths(t *testing.T, a repo.Audit) {
+// Entries may be as old and as new as the limits allow.
+func testAuditYears(t *testing.T, a repo.Audit) {
 	plan := repo.NewID()
 	var entries []repo.AuditEntry
 	for _, at := range []time.Time{
@@ -200,6 +201,7 @@ func testAuditInvalid(t *testing.T, a repo.Audit) {
 		{"actor", func(e *repo.AuditEntry) { e.Actor = "a\x00" + secret }},
 		{"user", func(e *repo.AuditEntry) { e.User = "\xff" + secret }},
 		{"project", func(e *repo.AuditEntry) { e.Project = tooLong() }},
+		{"namespace", func(e *repo.AuditEntry) { e.Namespace = "\x00" + secret }},
 		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`["` + secret + `"]`) }},
 		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage(`{"` + secret + `":`) }},
 		{"details", func(e *repo.AuditEntry) { e.Details = json.RawMessage{} }},
@@ -226,19 +228,60 @@ func testAuditAgain(t *testing.T, a repo.Audit) {
 	first, second := auditEntry(), auditEntry()
 	second.PlanID = first.PlanID
 	second.OccurredAt = first.OccurredAt.Add(time.Second)
-	record(t, a, first)
+	bare := repo.AuditEntry{ID: repo.NewID(), OccurredAt: second.OccurredAt.Add(time.Second), PlanID: first.PlanID, Type: first.Type, Details: json.RawMessage(`{}`)}
+	record(t, a, first, bare)
 	stored, err := a.Entry(t.Context(), first.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := first
-	other.Actor, other.Details = "another", json.RawMessage(`{"another":true}`)
-	record(t, a, other)
-	record(t, a, first, second, second, other)
+	record(t, a, first, second, second, first, bare)
 	got := listAll(t, a, repo.AuditFilter{PlanID: first.PlanID}, repo.OldestFirst, 10)
-	wantEntries(t, "once each", got, []repo.AuditEntry{first, second})
+	wantEntries(t, "once each", got, []repo.AuditEntry{first, second, bare})
 	if again, err := a.Entry(t.Context(), first.ID); err != nil || !reflect.DeepEqual(again, stored) {
 		t.Errorf("the entry is %+v, %v, was %+v", again, err, stored)
+	}
+}
+
+// An entry with the id of another, and any other field, is refused, and so are those that
+// are recorded with it.
+func testAuditConflicts(t *testing.T, a repo.Audit) {
+	stored := auditEntry()
+	record(t, a, stored)
+	for field, change := range map[string]func(*repo.AuditEntry){
+		"occurred_at": func(e *repo.AuditEntry) { e.OccurredAt = e.OccurredAt.Add(time.Microsecond) },
+		"type":        func(e *repo.AuditEntry) { e.Type = repo.EventAuthFailure },
+		"namespace":   func(e *repo.AuditEntry) { e.Namespace = "" },
+		"actor":       func(e *repo.AuditEntry) { e.Actor = "" },
+		"user":        func(e *repo.AuditEntry) { e.User = "another" },
+		"plan":        func(e *repo.AuditEntry) { e.PlanID = repo.ID{} },
+		"session":     func(e *repo.AuditEntry) { e.SessionID = repo.NewID() },
+		"project":     func(e *repo.AuditEntry) { e.Project = "" },
+		"details":     func(e *repo.AuditEntry) { e.Details = append([]byte(" "), e.Details...) },
+	} {
+		beside, other := auditEntry(), stored
+		change(&other)
+		wantAuditConflict(t, a.Record(t.Context(), beside, other), stored.ID)
+		_, err := a.Entry(t.Context(), beside.ID)
+		wantNotFound(t, err, "audit entry", beside.ID)
+		// Both in one call.
+		again := beside
+		change(&again)
+		wantAuditConflict(t, a.Record(t.Context(), beside, again), beside.ID)
+		if t.Failed() {
+			t.Fatal(field)
+		}
+	}
+	if got, err := a.Entry(t.Context(), stored.ID); err != nil {
+		t.Error(err)
+	} else {
+		wantEntry(t, got, stored)
+	}
+}
+
+func wantAuditConflict(t *testing.T, err error, id repo.ID) {
+	t.Helper()
+	if conflict, ok := errors.AsType[*repo.AuditConflictError](err); !ok || conflict.ID != id {
+		t.Errorf("got %v, want a conflict with entry %s", err, id)
 	}
 }
 
@@ -349,7 +392,11 @@ func testAuditPages(t *testing.T, a repo.Audit) {
 	backwards := slices.Clone(entries)
 	slices.Reverse(backwards)
 	for _, filter := range []repo.AuditFilter{
-		{Actor: e.Actor}, {User: e.User}, {PlanID: e.PlanID}, {SessionID: e.SessionID}, {Project: e.Project},
+		{Actor: e.Actor},
+		{User: e.User},
+		{PlanID: e.PlanID},
+		{SessionID: e.SessionID},
+		{Project: e.Project},
 		{Project: e.Project, Type: e.Type, OccurredFrom: e.OccurredAt},
 	} {
 		for _, limit := range []int{1, 2, 5, 22, 23, 24} {
@@ -377,9 +424,14 @@ func testAuditCursors(t *testing.T, a repo.Audit) {
 	_, err = a.List(t.Context(), filter, repo.OldestFirst, repo.Page{After: page.Next})
 	wantInvalid(t, err, "page.after")
 	for _, other := range []repo.AuditFilter{
-		{}, {Actor: e.Project}, {User: e.Project}, {Project: e.Project, Type: e.Type},
-		{Project: e.Project, PlanID: e.PlanID}, {Project: e.Project, SessionID: e.SessionID},
-		{Project: e.Project, OccurredFrom: e.OccurredAt}, {Project: e.Project, OccurredBefore: e.OccurredAt},
+		{},
+		{Actor: e.Project},
+		{User: e.Project},
+		{Project: e.Project, Type: e.Type},
+		{Project: e.Project, PlanID: e.PlanID},
+		{Project: e.Project, SessionID: e.SessionID},
+		{Project: e.Project, OccurredFrom: e.OccurredAt},
+		{Project: e.Project, OccurredBefore: e.OccurredAt},
 	} {
 		_, err := a.List(t.Context(), other, repo.NewestFirst, repo.Page{After: page.Next})
 		wantInvalid(t, err, "page.after")

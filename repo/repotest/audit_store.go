@@ -30,7 +30,6 @@ func auditStoreTests() []test {
 	return []test{
 		{"Holds", testAuditHolds},
 		{"HoldsInvalid", testAuditHoldsInvalid},
-		{"OneIDAtTwoTimes", testAuditOneIDAtTwoTimes},
 		{"Seal", testAuditSeal},
 		{"SealFails", testAuditSealFails},
 		{"SealAlone", testAuditSealAlone},
@@ -76,7 +75,7 @@ func auditEntries(kind repo.EventType, count int) []repo.AuditEntry {
 
 // auditHash replaces a leaf's hash: the suite does not hash as package audit does.
 func auditHash(e repo.SealedEntry) [32]byte {
-	return sha256.Sum256(slices.Concat(e.ID[:], e.Nonce[:], e.Details))
+	return sha256.Sum256(slices.Concat(append(slices.Clone(e.Salts), e.ID[:], e.Details)...))
 }
 
 // auditMake makes a seal of unsealed entries as a sealer would: its tree has one
@@ -86,24 +85,23 @@ func auditMake(u repo.AuditUnsealed) repo.AuditSeal {
 	for _, e := range u.Entries {
 		seal.Leaves = append(seal.Leaves, auditHash(e))
 	}
-	seal.Hashes = seal.Leaves
+	seal.Hashes, seal.Hidden = seal.Leaves, seal.Leaves
 	size := u.Size + int64(len(u.Entries))
 	seal.Checkpoint = repo.AuditCheckpoint{Size: size, Root: seal.Leaves[len(seal.Leaves)-1], Note: []byte("note")}
 	return seal
 }
 
-// auditSeal seals until the entries are sealed, while others may seal too. Of entries
-// with one id Leaf returns the earliest: a leaf of a later time is another entry's.
+// auditSeal seals until the entries are sealed, while others may seal too.
 func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 	t.Helper()
 	trail := store.AuditStore()
 	for _, e := range entries {
 		for {
-			leaf, err := trail.Leaf(t.Context(), e.ID)
-			if err == nil && !leaf.OccurredAt.After(e.OccurredAt) {
+			_, err := trail.Leaf(t.Context(), e.ID)
+			if err == nil {
 				break
 			}
-			if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			if !errors.Is(err, repo.ErrNotFound) {
 				t.Fatal(err)
 			}
 			_, err = trail.Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
@@ -186,9 +184,14 @@ func testAuditSink(t *testing.T, store repo.Store) {
 	got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 10)
 	wantEntries(t, "recorded", got, entries)
 
+	other := entries[1]
+	other.Actor = "another"
+	_, err := sink.Record(t.Context(), append(auditEntries(auditType(t), 1), other))
+	wantAuditConflict(t, err, other.ID)
+
 	bad := auditEntry()
 	bad.Type = secret
-	_, err := sink.Record(t.Context(), []repo.AuditEntry{bad})
+	_, err = sink.Record(t.Context(), []repo.AuditEntry{bad})
 	wantInvalid(t, err, "entries[0].type")
 
 	// The sink remains usable after a context has ended.
@@ -224,6 +227,10 @@ func testAuditQuarantine(t *testing.T, store repo.Store) {
 		if err := sink.Quarantine(t.Context(), poison); err != nil {
 			t.Fatal(err)
 		}
+	}
+	poison.Document = []byte("another with this id")
+	if err := sink.Quarantine(t.Context(), poison); err != nil {
+		t.Error(err)
 	}
 	_, err := store.Audit().Entry(t.Context(), poison.ID)
 	wantNotFound(t, err, "audit entry", poison.ID)
@@ -332,20 +339,20 @@ func testAuditSeal(t *testing.T, store repo.Store) {
 	if checkpoint.Size < 20 || string(checkpoint.Note) != "note" || checkpoint.CreatedAt.IsZero() {
 		t.Errorf("the checkpoint is %+v", checkpoint)
 	}
-	last := int64(-1)
+	sequences := map[int64]bool{}
 	for _, e := range entries {
 		leaf, err := trail.Leaf(t.Context(), e.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leaf.EntryID != e.ID || !leaf.OccurredAt.Equal(e.OccurredAt) || !leaf.PrunedBy.IsZero() || leaf.Entry == nil || leaf.Entry.Nonce.IsZero() {
+		if leaf.EntryID != e.ID || !leaf.OccurredAt.Equal(e.OccurredAt) || !leaf.PrunedBy.IsZero() || leaf.Entry == nil || !salted(*leaf.Entry) {
 			t.Fatalf("the leaf is %+v", leaf)
 		}
 		wantEntry(t, leaf.Entry.AuditEntry, e)
-		if leaf.Sequence <= last { // one batch, sealed in its order
-			t.Errorf("the leaf of a later entry has the sequence %d, the one before %d", leaf.Sequence, last)
+		if sequences[leaf.Sequence] {
+			t.Errorf("two leaves have the sequence %d", leaf.Sequence)
 		}
-		last = leaf.Sequence
+		sequences[leaf.Sequence] = true
 		if leaf.Hash != auditHash(*leaf.Entry) {
 			t.Error("the leaf has another hash")
 		}
@@ -376,6 +383,17 @@ func testAuditSeal(t *testing.T, store repo.Store) {
 	}
 }
 
+// salted reports whether each field that can be erased has a salt of its own.
+func salted(e repo.SealedEntry) bool {
+	salts := map[string]bool{}
+	for _, salt := range e.Salts {
+		if len(salt) == 16 {
+			salts[string(salt)] = true
+		}
+	}
+	return len(salts) == 4 && len(e.Salts) == 4
+}
+
 // A seal that fails stores nothing.
 func testAuditSealFails(t *testing.T, store repo.Store) {
 	trail := store.AuditStore()
@@ -401,6 +419,7 @@ func testAuditSealFails(t *testing.T, store repo.Store) {
 	}
 	for _, spoil := range []func(*repo.AuditSeal){
 		func(s *repo.AuditSeal) { s.Leaves = s.Leaves[1:] },
+		func(s *repo.AuditSeal) { s.Hidden = nil },
 		func(s *repo.AuditSeal) { s.Checkpoint.Size++ },
 	} {
 		var unsealed repo.AuditUnsealed
@@ -475,8 +494,6 @@ func testAuditWaiting(t *testing.T, store repo.Store) {
 func testAuditLeafMissing(t *testing.T, store repo.Store) {
 	id := repo.NewID()
 	_, err := store.AuditStore().Leaf(t.Context(), id)
-	wantNotFound(t, err, "audit leaf", id)
-	_, err = store.AuditStore().FirstLeaf(t.Context(), id)
 	wantNotFound(t, err, "audit leaf", id)
 	if leaves, err := store.AuditStore().Leaves(t.Context(), 1<<40, 10); err != nil || len(leaves) != 0 {
 		t.Errorf("after the end: %+v, %v", leaves, err)
@@ -634,6 +651,9 @@ func testAuditPruneAgain(t *testing.T, store repo.Store) {
 	if got := listAll(t, store.Audit(), repo.AuditFilter{Type: kind}, repo.OldestFirst, 10); len(got) != 0 {
 		t.Errorf("%d pruned entries were recorded again", len(got))
 	}
+	other := entries[0]
+	other.OccurredAt = other.OccurredAt.Add(time.Second)
+	wantAuditConflict(t, store.Audit().Record(t.Context(), other), other.ID)
 	later := auditEntries(kind, 1) // and sealing continues
 	record(t, store.Audit(), later...)
 	auditSeal(t, store, later...)
@@ -650,33 +670,6 @@ func testAuditPruneInvalid(t *testing.T, store repo.Store) {
 	} {
 		_, err := store.AuditStore().Prune(t.Context(), prune)
 		wantInvalid(t, err, field)
-	}
-}
-
-// The same id at another time is another entry; the id alone selects the earliest.
-func testAuditOneIDAtTwoTimes(t *testing.T, store repo.Store) {
-	entries := auditEntries(auditType(t), 2)
-	entries[1].ID = entries[0].ID
-	sink := auditSink(t, store)
-	for _, e := range []repo.AuditEntry{entries[1], entries[0]} {
-		if got, err := sink.Record(t.Context(), []repo.AuditEntry{e}); err != nil || got != (repo.AuditRecorded{Written: 1}) {
-			t.Errorf("recorded %+v, %v", got, err)
-		}
-	}
-	if got, err := sink.Record(t.Context(), entries); err != nil || got != (repo.AuditRecorded{Known: 2}) {
-		t.Errorf("recorded again: %+v, %v", got, err)
-	}
-	wantEntries(t, "both", listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 10), entries)
-	if got, err := store.Audit().Entry(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[0].OccurredAt) {
-		t.Errorf("by its id: %+v, %v", got, err)
-	}
-	auditSeal(t, store, entries...)
-	if got, err := store.AuditStore().Leaf(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[0].OccurredAt) {
-		t.Errorf("its leaf: %+v, %v", got, err)
-	}
-	// The later one was recorded and sealed first.
-	if got, err := store.AuditStore().FirstLeaf(t.Context(), entries[0].ID); err != nil || !got.OccurredAt.Equal(entries[1].OccurredAt) {
-		t.Errorf("its first leaf: %+v, %v", got, err)
 	}
 }
 
@@ -772,35 +765,25 @@ func testAuditSealBytes(t *testing.T, store repo.Store) {
 	auditSeal(t, store, large...)
 }
 
-// A leaf of version 2 keeps the fields that the bounds of a prune need when its
-// entry is removed.
+// A leaf keeps the fields that the bounds of a prune need when its entry is removed.
 func testAuditSealKeeps(t *testing.T, store repo.Store) {
 	kind := auditType(t)
 	entries := auditEntries(kind, 1)
 	record(t, store.Audit(), entries...)
-	ours := false
-	for !ours {
-		_, err := store.AuditStore().Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
-			seal := auditMake(u)
-			seal.Hidden = seal.Leaves
-			for _, e := range u.Entries {
-				ours = ours || e.ID == entries[0].ID
-			}
-			return seal, nil
-		})
-		if err != nil && !errors.Is(err, repo.ErrContention) {
-			t.Fatal(err)
-		}
-		if _, err := store.AuditStore().Leaf(t.Context(), entries[0].ID); err == nil && !ours {
-			return // another test has sealed it and keeps nothing
-		}
+	auditSeal(t, store, entries...)
+	sealed, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := repo.AuditKept{
+		RecordedAt: sealed.Entry.RecordedAt, Type: kind, Namespace: entries[0].Namespace,
+		PlanID: entries[0].PlanID, SessionID: entries[0].SessionID, Hidden: sealed.Hash,
 	}
 	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}}); err != nil {
 		t.Fatal(err)
 	}
 	leaf, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
-	want := repo.AuditKept{Type: kind, PlanID: entries[0].PlanID, SessionID: entries[0].SessionID, Hidden: leaf.Hash}
-	if err != nil || leaf.Entry != nil || leaf.Version != 2 || leaf.Kept != want {
+	if err != nil || leaf.Entry != nil || leaf.Kept != want {
 		t.Errorf("the leaf is %+v, %v, want it to keep %+v", leaf, err, want)
 	}
 }

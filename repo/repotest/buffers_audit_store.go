@@ -59,9 +59,6 @@ func auditStoreBuffers(store repo.Store) bufferCases {
 		"Leaf": func(t *testing.T, _ repo.Repositories) buffered {
 			return buffered{on: trail, args: []any{sealed(t).ID}}
 		},
-		"FirstLeaf": func(t *testing.T, _ repo.Repositories) buffered {
-			return buffered{on: trail, args: []any{sealed(t).ID}}
-		},
 		"Hold": func(t *testing.T, r repo.Repositories) buffered {
 			entry := recorded(t, r)[0]
 			return buffered{on: trail, args: []any{repo.AuditHold{PlanID: entry.PlanID, Reason: "reason"}}, read: readEntries(t, r, entry)}

@@ -119,6 +119,10 @@ var sessionBuffers = bufferCases{
 		created := createAs(t, r.Sessions(), fullSession())
 		return buffered{on: r.Sessions(), args: []any{byActivity(created.Namespace), repo.Page{}}}
 	},
+	"Find": func(t *testing.T, r repo.Repositories) buffered {
+		created := createAs(t, r.Sessions(), repo.NewSession{Namespace: randomName(), Key: randomName()})
+		return buffered{on: r.Sessions(), args: []any{repo.SessionKey{Namespace: created.Namespace, Key: created.Key}}}
+	},
 	"AddUsage": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, repo.NewUsage{ID: repo.NewID(), Cost: 1}}, read: whole(t, r, id)}
@@ -190,7 +194,7 @@ var sessionBuffers = bufferCases{
 		id, _ := stocked(t, r)
 		document := &bufferedReader{Document: export(t, r.Sessions(), id)}
 		remove(t, r.Sessions(), id)
-		return buffered{on: r.Sessions(), args: []any{io.Reader(document)}, read: whole(t, r, id)}
+		return buffered{on: r.Sessions(), args: []any{io.Reader(document), repo.ImportOptions{Restore: true}}, read: whole(t, r, id)}
 	},
 }
 
@@ -254,7 +258,10 @@ var planBuffers = bufferCases{
 	},
 	"Use": func(t *testing.T, r repo.Repositories) buffered {
 		use := fullUse()
-		return buffered{on: r.Plans(), args: []any{createAction(t, r, fullDefinition()), use}, read: readPlan(t, r, use.ID)}
+		filter := repo.PlanFilter{Namespace: use.Namespace}
+		return buffered{on: r.Plans(), args: []any{createAction(t, r, fullDefinition()), use}, read: func() any {
+			return readPlan(t, r, walkPlans(t, r, filter, 1)[0].ID)()
+		}}
 	},
 	"Transition": func(t *testing.T, r repo.Repositories) buffered {
 		id := fullPlan(t, r).ID

@@ -435,16 +435,16 @@ func testClaimFair(t *testing.T, r repo.Repositories) {
 // A use is repeated although the attempt has grown.
 func testClaimUseAgain(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
-	use := repo.UseAction{ID: repo.NewID(), Namespace: q.namespace, Attempt: 3}
-	usePlan(t, r, q.action, use)
+	use := repo.UseAction{Key: "k", Namespace: q.namespace, Attempt: 3}
+	id := usePlan(t, r, q.action, use).ID
 	release(t, r, q.takeOne().Lease)
 	if again := q.takeOne(); again.Plan.Attempt != 4 {
 		t.Errorf("claimed as %+v", again.Plan)
 	}
-	wantPlan(t, usePlan(t, r, q.action, use), getPlan(t, r, use.ID))
+	wantPlan(t, usePlan(t, r, q.action, use), getPlan(t, r, id))
 	use.Attempt = 5
 	_, err := r.Plans().Use(t.Context(), q.action, use)
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: "attempt"})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: id, Field: "attempt"})
 }
 
 func testClaimInvalid(t *testing.T, r repo.Repositories) {

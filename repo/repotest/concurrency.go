@@ -318,10 +318,10 @@ func testConcurrentAppendOrCreate(t *testing.T, store repo.Store) {
 				t.Errorf("AppendOrCreate: %v", err)
 				return
 			}
-			wantStored(t, key.ID(), stored[0].Sequence, given, stored)
+			wantStored(t, stored[0].SessionID, stored[0].Sequence, given, stored)
 			done.add(stored)
 		})
-		done.check(t, s, key.ID())
+		done.check(t, s, find(t, s, key))
 	}
 }
 
@@ -348,11 +348,11 @@ func testConcurrentAppendOrCreateAndDelete(t *testing.T, store repo.Store) {
 				t.Errorf("AppendOrCreate: %v", err)
 				return
 			}
-			wantStored(t, key.ID(), stored[0].Sequence, given, stored)
+			wantStored(t, stored[0].SessionID, stored[0].Sequence, given, stored)
 		}
 	})
 	stored, err := named.AppendOrCreate(t.Context(), repo.NewSession{}, user("the last one"))
-	wantCount(t, s, key.ID(), int(must(t, stored, err)[0].Sequence)+1)
+	wantCount(t, s, find(t, s, key), int(must(t, stored, err)[0].Sequence)+1)
 }
 
 type acknowledgedActors struct {
@@ -609,7 +609,7 @@ func testConcurrentImport(t *testing.T, store repo.Store) {
 	remove(t, s, id)
 	var imported counter
 	together(8, func(int) {
-		_, err := s.Import(t.Context(), bytes.NewReader(document))
+		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
 		if err == nil {
 			imported.add()
 			return
@@ -666,7 +666,7 @@ func testExportWhileAppending(t *testing.T, store repo.Store) {
 	})
 	if failure != nil {
 		wantNotFound(t, failure, "session", id)
-		_, err := s.Import(t.Context(), &partial)
+		_, err := s.Import(t.Context(), &partial, repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
 	} else if imported := importFrom(t, s, &partial); imported.MessageCount == 0 {
 		t.Error("the document of a session that was deleted meanwhile is empty")

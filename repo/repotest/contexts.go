@@ -65,9 +65,15 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 		"Append by id":   func() error { _, err := s.Append(ctx, o.id, fullMessage()); return err },
 		"AppendAt":       func() error { _, err := s.AppendAt(ctx, o.id, 1, user(secret)); return err },
 		"Export":         func() error { return s.Export(ctx, o.id, io.Discard) },
-		"Import":         func() error { _, err := s.Import(ctx, bytes.NewReader(o.document)); return err },
+		"Import": func() error {
+			_, err := s.Import(ctx, bytes.NewReader(o.document), repo.ImportOptions{Restore: true})
+			return err
+		},
 		// Whether it may is decided before it reads.
-		"Import of no document": func() error { _, err := s.Import(ctx, strings.NewReader("")); return err },
+		"Import of no document": func() error {
+			_, err := s.Import(ctx, strings.NewReader(""), repo.ImportOptions{Restore: true})
+			return err
+		},
 	}
 }
 

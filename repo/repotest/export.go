@@ -10,7 +10,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	documents "github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -22,7 +21,6 @@ func exportTests() []test {
 		on("Document", testExportDocument),
 		on("ImportedIsAlive", testExportImportedIsAlive),
 		on("ImportTaken", testImportTaken),
-		{"ImportTakenByScope", testImportTakenByScope},
 		on("ImportFaults", testImportFaults),
 		on("ImportReaderFails", testImportReaderFails),
 		on("ExportMissing", testExportMissing),
@@ -41,7 +39,7 @@ func export(t *testing.T, s repo.Sessions, id repo.ID) []byte {
 
 func importFrom(t *testing.T, s repo.Sessions, r io.Reader) repo.Session {
 	t.Helper()
-	session, err := s.Import(t.Context(), r)
+	session, err := s.Import(t.Context(), r, repo.ImportOptions{Restore: true})
 	if err != nil {
 		t.Fatalf("Import: %v", err)
 	}
@@ -53,26 +51,6 @@ func remove(t *testing.T, s repo.Sessions, id repo.ID) {
 	if _, err := s.Delete(t.Context(), id); err != nil {
 		t.Fatalf("Delete: %v", err)
 	}
-}
-
-// restore deletes a session, and imports it with its ids and times, but other contents.
-func restore(t *testing.T, s repo.Sessions, id repo.ID, content string) {
-	t.Helper()
-	session, messages := get(t, s, id), readAll(t, s, id)
-	var document bytes.Buffer
-	writer, err := documents.NewWriter(&document, session, nil)
-	must(t, writer, err)
-	for _, message := range messages {
-		message.Content = content
-		if err := writer.Write(message); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, s, id)
-	importFrom(t, s, &document)
 }
 
 // wantRoundTrip exports a session, deletes it, imports it and exports it again.
@@ -201,37 +179,12 @@ func testImportTaken(t *testing.T, s repo.Sessions) {
 	appendTo(t, s, id, user("later"))
 	before := get(t, s, id)
 	for range 2 {
-		_, err := s.Import(t.Context(), bytes.NewReader(document))
+		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
 		wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
 	}
 	wantSession(t, get(t, s, id), before)
 	wantCount(t, s, id, int(before.MessageCount))
-}
-
-// A session may have been given the id that is computed from the name of a shared scope.
-func testImportTakenByScope(t *testing.T, store repo.Store) {
-	shared := repo.Scope{Name: randomName()}
-	id := shared.ID()
-	if _, err := store.Sessions().Create(t.Context(), repo.NewSession{ID: id}); err != nil {
-		t.Fatal(err)
-	}
-	value := repo.StateChange{Key: "k", Value: json.RawMessage("1")}
-	value.Scope = repo.Scope{SessionID: id}
-	if _, err := store.State().Change(t.Context(), []repo.StateChange{value}); err != nil {
-		t.Fatal(err)
-	}
-	document := export(t, store.Sessions(), id)
-	remove(t, store.Sessions(), id)
-	value.Scope = shared
-	if _, err := store.State().Change(t.Context(), []repo.StateChange{value}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := store.Sessions().Import(t.Context(), bytes.NewReader(document))
-	wantImportError(t, err)
-	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
-		t.Errorf("the session is there: %v", err)
-	}
 }
 
 func testImportFaults(t *testing.T, s repo.Sessions) {
@@ -275,7 +228,7 @@ func testImportFaults(t *testing.T, s repo.Sessions) {
 		"cut in the checksum":   document[:len(document)-10],
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.Import(t.Context(), strings.NewReader(faulty))
+			_, err := s.Import(t.Context(), strings.NewReader(faulty), repo.ImportOptions{Restore: true})
 			wantImportError(t, err)
 			_, err = s.Get(t.Context(), id)
 			wantNotFound(t, err, "session", id)
@@ -302,7 +255,7 @@ func testImportReaderFails(t *testing.T, s repo.Sessions) {
 	document := export(t, s, id)
 	remove(t, s, id)
 	for _, length := range []int{0, 10, len(document) / 2, len(document) - 1} {
-		_, err := s.Import(t.Context(), io.MultiReader(bytes.NewReader(document[:length]), iotest.ErrReader(errBroken)))
+		_, err := s.Import(t.Context(), io.MultiReader(bytes.NewReader(document[:length]), iotest.ErrReader(errBroken)), repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
 		if !errors.Is(err, errBroken) {
 			t.Errorf("got %v, want the reader's error in it", err)
@@ -316,7 +269,7 @@ func testExportMissing(t *testing.T, s repo.Sessions) {
 	id := repo.NewID()
 	var got bytes.Buffer
 	wantNotFound(t, s.Export(t.Context(), id, &got), "session", id)
-	_, err := s.Import(t.Context(), &got)
+	_, err := s.Import(t.Context(), &got, repo.ImportOptions{Restore: true})
 	wantImportError(t, err)
 }
 
@@ -330,7 +283,7 @@ func testExportWriterFails(t *testing.T, s repo.Sessions) {
 		if err := s.Export(t.Context(), id, w); !errors.Is(err, errBroken) {
 			t.Errorf("Export with room for %d bytes gave %v, want the writer's error", room, err)
 		}
-		_, err := s.Import(t.Context(), bytes.NewReader(w.got))
+		_, err := s.Import(t.Context(), bytes.NewReader(w.got), repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
 	}
 	wantCount(t, s, id, 1500)

@@ -15,7 +15,7 @@ func fenceTests() []test {
 		onPlans("Plans", testFencePlan),
 		onPlans("PlanTrees", testFencePlanTree),
 		onPlans("MadeLater", testFenceMadeLater),
-		onPlans("MadeAgain", testFenceMadeAgain),
+		onPlans("Restored", testFenceRestored),
 		onPlans("OtherTokens", testFenceOtherTokens),
 		onPlans("Only", testFencedOnly),
 		onPlans("OnlyUpdate", testFencedOnlyUpdate),
@@ -48,7 +48,7 @@ func fencedTurns(token int64) map[string]repo.Turn {
 		"message":  {Messages: users(1), Fence: token},
 		"messages": {Messages: withIDs(users(2)), Fence: token},
 		"call":     {Messages: []repo.NewMessage{{Role: repo.RoleTool, Content: "x", CallID: "c"}}, Fence: token},
-		"id":       {ID: repo.NewID(), Messages: users(1), Fence: token},
+		"id":       {ID: randomName(), Messages: users(1), Fence: token},
 		"own":      {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: token},
 		"shared":   {Messages: users(1), State: []repo.StateChange{set(shared(), "a", `1`)}, Fence: token},
 		"usage":    {Usage: &repo.NewUsage{Cost: 1}, Fence: token},
@@ -114,7 +114,7 @@ func testFenceTogether(t *testing.T, r repo.Repositories) {
 func testFenceRepeats(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
-	turn := repo.Turn{ID: repo.NewID(), Messages: users(1), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: first.Token}
+	turn := repo.Turn{ID: randomName(), Messages: users(1), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: first.Token}
 	messages := repo.Turn{Messages: withIDs(users(2)), Fence: first.Token}
 	added := []repo.AppendedTurn{addTurn(t, r, id, turn), addTurn(t, r, id, messages)}
 	second := overtake(t, r, first)
@@ -241,8 +241,12 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 			createAs(t, r.Sessions(), repo.NewSession{ID: ids[i]})
 		}
 		turn := []repo.Turn{
-			{Messages: users(1)}, {Messages: withIDs(users(2))}, {ID: repo.NewID(), Messages: users(1)},
-			{State: []repo.StateChange{set(shared(), "a", `1`)}}, {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}}, {Messages: users(1)},
+			{Messages: users(1)},
+			{Messages: withIDs(users(2))},
+			{ID: randomName(), Messages: users(1)},
+			{State: []repo.StateChange{set(shared(), "a", `1`)}},
+			{State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
+			{Messages: users(1)},
 		}[i]
 		turn.Create, turn.Fence = createdBy, leases[i].Token
 		if i == 5 {
@@ -283,10 +287,9 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 			return err
 		},
 	} {
-		id := repo.NewID()
+		id := usePlan(t, r, action, repo.UseAction{}).ID // knows no token
 		first := leaseOf(t, r, repo.PlanLease(id))
 		second := overtake(t, r, first)
-		usePlan(t, r, action, repo.UseAction{ID: id})
 		_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: first.Token})
 		wantFenced(t, err, repo.FencedError{Key: second.Key, Token: first.Token, Latest: second.Token})
 		if err := write(id, second.Token); err != nil {
@@ -295,16 +298,13 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A session that was deleted and made again knows no token. It asks the lease.
-func testFenceMadeAgain(t *testing.T, r repo.Repositories) {
+// A session that was deleted and restored knows no token. It asks the lease.
+func testFenceRestored(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
 	second := overtake(t, r, first)
 	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Token})
-	if _, err := r.Sessions().Delete(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	createAs(t, r.Sessions(), repo.NewSession{ID: id})
+	wantRoundTrip(t, r.Sessions(), id)
 	for _, turn := range fencedTurns(first.Token) {
 		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
 		wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token})

@@ -23,9 +23,6 @@ func followTests() []test {
 		on("Long", testFollowLong),
 		on("Refused", testFollowRefused),
 		on("Deleted", testFollowDeleted),
-		on("DeletedAndMade", testFollowDeletedAndMade),
-		on("DeletedAndMadeLonger", testFollowDeletedAndMadeLonger),
-		on("DeletedAndRestored", testFollowDeletedAndRestored),
 		on("Context", testFollowContext),
 		on("Slow", testFollowSlow),
 		on("Nested", testFollowNested),
@@ -188,7 +185,7 @@ func testFollowRefused(t *testing.T, s repo.Sessions) {
 	key := repo.SessionKey{Namespace: randomName(), Key: "x"}
 	err := wantOneError(t, repo.ByKey(s, key).Follow(t.Context(), 0))
 	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
-		wantEqual(t, got, repo.NotFoundError{Kind: "session", ID: key.ID(), Key: key})
+		wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
 	}
 }
 
@@ -222,67 +219,6 @@ func wantDeletedOrMissing(t *testing.T, err error, id repo.ID) {
 		return
 	}
 	wantDeleted(t, err, id)
-}
-
-// A later session with the same id is another one.
-func testFollowDeletedAndMade(t *testing.T, s repo.Sessions) {
-	id := create(t, s)
-	f := follow(t, s, id, 0)
-	f.wants(appendTo(t, s, id, users(3)...)...)
-	remove(t, s, id)
-	createAs(t, s, repo.NewSession{ID: id})
-	second := follow(t, s, id, 0)
-	second.wants(appendTo(t, s, id, user("of the second session"))...)
-	wantDeleted(t, f.end(), id)
-	second.wants(appendTo(t, s, id, users(5)...)...)
-}
-
-// It has as many messages as the first one when the follower looks.
-func testFollowDeletedAndMadeLonger(t *testing.T, s repo.Sessions) {
-	id := create(t, s)
-	all := appendTo(t, s, id, users(3)...)
-	got := 0
-	for message, err := range s.Follow(t.Context(), id, 1) {
-		if err != nil {
-			wantDeleted(t, err, id)
-			break
-		}
-		wantMessage(t, message, all[1+got])
-		if got++; got == 2 {
-			remove(t, s, id)
-			createAs(t, s, repo.NewSession{ID: id})
-			appendTo(t, s, id, users(7)...)
-		}
-	}
-	if got != 2 {
-		t.Errorf("Follow yielded %d messages, want 2", got)
-	}
-	wantMessages(t, take(t, s.Follow(t.Context(), id, 0), 7), readAll(t, s, id))
-}
-
-// A session that is imported in its place, with the same ids and times, is another one, too.
-func testFollowDeletedAndRestored(t *testing.T, s repo.Sessions) {
-	id := create(t, s)
-	all := appendTo(t, s, id, users(600)...)
-	got := 0
-	for message, err := range s.Follow(t.Context(), id, 0) {
-		if err != nil {
-			wantDeleted(t, err, id)
-			break
-		}
-		wantMessage(t, message, all[got])
-		if got++; got == 1 {
-			restore(t, s, id, "of the second session")
-		}
-		if got == len(all) {
-			t.Fatal("Follow went on in another session")
-		}
-	}
-	waiting := follow(t, s, id, 599)
-	waiting.wants(readAll(t, s, id)[599])
-	restore(t, s, id, "of the third session")
-	appendTo(t, s, id, user("x"))
-	wantDeleted(t, waiting.end(), id)
 }
 
 func testFollowContext(t *testing.T, s repo.Sessions) {
@@ -404,7 +340,7 @@ func testFollowEveryWay(t *testing.T, s repo.Sessions) {
 	called.CallID = "call"
 	f.wants(appendTo(t, s, id, called)...)
 	turn := repo.Turn{
-		ID: repo.NewID(), Messages: users(2),
+		ID: randomName(), Messages: users(2),
 		State: []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "a", Value: []byte(`1`)}},
 	}
 	added, err := s.AppendTurn(t.Context(), id, turn)
@@ -565,7 +501,7 @@ func writeFive(t *testing.T, store repo.Store, id repo.ID) {
 	appendTo(t, s, id, user("one"))
 	appendTo(t, s, id, user("two"), fullMessage())
 	if _, err := s.AppendTurn(t.Context(), id, repo.Turn{
-		ID: repo.NewID(), Messages: users(1),
+		ID: randomName(), Messages: users(1),
 		State: []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "turns", Op: repo.StateIncrement, By: 1}},
 	}); err != nil {
 		t.Error(err)
@@ -605,20 +541,23 @@ func testFollowDeleteRace(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	id := create(t, s)
+	key := newKey()
+	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
+	createAs(t, s, session)
 	written := make(chan struct{})
 	var deletions counter
 	together(followers+1, func(worker int) {
 		if worker == followers {
 			defer close(written)
 			for round := 0; round < rounds || deletions.get() == 0 && ctx.Err() == nil && !t.Failed(); round++ {
+				id := find(t, s, key)
 				for range 4 {
 					appendTo(t, s, id, repo.NewMessage{Role: repo.RoleUser, Content: "x", Kind: strconv.Itoa(round)})
 				}
 				remove(t, s, id)
-				createAs(t, s, repo.NewSession{ID: id})
+				createAs(t, s, session)
 			}
-			remove(t, s, id)
+			remove(t, s, find(t, s, key))
 			return
 		}
 		for {
@@ -628,7 +567,7 @@ func testFollowDeleteRace(t *testing.T, store repo.Store) {
 			default:
 			}
 			next, kind := int64(0), ""
-			for message, err := range s.Follow(ctx, id, 0) {
+			for message, err := range repo.ByKey(s, key).Follow(ctx, 0) {
 				switch {
 				case errors.Is(err, repo.ErrNotFound):
 					deletions.add()

@@ -1,8 +1,10 @@
 package repotest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -13,8 +15,8 @@ import (
 
 func keyTests() []test {
 	return []test{
-		on("FixesTheID", testKeyFixesID),
-		on("WithAnotherID", testKeyWithAnotherID),
+		on("Find", testFind),
+		on("WithAnID", testKeyWithID),
 		on("Values", testKeyValues),
 		on("Taken", testKeyTaken),
 		on("MustBeNew", testCreateMustBeNew),
@@ -26,7 +28,25 @@ func keyTests() []test {
 		on("AppendOrCreate", testAppendOrCreate),
 		on("Owners", testListOwners),
 		on("OwnerOfAnImport", testOwnerOfImport),
-		on("ImportWithAnotherKey", testImportWithAnotherKey),
+		on("ImportOfATakenKey", testImportOfTakenKey),
+		on("ImportOfADeletedSession", testImportOfDeletedSession),
+		on("DeletedID", testDeletedID),
+		on("FindDeleted", testFindDeleted),
+	}
+}
+
+// find returns the id of the session with a key.
+func find(t *testing.T, s repo.Sessions, key repo.SessionKey) repo.ID {
+	t.Helper()
+	id, err := s.Find(t.Context(), key)
+	return must(t, id, err)
+}
+
+// wantNoKey checks the error of an operation that found no session with a key.
+func wantNoKey(t *testing.T, err error, key repo.SessionKey) {
+	t.Helper()
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
 	}
 }
 
@@ -34,35 +54,84 @@ func newKey() repo.SessionKey {
 	return repo.SessionKey{Namespace: randomName(), Key: repo.JoinKey("tenant/1", "app", "user~1", "a")}
 }
 
-// A session with a key has the key's id. One key names two sessions in two namespaces.
-func testKeyFixesID(t *testing.T, s repo.Sessions) {
+// One key names two sessions in two namespaces. A session that is made again under its key has
+// another id.
+func testFind(t *testing.T, s repo.Sessions) {
 	key := newKey()
 	other := repo.SessionKey{Namespace: randomName(), Key: key.Key}
-	for _, key := range []repo.SessionKey{key, other} {
-		created := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key})
-		if created.ID != key.ID() || created.Key != key.Key || created.Namespace != key.Namespace {
-			t.Errorf("created %+v, want the key %+v and the id %s", created, key, key.ID())
-		}
-		wantSession(t, get(t, s, key.ID()), created)
-	}
-	if key.ID() == other.ID() {
-		t.Error("one key has the same id in two namespaces")
-	}
 	local := repo.SessionKey{Key: randomName()}
-	created := createAs(t, s, repo.NewSession{ID: local.ID(), Key: local.Key})
-	if created.ID != local.ID() || created.Namespace != repo.DefaultNamespace {
-		t.Errorf("created %+v, want the id %s in the default namespace", created, local.ID())
+	ids := map[repo.ID]bool{}
+	for range 2 {
+		for _, key := range []repo.SessionKey{key, other, local} {
+			_, err := s.Find(t.Context(), key)
+			wantNoKey(t, err, key)
+			created := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key})
+			if created.Key != key.Key || ids[created.ID] {
+				t.Errorf("created %+v, want the key %+v and a new id", created, key)
+			}
+			ids[created.ID] = true
+			for range 2 {
+				wantEqual(t, ptr(find(t, s, key)), created.ID)
+			}
+			wantSession(t, get(t, s, created.ID), created)
+		}
+		for _, key := range []repo.SessionKey{key, other, local} {
+			remove(t, s, find(t, s, key))
+		}
+	}
+	for field, key := range map[string]repo.SessionKey{
+		"key": {}, "key ": {Key: "\xff"}, "key  ": {Key: "x\x00"}, "key   ": {Key: strings.Repeat("x", repo.MaxKeyBytes+1)},
+		"namespace": {Namespace: "\xff", Key: "x"},
+	} {
+		_, err := s.Find(t.Context(), key)
+		wantInvalid(t, err, strings.TrimSpace(field))
 	}
 }
 
-func testKeyWithAnotherID(t *testing.T, s repo.Sessions) {
+// A session may be given an id and a key. Either leads to it, and no other session gets one of
+// them.
+func testKeyWithID(t *testing.T, s repo.Sessions) {
 	key, id := newKey(), repo.NewID()
-	_, err := s.Create(t.Context(), repo.NewSession{ID: id, Namespace: key.Namespace, Key: key.Key})
-	wantInvalid(t, err, "id")
-	for _, id := range []repo.ID{id, key.ID()} {
-		_, err = s.Get(t.Context(), id)
-		wantNotFound(t, err, "session", id)
+	given := repo.NewSession{ID: id, Namespace: key.Namespace, Key: key.Key}
+	created := wantCreated(t, s, given, false)
+	if created.ID != id || created.Key != key.Key || find(t, s, key) != id {
+		t.Errorf("created %+v", created)
 	}
+	wantSession(t, wantCreated(t, s, given, true), created)
+	wantSession(t, wantCreated(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key}, true), created)
+
+	// Another id.
+	another := given
+	another.ID = repo.NewID()
+	_, err := s.Create(t.Context(), another)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "id"})
+	another.Existing = repo.ExistingNone
+	_, err = s.Create(t.Context(), another)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
+	another.Existing = repo.ExistingAny
+	wantSession(t, wantCreated(t, s, another, true), created)
+	_, err = s.Get(t.Context(), another.ID)
+	wantNotFound(t, err, "session", another.ID)
+	// The id that was refused was not used up.
+	wantCreated(t, s, repo.NewSession{ID: another.ID}, false)
+
+	// Another key.
+	for _, mode := range []repo.Existing{repo.ExistingSame, repo.ExistingAny} {
+		renamed := given
+		renamed.Key, renamed.Existing = "other", mode
+		_, err = s.Create(t.Context(), renamed)
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "key"})
+		renamed.Key, renamed.Namespace = given.Key, randomName()
+		_, err = s.Create(t.Context(), renamed)
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "namespace"})
+	}
+	// The id of one session and the key of another.
+	second := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: "second"})
+	both := repo.NewSession{ID: id, Namespace: key.Namespace, Key: "second"}
+	_, err = s.Create(t.Context(), both)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "key"})
+	both.Existing = repo.ExistingAny
+	wantSession(t, wantCreated(t, s, both, true), second)
 }
 
 // Keys and owners come back as they were given, up to the longest.
@@ -74,7 +143,7 @@ func testKeyValues(t *testing.T, s repo.Sessions) {
 		if created.Key != new.Key || created.Owner != new.Owner {
 			t.Errorf("%q came back as the key %q and the owner %q", text, created.Key, created.Owner)
 		}
-		wantSession(t, get(t, s, repo.SessionKey{Namespace: new.Namespace, Key: text}.ID()), created)
+		wantSession(t, get(t, s, find(t, s, repo.SessionKey{Namespace: new.Namespace, Key: text})), created)
 		wantList(t, walk(t, s, repo.SessionFilter{Namespace: new.Namespace, Owner: new.Owner}, 10), []repo.Session{created})
 	}
 }
@@ -82,17 +151,14 @@ func testKeyValues(t *testing.T, s repo.Sessions) {
 // A key never leads to a session that does not have it.
 func testKeyTaken(t *testing.T, s repo.Sessions) {
 	key := newKey()
-	created := createAs(t, s, repo.NewSession{ID: key.ID(), Namespace: key.Namespace})
+	created := createAs(t, s, repo.NewSession{Namespace: key.Namespace})
 	for _, mode := range []repo.Existing{repo.ExistingSame, repo.ExistingAny} {
-		_, err := s.Create(t.Context(), repo.NewSession{Namespace: key.Namespace, Key: key.Key, Existing: mode})
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: key.ID(), Field: "key"})
+		_, err := s.Create(t.Context(), repo.NewSession{ID: created.ID, Namespace: key.Namespace, Key: key.Key, Existing: mode})
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: created.ID, Field: "key"})
 	}
-	wantSession(t, get(t, s, key.ID()), created)
-
-	elsewhere := newKey()
-	createAs(t, s, repo.NewSession{ID: elsewhere.ID(), Namespace: randomName()})
-	_, err := s.Create(t.Context(), repo.NewSession{Namespace: elsewhere.Namespace, Key: elsewhere.Key, Existing: repo.ExistingAny})
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: elsewhere.ID(), Field: "namespace"})
+	wantSession(t, get(t, s, created.ID), created)
+	_, err := s.Find(t.Context(), key)
+	wantNoKey(t, err, key)
 }
 
 // wantCreated checks the result of a creation, and returns the session.
@@ -106,17 +172,21 @@ func wantCreated(t *testing.T, s repo.Sessions, new repo.NewSession, existed boo
 }
 
 func testCreateMustBeNew(t *testing.T, s repo.Sessions) {
-	withKey, withID := fullSession(), fullSession()
-	withID.Key = ""
-	for _, given := range []repo.NewSession{withKey, withID} {
-		given.Existing = repo.ExistingNone
-		created := wantCreated(t, s, given, false)
-		_, err := s.Create(t.Context(), given)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID})
-		wantSession(t, get(t, s, given.ID), created)
-		remove(t, s, given.ID)
-		wantCreated(t, s, given, false)
+	given := fullSession()
+	given.ID, given.Existing = repo.ID{}, repo.ExistingNone
+	first := wantCreated(t, s, given, false)
+	_, err := s.Create(t.Context(), given)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: first.ID})
+	wantSession(t, get(t, s, first.ID), first)
+	remove(t, s, first.ID)
+	if second := wantCreated(t, s, given, false); second.ID == first.ID {
+		t.Errorf("two sessions have the id %s", first.ID)
 	}
+
+	withID := repo.NewSession{ID: repo.NewID(), Existing: repo.ExistingNone}
+	wantCreated(t, s, withID, false)
+	_, err = s.Create(t.Context(), withID)
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: withID.ID})
 	// Without an id each session is a new one.
 	without := repo.NewSession{Existing: repo.ExistingNone}
 	if first, second := wantCreated(t, s, without, false), wantCreated(t, s, without, false); first.ID == second.ID {
@@ -198,7 +268,7 @@ func testByKeyMissing(t *testing.T, s repo.Sessions) {
 			if !ok {
 				continue
 			}
-			wantEqual(t, got, repo.NotFoundError{Kind: "session", ID: key.ID(), Key: key})
+			wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
 			if name == "Get" && key.Namespace == "" && got.Error() != `session with the key "no such \"session\"" in namespace "local" not found` {
 				t.Errorf("the error says %q", got)
 			}
@@ -252,14 +322,14 @@ func testByKeyRead(t *testing.T, s repo.Sessions) {
 	wantInvalid(t, err, "last")
 }
 
-// redirected reads one message of a session at once, as if the others were too large, and
-// streams the session that a function returns for the one that is asked for.
-type redirected struct {
+// meanwhile reads one message of a session at once, as if the others were too large, and calls
+// a function before it streams those.
+type meanwhile struct {
 	repo.Sessions
-	of func(id repo.ID) repo.ID
+	streams func(id repo.ID)
 }
 
-func (s redirected) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+func (s meanwhile) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
 	snapshot, err := s.Sessions.Read(ctx, read)
 	for _, found := range snapshot.Sessions {
 		if found != nil && len(found.Messages) > 1 {
@@ -269,54 +339,43 @@ func (s redirected) Read(ctx context.Context, read repo.ReadSessions) (repo.Snap
 	return snapshot, err
 }
 
-func (s redirected) Stream(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
-	return s.Sessions.Stream(ctx, s.of(id), from)
+func (s meanwhile) Stream(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	s.streams(id)
+	return s.Sessions.Stream(ctx, id, from)
 }
 
-// A session that is deleted between the reads of it is not mixed with another one.
+// A session that is deleted between the reads of it is not mixed with the one that is made under
+// its key.
 func testByKeyReadDeleted(t *testing.T, s repo.Sessions) {
 	key := newKey()
 	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
-	first, second := user("first"), user("second")
-	made := func(id repo.ID, messages ...repo.NewMessage) repo.ID {
+	for _, count := range []int{0, 1, 2, 5} { // messages of the second session
 		createAs(t, s, session)
-		appendTo(t, s, id, messages...)
-		return id
-	}
-	for _, test := range []struct {
-		name  string
-		of    func(id repo.ID) repo.ID
-		count int64
-	}{
-		{"shorter", func(id repo.ID) repo.ID { remove(t, s, id); return made(id, second) }, 1},
-		{"longer", func(id repo.ID) repo.ID { remove(t, s, id); return made(id, second, second, second, second) }, 4},
-		{"another", func(id repo.ID) repo.ID { restore(t, s, id, "second"); return id }, 3},
-		{"gone", func(id repo.ID) repo.ID { remove(t, s, id); return id }, 0},
-		{"again and again", func(repo.ID) repo.ID { return repo.NewID() }, 0},
-	} {
-		id := made(key.ID(), first, first, first)
-		reads := 0
-		read, _, err := repo.ByKey(redirected{s, func(id repo.ID) repo.ID {
-			if reads++; reads > 1 && test.count > 0 {
-				return id
+		appendTo(t, s, find(t, s, key), users(3)...)
+		streams := 0
+		read, _, err := repo.ByKey(meanwhile{s, func(id repo.ID) {
+			if streams++; streams > 1 {
+				return
 			}
-			return test.of(id)
+			remove(t, s, id)
+			if count > 0 {
+				createAs(t, s, session)
+				appendTo(t, s, find(t, s, key), slices.Repeat([]repo.NewMessage{user("second")}, count)...)
+			}
 		}}, key).Read(t.Context(), 0)
-		if test.count == 0 {
-			if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
-				wantEqual(t, got, repo.NotFoundError{Kind: "session", ID: id, Key: key})
-			}
+		if count == 0 {
+			wantNoKey(t, err, key)
 			continue
 		}
-		if must(t, read, err); read.Session.MessageCount != test.count || int64(len(read.Messages)) != test.count || read.Cut {
-			t.Errorf("%s: %d messages of %d", test.name, len(read.Messages), read.Session.MessageCount)
+		if must(t, read, err); read.Session.MessageCount != int64(count) || len(read.Messages) != count || read.Cut {
+			t.Errorf("%d messages of %d, want %d", len(read.Messages), read.Session.MessageCount, count)
 		}
 		for i, message := range read.Messages {
 			if message.Content != "second" || message.Sequence != int64(i) {
-				t.Errorf("%s: message %d is %q", test.name, message.Sequence, message.Content)
+				t.Errorf("message %d is %q", message.Sequence, message.Content)
 			}
 		}
-		remove(t, s, id)
+		remove(t, s, read.Session.ID)
 	}
 }
 
@@ -329,16 +388,16 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 			message := fullMessage()
 			for range 2 { // the second time it is stored
 				stored, err := named.AppendOrCreate(t.Context(), given, message)
-				wantStored(t, key.ID(), sequence, []repo.NewMessage{message}, must(t, stored, err))
+				wantStored(t, find(t, s, key), sequence, []repo.NewMessage{message}, must(t, stored, err))
 			}
 			given.Actor, given.Owner = "later", "later" // which changes nothing
 		}
-		session := get(t, s, key.ID())
+		session := get(t, s, find(t, s, key))
 		if session.Key != key.Key || session.Namespace != key.Namespace || session.MessageCount != 2 ||
 			round == 0 && session.Owner != fullSession().Owner || string(session.Metadata) != string(given.Metadata) {
 			t.Errorf("created %+v", session)
 		}
-		remove(t, s, key.ID()) // it is created again
+		remove(t, s, session.ID) // it is created again
 	}
 
 	_, err := named.AppendOrCreate(t.Context(), given, repo.NewMessage{Role: repo.RoleUser, Content: "\xff"})
@@ -346,14 +405,14 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 	invalid := given
 	invalid.Actor = "\xff"
 	_, err = named.AppendOrCreate(t.Context(), invalid, user("x"))
-	wantInvalid(t, err, "actor")
-	_, err = s.Get(t.Context(), key.ID())
-	wantNotFound(t, err, "session", key.ID())
-	for text, field := range map[string]string{"": "key", secret + "\x00": "create.key", strings.Repeat("x", repo.MaxKeyBytes+1): "create.key"} {
+	wantInvalid(t, err, "create.actor")
+	_, err = s.Find(t.Context(), key)
+	wantNoKey(t, err, key)
+	for _, text := range []string{"", secret + "\x00", strings.Repeat("x", repo.MaxKeyBytes+1)} {
 		_, err := repo.ByKey(s, repo.SessionKey{Key: text}).AppendOrCreate(t.Context(), repo.NewSession{}, user("x"))
+		wantInvalid(t, err, "create.key")
+		_, err = repo.ByKey(s, repo.SessionKey{Key: text}).Append(t.Context(), user("x"))
 		wantInvalid(t, err, "key")
-		_, err = repo.ByKey(s, repo.SessionKey{Key: text}).AppendTurn(t.Context(), repo.Turn{Create: &repo.NewSession{}, Messages: []repo.NewMessage{user("x")}})
-		wantInvalid(t, err, field)
 	}
 }
 
@@ -413,21 +472,116 @@ func testOwnerOfImport(t *testing.T, s repo.Sessions) {
 	wantList(t, walk(t, s, filter, 10), []repo.Session{get(t, s, given.ID)})
 }
 
-// A document whose key is not that of its id is refused.
-func testImportWithAnotherKey(t *testing.T, s repo.Sessions) {
-	key := repo.SessionKey{Namespace: randomName(), Key: "key"}
-	createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key})
-	document := string(export(t, s, key.ID()))
-	remove(t, s, key.ID())
-	other := strings.Replace(document, `"key":"key"`, `"key":"`+secret+`"`, 1)
-	if other == document {
-		t.Fatal("the document has no key")
+// A document is refused if another session has its key.
+func testImportOfTakenKey(t *testing.T, s repo.Sessions) {
+	key := newKey()
+	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
+	first := createAs(t, s, session)
+	document := export(t, s, first.ID)
+	remove(t, s, first.ID)
+	second := createAs(t, s, session)
+	for _, options := range []repo.ImportOptions{{}, {Restore: true}} {
+		_, err := s.Import(t.Context(), bytes.NewReader(document), options)
+		if got, ok := wantError[*repo.ImportError](t, err, repo.ErrImport); ok && got.Field != "session.key" {
+			t.Errorf("the error is about %s: %v", got.Field, got)
+		}
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: second.ID, Field: "id"})
 	}
-	_, err := s.Import(t.Context(), strings.NewReader(other))
-	if got, ok := wantError[*repo.ImportError](t, err, repo.ErrImport); ok && got.Field != "session.id" {
-		t.Errorf("the error is about %s: %v", got.Field, got)
+	_, err := s.Get(t.Context(), first.ID)
+	wantNotFound(t, err, "session", first.ID)
+	remove(t, s, second.ID)
+	importFrom(t, s, bytes.NewReader(document))
+	if id := find(t, s, key); id != first.ID {
+		t.Errorf("the key leads to %s, want %s", id, first.ID)
 	}
-	_, err = s.Get(t.Context(), key.ID())
-	wantNotFound(t, err, "session", key.ID())
-	importFrom(t, s, strings.NewReader(document))
+}
+
+// A document of a session that was deleted is imported only by those who say that they restore it.
+func testImportOfDeletedSession(t *testing.T, s repo.Sessions) {
+	id := used(t, s)
+	document, messages := export(t, s, id), readAll(t, s, id)
+	remove(t, s, id)
+	for range 2 {
+		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{})
+		wantImportError(t, err)
+		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Deleted: true})
+		_, err = s.Get(t.Context(), id)
+		wantNotFound(t, err, "session", id)
+	}
+	for range 2 {
+		session, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
+		must(t, session, err)
+		wantMessages(t, readAll(t, s, id), messages)
+		wantCreated(t, s, repo.NewSession{ID: id, Existing: repo.ExistingAny}, true)
+		remove(t, s, id)
+	}
+	_, err := s.Create(t.Context(), repo.NewSession{ID: id})
+	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Deleted: true})
+}
+
+// The id of a session that was deleted is not given again, whoever chose it.
+func testDeletedID(t *testing.T, s repo.Sessions) {
+	key := newKey()
+	for name, session := range map[string]repo.NewSession{
+		"given": {ID: repo.NewID()}, "made": {}, "with a key": {Namespace: key.Namespace, Key: key.Key},
+		"imported": {ID: repo.NewID(), Actor: "imported"},
+	} {
+		id := createAs(t, s, session).ID
+		if session.Actor != "" {
+			wantRoundTrip(t, s, id)
+		}
+		remove(t, s, id)
+		deleted := repo.SessionConflictError{ID: id, Deleted: true}
+		for _, mode := range []repo.Existing{repo.ExistingSame, repo.ExistingNone, repo.ExistingAny} {
+			again := session
+			again.ID, again.Existing = id, mode
+			_, err := s.Create(t.Context(), again)
+			wantSessionConflict(t, err, deleted)
+		}
+		turn := repo.Turn{Messages: users(1), Create: &repo.NewSession{Namespace: session.Namespace, Key: session.Key}}
+		_, err := s.AppendTurn(t.Context(), id, turn)
+		wantSessionConflict(t, err, deleted)
+		_, err = s.AppendTurns(t.Context(), repo.SessionTurn{SessionID: create(t, s), Turn: repo.Turn{Messages: users(1)}}, repo.SessionTurn{SessionID: id, Turn: turn})
+		wantSessionConflict(t, err, deleted)
+		if _, err := s.Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Once an operation has found that a session was deleted, its key does not lead to it any more.
+func testFindDeleted(t *testing.T, s repo.Sessions) {
+	key := newKey()
+	named := repo.ByKey(s, key)
+	for name, do := range map[string]func() error{
+		"Get":      func() error { _, err := named.Get(t.Context()); return err },
+		"Read":     func() error { _, _, err := named.Read(t.Context(), 1); return err },
+		"Append":   func() error { _, err := named.Append(t.Context(), user("x")); return err },
+		"AppendAt": func() error { _, err := named.AppendAt(t.Context(), 0, user("x")); return err },
+		"AppendTurn": func() error {
+			_, err := named.AppendTurn(t.Context(), repo.Turn{ID: "turn", Messages: users(1)})
+			return err
+		},
+		"AppendOrCreate": func() error {
+			_, err := named.AppendOrCreate(t.Context(), repo.NewSession{}, user("x"))
+			return err
+		},
+		"Delete": func() error { _, err := named.Delete(t.Context()); return err },
+	} {
+		first := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key}).ID
+		if find(t, s, key) != first {
+			t.Fatalf("%s: found another session", name)
+		}
+		remove(t, s, first)
+		second := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key}).ID
+		if err := do(); err != nil {
+			t.Errorf("%s of the second session: %v", name, err)
+		}
+		if name == "Delete" {
+			_, err := s.Get(t.Context(), second)
+			wantNotFound(t, err, "session", second)
+			continue
+		}
+		remove(t, s, second)
+	}
 }

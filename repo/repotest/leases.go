@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -241,7 +242,7 @@ func leasesOf(t *testing.T, r repo.Repositories) (owner, kind string, all []repo
 		all = append(all, acquire(t, r, asked))
 	}
 	slices.SortFunc(all, func(a, b repo.Lease) int {
-		return strings.Compare(a.Key.Name+"\x00"+a.Key.Kind, b.Key.Name+"\x00"+b.Key.Kind)
+		return strings.Compare(a.Key.Kind+"\x00"+a.Key.Name, b.Key.Kind+"\x00"+b.Key.Name)
 	})
 	return owner, kind, all
 }
@@ -296,8 +297,15 @@ func testLeaseKeys(t *testing.T, r repo.Repositories) {
 	name, id := randomName(), repo.NewID()
 	tokens := map[int64]bool{}
 	keys := []repo.LeaseKey{
-		{Kind: name, Name: "a"}, {Kind: name + "a", Name: "a"}, {Kind: "a", Name: name}, {Kind: name, Name: "A"},
-		{Kind: name, Name: "a "}, {Kind: name + " a", Name: "a"}, {Kind: name, Name: "a a"}, {Kind: name, Name: "é"}, {Kind: name, Name: "e\u0301"},
+		{Kind: name, Name: "a"},
+		{Kind: name + "a", Name: "a"},
+		{Kind: "a", Name: name},
+		{Kind: name, Name: "A"},
+		{Kind: name, Name: "a "},
+		{Kind: name + " a", Name: "a"},
+		{Kind: name, Name: "a a"},
+		{Kind: name, Name: "é"},
+		{Kind: name, Name: "e\u0301"},
 		{Kind: name, Name: strings.Repeat("é", repo.MaxLeaseNameBytes/2)},
 		{Kind: name + strings.Repeat("k", repo.MaxNameBytes-len(name)), Name: strings.Repeat("n", repo.MaxLeaseNameBytes)},
 		repo.SessionLease(id), repo.PlanLease(id),
@@ -311,6 +319,21 @@ func testLeaseKeys(t *testing.T, r repo.Repositories) {
 	}
 	if len(tokens) != len(keys) {
 		t.Errorf("%d tokens for %d keys", len(tokens), len(keys))
+	}
+	asSQL := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	// A name selects those of any kind, and what looks like an id in SQL is a name like others.
+	acquire(t, r, repo.NewLease{Key: repo.LeaseKey{Kind: "other", Name: id.String()}, Owner: name})
+	acquire(t, r, repo.NewLease{Key: repo.LeaseKey{Kind: "other", Name: asSQL}, Owner: name})
+	for text, want := range map[string]string{id.String(): "other plan session", asSQL: "other", "x" + id.String(): ""} {
+		var kinds []string
+		for _, lease := range listLeases(t, r, repo.LeaseFilter{Name: text}, 1) {
+			if kinds = append(kinds, lease.Key.Kind); lease.Key.Name != text {
+				t.Errorf("%s: listed %+v", text, lease)
+			}
+		}
+		if got := strings.Join(kinds, " "); got != want {
+			t.Errorf("%s is listed with the kinds %s, want %s", text, got, want)
+		}
 	}
 }
 

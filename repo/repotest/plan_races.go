@@ -15,6 +15,7 @@ func planRaceTests() []test {
 		{"Transitions", testRaceTransitions},
 		{"CreateAction", testRaceCreateAction},
 		{"Use", testRaceUse},
+		{"TakenKey", testRaceTakenKey},
 		{"NotReusable", testRaceNotReusable},
 		{"UpdateAction", testRaceUpdateAction},
 		{"SpawnAndCancel", testRaceSpawnAndCancel},
@@ -103,16 +104,57 @@ func testRaceCreateAction(t *testing.T, store repo.Store) {
 
 // One use, repeated concurrently, makes one plan.
 func testRaceUse(t *testing.T, store repo.Store) {
-	name, namespace := plain(t, store), randomName()
-	use := repo.UseAction{ID: repo.NewID(), Namespace: namespace}
-	together(workers, func(int) {
-		plan, err := store.Plans().Use(t.Context(), name, use)
-		if err != nil || plan.ID != use.ID || plan.Version != 1 {
-			t.Errorf("Use: %+v, %v", plan.ID, err)
+	reusable, once := plain(t, store), createAction(t, store, repo.ActionDefinition{})
+	parent := usePlan(t, store, reusable, repo.UseAction{}).ID
+	for name, use := range map[string]repo.UseAction{
+		"in a namespace": {}, "of an action that is not reusable": {},
+		"in a session": {SessionID: create(t, store.Sessions())}, "below a plan": {ParentID: parent},
+	} {
+		use.Key, use.Namespace = "k", randomName()
+		action := reusable
+		if name == "of an action that is not reusable" {
+			action = once
 		}
-	})
-	if all := walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 10); len(all) != 1 || len(history(t, store, use.ID)) != 1 {
-		t.Errorf("%d plans were made", len(all))
+		together(workers, func(int) {
+			plan, err := store.Plans().Use(t.Context(), action, use)
+			if err != nil || plan.Version != 1 {
+				t.Errorf("%s: %s, %v", name, plan.ID, err)
+			}
+		})
+		all := walkPlans(t, store, repo.PlanFilter{Namespace: use.Namespace}, 10)
+		if len(all) != 1 || len(history(t, store, all[0].ID)) != 1 {
+			t.Errorf("%s: %d plans were made", name, len(all))
+		}
+	}
+}
+
+// Of different uses that race for a key, one makes the plan. The others leave their
+// actions as they are.
+func testRaceTakenKey(t *testing.T, store repo.Store) {
+	for range 5 {
+		var actions [workers]string
+		for i := range actions {
+			actions[i] = createAction(t, store, repo.ActionDefinition{})
+		}
+		use := repo.UseAction{Namespace: randomName(), Key: "k"}
+		var made [workers]bool
+		together(workers, func(worker int) {
+			_, err := store.Plans().Use(t.Context(), actions[worker], use)
+			if made[worker] = err == nil; err != nil {
+				_, _ = wantError[*repo.PlanConflictError](t, err, repo.ErrConflict)
+			}
+		})
+		plans := walkPlans(t, store, repo.PlanFilter{Namespace: use.Namespace}, 10)
+		if len(plans) != 1 {
+			t.Fatalf("%d plans were made", len(plans))
+		}
+		for i, name := range actions {
+			action, err := store.Actions().Get(t.Context(), name)
+			used := must(t, action, err).Name == plans[0].Action
+			if made[i] != used || (action.State == repo.ActionArchived) != used {
+				t.Errorf("an action is %s; its use made a plan: %t, %t", action.State, made[i], used)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,10 @@ func useTests() []test {
 		onPlans("Again", testUseAgain),
 		onPlans("Conflicts", testUseConflicts),
 		onPlans("NotReusable", testUseNotReusable),
-		onPlans("TakenID", testUseTakenID),
+		onPlans("TakenKey", testUseTakenKey),
+		onPlans("Keys", testUseKeys),
+		onPlans("KeyOfEachStage", testUseKeyOfEachStage),
+		onPlans("KeyOfADeletedSession", testUseKeyOfADeletedSession),
 		onPlans("ReadOnly", testUseReadOnly),
 		onPlans("LeavesAction", testUseLeavesAction),
 		onPlans("Child", testUseChild),
@@ -38,7 +42,7 @@ func value(name, text string) repo.ArgumentValue {
 // fullUse sets every field that a top-level plan can have.
 func fullUse() repo.UseAction {
 	return repo.UseAction{
-		ID: repo.NewID(), Name: "plan of the test", Namespace: randomName(), Attempt: 3, Description: "described",
+		Key: randomName(), Name: "plan of the test", Namespace: randomName(), Attempt: 3, Description: "described",
 		Projects:   []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p"}, {Project: "q", Alias: "two"}},
 		Arguments:  []repo.ArgumentValue{value("files", ` ["x",1.0] `), value("branch", `"main"`), value("depth", "7")},
 		Invariants: []repo.PlanInvariant{{Text: "own"}, {Text: "given", Source: "policy"}},
@@ -48,15 +52,104 @@ func fullUse() repo.UseAction {
 	}
 }
 
-// A use that makes no plan, because its id is taken, does not consume the action.
-func testUseTakenID(t *testing.T, r repo.Repositories) {
-	taken := usePlan(t, r, plain(t, r), repo.UseAction{})
+// A use that makes no plan, because its key is taken, does not consume the action.
+func testUseTakenKey(t *testing.T, r repo.Repositories) {
+	use := repo.UseAction{Namespace: randomName(), Key: "k"}
+	taken := usePlan(t, r, plain(t, r), use)
 	once := createAction(t, r, repo.ActionDefinition{})
-	_, err := r.Plans().Use(t.Context(), once, repo.UseAction{ID: taken.ID})
-	if !errors.Is(err, repo.ErrConflict) {
-		t.Errorf("got %v, want %v", err, repo.ErrConflict)
-	}
+	_, err := r.Plans().Use(t.Context(), once, use)
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: taken.ID, Field: "action"})
 	usePlan(t, r, once, repo.UseAction{})
+}
+
+// A key is one session's or, without a session, one namespace's.
+func testUseKeys(t *testing.T, r repo.Repositories) {
+	name, key := plain(t, r), strings.Repeat("k", repo.MaxNameBytes)
+	session, other := create(t, r.Sessions()), create(t, r.Sessions())
+	parent := usePlan(t, r, name, repo.UseAction{Namespace: randomName()})
+	uses := []repo.UseAction{
+		{Key: key},
+		{Key: key, Namespace: randomName()},
+		{Key: key, ParentID: parent.ID},
+		{Key: key, Namespace: randomName(), ParentID: parent.ID},
+		{Key: key, SessionID: session},
+		{Key: key, SessionID: other},
+		{Key: "K", SessionID: session},
+		{Key: "K"},
+	}
+	plans := map[repo.ID]bool{}
+	for _, use := range uses {
+		plan := usePlan(t, r, name, use)
+		if plan.Key != use.Key || plan.SessionID != use.SessionID || plan.Version != 1 {
+			t.Errorf("the key is %q, the session %s", plan.Key, plan.SessionID)
+		}
+		wantPlan(t, getPlan(t, r, plan.ID), plan)
+		wantPlan(t, usePlan(t, r, name, use), plan)
+		plans[plan.ID] = true
+	}
+	if len(plans) != len(uses) {
+		t.Errorf("%d uses made %d plans", len(uses), len(plans))
+	}
+	// The namespace that a use leaves out is the parent's or the action's.
+	child := usePlan(t, r, name, uses[2])
+	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, Namespace: parent.Namespace})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: child.ID, Field: "parent_id"})
+	action, err := repo.ParseActionName(name)
+	wantPlan(t, usePlan(t, r, name, repo.UseAction{Key: key, Namespace: must(t, action, err).Namespace}), usePlan(t, r, name, uses[0]))
+	// In a session a key is the same in all namespaces.
+	of := usePlan(t, r, name, repo.UseAction{Key: key, SessionID: session})
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, SessionID: session, Namespace: randomName()})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: of.ID, Field: "namespace"})
+	missing := repo.NewID()
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, SessionID: session, ParentID: missing})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: of.ID, Field: "parent_id"})
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, Namespace: parent.Namespace, ParentID: missing})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: child.ID, Field: "parent_id"})
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, ParentID: missing})
+	wantNotFound(t, err, "plan", missing)
+	for range 2 { // without a key each use makes a plan
+		usePlan(t, r, name, repo.UseAction{SessionID: session})
+	}
+	if linked := get(t, r.Sessions(), session).Plans; len(linked) != 4 {
+		t.Errorf("the session has %d plans, want those of two keys and two others", len(linked))
+	}
+}
+
+// A repeated use returns the plan in whichever stage it is.
+func testUseKeyOfEachStage(t *testing.T, r repo.Repositories) {
+	name, session := plain(t, r), create(t, r.Sessions())
+	for stage, route := range routes() {
+		for _, use := range []repo.UseAction{{Key: randomName(), SessionID: session}, {Key: randomName()}} {
+			plan := usePlan(t, r, name, use)
+			move(t, r, plan.ID, route...)
+			again := usePlan(t, r, name, use)
+			wantPlan(t, again, getPlan(t, r, plan.ID))
+			if again.Stage != stage {
+				t.Errorf("the plan is at %v, want %v", again.Stage, stage)
+			}
+		}
+	}
+}
+
+// A key ends with its session, also if that is made again. A session that is restored is
+// the same one.
+func testUseKeyOfADeletedSession(t *testing.T, r repo.Repositories) {
+	name, again := plain(t, r), repo.NewSession{Namespace: randomName(), Key: "k"}
+	session := createAs(t, r.Sessions(), again).ID
+	use := repo.UseAction{Key: "k", SessionID: session}
+	first := usePlan(t, r, name, use)
+	document := export(t, r.Sessions(), session)
+	remove(t, r.Sessions(), session)
+	_, err := r.Plans().Use(t.Context(), name, use)
+	wantNotFound(t, err, "session", session)
+	wantPlan(t, getPlan(t, r, first.ID), first)
+	importFrom(t, r.Sessions(), bytes.NewReader(document))
+	wantPlan(t, usePlan(t, r, name, use), first)
+	remove(t, r.Sessions(), session)
+	use.SessionID = createAs(t, r.Sessions(), again).ID
+	if second := usePlan(t, r, name, use); second.ID == first.ID || second.SessionID != use.SessionID || second.Version != 1 {
+		t.Errorf("the plan of the new session is %+v, that of the deleted one %s", second, first.ID)
+	}
 }
 
 func testUseZeroValue(t *testing.T, r repo.Repositories) {
@@ -88,20 +181,22 @@ func testUseEveryField(t *testing.T, r repo.Repositories) {
 	use := fullUse()
 	plan := usePlan(t, r, name, use)
 	want := plan
-	want.ID, want.RootID, want.Name, want.Namespace, want.Attempt, want.Description = use.ID, use.ID, use.Name, use.Namespace, 3, "described"
+	want.RootID, want.Key, want.Name, want.Namespace, want.Attempt, want.Description = plan.ID, use.Key, use.Name, use.Namespace, 3, "described"
 	want.Projects = []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p", Alias: "p"}, {Project: "q", Alias: "two"}}
 	want.Arguments = []repo.ArgumentValue{
 		value("branch", `"main"`), value("depth", "7"), value("ratio", "0.50"), value("strict", "true"), value("files", ` ["x",1.0] `),
 	}
 	want.Invariants = []repo.PlanInvariant{
-		{Text: "never push", Source: repo.SourceAction}, {Text: "always test", Source: repo.SourceAction},
-		{Text: "own", Source: repo.SourcePlan}, {Text: "given", Source: "policy"},
+		{Text: "never push", Source: repo.SourceAction},
+		{Text: "always test", Source: repo.SourceAction},
+		{Text: "own", Source: repo.SourcePlan},
+		{Text: "given", Source: "policy"},
 	}
 	want.AutomationProfile, want.AutomationProfileSource, want.AutomationSnapshot = "careful", "project", use.AutomationSnapshot
 	want.DefinitionOfDone = "main is reviewed, twice: x 1.0"
 	wantPlan(t, plan, want)
-	wantPlan(t, getPlan(t, r, use.ID), want)
-	if events := history(t, r, use.ID); len(events) != 1 || events[0].Actor != "tester" {
+	wantPlan(t, getPlan(t, r, plan.ID), want)
+	if events := history(t, r, plan.ID); len(events) != 1 || events[0].Actor != "tester" {
 		t.Errorf("the history is %+v", events)
 	}
 }
@@ -118,12 +213,19 @@ func testUseDefaults(t *testing.T, r repo.Repositories) {
 }
 
 func testUseArguments(t *testing.T, r repo.Repositories) {
-	name := createAction(t, r, fullDefinition())
+	name, namespace := createAction(t, r, fullDefinition()), randomName()
 	branch := value("branch", `"b"`)
 	for _, given := range [][]repo.ArgumentValue{
-		{value("branch", `"a"`)}, {branch, value("depth", "0")}, {branch, value("depth", " -0 ")}, {branch, value("depth", "10")},
-		{branch, value("ratio", "1e300")}, {branch, value("ratio", "-0.5")}, {branch, value("ratio", "3")},
-		{branch, value("strict", "false")}, {branch, value("files", "[]")}, {branch, value("files", `[null,[],{}]`)},
+		{value("branch", `"a"`)},
+		{branch, value("depth", "0")},
+		{branch, value("depth", " -0 ")},
+		{branch, value("depth", "10")},
+		{branch, value("ratio", "1e300")},
+		{branch, value("ratio", "-0.5")},
+		{branch, value("ratio", "3")},
+		{branch, value("strict", "false")},
+		{branch, value("files", "[]")},
+		{branch, value("files", `[null,[],{}]`)},
 	} {
 		plan := usePlan(t, r, name, repo.UseAction{Arguments: given})
 		for _, want := range given {
@@ -149,15 +251,16 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 		"arguments[1]":     {value("unknown", "1"), value("branch2", "1")},
 	} {
 		for _, given := range values {
-			use := repo.UseAction{ID: repo.NewID(), Arguments: []repo.ArgumentValue{branch, given}}
+			use := repo.UseAction{Namespace: namespace, Arguments: []repo.ArgumentValue{branch, given}}
 			if given.Name == "branch" {
 				use.Arguments = []repo.ArgumentValue{given}
 			}
 			_, err := r.Plans().Use(t.Context(), name, use)
 			wantInvalid(t, err, field)
-			_, err = r.Plans().Get(t.Context(), use.ID)
-			wantNotFound(t, err, "plan", use.ID)
 		}
+	}
+	if made := walkPlans(t, r, repo.PlanFilter{Namespace: namespace}, 10); len(made) != 0 {
+		t.Errorf("%d plans were made", len(made))
 	}
 	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{})
 	wantInvalid(t, err, "arguments.branch")
@@ -168,7 +271,7 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 func testUseInvalid(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	for field, use := range map[string]repo.UseAction{
-		"id":                        {ID: repo.ID([]byte(strings.Repeat("\xff", 16)))},
+		"key":                       {Key: tooLong()},
 		"name":                      {Name: tooLong()},
 		"namespace":                 {Namespace: secret + "\x00"},
 		"existing":                  {Existing: repo.ExistingNone},
@@ -188,11 +291,15 @@ func testUseInvalid(t *testing.T, r repo.Repositories) {
 	parent := usePlan(t, r, name, repo.UseAction{})
 	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent.ID, Name: "x"})
 	wantInvalid(t, err, "name")
-	missing := repo.NewID()
-	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: missing})
-	wantNotFound(t, err, "plan", missing)
-	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{SessionID: missing})
-	wantNotFound(t, err, "session", missing)
+	missing, other := repo.NewID(), actionName()
+	for _, key := range []string{"", "k"} {
+		_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, ParentID: missing})
+		wantNotFound(t, err, "plan", missing)
+		_, err = r.Plans().Use(t.Context(), other, repo.UseAction{Key: key, ParentID: missing})
+		wantActionNotFound(t, err, other)
+		_, err = r.Plans().Use(t.Context(), other, repo.UseAction{Key: key, ParentID: missing, SessionID: missing})
+		wantNotFound(t, err, "session", missing)
+	}
 }
 
 // Repeating a use returns its plan, whatever has become of it and of its action.
@@ -202,7 +309,7 @@ func testUseAgain(t *testing.T, r repo.Repositories) {
 	use := fullUse()
 	first := usePlan(t, r, name, use)
 	wantPlan(t, usePlan(t, r, name, use), first)
-	moved := move(t, r, use.ID, repo.TransitionStart)
+	moved := move(t, r, first.ID, repo.TransitionStart)
 	wantPlan(t, usePlan(t, r, name, use), moved)
 	if _, err := r.Actions().Update(t.Context(), name, 0, repo.ActionDefinition{Description: "other"}); err != nil {
 		t.Fatal(err)
@@ -212,7 +319,7 @@ func testUseAgain(t *testing.T, r repo.Repositories) {
 		t.Fatal(err)
 	}
 	wantPlan(t, usePlan(t, r, name, use), moved)
-	if events := history(t, r, use.ID); len(events) != 2 {
+	if events := history(t, r, first.ID); len(events) != 2 {
 		t.Errorf("the history has %d events", len(events))
 	}
 }
@@ -223,10 +330,9 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 	first := usePlan(t, r, name, use)
 	parent := usePlan(t, r, plain(t, r), repo.UseAction{})
 	_, err := r.Plans().Use(t.Context(), other, use)
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: "action"})
+	wantPlanConflict(t, err, repo.PlanConflictError{ID: first.ID, Field: "action"})
 	for field, change := range map[string]func(*repo.UseAction){
 		"name":                      func(u *repo.UseAction) { u.Name = secret },
-		"namespace":                 func(u *repo.UseAction) { u.Namespace = secret },
 		"parent_id":                 func(u *repo.UseAction) { u.Name, u.ParentID = "", parent.ID },
 		"attempt":                   func(u *repo.UseAction) { u.Attempt = 4 },
 		"description":               func(u *repo.UseAction) { u.Description = secret },
@@ -238,33 +344,38 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 		"automation_snapshot":       func(u *repo.UseAction) { u.AutomationSnapshot = nil },
 	} {
 		changed := fullUse()
-		changed.ID, changed.Namespace = use.ID, use.Namespace
+		changed.Key, changed.Namespace = use.Key, use.Namespace
 		change(&changed)
 		_, err := r.Plans().Use(t.Context(), name, changed)
 		if field == "parent_id" { // the name, which a child cannot have, differs first
 			field = "name"
 		}
-		wantPlanConflict(t, err, repo.PlanConflictError{ID: use.ID, Field: field})
+		wantPlanConflict(t, err, repo.PlanConflictError{ID: first.ID, Field: field})
 		changed.Existing = repo.ExistingAny
 		wantPlan(t, usePlan(t, r, name, changed), first)
 	}
-	wantPlan(t, usePlan(t, r, other, repo.UseAction{ID: use.ID, Existing: repo.ExistingAny}), first) // without its arguments
-	wantPlan(t, getPlan(t, r, use.ID), first)
-	fresh := usePlan(t, r, plain(t, r), repo.UseAction{ID: repo.NewID(), Existing: repo.ExistingAny})
-	session := create(t, r.Sessions()) // to which the use links the plan, as one that is repeated does
-	usePlan(t, r, name, repo.UseAction{ID: fresh.ID, Existing: repo.ExistingAny, SessionID: session})
+	same := repo.UseAction{Key: use.Key, Namespace: use.Namespace, Existing: repo.ExistingAny}
+	wantPlan(t, usePlan(t, r, other, same), first) // without its arguments
+	wantPlan(t, getPlan(t, r, first.ID), first)
+	session := create(t, r.Sessions())
+	same = repo.UseAction{Key: use.Key, SessionID: session, Existing: repo.ExistingAny}
+	fresh := usePlan(t, r, plain(t, r), same)
+	if err := r.Plans().Unlink(t.Context(), session, fresh.ID); err != nil {
+		t.Fatal(err)
+	}
+	usePlan(t, r, name, same) // links the plan, as a use that is repeated does
 	if found := get(t, r.Sessions(), session); len(found.Plans) != 1 || found.Plans[0].ID != fresh.ID {
 		t.Errorf("the session is linked to %+v", found.Plans)
 	}
 	moved := move(t, r, fresh.ID, repo.TransitionStart)
-	if again := usePlan(t, r, name, repo.UseAction{ID: fresh.ID, Existing: repo.ExistingAny}); fresh.Version != 1 || again.Version != moved.Version {
+	if again := usePlan(t, r, name, same); fresh.Version != 1 || again.Version != moved.Version {
 		t.Errorf("the version is %d, and %d after a transition to %d", fresh.Version, again.Version, moved.Version)
 	}
 }
 
 func testUseNotReusable(t *testing.T, r repo.Repositories) {
 	name := createAction(t, r, repo.ActionDefinition{})
-	use := repo.UseAction{ID: repo.NewID()}
+	use := repo.UseAction{Key: "k"}
 	first := usePlan(t, r, name, use)
 	archived, err := r.Actions().Get(t.Context(), name)
 	if must(t, archived, err).State != repo.ActionArchived || archived.Version != 2 {
@@ -277,7 +388,7 @@ func testUseNotReusable(t *testing.T, r repo.Repositories) {
 
 func testUseReadOnly(t *testing.T, r repo.Repositories) {
 	name := createAction(t, r, repo.ActionDefinition{ReadOnly: true, Reusable: true})
-	use := repo.UseAction{ID: repo.NewID(), Projects: []repo.ProjectLink{{Project: "p"}, {Project: "q", ReadOnly: true}}}
+	use := repo.UseAction{Key: "k", Projects: []repo.ProjectLink{{Project: "p"}, {Project: "q", ReadOnly: true}}}
 	plan := usePlan(t, r, name, use)
 	if !plan.Projects[0].ReadOnly || !plan.Projects[1].ReadOnly || use.Projects[0].ReadOnly {
 		t.Errorf("the links are %+v, the argument %+v", plan.Projects, use.Projects)
@@ -295,20 +406,20 @@ func testUseLeavesAction(t *testing.T, r repo.Repositories) {
 }
 
 func testUseChild(t *testing.T, r repo.Repositories) {
-	name := plain(t, r)
+	name, own := plain(t, r), randomName()
 	root := usePlan(t, r, name, repo.UseAction{Namespace: "of the root"})
 	child := usePlan(t, r, name, repo.UseAction{ParentID: root.ID})
-	grandchild := usePlan(t, r, name, repo.UseAction{ID: repo.NewID(), ParentID: child.ID, Namespace: "own"})
+	grandchild := usePlan(t, r, name, repo.UseAction{Key: "k", ParentID: child.ID, Namespace: own})
 	for _, p := range []repo.Plan{child, grandchild} {
 		wantPlan(t, getPlan(t, r, p.ID), p)
 		if p.RootID != root.ID {
 			t.Errorf("the root is %s, want %s", p.RootID, root.ID)
 		}
 	}
-	if child.Depth != 1 || child.Namespace != "of the root" || grandchild.Depth != 2 || grandchild.Namespace != "own" || grandchild.ParentID != child.ID {
+	if child.Depth != 1 || child.Namespace != "of the root" || grandchild.Depth != 2 || grandchild.Namespace != own || grandchild.ParentID != child.ID {
 		t.Errorf("the child is %+v, the grandchild %+v", child, grandchild)
 	}
-	wantPlan(t, usePlan(t, r, name, repo.UseAction{ID: grandchild.ID, ParentID: child.ID, Namespace: "own"}), grandchild)
+	wantPlan(t, usePlan(t, r, name, repo.UseAction{Key: "k", ParentID: child.ID, Namespace: own}), grandchild)
 	// Its children have not changed it.
 	wantPlan(t, getPlan(t, r, root.ID), root)
 }
@@ -348,7 +459,7 @@ func testUseDepth(t *testing.T, r repo.Repositories) {
 func testUseSession(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	session := create(t, r.Sessions())
-	use := repo.UseAction{ID: repo.NewID(), SessionID: session}
+	use := repo.UseAction{Key: "k", SessionID: session}
 	plan := usePlan(t, r, name, use)
 	linked := []repo.LinkedPlan{{ID: plan.ID, Stage: plan.Stage}}
 	wantSame(t, "links", get(t, r.Sessions(), session).Plans, linked)
@@ -364,13 +475,13 @@ func testUseCopies(t *testing.T, r repo.Repositories) {
 	name := createAction(t, r, fullDefinition())
 	use := fullUse()
 	plan := usePlan(t, r, name, use)
-	want := clone(getPlan(t, r, use.ID))
+	want := clone(getPlan(t, r, plan.ID))
 	plan.Arguments[0].Value[1], plan.Projects[0].Alias, plan.Invariants[0].Text, plan.AutomationSnapshot[0] = 'x', "x", "x", 'x'
 	use.Arguments[1].Value[1], use.Projects[0].Alias, use.AutomationSnapshot[0] = 'x', "x", 'x'
-	changed := getPlan(t, r, use.ID)
+	changed := getPlan(t, r, plan.ID)
 	wantPlan(t, changed, want)
 	changed.Arguments[0].Value[1], changed.Projects[0].Alias, changed.Invariants[0].Text, changed.AutomationSnapshot[0] = 'x', "x", "x", 'x'
-	wantPlan(t, getPlan(t, r, use.ID), want)
+	wantPlan(t, getPlan(t, r, plan.ID), want)
 	for range 2 {
 		listed := walkPlans(t, r, repo.PlanFilter{Namespace: use.Namespace}, 10)
 		if len(listed) != 1 {
@@ -386,7 +497,9 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	plan := usePlan(t, store, name, repo.UseAction{})
 	before, session := getPlan(t, store, plan.ID), create(t, store.Sessions())
-	fresh, child := actionName(), repo.NewID()
+	fresh := actionName()
+	use := repo.UseAction{ParentID: plan.ID, SessionID: session, Key: "k"}
+	var child repo.Plan
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		if _, err := tx.Actions().Create(ctx, repo.NewAction{Name: fresh}); err != nil {
 			return err
@@ -394,13 +507,14 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionStart, repo.Cause{}); err != nil {
 			return err
 		}
-		if _, err := tx.Plans().Use(ctx, name, repo.UseAction{ID: child, ParentID: plan.ID, SessionID: session}); err != nil {
+		var err error
+		if child, err = tx.Plans().Use(ctx, name, use); err != nil {
 			return err
 		}
 		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"}); err != nil {
 			return err
 		}
-		if got, err := tx.Plans().Get(ctx, child); err != nil || got.State != repo.StateCancelled {
+		if got, err := tx.Plans().Use(ctx, name, use); err != nil || got.State != repo.StateCancelled {
 			t.Errorf("within: %+v, %v", got.Stage, err)
 		}
 		wantPlan(t, getPlan(t, store, plan.ID), before) // not visible outside
@@ -412,10 +526,13 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 	wantPlan(t, getPlan(t, store, plan.ID), before)
 	_, err = store.Actions().Get(t.Context(), fresh)
 	wantActionNotFound(t, err, fresh)
-	_, err = store.Plans().Get(t.Context(), child)
-	wantNotFound(t, err, "plan", child)
+	_, err = store.Plans().Get(t.Context(), child.ID)
+	wantNotFound(t, err, "plan", child.ID)
 	if events := history(t, store, plan.ID); len(events) != 1 {
 		t.Errorf("the history has %d events", len(events))
 	}
 	wantSame(t, "links", get(t, store.Sessions(), session).Plans, nil)
+	if made := usePlan(t, store, name, use); made.ID == child.ID || made.Version != 1 {
+		t.Errorf("the key of a plan that was not stored gave %+v", made)
+	}
 }

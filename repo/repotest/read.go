@@ -23,7 +23,6 @@ func readTests() []test {
 		on("SinceImported", testReadSinceImported),
 		on("Without", testReadWithout),
 		onPlans("State", testReadState),
-		onPlans("StateIDTaken", testReadStateIDTaken),
 		on("Limits", testReadLimits),
 	}
 }
@@ -366,26 +365,6 @@ func testReadState(t *testing.T, r repo.Repositories) {
 	}
 	if snapshot, err = s.Read(t.Context(), repo.ReadSessions{IDs: []repo.ID{mine.SessionID}, State: true}); len(must(t, snapshot, err).Scopes) > 0 {
 		t.Errorf("the scopes that were not asked for are %+v", snapshot.Scopes)
-	}
-}
-
-// A session may have been given the id of a shared scope. Its state is not the shared
-// one, nor the other way around.
-func testReadStateIDTaken(t *testing.T, r repo.Repositories) {
-	scope := shared()
-	mine := repo.Scope{SessionID: createAs(t, r.Sessions(), repo.NewSession{ID: scope.ID()}).ID}
-	for _, taken := range []repo.Scope{mine, scope} {
-		change(t, r, set(taken, "a", "1"))
-		snapshot, err := r.Sessions().Read(t.Context(), repo.ReadSessions{IDs: []repo.ID{mine.SessionID}, State: true, Scopes: []string{scope.Name}})
-		must(t, snapshot, err)
-		if keys := len(snapshot.Sessions[0].State.Values); (keys == 1) != (taken == mine) {
-			t.Errorf("the session's state has %d keys", keys)
-		}
-		if keys := len(snapshot.Scopes[0].Values); (keys == 1) != (taken == scope) {
-			t.Errorf("the shared state has %d keys", keys)
-		}
-		remove(t, r.Sessions(), mine.SessionID)
-		createAs(t, r.Sessions(), repo.NewSession{ID: mine.SessionID})
 	}
 }
 

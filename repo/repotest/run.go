@@ -9,31 +9,25 @@ import (
 )
 
 // Run runs the suite. It calls open once in each subtest; open must close what it opens
-// with t.Cleanup.
-func Run(t *testing.T, open func(t *testing.T) repo.Store) {
+// with t.Cleanup. The subtests are parallel: they run when the caller's test returns.
+func Run(t *testing.T, open func(t *testing.T) repo.Store, options ...Option) {
 	t.Helper()
-	for _, group := range slices.Concat(repositoryGroups(), storeGroups(), auditStoreGroups()) {
-		group.run(t, open)
-	}
+	run(t, slices.Concat(repositoryGroups(), storeGroups(), raceGroups(), auditStoreGroups()), open, options)
 }
 
 // RunAmounts runs the part of the suite that Run leaves out, because it reaches the limits
 // of amounts: with the race detector it takes minutes.
 func RunAmounts(t *testing.T, open func(t *testing.T) repo.Store) {
 	t.Helper()
-	for _, group := range amountGroups() {
-		group.run(t, open)
-	}
+	run(t, amountGroups(), open, nil)
 }
 
 // RunApplication runs the suite without the maintenance of the audit trail
 // (sealing, pruning, holds), which requires privileges that a service need not
 // have.
-func RunApplication(t *testing.T, open func(t *testing.T) repo.Store) {
+func RunApplication(t *testing.T, open func(t *testing.T) repo.Store, options ...Option) {
 	t.Helper()
-	for _, group := range slices.Concat(repositoryGroups(), storeGroups()) {
-		group.run(t, open)
-	}
+	run(t, slices.Concat(repositoryGroups(), storeGroups(), raceGroups()), open, options)
 }
 
 // RunRepositories runs the part of the suite that needs neither a second goroutine
@@ -41,11 +35,9 @@ func RunApplication(t *testing.T, open func(t *testing.T) repo.Store) {
 // transaction remains usable after the errors of the contract, so the same subtests
 // apply. It calls bind once in each subtest; bind must end what it begins with
 // t.Cleanup.
-func RunRepositories(t *testing.T, bind func(t *testing.T) repo.Repositories) {
+func RunRepositories(t *testing.T, bind func(t *testing.T) repo.Repositories, options ...Option) {
 	t.Helper()
-	for _, group := range repositoryGroups() {
-		group.run(t, func(t *testing.T) repo.Store { return unstored{bind(t)} })
-	}
+	run(t, repositoryGroups(), func(t *testing.T) repo.Store { return unstored{bind(t)} }, options)
 }
 
 // unstored wraps repositories as a store, for subtests that call none of the
@@ -70,14 +62,17 @@ type test struct {
 	run  func(t *testing.T, store repo.Store)
 }
 
-func (g group) run(t *testing.T, open func(t *testing.T) repo.Store) {
+func (g group) run(t *testing.T, open func(t *testing.T) repo.Store, times int) {
 	t.Helper()
 	t.Run(g.name, func(t *testing.T) {
+		t.Parallel()
 		for _, test := range g.tests {
-			t.Run(test.name, func(t *testing.T) {
-				t.Parallel()
-				test.run(t, open(t))
-			})
+			for range times {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(t, open(t))
+				})
+			}
 		}
 	})
 }
@@ -120,19 +115,27 @@ func storeGroups() []group {
 	return []group{
 		{"Transactions", transactionTests()},
 		{"Contexts", contextTests()},
+		{"Closing", closingTests()},
+		{"Work", workTests()},
+		{"StreamsFollow", streamsFollowTests()},
+		{"AuditSink", auditSinkTests()},
+	}
+}
+
+// raceGroups have the tests in which callers race: whether one finds an error depends on
+// chance, and so on how often it runs.
+func raceGroups() []group {
+	return []group{
 		{"Concurrency", concurrencyTests()},
 		{"TurnRaces", turnRaceTests()},
 		{"Follow", followTests()},
-		{"Closing", closingTests()},
+		{"MadeAgain", madeAgainTests()},
 		{"PlanRaces", planRaceTests()},
 		{"ClaimRaces", claimRaceTests()},
-		{"Work", workTests()},
 		{"StateRaces", stateRaceTests()},
 		{"LeaseRaces", leaseRaceTests()},
-		{"StreamsFollow", streamsFollowTests()},
 		{"StreamsRaces", streamsRaceTests()},
 		{"FenceRaces", fenceRaceTests()},
-		{"AuditSink", auditSinkTests()},
 		{"LeftBuffers", []test{{"Append", testLeftAppends}}},
 	}
 }

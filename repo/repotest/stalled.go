@@ -56,12 +56,12 @@ func testStalled(t *testing.T, store repo.Store) {
 	for name, call := range map[string]func(ctx context.Context, stalled *stall) error{
 		"Import": func(ctx context.Context, stalled *stall) error {
 			stalled.document = bytes.NewReader(whole[:len(whole)-5])
-			_, err := s.Import(ctx, stalled)
+			_, err := s.Import(ctx, stalled, repo.ImportOptions{Restore: true})
 			return err
 		},
 		"Import of a long document": func(ctx context.Context, stalled *stall) error {
 			stalled.document = bytes.NewReader(document)
-			_, err := s.Import(ctx, stalled)
+			_, err := s.Import(ctx, stalled, repo.ImportOptions{Restore: true})
 			return err
 		},
 		"Export": func(ctx context.Context, stalled *stall) error { return s.Export(ctx, id, stalled) },

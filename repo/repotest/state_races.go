@@ -427,7 +427,7 @@ func testStateTx(t *testing.T, store repo.Store) {
 	wantState(t, store, doomed, map[string]string{"again": "1"})
 	_, err := store.State().Read(t.Context(), session)
 	wantNotFound(t, err, "session", session.SessionID)
-	if _, err := store.Sessions().Import(t.Context(), bytes.NewReader(document)); !errors.Is(err, repo.ErrConflict) {
+	if _, err := store.Sessions().Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true}); !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("Import gave %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func (w *writes) run(ctx context.Context, s repo.Sessions) error {
 	if _, err := s.Update(ctx, w.existing, repo.SessionUpdate{Actor: ptr("written")}); err != nil {
 		return err
 	}
-	if _, err := s.Import(ctx, bytes.NewReader(w.document)); err != nil {
+	if _, err := s.Import(ctx, bytes.NewReader(w.document), repo.ImportOptions{Restore: true}); err != nil {
 		return err
 	}
 	_, err := s.Delete(ctx, w.doomed)
@@ -262,9 +262,9 @@ func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 		wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: taken.ID, Expected: 7, Next: 1})
 		_, err = in.AddUsage(ctx, taken.ID, repo.NewUsage{Cost: *taken.Budget + 1})
 		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: taken.ID, Budget: *taken.Budget, Requested: *taken.Budget + 1})
-		_, err = in.Import(ctx, bytes.NewReader(document))
+		_, err = in.Import(ctx, bytes.NewReader(document), repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
-		_, err = in.Import(ctx, bytes.NewReader(w.document[:len(w.document)-9]))
+		_, err = in.Import(ctx, bytes.NewReader(w.document[:len(w.document)-9]), repo.ImportOptions{Restore: true})
 		wantImportError(t, err)
 		return w.run(ctx, in)
 	})
@@ -366,7 +366,7 @@ func testTxContextEndsInside(t *testing.T, store repo.Store) {
 // Transactions that lock two sessions in opposite order may have to be retried:
 // each of them succeeds, and takes effect once.
 func testTxConcurrent(t *testing.T, store repo.Store) {
-	const workers, rounds = 4, 5
+	const workers, rounds = 4, 2
 	s := store.Sessions()
 	ids := []repo.ID{create(t, s), create(t, s)}
 	var committed counter

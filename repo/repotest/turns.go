@@ -24,6 +24,7 @@ func turnTests() []test {
 		onPlans("AllOrNothing", testTurnAllOrNothing),
 		onPlans("Conditions", testTurnConditions),
 		onPlans("Repeat", testTurnRepeat),
+		onPlans("IDs", testTurnIDs),
 		onPlans("RepeatByOtherIDs", testTurnRepeatByOtherIDs),
 		onPlans("RepeatOfMessages", testTurnRepeatOfMessages),
 		onPlans("WithoutIDs", testTurnWithoutIDs),
@@ -94,7 +95,7 @@ func recordedState(t *testing.T, r repo.Repositories, id repo.ID) []any {
 // fullTurn has messages, changes of the session's own and of a shared scope, and usage.
 func fullTurn(scope repo.Scope) repo.Turn {
 	return repo.Turn{
-		ID:       repo.NewID(),
+		ID:       randomName(),
 		Messages: []repo.NewMessage{user(secret), fullMessage()},
 		State: []repo.StateChange{
 			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`), increment(scope, "n", 3), unset(scope, "gone"),
@@ -160,7 +161,8 @@ func testTurnInvalid(t *testing.T, r repo.Repositories) {
 	id, other, scope := create(t, r.Sessions()), create(t, r.Sessions()), shared()
 	otherScope := repo.Scope{SessionID: other}
 	for field, turn := range map[string]repo.Turn{
-		"turn":                    {ID: repo.NewID(), IfScopes: []repo.ScopeVersion{{Scope: scope}}, Create: &repo.NewSession{}},
+		"id":                      {ID: strings.Repeat("x", repo.MaxNameBytes+1), Messages: users(1)},
+		"turn":                    {ID: randomName(), IfScopes: []repo.ScopeVersion{{Scope: scope}}, Create: &repo.NewSession{}},
 		"messages[1].role":        {Messages: []repo.NewMessage{user("x"), {Content: secret}}},
 		"state[0].scope":          {State: []repo.StateChange{set(otherScope, "a", `1`)}},
 		"state[0].value":          {State: []repo.StateChange{set(scope, "a", secret)}},
@@ -178,14 +180,22 @@ func testTurnInvalid(t *testing.T, r repo.Repositories) {
 		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
 		wantInvalid(t, err, field)
 	}
+	for _, invalid := range []string{"a\x00", "a\xff"} {
+		_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{ID: invalid, Messages: users(1)})
+		wantInvalid(t, err, "id")
+	}
 	wantCount(t, r.Sessions(), id, 0)
 }
 
 func testTurnMissing(t *testing.T, r repo.Repositories) {
 	id, scope := repo.NewID(), shared()
 	for _, turn := range []repo.Turn{
-		fullTurn(scope), {Messages: users(1)}, {Usage: &repo.NewUsage{}}, {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
-		{State: []repo.StateChange{set(scope, "a", `1`)}}, {Messages: users(1), Expected: ptr(int64(0))},
+		fullTurn(scope),
+		{Messages: users(1)},
+		{Usage: &repo.NewUsage{}},
+		{State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
+		{State: []repo.StateChange{set(scope, "a", `1`)}},
+		{Messages: users(1), Expected: ptr(int64(0))},
 	} {
 		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
 		wantNotFound(t, err, "session", id)
@@ -317,11 +327,33 @@ func testTurnRepeat(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Without an id, a turn is recognized by the first id in it.
+// An id is any text, and compared byte by byte.
+func testTurnIDs(t *testing.T, r repo.Repositories) {
+	id := create(t, r.Sessions())
+	for i, text := range []string{
+		"0b4a3c1e-5f52-4c43-9d0a-6f8d8c1f7f5e", "0B4A3C1E-5F52-4C43-9D0A-6F8D8C1F7F5E", "a", "A", "a ", " ", "é", "e\u0301", "'", "\\", "{}", "null", "\n",
+		strings.Repeat("x", repo.MaxNameBytes), strings.Repeat("x", repo.MaxNameBytes-1),
+	} {
+		turn := repo.Turn{ID: text, Messages: users(1)}
+		added := addTurn(t, r, id, turn)
+		if added.Repeated || added.Messages[0].Sequence != int64(i) {
+			t.Errorf("%q gave %+v", text, added)
+		}
+		wantRepeated(t, r, id, turn, added)
+		turn.Messages = append(users(1), users(1)...)
+		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
+			wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: text})
+		}
+	}
+}
+
+// Without an id, a turn is recognized by the first id in it, as text.
 func testTurnRepeatByOtherIDs(t *testing.T, r repo.Repositories) {
 	id, scope := create(t, r.Sessions()), shared()
+	message := fullMessage()
 	for name, turn := range map[string]repo.Turn{
-		"message":        {Messages: []repo.NewMessage{user("x"), fullMessage()}, State: []repo.StateChange{increment(scope, "n", 1)}},
+		"message":        {Messages: []repo.NewMessage{user("x"), message}, State: []repo.StateChange{increment(scope, "n", 1)}},
 		"usage":          {Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}, State: []repo.StateChange{increment(scope, "n", 1)}},
 		"usage alone":    {Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}},
 		"usage, message": {Messages: users(2), Usage: &repo.NewUsage{ID: repo.NewID(), Cost: 1}},
@@ -333,6 +365,10 @@ func testTurnRepeatByOtherIDs(t *testing.T, r repo.Repositories) {
 	wantState(t, r, scope, map[string]string{"n": "2"})
 	if got := get(t, r.Sessions(), id).Usage.Cost; got != 3 {
 		t.Errorf("the cost is %d", got)
+	}
+	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{ID: message.ID.String(), Messages: users(1)})
+	if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: message.ID.String()})
 	}
 }
 
@@ -436,7 +472,7 @@ func testTurnKnownMessage(t *testing.T, r repo.Repositories) {
 	message := fullMessage()
 	appendTo(t, r.Sessions(), id, message)
 	for _, turn := range []repo.Turn{
-		{ID: repo.NewID(), Messages: []repo.NewMessage{message}},
+		{ID: randomName(), Messages: []repo.NewMessage{message}},
 		{Messages: []repo.NewMessage{message}, State: []repo.StateChange{set(scope, "a", `1`)}},
 		{Messages: []repo.NewMessage{user("x"), message}, Usage: &repo.NewUsage{}},
 	} {
@@ -453,7 +489,7 @@ func testTurnKnownUsage(t *testing.T, r repo.Repositories) {
 	once := repo.NewUsage{ID: repo.NewID(), InputTokens: 1, Cost: 2}
 	_, err := r.Sessions().AddUsage(t.Context(), id, once)
 	must(t, once, err)
-	added := addTurn(t, r, id, repo.Turn{ID: repo.NewID(), Messages: users(1), Usage: &once})
+	added := addTurn(t, r, id, repo.Turn{ID: randomName(), Messages: users(1), Usage: &once})
 	if added.Repeated || len(added.Messages) != 1 || added.Usage.Cost != 2 {
 		t.Errorf("the turn gave %+v", added)
 	}
@@ -473,7 +509,7 @@ func testTurnOrder(t *testing.T, r repo.Repositories) {
 	id := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
 	known, version := fullMessage(), change(t, r, set(scope, "text", `"x"`))
 	appendTo(t, r.Sessions(), id, known)
-	stored := repo.Turn{ID: repo.NewID(), Messages: users(1)}
+	stored := repo.Turn{ID: randomName(), Messages: users(1)}
 	addTurn(t, r, id, stored)
 	turn := repo.Turn{
 		ID: stored.ID, Messages: []repo.NewMessage{known}, Expected: ptr(int64(0)),
@@ -486,7 +522,7 @@ func testTurnOrder(t *testing.T, r repo.Repositories) {
 		return err
 	}
 	_, _ = wantError[*repo.TurnConflictError](t, try(), repo.ErrConflict)
-	turn.ID = repo.NewID()
+	turn.ID = randomName()
 	wantMessageConflict(t, try(), id, known.ID, "turn")
 	turn.Messages = users(1)
 	wantSequenceConflict(t, try(), repo.SequenceConflictError{SessionID: id, Expected: 0, Next: 2})
@@ -533,11 +569,9 @@ func testTurnCreate(t *testing.T, r repo.Repositories) {
 	key := repo.SessionKey{Namespace: randomName(), Key: "a/b"}
 	named := repo.ByKey(s, key)
 	_, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1)})
-	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok && got.ID != key.ID() {
-		t.Errorf("the error names %s, want %s", got.ID, key.ID())
-	}
+	wantNoKey(t, err, key)
 	added, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1), Create: &repo.NewSession{Key: "other", Existing: repo.ExistingNone}})
-	if must(t, added, err); !added.Created || get(t, s, key.ID()).Key != key.Key {
+	if must(t, added, err); !added.Created || added.SessionID != find(t, s, key) || get(t, s, added.SessionID).Key != key.Key {
 		t.Errorf("by its key: %+v", added)
 	}
 	// A turn of messages creates, too.
@@ -556,8 +590,7 @@ func testTurnIDsGoWithSession(t *testing.T, r repo.Repositories) {
 	remove(t, r.Sessions(), id)
 	_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
 	wantNotFound(t, err, "session", id)
-	createAs(t, r.Sessions(), repo.NewSession{ID: id})
-	if added := addTurn(t, r, id, turn); added.Repeated || added.Messages[0].Sequence != 0 {
+	if added := addTurn(t, r, create(t, r.Sessions()), turn); added.Repeated || added.Messages[0].Sequence != 0 {
 		t.Errorf("in a new session: %+v", added)
 	}
 	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "6"})
@@ -566,7 +599,7 @@ func testTurnIDsGoWithSession(t *testing.T, r repo.Repositories) {
 // A scope that was erased is at version 0 again, also in the result of a repeated turn.
 func testTurnScopeErased(t *testing.T, r repo.Repositories) {
 	id, scope := create(t, r.Sessions()), shared()
-	turn := repo.Turn{ID: repo.NewID(), State: []repo.StateChange{set(scope, "a", `1`)}}
+	turn := repo.Turn{ID: randomName(), State: []repo.StateChange{set(scope, "a", `1`)}}
 	version := addTurn(t, r, id, turn).Scopes[0].Version
 	if _, err := r.State().Erase(t.Context(), scope.Name); err != nil {
 		t.Fatal(err)
@@ -574,7 +607,7 @@ func testTurnScopeErased(t *testing.T, r repo.Repositories) {
 	again := addTurn(t, r, id, turn)
 	wantSame(t, "scopes", again.Scopes, []repo.ScopeVersion{{Scope: scope}})
 	wantState(t, r, scope, map[string]string{})
-	turn.ID = repo.ID{}
+	turn.ID = ""
 	turn.IfScopes = []repo.ScopeVersion{{Scope: scope}}
 	if got := addTurn(t, r, id, turn).Scopes[0].Version; got <= version {
 		t.Errorf("the version is %d, after %d", got, version)
@@ -612,7 +645,7 @@ func testTurnsTogether(t *testing.T, r repo.Repositories) {
 	}
 	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "9"})
 	// Those that are stored are repeated, and others are added.
-	turns[3] = repo.SessionTurn{SessionID: turns[3].SessionID, Turn: repo.Turn{ID: repo.NewID(), Messages: users(1)}}
+	turns[3] = repo.SessionTurn{SessionID: turns[3].SessionID, Turn: repo.Turn{ID: randomName(), Messages: users(1)}}
 	again := addTurns(t, r, turns...)
 	for i := range 3 {
 		if !again[i].Repeated {
@@ -666,7 +699,7 @@ func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 	other := known
 	other.Content = "other"
 	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{other}}}), id, known.ID, "content")
-	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: repo.NewID(), Messages: []repo.NewMessage{known}}}), id, known.ID, "turn")
+	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: randomName(), Messages: []repo.NewMessage{known}}}), id, known.ID, "turn")
 	if _, ok := wantError[*repo.StateTypeError](t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{
 		State: []repo.StateChange{increment(scope, "color", 1)}, // which good has set to a text
 	}}), repo.ErrConflict); !ok {
@@ -739,8 +772,8 @@ func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
 	message.ID = same
 	added := addTurns(t, r,
 		repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{message}}},
-		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: same, State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}}},
-		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: repo.NewID(), Usage: &repo.NewUsage{ID: same, Cost: 1}}},
+		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: same.String(), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}}},
+		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: randomName(), Usage: &repo.NewUsage{ID: same, Cost: 1}}},
 	)
 	for i, turn := range added {
 		if turn.Repeated {
@@ -809,7 +842,7 @@ func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
 	given := withIDs(users(1))
 	turn := func(turn repo.Turn) repo.SessionTurn { return repo.SessionTurn{SessionID: id, Turn: turn} }
 	usage := &repo.NewUsage{ID: repo.NewID()}
-	same := repo.NewID()
+	same := randomName()
 	many := make([]repo.SessionTurn, repo.MaxTurns+1)
 	for i := range many {
 		many[i] = turn(repo.Turn{Messages: users(1)})
@@ -829,7 +862,7 @@ func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
 		{"turns[1].turn", []repo.SessionTurn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
 		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},
 		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{ID: same, Messages: users(1)}), turn(repo.Turn{ID: same, Messages: users(1)})}},
-		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: repo.NewID(), Usage: usage})}},
+		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: randomName(), Usage: usage})}},
 	} {
 		_, err := s.AppendTurns(t.Context(), test.turns...)
 		wantInvalid(t, err, test.field)

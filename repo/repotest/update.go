@@ -101,7 +101,9 @@ func testUpdateInvalid(t *testing.T, s repo.Sessions) {
 		"automation_profile": {{AutomationProfile: ptr("\x00")}, {AutomationProfile: ptr(tooLong())}},
 		"metadata":           {{Metadata: json.RawMessage(`[]`)}, {Metadata: json.RawMessage(secret)}, {Metadata: json.RawMessage{}}},
 		"metadata_patch": {
-			{MetadataPatch: json.RawMessage(`[]`)}, {MetadataPatch: json.RawMessage(secret)}, {MetadataPatch: json.RawMessage{}},
+			{MetadataPatch: json.RawMessage(`[]`)},
+			{MetadataPatch: json.RawMessage(secret)},
+			{MetadataPatch: json.RawMessage{}},
 			{MetadataPatch: json.RawMessage(`{"a":1}`), Metadata: json.RawMessage(`{}`)},
 			{MetadataPatch: json.RawMessage(`{"` + secret + `":1,"` + secret + `":1}`)},
 		},

@@ -112,9 +112,7 @@ func testUsageIDsGoWithSession(t *testing.T, s repo.Sessions) {
 	if got := addUsage(t, s, id, once); got.Cost != 14 {
 		t.Errorf("after an import the cost is %d, want 14", got.Cost)
 	}
-	remove(t, s, id)
-	createAs(t, s, repo.NewSession{ID: id})
-	if got := addUsage(t, s, id, once); got.Cost != 7 {
+	if got := addUsage(t, s, create(t, s), once); got.Cost != 7 {
 		t.Errorf("in a new session the cost is %d, want 7", got.Cost)
 	}
 }

@@ -34,11 +34,11 @@ func TestAmountsOfTurns(t *testing.T) {
 		for _, turn := range turns {
 			together = append(together, repo.SessionTurn{SessionID: repo.NewID(), Turn: turn})
 		}
-		_, err := rules.NormalizeTurns(together)
+		_, err := rules.NormalizeTurns(together, nil)
 		return err
 	}
 	all := repo.Turn{Messages: four, State: changes}
-	_, err := rules.NormalizeTurn(repo.NewID(), all)
+	_, err := rules.NormalizeTurn(repo.NewID(), all, nil)
 	wantInvalid(t, err, "", "")
 	wantInvalid(t, normalize(all), "", "")
 	wantInvalid(t, normalize(repo.Turn{Messages: four[:1]}, repo.Turn{Messages: four[1:], State: changes[1:]}, repo.Turn{State: changes[:1]}), "", "")

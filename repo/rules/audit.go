@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -30,7 +31,7 @@ func NormalizeEntry(e repo.AuditEntry) (repo.AuditEntry, error) {
 	e.RecordedAt = time.Time{}
 	err := cmp.Or(
 		checkEventType("type", e.Type),
-		checkNames(name{"actor", e.Actor}, name{"user", e.User}, name{"project", e.Project}),
+		checkNames(name{"namespace", e.Namespace}, name{"actor", e.Actor}, name{"user", e.User}, name{"project", e.Project}),
 		normalizeObject("details", &e.Details),
 	)
 	if err != nil {
@@ -39,8 +40,7 @@ func NormalizeEntry(e repo.AuditEntry) (repo.AuditEntry, error) {
 	return e, nil
 }
 
-// Entries are partitioned by month. These bounds keep a broken clock from creating
-// partitions of the year 1.
+// These bounds refuse the time of a broken clock, and of nearly every id that contains none.
 const (
 	minAuditYear = 2000
 	maxAuditYear = 2100
@@ -69,6 +69,33 @@ func NormalizeEntries(entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
 		}
 	}
 	return normal, nil
+}
+
+// SameEntry reports whether two normalized entries with the same id are the same.
+func SameEntry(a, b repo.AuditEntry) bool {
+	return SameKept(a, b) && a.Actor == b.Actor && a.User == b.User && a.Project == b.Project && bytes.Equal(a.Details, b.Details)
+}
+
+// SameKept is SameEntry as far as the leaf of a pruned entry tells.
+func SameKept(a, b repo.AuditEntry) bool {
+	return a.OccurredAt.Equal(b.OccurredAt) && a.Type == b.Type && a.Namespace == b.Namespace && a.PlanID == b.PlanID && a.SessionID == b.SessionID
+}
+
+// DistinctEntries returns normalized entries, each id once. Errors:
+// AuditConflictError.
+func DistinctEntries(entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
+	first := make(map[repo.ID]int, len(entries))
+	distinct := make([]repo.AuditEntry, 0, len(entries))
+	for _, entry := range entries {
+		place, again := first[entry.ID]
+		if !again {
+			first[entry.ID] = len(distinct)
+			distinct = append(distinct, entry)
+		} else if !SameEntry(distinct[place], entry) {
+			return nil, &repo.AuditConflictError{ID: entry.ID}
+		}
+	}
+	return distinct, nil
 }
 
 // NormalizeAuditFilter checks the filter.

@@ -15,7 +15,7 @@ func Covers(d repo.AuditPruneDetails, occurredAt time.Time, kept repo.AuditKept)
 	if !occurredAt.Before(d.Before) || len(d.Types) > 0 && !slices.Contains(d.Types, kept.Type) || isNeverPruned(kept.Type) {
 		return false
 	}
-	return d.Held == nil || !held(d.Held.Plans, kept.PlanID) && !held(d.Held.Sessions, kept.SessionID)
+	return !held(d.Held.Plans, kept.PlanID) && !held(d.Held.Sessions, kept.SessionID)
 }
 
 // held reports whether a sorted list contains the id.
@@ -33,10 +33,8 @@ func ParsePruneDetails(details json.RawMessage) (repo.AuditPruneDetails, error) 
 	if err := json.Unmarshal(details, &d); err != nil || d.Before.IsZero() {
 		return repo.AuditPruneDetails{}, invalid("details", "are not those of a prune")
 	}
-	if d.Held != nil {
-		slices.Sort(d.Held.Plans)
-		slices.Sort(d.Held.Sessions)
-	}
+	slices.Sort(d.Held.Plans)
+	slices.Sort(d.Held.Sessions)
 	return d, nil
 }
 
@@ -46,7 +44,7 @@ func PruneEntry(prune repo.AuditPrune, holds []repo.AuditHold) (repo.AuditEntry,
 	if len(holds) > repo.MaxHeldInPrune {
 		return repo.AuditEntry{}, invalid("holds", "are more than %d, which a prune's entry cannot name", repo.MaxHeldInPrune)
 	}
-	d := repo.AuditPruneDetails{Before: prune.Before, Types: prune.Types, Reason: prune.Reason, Held: &repo.AuditHeldDetails{}}
+	d := repo.AuditPruneDetails{Before: prune.Before, Types: prune.Types, Reason: prune.Reason}
 	for _, hold := range holds {
 		if hold.PlanID.IsZero() {
 			d.Held.Sessions = append(d.Held.Sessions, hex.EncodeToString(hold.SessionID[:]))
@@ -78,8 +76,7 @@ func SealTakes(entries int, bytes int64) bool { return entries == 1 || bytes <= 
 // CheckSeal checks the seal that a sealer made of the entries that it was given.
 func CheckSeal(unsealed repo.AuditUnsealed, seal repo.AuditSeal) error {
 	entries := len(unsealed.Entries)
-	if len(seal.Leaves) != entries || len(seal.Hidden) != 0 && len(seal.Hidden) != entries ||
-		seal.Checkpoint.Size != unsealed.Size+int64(entries) {
+	if len(seal.Leaves) != entries || len(seal.Hidden) != entries || seal.Checkpoint.Size != unsealed.Size+int64(entries) {
 		return invalid("seal", "does not have a leaf for each entry and a checkpoint of them all")
 	}
 	return nil

@@ -95,8 +95,8 @@ func LeaseLost(l repo.Lease) error {
 	return &repo.LeaseLostError{Key: l.Key, Owner: l.Owner, Token: l.Token}
 }
 
-// LeaseList checks a page of leases, which are ordered by the bytes of their names, then
-// kinds.
+// LeaseList checks a page of leases, which are ordered by the bytes of their kinds, then
+// names.
 func LeaseList(f repo.LeaseFilter, page repo.Page) (list List[repo.LeaseFilter, repo.LeaseKey, repo.Lease], err error) {
 	err = cmp.Or(
 		checkNames(name{"kind", f.Kind}),
@@ -132,7 +132,7 @@ var leaseKeys = codec[repo.LeaseKey]{
 
 // CompareLeases orders keys as lists do.
 func CompareLeases(a, b repo.LeaseKey) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 }
 
 // SelectsLease reports whether a filter selects a lease, whose Expired is set.

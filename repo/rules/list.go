@@ -42,7 +42,7 @@ var (
 	ids    = codec[repo.ID]{cursor.EncodeID, cursor.DecodeID}
 )
 
-// lastID is the largest id. No ULID that is generated has this value, and no plan may.
+// lastID is the largest id, before which lists begin. No ULID that is generated has this value.
 var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
 
 // newList checks a page. A cursor is accepted only by the list that issued it: key
@@ -129,7 +129,9 @@ func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Ses
 }
 
 // ActivePage is PageOf for a list by activity.
-func ActivePage[Row any](list List[repo.SessionFilter, Place, ActiveSession], rows []Row, sessionOf func(Row) ActiveSession) (page repo.SessionPage, err error) {
+func ActivePage[Row any](
+	list List[repo.SessionFilter, Place, ActiveSession], rows []Row, sessionOf func(Row) ActiveSession,
+) (page repo.SessionPage, err error) {
 	active, next, err := PageOf(list, rows, func(row Row) (ActiveSession, error) { return sessionOf(row), nil })
 	page = repo.SessionPage{Sessions: make([]repo.Session, len(active)), Next: next}
 	for i := range active {

@@ -121,8 +121,10 @@ func TestNormalizeMessages(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	given := []repo.NewMessage{
 		userMessage(),
-		{ID: repo.NewID(), Role: repo.RoleTool, Content: "x", Metadata: json.RawMessage(` {"b":1, "a":2} `),
-			Payload: []byte{}, OccurredAt: time.Date(2026, 2, 3, 5, 0, 0, 123456789, zone)},
+		{
+			ID: repo.NewID(), Role: repo.RoleTool, Content: "x", Metadata: json.RawMessage(` {"b":1, "a":2} `),
+			Payload: []byte{}, OccurredAt: time.Date(2026, 2, 3, 5, 0, 0, 123456789, zone),
+		},
 	}
 	before := append([]repo.NewMessage(nil), given...)
 	normal, repeatable, err := rules.NormalizeMessages(given)

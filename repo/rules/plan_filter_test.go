@@ -58,8 +58,15 @@ func TestPlanFilterRules(t *testing.T) {
 func TestPlanCursors(t *testing.T) {
 	id, other := repo.NewID(), repo.NewID()
 	filters := []repo.PlanFilter{
-		{Namespace: "n"}, {Namespace: "m"}, {Namespace: "n", Phase: repo.PhaseApply}, {Namespace: "n", State: repo.StateErrored},
-		{Namespace: "n", SessionID: id}, {Namespace: "n", ParentID: id}, {Namespace: "n", SessionID: other}, {Namespace: "n", Project: "p"}, {Project: "n"},
+		{Namespace: "n"},
+		{Namespace: "m"},
+		{Namespace: "n", Phase: repo.PhaseApply},
+		{Namespace: "n", State: repo.StateErrored},
+		{Namespace: "n", SessionID: id},
+		{Namespace: "n", ParentID: id},
+		{Namespace: "n", SessionID: other},
+		{Namespace: "n", Project: "p"},
+		{Project: "n"},
 	}
 	for i, filter := range filters {
 		page, err := rules.PlanList(filter, repo.Page{})

@@ -28,8 +28,8 @@ func TestSealRules(t *testing.T) {
 		size           int64
 		want           string
 	}{
-		"of version 1":      {2, 0, 7, ""},
-		"of version 2":      {2, 2, 7, ""},
+		"whole":             {2, 2, 7, ""},
+		"nothing hidden":    {2, 0, 7, "a leaf for each"},
 		"a leaf too few":    {1, 1, 7, "a leaf for each"},
 		"a leaf too many":   {3, 3, 7, "a leaf for each"},
 		"hidden too few":    {2, 1, 7, "a leaf for each"},

@@ -19,7 +19,6 @@ func NormalizeSession(s repo.NewSession) (repo.NewSession, error) {
 		checkNames(name{"namespace", s.Namespace}, name{"actor", s.Actor}, name{"automation_profile", s.AutomationProfile}),
 		checkText("key", s.Key, repo.MaxKeyBytes),
 		checkText("owner", s.Owner, repo.MaxUserIDBytes),
-		normalizeSessionID(&s),
 		checkExisting(s.Existing),
 		normalizeObject("metadata", &s.Metadata),
 		checkBudget(s.Budget),
@@ -27,23 +26,26 @@ func NormalizeSession(s repo.NewSession) (repo.NewSession, error) {
 	if err != nil {
 		return repo.NewSession{}, err
 	}
+	if s.ID.IsZero() {
+		s.ID = repo.NewID()
+	}
 	s.Budget = clonePointer(s.Budget)
 	return s, nil
 }
 
-// normalizeSessionID sets the id if none was given. A key has one id.
-func normalizeSessionID(s *repo.NewSession) error {
-	switch {
-	case s.Key != "":
-		id := repo.SessionKey{Namespace: s.Namespace, Key: s.Key}.ID()
-		if !s.ID.IsZero() && s.ID != id {
-			return invalid("id", "is not that of the key")
-		}
-		s.ID = id
-	case s.ID.IsZero():
-		s.ID = repo.NewID()
-	}
-	return nil
+// NormalizeKey checks a key and returns it with its namespace.
+func NormalizeKey(key repo.SessionKey) (repo.SessionKey, error) {
+	key.Namespace = cmp.Or(key.Namespace, repo.DefaultNamespace)
+	return key, cmp.Or(
+		checkNames(name{"namespace", key.Namespace}),
+		checkText("key", key.Key, repo.MaxKeyBytes),
+		invalidIf(key.Key == "", "key", "is empty"),
+	)
+}
+
+// keyOf returns the key of the session to create.
+func keyOf(s repo.NewSession) repo.SessionKey {
+	return repo.SessionKey{Namespace: cmp.Or(s.Namespace, repo.DefaultNamespace), Key: s.Key}
 }
 
 func checkExisting(mode repo.Existing) error {
@@ -76,34 +78,51 @@ func StoredSession(s repo.NewSession, createdAt, updatedAt time.Time) repo.Sessi
 	}
 }
 
-// FoundSession returns the result of creating the normalized s if the session with its
-// id is stored: that session if s accepts it. Errors: SessionConflictError.
-func FoundSession(s repo.NewSession, stored repo.Session) (repo.CreatedSession, error) {
+// FoundSession returns the result of creating the normalized s if sessions with its id or
+// its key are stored: one of them if s accepts it. chosen: the caller chose the id.
+// Otherwise nobody else knows it, and a session that has it was created by an earlier
+// attempt. Errors: SessionConflictError.
+func FoundSession(s repo.NewSession, chosen bool, stored ...repo.Session) (repo.CreatedSession, error) {
+	found := stored[0]
+	for _, other := range stored[1:] {
+		// In case of doubt, the id says which session it should be, but any one is
+		// accepted that has the key.
+		if hasKey := s.Key != "" && keyOf(s) == keyOfStored(other); hasKey == (s.Existing == repo.ExistingAny) {
+			found = other
+		}
+	}
+	if !chosen && found.ID == s.ID {
+		return repo.CreatedSession{Session: found}, nil
+	}
 	var err error
 	switch s.Existing {
 	case repo.ExistingNone:
-		err = SessionExists(s)
+		err = &repo.SessionConflictError{ID: found.ID}
 	case repo.ExistingAny:
 		if s.Key != "" { // which must lead to its session, and to no other
-			err = conflict(sessionConflict(s), keyDifferences(s, stored)...)
+			err = conflict(sessionConflict(found), keyDifferences(s, found)...)
 		}
 	default:
-		err = SessionConflict(s, stored)
+		err = sessionDifference(s, chosen, found)
 	}
 	if err != nil {
 		return repo.CreatedSession{}, err
 	}
-	return repo.CreatedSession{Session: stored, Existed: true}, nil
+	return repo.CreatedSession{Session: found, Existed: true}, nil
 }
 
-// SessionExists returns the error of creating the normalized s if it must be new, and
-// its id is taken.
-func SessionExists(s repo.NewSession) error { return &repo.SessionConflictError{ID: s.ID} }
+// SessionDeleted returns the error of creating a session with an id that one had which was
+// deleted.
+func SessionDeleted(id repo.ID) error { return &repo.SessionConflictError{ID: id, Deleted: true} }
 
-// SessionConflict returns an error that says how the stored session differs from
+// KeyTaken returns the error of creating a session with a key that another one has.
+func KeyTaken(by repo.ID) error { return &repo.SessionConflictError{ID: by, Field: "id"} }
+
+// sessionDifference returns an error that says how the stored session differs from
 // the one that the normalized s would create, or nil.
-func SessionConflict(s repo.NewSession, stored repo.Session) error {
-	return conflict(sessionConflict(s), append(keyDifferences(s, stored),
+func sessionDifference(s repo.NewSession, chosen bool, stored repo.Session) error {
+	return conflict(sessionConflict(stored), append(keyDifferences(s, stored),
+		difference{"id", chosen && s.ID != stored.ID},
 		difference{"owner", s.Owner != stored.Owner},
 		difference{"actor", s.Actor != stored.Actor},
 		difference{"automation_profile", s.AutomationProfile != stored.AutomationProfile},
@@ -113,8 +132,12 @@ func SessionConflict(s repo.NewSession, stored repo.Session) error {
 	)...)
 }
 
-func sessionConflict(s repo.NewSession) func(field string) error {
-	return func(field string) error { return &repo.SessionConflictError{ID: s.ID, Field: field} }
+func sessionConflict(stored repo.Session) func(field string) error {
+	return func(field string) error { return &repo.SessionConflictError{ID: stored.ID, Field: field} }
+}
+
+func keyOfStored(s repo.Session) repo.SessionKey {
+	return repo.SessionKey{Namespace: s.Namespace, Key: s.Key}
 }
 
 func keyDifferences(s repo.NewSession, stored repo.Session) []difference {
@@ -203,9 +226,19 @@ func UsageConflict(u repo.NewUsage, sessionID repo.ID, stored repo.Usage) error 
 	)
 }
 
-// SessionTaken returns the error of an import whose session's id is taken.
-func SessionTaken(id repo.ID) error {
-	return &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflictError{ID: id}}
+// ImportTaken returns the error of an import of a session if one with its id, or its key, is
+// stored.
+func ImportTaken(session repo.Session, stored repo.ID) error {
+	if stored == session.ID {
+		return &repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflictError{ID: stored}}
+	}
+	return &repo.ImportError{Field: "session.key", Reason: "is taken", Err: KeyTaken(stored)}
+}
+
+// ImportDeleted returns the error of an import that does not restore, of a session that was
+// deleted.
+func ImportDeleted(id repo.ID) error {
+	return &repo.ImportError{Field: "session.id", Reason: "is that of a deleted session", Err: SessionDeleted(id)}
 }
 
 // MessageTwice returns the error of an import with two messages of one id.

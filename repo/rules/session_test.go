@@ -97,7 +97,7 @@ func TestNewSessionDefaults(t *testing.T) {
 		t.Errorf("a normalized session became %+v, %v", again, err)
 	}
 	given := repo.NewSession{
-		ID: repo.SessionKey{Namespace: "n", Key: "k"}.ID(), Namespace: "n", Key: "k", Owner: "o", Existing: repo.ExistingNone,
+		ID: repo.NewID(), Namespace: "n", Key: "k", Owner: "o", Existing: repo.ExistingNone,
 		Actor: "a", AutomationProfile: "p",
 		Metadata: json.RawMessage(` {"b":1, "a":2}`), Budget: ptr(repo.Cost(0)),
 	}
@@ -124,9 +124,7 @@ func TestNewSessionRules(t *testing.T) {
 	for name, text := range texts(repo.MaxUserIDBytes) {
 		check(name, "owner", text.want, repo.NewSession{Owner: text.value})
 	}
-	check("of the key", "id", "", repo.NewSession{Key: "k", ID: repo.SessionKey{Key: "k"}.ID()})
-	check("of another key", "id", "not that of the key", repo.NewSession{Key: "k", ID: repo.SessionKey{Key: "K"}.ID()})
-	check("of another namespace", "id", "not that of the key", repo.NewSession{Key: "k", Namespace: "n", ID: repo.SessionKey{Key: "k"}.ID()})
+	check("with a key", "id", "", repo.NewSession{Key: "k", ID: repo.NewID()})
 	for _, mode := range []repo.Existing{"", repo.ExistingSame, repo.ExistingNone, repo.ExistingAny} {
 		check(string(mode), "existing", "", repo.NewSession{Existing: mode})
 	}
@@ -212,7 +210,7 @@ func TestNewSessionConflict(t *testing.T) {
 				AutomationProfile: session.AutomationProfile, Metadata: session.Metadata, Budget: session.Budget,
 			}
 			test.spoil(&stored)
-			err := rules.SessionConflict(session, stored)
+			_, err := rules.FoundSession(session, true, stored)
 			if test.field == "" {
 				if err != nil {
 					t.Errorf("differs: %v", err)
@@ -228,26 +226,38 @@ func TestNewSessionConflict(t *testing.T) {
 }
 
 func TestFoundSession(t *testing.T) {
-	keyed := repo.NewSession{ID: repo.SessionKey{Key: "k"}.ID(), Key: "k", Actor: "a"}
-	same := repo.Session{ID: keyed.ID, Namespace: "local", Key: "k", Actor: "a", Metadata: json.RawMessage(`{}`)}
-	other, elsewhere, unnamed := same, same, same
-	other.Actor, elsewhere.Namespace, unnamed.Key = "b", "n", ""
-	byID := keyed
-	byID.Key = ""
+	new := repo.NewSession{ID: repo.NewID(), Key: "k", Actor: "a"}
+	same := repo.Session{ID: new.ID, Namespace: "local", Key: "k", Actor: "a", Metadata: json.RawMessage(`{}`)}
+	other, elsewhere, unnamed, byKey := same, same, same, same
+	other.Actor, elsewhere.Namespace, unnamed.Key, byKey.ID = "b", "n", "", repo.NewID()
+	otherByKey, withoutKey := byKey, new
+	otherByKey.Actor, withoutKey.Key = "b", ""
 	for _, test := range []struct {
 		name   string
 		new    repo.NewSession
 		mode   repo.Existing
-		stored repo.Session
-		want   string // the conflict's field
+		chosen bool
+		stored []repo.Session
+		want   int    // the one that is accepted, or that the conflict is with
+		field  string // the conflict's
 	}{
-		{"same", keyed, repo.ExistingSame, same, "accepted"},
-		{"not the same", keyed, repo.ExistingSame, other, "actor"},
-		{"must be new", keyed, repo.ExistingNone, same, ""},
-		{"any", keyed, repo.ExistingAny, other, "accepted"},
-		{"any, in another namespace", keyed, repo.ExistingAny, elsewhere, "namespace"},
-		{"any, without the key", keyed, repo.ExistingAny, unnamed, "key"},
-		{"any, by its id", byID, repo.ExistingAny, elsewhere, "accepted"},
+		{"same", new, repo.ExistingSame, true, []repo.Session{same}, 0, "accepted"},
+		{"own", new, repo.ExistingNone, false, []repo.Session{same}, 0, "own"},
+		{"not the same", new, repo.ExistingSame, true, []repo.Session{other}, 0, "actor"},
+		{"must be new", new, repo.ExistingNone, true, []repo.Session{same}, 0, ""},
+		{"must be new, by key", new, repo.ExistingNone, false, []repo.Session{byKey}, 0, ""},
+		{"by key", new, repo.ExistingSame, false, []repo.Session{byKey}, 0, "accepted"},
+		{"by key, not the same", new, repo.ExistingSame, false, []repo.Session{otherByKey}, 0, "actor"},
+		{"another id", new, repo.ExistingSame, true, []repo.Session{byKey}, 0, "id"},
+		{"any, another id", new, repo.ExistingAny, true, []repo.Session{otherByKey}, 0, "accepted"},
+		{"any", new, repo.ExistingAny, true, []repo.Session{other}, 0, "accepted"},
+		{"any, in another namespace", new, repo.ExistingAny, true, []repo.Session{elsewhere}, 0, "namespace"},
+		{"any, without the key", new, repo.ExistingAny, true, []repo.Session{unnamed}, 0, "key"},
+		{"any, by its id", withoutKey, repo.ExistingAny, true, []repo.Session{elsewhere}, 0, "accepted"},
+		{"two", new, repo.ExistingSame, true, []repo.Session{unnamed, byKey}, 0, "key"},
+		{"two, the other way around", new, repo.ExistingSame, true, []repo.Session{byKey, unnamed}, 1, "key"},
+		{"any of two", new, repo.ExistingAny, true, []repo.Session{unnamed, byKey}, 1, "accepted"},
+		{"any of two, the other way around", new, repo.ExistingAny, true, []repo.Session{byKey, unnamed}, 0, "accepted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.new.Existing = test.mode
@@ -255,16 +265,17 @@ func TestFoundSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := rules.FoundSession(new, test.stored)
-			if test.want == "accepted" {
-				if err != nil || !found.Existed || !reflect.DeepEqual(found.Session, test.stored) {
+			found, err := rules.FoundSession(new, test.chosen, test.stored...)
+			stored := test.stored[test.want]
+			if test.field == "accepted" || test.field == "own" {
+				if err != nil || found.Existed != (test.field == "accepted") || !reflect.DeepEqual(found.Session, stored) {
 					t.Errorf("got %+v, %v", found, err)
 				}
 				return
 			}
 			conflict, ok := errors.AsType[*repo.SessionConflictError](err)
-			if !ok || *conflict != (repo.SessionConflictError{ID: new.ID, Field: test.want}) || found.Existed {
-				t.Errorf("got %+v, %v, want a conflict of %q", found, err, test.want)
+			if !ok || *conflict != (repo.SessionConflictError{ID: stored.ID, Field: test.field}) || found.Existed {
+				t.Errorf("got %+v, %v, want a conflict of %q", found, err, test.field)
 			}
 		})
 	}

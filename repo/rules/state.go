@@ -18,7 +18,7 @@ import (
 // StateChanges are the checked changes and conditions of one call.
 type StateChanges struct {
 	// Scopes are those that the call changes or has a condition on, in the order of
-	// their ids. Every writer locks them in that order, so that none deadlocks.
+	// CompareScopes.
 	Scopes []StateScope
 	// Changes are in the caller's order. Each has its scope and its Op.
 	Changes []repo.StateChange
@@ -26,12 +26,17 @@ type StateChanges struct {
 
 // StateScope is a scope of StateChanges.
 type StateScope struct {
-	ID    repo.ID
 	Scope repo.Scope
 	// IfVersion is the condition on the scope. Nil: none.
 	IfVersion *int64
 	// Changed is false for a scope that has only a condition.
 	Changed bool
+}
+
+// CompareScopes has the order in which every writer locks scopes, so that no two wait for
+// each other: those of sessions by their ids, and then the shared ones by their names.
+func CompareScopes(a, b repo.Scope) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), a.SessionID.Compare(b.SessionID))
 }
 
 // NormalizeStateChanges checks the changes and conditions of one call and returns
@@ -52,7 +57,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 		return StateChanges{}, err
 	}
 	normal := StateChanges{Changes: slices.Clone(changes)}
-	scopes := map[repo.ID]*StateScope{}
+	scopes := map[repo.Scope]*StateScope{}
 	scopeOf := func(scope *repo.Scope) (*StateScope, error) {
 		if *scope == (repo.Scope{}) {
 			scope.SessionID = own
@@ -60,17 +65,13 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 		if err := CheckScope("scope", *scope); err != nil {
 			return nil, err
 		}
-		id := scope.ID()
-		if scopes[id] == nil {
-			scopes[id] = &StateScope{ID: id, Scope: *scope}
+		if scopes[*scope] == nil {
+			scopes[*scope] = &StateScope{Scope: *scope}
 		}
-		if scopes[id].Scope != *scope {
-			return nil, ScopeTaken()
-		}
-		return scopes[id], nil
+		return scopes[*scope], nil
 	}
 	type place struct {
-		scope repo.ID
+		scope repo.Scope
 		key   string
 	}
 	seen := map[place]bool{}
@@ -81,7 +82,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 			return StateChanges{}, within(at(changesField, i)+".", err)
 		}
 		scope.Changed = true
-		key := place{scope.ID, c.Key}
+		key := place{c.Scope, c.Key}
 		if seen[key] {
 			return StateChanges{}, invalid(changesField, "change a key twice")
 		}
@@ -106,7 +107,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 	for _, scope := range scopes {
 		normal.Scopes = append(normal.Scopes, *scope)
 	}
-	slices.SortFunc(normal.Scopes, func(a, b StateScope) int { return a.ID.Compare(b.ID) })
+	slices.SortFunc(normal.Scopes, func(a, b StateScope) int { return CompareScopes(a.Scope, b.Scope) })
 	return normal, nil
 }
 
@@ -167,16 +168,6 @@ func CheckStateValue(field string, value json.RawMessage) error {
 		return invalid(field, "%s", err)
 	}
 	return nil
-}
-
-// ScopeTaken returns the error of a scope whose id another scope has: a session may
-// have been given the id that is computed from a name.
-func ScopeTaken() error { return invalid("scope", "has the id of another scope") }
-
-// ImportedScopeTaken returns the error of an import with a state, whose session has the id of
-// a shared scope.
-func ImportedScopeTaken() error {
-	return &repo.ImportError{Field: "session.id", Reason: "is the id of a shared scope"}
 }
 
 // Conflict returns the error of a scope that is at version actual, or nil if the
@@ -300,8 +291,7 @@ func StateList(scope repo.Scope, prefix string, page repo.Page) (list List[State
 	}
 	filter := StateFilter{Scope: scope, Prefix: prefix, End: afterPrefix(prefix)}
 	placeOf := func(last repo.StateValue) string { return last.Key }
-	id := scope.ID()
-	return newList(filter, page, "", placeOf, texts, "state", string(id[:]), prefix)
+	return newList(filter, page, "", placeOf, texts, "state", string(scope.SessionID[:]), scope.Name, prefix)
 }
 
 // afterAll is after every key: it is longer than the longest one.

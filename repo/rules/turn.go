@@ -16,8 +16,8 @@ import (
 type Turn struct {
 	SessionID repo.ID
 	// ID is the key by which the turn is recognized when it is added again, with the
-	// digest of its contents. Zero: it has none.
-	ID     repo.ID
+	// digest of its contents. Empty: it has none.
+	ID     string
 	Digest [sha256.Size]byte
 	// Given: the caller gave the key, so that an earlier call may have stored the turn.
 	Given    bool
@@ -29,15 +29,42 @@ type Turn struct {
 	Expected   *int64
 	Fence      int64
 	Create     *repo.NewSession
+	// Named: the turn names its session by the key of Create.
+	Named bool
+}
+
+// NamedSessions has the ids of the sessions that turns name by their keys, or those that
+// they get.
+type NamedSessions map[repo.SessionKey]repo.ID
+
+// KeyOfTurn returns the key by which a turn names its session, or false.
+func KeyOfTurn(turn repo.SessionTurn) (repo.SessionKey, bool) {
+	if !turn.SessionID.IsZero() || turn.Turn.Create == nil {
+		return repo.SessionKey{}, false
+	}
+	return keyOf(*turn.Turn.Create), true
 }
 
 // NormalizeTurn checks a turn and returns it as it is stored.
-func NormalizeTurn(sessionID repo.ID, turn repo.Turn) (*Turn, error) {
-	t := &Turn{SessionID: sessionID, ID: turn.ID, Given: true, Expected: clonePointer(turn.Expected), Fence: turn.Fence}
+func NormalizeTurn(sessionID repo.ID, turn repo.Turn, named NamedSessions) (*Turn, error) {
+	key, isNamed := KeyOfTurn(repo.SessionTurn{SessionID: sessionID, Turn: turn})
+	switch {
+	case !isNamed:
+	case key.Key == "":
+		return nil, invalid("create.key", "is empty, and there is no session's id")
+	case !turn.Create.ID.IsZero():
+		return nil, invalid("create.id", "is not the session's")
+	default:
+		sessionID = named[key]
+	}
+	t := &Turn{SessionID: sessionID, Named: isNamed, ID: turn.ID, Given: true, Expected: clonePointer(turn.Expected), Fence: turn.Fence}
 	if len(turn.Messages) == 0 && len(turn.State) == 0 && turn.Usage == nil {
 		return nil, invalid("turn", "is empty")
 	}
-	var err error
+	err := checkText("id", turn.ID, repo.MaxNameBytes)
+	if err != nil {
+		return nil, err
+	}
 	if len(turn.Messages) > 0 {
 		if t.Messages, t.Repeatable, err = NormalizeMessages(turn.Messages); err != nil {
 			return nil, err
@@ -84,7 +111,7 @@ func NormalizeTurn(sessionID repo.ID, turn repo.Turn) (*Turn, error) {
 		}
 		t.Create = &create
 	}
-	if !t.ID.IsZero() || !t.OnlyMessages() {
+	if !t.OnlyMessages() {
 		t.identify(turn)
 	}
 	return t, nil
@@ -92,33 +119,44 @@ func NormalizeTurn(sessionID repo.ID, turn repo.Turn) (*Turn, error) {
 
 // OnlyMessages reports whether the turn is no more than an append.
 func (t *Turn) OnlyMessages() bool {
-	return t.ID.IsZero() && len(t.State.Scopes) == 0 && t.Usage == nil
+	return t.ID == "" && len(t.State.Scopes) == 0 && t.Usage == nil
 }
 
 // identify sets the turn's key and digest. A turn without messages gets a key if it was
 // given none, so that an attempt whose answer was lost is found. One with messages is
 // found by the first of these.
 func (t *Turn) identify(given repo.Turn) {
-	for i := 0; t.ID.IsZero() && i < len(given.Messages); i++ {
-		t.ID = given.Messages[i].ID
+	if t.ID == "" {
+		t.ID = firstID(given)
 	}
-	if t.ID.IsZero() && given.Usage != nil {
-		t.ID = given.Usage.ID
-	}
-	if t.ID.IsZero() {
+	if t.ID == "" {
 		t.Given = false
 		if len(t.Messages) == 0 {
-			t.ID = repo.NewID()
+			t.ID = repo.NewID().String()
 		}
 	}
-	if !t.ID.IsZero() {
+	if t.ID != "" {
 		t.Digest = t.digest(given)
 	}
 }
 
+// firstID returns the first id among those of the messages and the usage, as text. Empty:
+// they have none.
+func firstID(given repo.Turn) string {
+	for i := range given.Messages {
+		if id := given.Messages[i].ID; !id.IsZero() {
+			return id.String()
+		}
+	}
+	if given.Usage != nil && !given.Usage.ID.IsZero() {
+		return given.Usage.ID.String()
+	}
+	return ""
+}
+
 // digest returns the SHA-256 of what the turn stores. Ids that the caller did not give
 // are left out, and so are the conditions, which a caller that tries again may have
-// read again.
+// read again. A scope without a name is the session's own.
 func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 	d := digester{sha256.New()}
 	d.number(int64(len(t.Messages)))
@@ -139,8 +177,7 @@ func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 	}
 	d.number(int64(len(t.State.Changes)))
 	for _, c := range t.State.Changes {
-		scope := c.Scope.ID()
-		d.text(scope[:])
+		d.text([]byte(c.Scope.Name))
 		d.text([]byte(c.Key))
 		d.text([]byte(c.Op))
 		d.text(c.Value)
@@ -197,11 +234,9 @@ type TurnView struct {
 	Usage      repo.Usage
 	Budget     *repo.Cost
 	AddedUsage *repo.Usage
-	// Taken reports whether another scope has the id of this one.
-	Taken func(StateScope) bool
 	// Version returns the version of a scope, and Value the value of a key, or nil.
-	Version func(scope repo.ID) int64
-	Value   func(scope repo.ID, key string) *repo.StateValue
+	Version func(scope repo.Scope) int64
+	Value   func(scope repo.Scope, key string) *repo.StateValue
 	// Now is the time of the change.
 	Now time.Time
 }
@@ -220,7 +255,7 @@ type TurnChanges struct {
 
 // StateWrite is a key's new value. Nil: the key is removed.
 type StateWrite struct {
-	Scope   repo.ID
+	Scope   repo.Scope
 	Key     string
 	Value   []byte
 	Version int64
@@ -269,10 +304,7 @@ func AddUsageWithin(sessionID repo.ID, total repo.Usage, budget *repo.Cost, add 
 // apply checks the conditions, and returns the changed scopes and values.
 func (s StateChanges) apply(v TurnView) (scopes []repo.ScopeVersion, values []StateWrite, err error) {
 	for _, scope := range s.Scopes {
-		if v.Taken(scope) {
-			return nil, nil, ScopeTaken()
-		}
-		if err := scope.Conflict(v.Version(scope.ID)); err != nil {
+		if err := scope.Conflict(v.Version(scope.Scope)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -281,15 +313,14 @@ func (s StateChanges) apply(v TurnView) (scopes []repo.ScopeVersion, values []St
 	}
 	next := make(map[repo.Scope]int64, len(s.Scopes))
 	for _, c := range s.Changes {
-		id := c.Scope.ID()
-		value, err := ChangedState(c, v.Value(id, c.Key))
+		value, err := ChangedState(c, v.Value(c.Scope, c.Key))
 		if err != nil {
 			return nil, nil, err
 		}
 		if next[c.Scope] == 0 {
-			next[c.Scope] = NextStateVersion(v.Version(id), v.Now)
+			next[c.Scope] = NextStateVersion(v.Version(c.Scope), v.Now)
 		}
-		values = append(values, StateWrite{Scope: id, Key: c.Key, Value: value, Version: next[c.Scope]})
+		values = append(values, StateWrite{Scope: c.Scope, Key: c.Key, Value: value, Version: next[c.Scope]})
 	}
 	return s.Versions(next), values, nil
 }
@@ -300,7 +331,7 @@ func ReadsState(c repo.StateChange) bool {
 }
 
 // NormalizeTurns checks the turns of one call.
-func NormalizeTurns(turns []repo.SessionTurn) ([]*Turn, error) {
+func NormalizeTurns(turns []repo.SessionTurn, named NamedSessions) ([]*Turn, error) {
 	err := cmp.Or(
 		invalidIf(len(turns) == 0, "turns", "are empty"),
 		checkEntries("turns", len(turns), repo.MaxTurns),
@@ -310,16 +341,20 @@ func NormalizeTurns(turns []repo.SessionTurn) ([]*Turn, error) {
 	}
 	normal := make([]*Turn, len(turns))
 	type key struct{ session, id repo.ID }
-	messages, usages, ids := map[key]bool{}, map[key]bool{}, map[key]bool{}
+	type turnKey struct {
+		session repo.ID
+		id      string
+	}
+	messages, usages, ids := map[key]bool{}, map[key]bool{}, map[turnKey]bool{}
 	count, size, state := 0, 0, 0
 	for i, turn := range turns {
-		t, err := NormalizeTurn(turn.SessionID, turn.Turn)
+		t, err := NormalizeTurn(turn.SessionID, turn.Turn, named)
 		if err != nil {
 			return nil, within(at("turns", i)+".", err)
 		}
-		twice := !t.ID.IsZero() && ids[key{t.SessionID, t.ID}] ||
+		twice := t.ID != "" && ids[turnKey{t.SessionID, t.ID}] ||
 			t.Usage != nil && usages[key{t.SessionID, t.Usage.ID}]
-		ids[key{t.SessionID, t.ID}] = true
+		ids[turnKey{t.SessionID, t.ID}] = true
 		if t.Usage != nil {
 			usages[key{t.SessionID, t.Usage.ID}] = true
 		}

@@ -22,15 +22,11 @@ func NormalizeUse(action string, u repo.UseAction) (repo.ActionName, repo.UseAct
 }
 
 func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
-	if u.ID.IsZero() {
-		u.ID = repo.NewID()
-	}
 	err := cmp.Or(
-		invalidIf(u.ID == lastID, "id", "is the largest, before which lists begin"),
 		invalidIf(u.Existing != "" && u.Existing != repo.ExistingSame && u.Existing != repo.ExistingAny, "existing", "is neither empty, same nor any"),
 		invalidIf(u.Name != "" && !u.ParentID.IsZero(), "name", "is set, but a child plan has none"),
 		checkNames(
-			name{"name", u.Name}, name{"namespace", u.Namespace}, name{"actor", u.Actor},
+			name{"key", u.Key}, name{"name", u.Name}, name{"namespace", u.Namespace}, name{"actor", u.Actor},
 			name{"automation_profile", u.AutomationProfile}, name{"automation_profile_source", u.AutomationProfileSource},
 		),
 		invalidIf(u.AutomationProfile == "" && u.AutomationProfileSource != "", "automation_profile_source", "is set, but the profile is not"),
@@ -92,20 +88,22 @@ func normalizePlanInvariants(invariants *[]repo.PlanInvariant) error {
 	return nil
 }
 
-// NewPlan checks the normalized use against the action and returns the plan that it
+// NewPlan checks the normalized use against the action and returns the plan with this id that it
 // makes, without what the database sets: its tree (RootID, Depth; a child's
 // namespace), version and times. Errors: InvalidError, ActionUnavailableError.
-func NewPlan(u repo.UseAction, action repo.Action) (repo.Plan, error) {
+func NewPlan(id repo.ID, u repo.UseAction, action repo.Action) (repo.Plan, error) {
 	if action.State != repo.ActionAvailable {
 		return repo.Plan{}, &repo.ActionUnavailableError{Name: action.Name, State: action.State}
 	}
 	plan := repo.Plan{
-		ID:                      u.ID,
+		ID:                      id,
+		SessionID:               u.SessionID,
+		Key:                     u.Key,
 		Name:                    u.Name,
 		Namespace:               u.Namespace,
 		Action:                  action.Name,
 		ParentID:                u.ParentID,
-		RootID:                  u.ID,
+		RootID:                  id,
 		Attempt:                 u.Attempt,
 		Description:             u.Description,
 		Stage:                   strategizeQueued,
@@ -206,7 +204,7 @@ func UseConflict(u repo.UseAction, action repo.ActionName, stored repo.Plan) err
 	if u.Existing == repo.ExistingAny {
 		return nil
 	}
-	return conflict(func(field string) error { return &repo.PlanConflictError{ID: u.ID, Field: field} },
+	return conflict(func(field string) error { return &repo.PlanConflictError{ID: stored.ID, Field: field} },
 		difference{"action", stored.Action != action},
 		difference{"name", stored.Name != u.Name},
 		difference{"namespace", u.Namespace != "" && stored.Namespace != u.Namespace},

@@ -54,7 +54,7 @@ func TestPutBelow(t *testing.T) {
 
 func TestNewPlanOfAnArchivedAction(t *testing.T) {
 	action := repo.Action{Name: repo.ActionName{Namespace: "local", Name: "a"}, State: repo.ActionArchived}
-	_, err := rules.NewPlan(repo.UseAction{}, action)
+	_, err := rules.NewPlan(repo.NewID(), repo.UseAction{}, action)
 	unavailable, ok := errors.AsType[*repo.ActionUnavailableError](err)
 	if !ok || unavailable.Name != action.Name || unavailable.State != repo.ActionArchived {
 		t.Errorf("got %v", err)

@@ -18,7 +18,7 @@ func benchStore(b *testing.B) repo.Store {
 	return store
 }
 
-// benchBatch is a batch of entries of about 650 bytes, of the given month.
+// benchBatch is a batch of entries of about 650 bytes.
 func benchBatch(size int, at time.Time) []repo.AuditEntry {
 	batch := make([]repo.AuditEntry, size)
 	for i := range batch {
@@ -41,7 +41,7 @@ func benchSeal(b *testing.B, store repo.Store, limit int) int {
 	sealed, err := store.AuditStore().Seal(b.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 		leaves := make([][32]byte, len(u.Entries))
 		return repo.AuditSeal{
-			Leaves: leaves, FirstHash: 2 * u.Size, Hashes: append(leaves, leaves...), // a tree has two hashes for each leaf
+			Leaves: leaves, Hidden: leaves, FirstHash: 2 * u.Size, Hashes: append(leaves, leaves...), // a tree has two hashes for each leaf
 			Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
 		}, nil
 	})

@@ -81,8 +81,16 @@ func TestCommands(t *testing.T) {
 	want(0, "would be pruned", "prune", "--before", "2100-01-01", "--dry-run")
 
 	for _, args := range [][]string{
-		{}, {"nonsense"}, {"prove"}, {"prove", "x"}, {"prune"}, {"prune", "--before", "yesterday"}, {"verify", "--key", "x"},
-		{"prune", "--before", "2020-01-01", "--types", "No Type"}, {"keygen", "a b"}, {"verify", "more"},
+		{},
+		{"nonsense"},
+		{"prove"},
+		{"prove", "x"},
+		{"prune"},
+		{"prune", "--before", "yesterday"},
+		{"verify", "--key", "x"},
+		{"prune", "--before", "2020-01-01", "--types", "No Type"},
+		{"keygen", "a b"},
+		{"verify", "more"},
 	} {
 		if code, _, stderr := auditCommand(t, databaseURL, args...); code != 2 || !strings.HasPrefix(stderr, "agentstore: ") {
 			t.Errorf("%v: code %d, %s", args, code, stderr)

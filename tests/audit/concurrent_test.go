@@ -77,7 +77,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 			for !done.Load() {
 				_, err := store.AuditStore().Seal(t.Context(), 500, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 					leaves := make([][32]byte, len(u.Entries))
-					return repo.AuditSeal{Leaves: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
+					return repo.AuditSeal{Leaves: leaves, Hidden: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
 				})
 				if err != nil && !errors.Is(err, repo.ErrContention) {
 					t.Errorf("sealer: %v", err)

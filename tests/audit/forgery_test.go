@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -45,8 +46,20 @@ var forgeries = []struct {
 	{"change when it was recorded", "content changed", "content changed", func(f *forged) {
 		f.sql(off+"UPDATE audit_entries SET recorded_at = recorded_at - interval '1 hour' WHERE id = $1"+on, f.young[0].ID)
 	}},
-	{"change the nonce", "content changed", "content changed", func(f *forged) {
-		f.sql(off+"UPDATE audit_entries SET nonce = gen_random_uuid() WHERE id = $1"+on, f.young[0].ID)
+	{"change a salt", "content changed", "content changed", func(f *forged) {
+		f.sql(off+"UPDATE audit_entries SET salts[1] = uuid_send(gen_random_uuid()) WHERE id = $1"+on, f.young[0].ID)
+	}},
+	{"move the beginning of a field into its salt", "content changed", "content changed", func(f *forged) {
+		f.sql(off+"UPDATE audit_entries SET salts[1] = salts[1] || convert_to(left(actor, 1), 'UTF8'), actor = substr(actor, 2) WHERE id = $1"+on, f.young[0].ID)
+	}},
+	{"erase a field: keep its digest in the place of its salt", "", "", func(f *forged) { // the report counts it: see TestErasure
+		f.sql(erase(1, "actor", "actor = NULL"), f.young[0].ID)
+	}},
+	{"… and put another value there", "content changed", "content changed", func(f *forged) {
+		f.sql(erase(1, "actor", "actor = 'another'"), f.young[0].ID)
+	}},
+	{"erase a field without its digest", "content changed", "content changed", func(f *forged) {
+		f.sql(off+"UPDATE audit_entries SET actor = NULL WHERE id = $1"+on, f.young[0].ID)
 	}},
 	{"set the plan's or session's id to zero where there was none", "", "", func(f *forged) {
 		for _, column := range []string{"plan_id", "session_id"} {
@@ -55,17 +68,17 @@ var forgeries = []struct {
 				column + " IS NULL; ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse")
 		}
 	}},
-	{"change when it occurred", "entry missing, unknown entry", "entry missing, unknown entry", func(f *forged) {
+	{"change when it occurred", "content changed", "content changed", func(f *forged) {
 		f.sql(off+"UPDATE audit_entries SET occurred_at = occurred_at - interval '1 minute' WHERE id = $1"+on, f.young[0].ID)
 	}},
 	{"delete a sealed entry", "entry missing", "entry missing", func(f *forged) {
 		f.sql("DELETE FROM audit_entries WHERE id = $1", f.young[0].ID)
 	}},
-	{"insert an entry directly into a month's partition", "unknown entry", "unknown entry", func(f *forged) {
-		f.sql("INSERT INTO audit_entries_" + time.Now().UTC().Format("200601") + " (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
-	}},
 	{"insert an entry while the queue's trigger is disabled", "unknown entry", "unknown entry", func(f *forged) {
-		f.sql("ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_queue; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked'); ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_queue")
+		f.sql("ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_queue; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked'); ALTER TABLE audit_entries ENABLE TRIGGER audit_entries_queue")
+	}},
+	{"insert an entry as a replica does, with session_replication_role", "unknown entry", "unknown entry", func(f *forged) {
+		f.sql("SET session_replication_role = replica; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked'); RESET session_replication_role")
 	}},
 	{"insert a pruned entry again, changed", "content changed", "content changed", func(f *forged) {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, type) SELECT occurred_at, entry_id, 'auth_success' FROM audit_leaves WHERE entry_id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.old[0].ID)
@@ -74,24 +87,12 @@ var forgeries = []struct {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, type, actor) VALUES (now(), gen_random_uuid(), 'user_approval', 'somebody')")
 		f.seal()
 	}},
-	{"record an entry with the id of a prune and an earlier time, as anyone who may record can", "", "", func(f *forged) {
-		shadow := entryAt(time.Now().AddDate(0, 0, -1))
-		shadow.ID = f.prune
-		f.record(shadow)
-		f.seal()
-	}},
 	{"record a false entry with a false time of recording", "", "", func(f *forged) {
 		f.sql("INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now() - interval '1 day', gen_random_uuid(), now() - interval '1 day', 'user_approval')")
 		f.seal()
 	}},
 	{"change the type of a column", "content changed", "content changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries ALTER COLUMN actor TYPE varchar(3) USING left(actor, 3)")
-	}},
-	{"detach a month", "entry missing, not covered by a prune|entry missing", "entry missing, not covered by a prune|entry missing", func(f *forged) {
-		f.sql("ALTER TABLE audit_entries DETACH PARTITION audit_entries_" + f.young[0].OccurredAt.UTC().Format("200601"))
-	}},
-	{"drop a month", "entry missing", "entry missing", func(f *forged) {
-		f.sql("DROP TABLE audit_entries_" + f.heldPlan[0].OccurredAt.UTC().Format("200601"))
 	}},
 	// What waits to be sealed.
 	{"change an entry before it is sealed", "", "", func(f *forged) {
@@ -108,17 +109,20 @@ var forgeries = []struct {
 		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1", f.unsealed[0].ID)
 	}},
 	{"insert a row into the queue for which there is no entry", "entry missing", "entry missing", func(f *forged) {
-		f.sql("INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) VALUES (now(), gen_random_uuid(), now())")
+		f.sql("INSERT INTO audit_unsealed (recorded_at, entry_id) VALUES (now(), gen_random_uuid())")
 	}},
 	{"insert a sealed entry into the queue again", "", "", func(f *forged) {
-		f.sql("INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) SELECT occurred_at, id, now() FROM audit_entries WHERE id = $1", f.young[0].ID)
+		f.sql("INSERT INTO audit_unsealed (recorded_at, entry_id) SELECT now(), id FROM audit_entries WHERE id = $1", f.young[0].ID)
 		f.seal()
 	}},
-	{"delay entries, and reset the times in the queue", "", "", func(f *forged) {
+	{"delay entries, and reset the times in the queue", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("UPDATE audit_unsealed SET recorded_at = now() + interval '1 hour'")
 	}},
+	{"… and their times of recording", "", "", func(f *forged) {
+		f.sql(off + "UPDATE audit_entries SET recorded_at = recorded_at + interval '1 hour' WHERE id IN (SELECT entry_id FROM audit_unsealed); UPDATE audit_unsealed SET recorded_at = recorded_at + interval '1 hour'" + on)
+	}},
 	{"have entries wait for hours", "unsealed too long", "unsealed too long", func(f *forged) {
-		f.sql("UPDATE audit_unsealed SET recorded_at = now() - interval '2 hours'")
+		f.sql(off + "UPDATE audit_entries SET recorded_at = recorded_at - interval '2 hours' WHERE id IN (SELECT entry_id FROM audit_unsealed); UPDATE audit_unsealed SET recorded_at = recorded_at - interval '2 hours'" + on)
 	}},
 	// Prunes.
 	{"delete as a prune does, naming an entry that does not exist", "not covered by a prune", "not covered by a prune", func(f *forged) {
@@ -142,13 +146,6 @@ var forgeries = []struct {
 	{"… and change what its leaf keeps, so that it is covered", "leaf changed", "leaf changed", func(f *forged) {
 		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2, occurred_at = now() - interval '1 year' WHERE entry_id = $1; ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse", f.young[0].ID, f.prune)
 	}},
-	{"… and pass its leaf off as one of version 1", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
-		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2, occurred_at = now() - interval '1 year', version = 1, type = NULL, plan_id = NULL, session_id = NULL, hidden = NULL WHERE entry_id = $1; ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse", f.young[0].ID, f.prune)
-	}},
-	{"… the same, delete the latest checkpoint and wait for the sealer", "", "differs from the checkpoint held", func(f *forged) {
-		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_entries WHERE id = $1; UPDATE audit_leaves SET pruned_by = $2, occurred_at = now() - interval '1 year', version = 1, type = NULL, plan_id = NULL, session_id = NULL, hidden = NULL WHERE entry_id = $1; DELETE FROM audit_checkpoints", f.young[0].ID, f.prune)
-		f.seal()
-	}},
 	{"widen the bounds in a prune's entry", "content changed", "content changed", func(f *forged) {
 		f.sql(off+"UPDATE audit_entries SET details = '{\"before\":\"2100-01-01T00:00:00Z\"}' WHERE id = $1; DELETE FROM audit_entries WHERE id = $2; "+on+"; UPDATE audit_leaves SET pruned_by = $1 WHERE entry_id = $2", f.prune, f.young[0].ID)
 	}},
@@ -170,7 +167,7 @@ var forgeries = []struct {
 		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; DELETE FROM audit_leaves WHERE sequence = 5")
 	}},
 	{"swap the entries of two leaves", "content changed, leaf changed|leaf changed", "content changed, leaf changed|leaf changed", func(f *forged) {
-		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_entry_id_occurred_at_key; UPDATE audit_leaves l SET entry_id = o.entry_id, occurred_at = o.occurred_at FROM audit_leaves o WHERE l.entry_id IN ($1, $2) AND o.entry_id IN ($1, $2) AND l.entry_id <> o.entry_id", f.young[0].ID, f.young[1].ID)
+		f.sql("ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_entry_id_key; UPDATE audit_leaves l SET entry_id = o.entry_id, occurred_at = o.occurred_at FROM audit_leaves o WHERE l.entry_id IN ($1, $2) AND o.entry_id IN ($1, $2) AND l.entry_id <> o.entry_id", f.young[0].ID, f.young[1].ID)
 	}},
 	{"change an entry and its leaf", "checkpoint wrong, tree hash changed", "checkpoint wrong, differs from the checkpoint held, tree hash changed", func(f *forged) {
 		f.rewrite(false)
@@ -183,7 +180,7 @@ var forgeries = []struct {
 		f.seal()
 	}},
 	{"insert an entry, with a leaf before the first", "unknown entry", "unknown entry", func(f *forged) {
-		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_sequence_check")
+		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_check")
 		f.strayWithLeaf("-1")
 	}},
 	{"… with a second leaf in the place of the last", "sealed twice", "sealed twice", func(f *forged) {
@@ -196,7 +193,7 @@ var forgeries = []struct {
 		f.indexed()
 		id := repo.NewID()
 		f.forgePrune(id)
-		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT (SELECT max(sequence) FROM audit_leaves), occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", id)
+		f.sql("DELETE FROM audit_unsealed WHERE entry_id = $1; INSERT INTO audit_leaves (sequence, occurred_at, recorded_at, entry_id, hash, type, hidden) SELECT (SELECT max(sequence) FROM audit_leaves), occurred_at, recorded_at, id, decode(repeat('11', 32), 'hex'), type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", id)
 	}},
 	{"insert a second entry with the id of the last one sealed", "sealed twice", "sealed twice", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries DROP CONSTRAINT audit_entries_pkey; INSERT INTO audit_entries (occurred_at, id, type, actor) SELECT occurred_at, id, 'user_approval', 'another' FROM audit_entries WHERE id = $1; DELETE FROM audit_unsealed WHERE entry_id = $1", f.late.ID)
@@ -225,16 +222,16 @@ var forgeries = []struct {
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints")
 	}},
 	{"delete earlier checkpoints", "", "", func(f *forged) { // the latest covers everything that they did
-		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size < (SELECT max(size) FROM audit_checkpoints)")
+		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size > 0 AND size < (SELECT max(size) FROM audit_checkpoints)")
 	}},
 	{"truncate the log: delete the last leaves, hashes, checkpoint and entries", "", "differs from the checkpoint held", func(f *forged) {
 		f.cutOff()
 	}},
 	{"change the identity of the database", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
-		f.sql("ALTER TABLE audit_identity DISABLE TRIGGER USER; UPDATE audit_identity SET id = gen_random_uuid()")
+		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; UPDATE audit_checkpoints SET note = uuid_send(gen_random_uuid()) WHERE size = 0")
 	}},
 	{"delete the identity of the database", "checkpoint wrong", "checkpoint wrong, differs from the checkpoint held", func(f *forged) {
-		f.sql("ALTER TABLE audit_identity DISABLE TRIGGER USER; DELETE FROM audit_identity")
+		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size = 0")
 	}},
 	// Outside the log.
 	{"lift a hold, and prune what was on it", "", "", func(f *forged) {
@@ -257,32 +254,26 @@ var forgeries = []struct {
 		f.record(entryAt(time.Now()))
 		f.seal()
 	}},
-	{"add a trigger that drops entries as they are recorded", "", "", func(f *forged) {
+	{"add a trigger that drops entries as they are recorded", "", "", func(f *forged) { // recording fails: see TestDroppedEntryIsNotKnown
 		f.sql("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; CREATE TRIGGER skip BEFORE INSERT ON audit_entries FOR EACH ROW EXECUTE FUNCTION skip()")
-		f.record(entryAt(time.Now()))
-		f.seal()
 	}},
 	{"set a default that records another time of recording", "", "", func(f *forged) {
-		f.sql("ALTER TABLE audit_entries ALTER COLUMN recorded_at SET DEFAULT '2001-01-01Z'; ALTER TABLE audit_entries_" + time.Now().UTC().Format("200601") + " ALTER COLUMN recorded_at SET DEFAULT '2001-01-01Z'")
+		f.sql("ALTER TABLE audit_entries ALTER COLUMN recorded_at SET DEFAULT '2001-01-01Z'")
 		f.record(entryAt(time.Now()))
 		f.seal()
 		if f.verifyWaitless(nil).Breaks != nil {
 			f.Error("found after all")
 		}
 	}},
-	{"set the queue's sequence back", "", "", func(f *forged) { // recording then fails with an error
-		f.sql("ALTER TABLE audit_unsealed ALTER COLUMN position RESTART WITH 1")
-		f.seal()
-	}},
 	{"replace the entries by a view", "content changed", "content changed", func(f *forged) {
-		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT occurred_at, id, recorded_at, type, 'another'::text AS actor, user_name, plan_id, session_id, project, details, nonce FROM kept")
+		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, 'another'::text AS actor, user_name, project, details, salts FROM kept")
 	}},
 	{"replace the entries by a view that hides one from the verifier", "entry missing", "entry missing", func(f *forged) {
 		f.sql("ALTER TABLE audit_entries RENAME TO kept; CREATE VIEW audit_entries AS SELECT * FROM kept WHERE id <> $1", f.young[0].ID)
 	}},
 	{"show the verifier a copy by its search_path", "", "", func(f *forged) {
 		own := pgtest.Value[string](f.T, f.conn, "SELECT quote_ident(current_schema())")
-		for _, table := range []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_unsealed", "audit_identity"} {
+		for _, table := range []string{"audit_entries", "audit_leaves", "audit_hashes", "audit_checkpoints", "audit_unsealed"} {
 			f.sql("CREATE SCHEMA IF NOT EXISTS copy; CREATE TABLE copy." + table + " AS SELECT * FROM " + own + "." + table)
 		}
 		f.sql("ALTER DATABASE "+f.conn.Config().Database+" SET search_path = copy, "+own+"; "+off+"DELETE FROM "+own+".audit_entries WHERE id = $1", f.young[0].ID)
@@ -292,8 +283,46 @@ var forgeries = []struct {
 
 const (
 	off = "ALTER TABLE audit_entries DISABLE TRIGGER USER; "
-	on  = "; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_queue; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse"
+	on  = "; ALTER TABLE audit_entries ENABLE TRIGGER USER; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_keep"
 )
+
+// erase is the SQL of an erasure: a field's digest takes the place of its salt, and set
+// removes the value.
+func erase(salt int, line, set string) string {
+	return fmt.Sprintf(off+"UPDATE audit_entries SET salts[%[1]d] = sha256(convert_to(E'agentstore/audit %[2]s 1\\n', 'UTF8') || int8send(octet_length(salts[%[1]d])) || salts[%[1]d] || "+
+		"convert_to(coalesce((CASE %[1]d WHEN 1 THEN actor WHEN 2 THEN user_name WHEN 3 THEN project ELSE details::text END), ''), 'UTF8')), %[3]s WHERE id = $1"+on, salt, line, set)
+}
+
+// A field that the owner erases is still verified, and the report tells how many entries
+// have such fields.
+func TestErasure(t *testing.T) {
+	t.Parallel()
+	f := newForged(t)
+	for salt, field := range map[int]struct{ line, set string }{
+		1: {"actor", "actor = NULL"}, 2: {"user", "user_name = NULL"}, 3: {"project", "project = NULL"}, 4: {"details", "details = '{}'"},
+	} {
+		f.sql(erase(salt, field.line, field.set), f.young[salt].ID)
+		f.sql(erase(salt, field.line, field.set), f.young[0].ID)
+		f.sql(erase(salt, field.line, field.set), f.unsealed[0].ID)
+	}
+	for _, sealed := range []int64{5, 6} { // the unsealed one is sealed with its digests
+		report := f.verify(f.held)
+		if !report.Intact() || report.Erased != sealed {
+			t.Errorf("%+v", report)
+		}
+		f.seal()
+	}
+	// Recorded again, as by a spool, it is the same entry: what was erased cannot be compared.
+	f.record(f.young[0])
+	proof, err := trail.Prove(t.Context(), f.store.AuditStore(), f.young[0].ID)
+	if err != nil || proof.Entry.Actor != "" || trail.CheckProof(proof, f.verifier) != nil {
+		t.Errorf("its proof: %+v, %v", proof, err)
+	}
+	f.sql(off+"UPDATE audit_entries SET namespace = 'another' WHERE id = $1"+on, f.young[0].ID)
+	if got := kinds(f.verify(nil)); len(got) != 1 || got[0] != string(trail.BreakContent) {
+		t.Errorf("after another change: %v", got)
+	}
+}
 
 // forgePrune removes an entry, naming a prune that the forger made up.
 func (f *forged) forgePrune(id repo.ID) {
@@ -306,12 +335,12 @@ func (f *forged) indexed() {
 	f.store.Pool().Reset()
 }
 
-// strayWithLeaf inserts an entry into a month, recorded a year ago, with a leaf that
-// makes it look sealed.
+// strayWithLeaf inserts an entry that was recorded a year ago, with a leaf that makes it
+// look sealed.
 func (f *forged) strayWithLeaf(sequence string) {
 	f.sql(off+"INSERT INTO audit_entries (occurred_at, id, recorded_at, type) VALUES (now(), $1, now() - interval '1 year', 'user_approval')"+on+
-		"; INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, version, type, hidden) SELECT "+sequence+
-		", occurred_at, id, decode(repeat('11', 32), 'hex'), 2, type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", repo.NewID())
+		"; INSERT INTO audit_leaves (sequence, occurred_at, recorded_at, entry_id, hash, type, hidden) SELECT "+sequence+
+		", occurred_at, recorded_at, id, decode(repeat('11', 32), 'hex'), type, decode(repeat('11', 32), 'hex') FROM audit_entries WHERE id = $1", repo.NewID())
 }
 
 // rewrite changes an entry, its leaf and, if tree, all hashes that depend on it, as
@@ -356,15 +385,17 @@ func (f *forged) rewrite(tree bool) {
 	}
 }
 
-// hiddenHash computes the hidden hash of a leaf of version 2, as the comment of
-// audit.LeafHash describes it.
+// hiddenHash computes the hidden hash of a leaf, as the comment of audit.LeafHash
+// describes it.
 func hiddenHash(entry repo.SealedEntry) [32]byte {
-	hidden := append([]byte("agentstore/audit hidden 2\n"), entry.Nonce[:]...)
-	hidden = binary.BigEndian.AppendUint64(hidden, uint64(entry.RecordedAt.UnixMicro()))
-	for _, text := range []string{entry.Actor, entry.User, entry.Project} {
-		hidden = append(binary.BigEndian.AppendUint64(hidden, uint64(len(text))), text...)
+	hidden := []byte("agentstore/audit hidden 1\n")
+	for i, field := range [][2]string{{"actor", entry.Actor}, {"user", entry.User}, {"project", entry.Project}, {"details", string(entry.Details)}} {
+		text := []byte("agentstore/audit " + field[0] + " 1\n")
+		text = append(binary.BigEndian.AppendUint64(text, 16), entry.Salts[i]...)
+		digest := sha256.Sum256(append(text, field[1]...))
+		hidden = append(hidden, digest[:]...)
 	}
-	return sha256.Sum256(append(hidden, entry.Details...))
+	return sha256.Sum256(hidden)
 }
 
 // cutOff truncates the log to the checkpoint before the latest.
@@ -423,7 +454,7 @@ func TestForgedPruneIsOnRecord(t *testing.T) {
 	f.seal()
 	report := f.verifyWaitless(f.held)
 	if len(report.Prunes) != 2 || report.Prunes[1].EntryID != id || report.Prunes[1].Entries != 1 || report.Prunes[0].Entries != 10 ||
-		report.Prunes[0].Actor != "keeper" || report.Prunes[0].Held == nil || len(report.Prunes[0].Held.Plans) != 1 {
+		report.Prunes[0].Actor != "keeper" || len(report.Prunes[0].Held.Plans) != 1 {
 		t.Errorf("the prunes are %+v", report.Prunes)
 	}
 }

@@ -5,22 +5,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
-
-// unlocked makes the functions that prune as they were up to version 20: they do not lock
-// the holds.
-const unlocked = `DO $$
-DECLARE f regprocedure;
-BEGIN
-	FOR f IN SELECT oid FROM pg_proc WHERE proname LIKE 'audit\_prune\_%' LOOP
-		EXECUTE regexp_replace(pg_get_functiondef(f), 'LOCK TABLE [^;]*;', '');
-	END LOOP;
-END $$`
 
 // prunes has old entries, alternately of two types, of which a transaction keeps the
 // first from being removed.
@@ -33,7 +25,7 @@ type prunes struct {
 	before time.Time
 }
 
-func newPrunes(t *testing.T, naive bool, entries int) *prunes {
+func newPrunes(t *testing.T, entries int) *prunes {
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
 	p := &prunes{T: t, store: pgtest.OpenStore(t, databaseURL, agentstore.Options{}), conn: pgtest.Connect(t, databaseURL), held: repo.NewID()}
@@ -59,9 +51,6 @@ func newPrunes(t *testing.T, naive bool, entries int) *prunes {
 		}
 		sealed += n
 	}
-	if naive {
-		pgtest.Exec(t, p.conn, unlocked)
-	}
 	if p.locker, err = pgtest.Connect(t, databaseURL).Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +68,23 @@ func (p *prunes) prune(types ...repo.EventType) <-chan repo.AuditPruned {
 		}
 		pruned <- result
 	}()
+	return pruned
+}
+
+// naive removes what one batch by an entry removes, without the lock that makes holds wait.
+func (p *prunes) naive(by repo.ID) (pruned int64) {
+	p.Helper()
+	err := pgx.BeginFunc(p.Context(), pgtest.Connect(p.T, p.conn.Config().ConnString()), func(tx pgx.Tx) error {
+		pgtest.Exec(p.T, tx, "SET LOCAL agentstore.audit_prune = 'on'")
+		done, err := db.New().AuditPruneBatch(p.Context(), tx, db.AuditPruneBatchParams{
+			AfterID: pgtype.UUID{Valid: true}, ByEntry: pgtype.UUID{Bytes: by, Valid: true}, MaxRows: 1000,
+		})
+		pruned = done.Pruned
+		return err
+	})
+	if err != nil {
+		p.Error(err)
+	}
 	return pruned
 }
 
@@ -124,8 +130,20 @@ func eachWay(t *testing.T, test func(t *testing.T, naive bool)) {
 func TestHoldBesidePrune(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, naive bool) {
-		p := newPrunes(t, naive, 20)
-		pruned := p.prune()
+		p := newPrunes(t, 20)
+		done := make(chan struct{})
+		entry := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventAuditPruned, Details: []byte(`{"before":"` + p.before.Format(time.RFC3339Nano) + `"}`)}
+		if err := p.store.Audit().Record(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer close(done)
+			if naive {
+				p.naive(entry.ID)
+			} else {
+				<-p.prune()
+			}
+		}()
 		p.waiting(1, nil)
 		held := make(chan struct{})
 		there := 0
@@ -143,30 +161,35 @@ func TestHoldBesidePrune(t *testing.T) {
 		p.waiting(2, held)
 		p.unlock()
 		<-held
-		<-pruned
+		<-done
 		if lost := p.left() < there; lost != naive {
 			t.Errorf("%d entries when the hold had been made, %d later", there, p.left())
 		}
 	})
 }
 
-// A prune that meets another removes what that leaves. The naive one takes a batch of which
-// the other has removed a part for the last one.
+// Of prunes that meet, each removes what the others leave, and each entry is counted once.
 func TestPruneBesidePrune(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, naive bool) {
-		const entries = 6000 // more than a batch, less than two
-		p := newPrunes(t, naive, entries)
-		one := p.prune(repo.EventDecisionPoint)
-		p.waiting(1, nil)
-		all := p.prune()
-		p.waiting(2, nil)
-		p.unlock()
-		if got := (<-one).Entries + (<-all).Entries; got != int64(entries-p.left()) {
-			t.Errorf("%d removed, %d of %d left", got, p.left(), entries)
-		}
-		if short := p.left() > 0; short != naive {
-			t.Errorf("%d left", p.left())
-		}
-	})
+	const entries = 3000
+	p := newPrunes(t, entries)
+	one := p.prune(repo.EventDecisionPoint)
+	p.waiting(1, nil)
+	all, again := p.prune(), p.prune()
+	p.waiting(2, nil)
+	p.unlock()
+	if got := (<-one).Entries + (<-all).Entries + (<-again).Entries; got != entries || p.left() != 0 {
+		t.Errorf("%d removed, %d of %d left", got, p.left(), entries)
+	}
+	sealer, err := trail.NewSealer(p.store.AuditStore(), trail.SealerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sealer.SealOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	report, err := trail.Verify(t.Context(), p.store.AuditStore(), trail.VerifyOptions{})
+	if err != nil || !report.Intact() || report.Pruned != entries {
+		t.Errorf("%+v, %v", report, err)
+	}
 }

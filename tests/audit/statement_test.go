@@ -1,128 +1,142 @@
 package audit
 
 import (
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore"
-	trail "github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Entries are queued for the sealer, whatever session_replication_role is.
-func TestQueueWhateverTheRole(t *testing.T) {
+// Entries are queued for the sealer however they are inserted.
+func TestQueue(t *testing.T) {
 	t.Parallel()
 	conn := pgtest.Connect(t, pgtest.NewDatabase(t))
-	for i, role := range []string{"origin", "local", "replica"} {
-		pgtest.Exec(t, conn, "SET session_replication_role = "+role)
-		pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
-		if waiting := pgtest.Value[int64](t, conn, "SELECT count(*) FROM audit_unsealed"); waiting != int64(i+1) {
-			t.Errorf("%s: %d entries wait to be sealed, want %d", role, waiting, i+1)
+	want := 0
+	insert := func(rows int, sql string) {
+		t.Helper()
+		pgtest.Exec(t, conn, sql)
+		want += rows
+		if waiting := pgtest.Value[int](t, conn, "SELECT count(*) FROM audit_unsealed u JOIN audit_entries e ON e.id = u.entry_id AND e.recorded_at = u.recorded_at"); waiting != want {
+			t.Errorf("%s: %d entries wait to be sealed, want %d", sql, waiting, want)
 		}
 	}
-}
-
-// The function that prunes removes only what a prune's entry covers, whatever its
-// arguments.
-func TestPruneOfNothing(t *testing.T) {
-	t.Parallel()
-	databaseURL := pgtest.NewDatabase(t)
-	sealedAudit(t, databaseURL)
-	conn := pgtest.Connect(t, databaseURL)
-	const prune, older = "SELECT pruned FROM audit_prune_entries('-infinity', 'infinity', '{}', ", "SELECT pruned FROM audit_prune_batch('-infinity', 'infinity', '{}', "
-	wantCode(t, conn, "22023", prune+"gen_random_uuid(), now(), 1000)")
-	wantCode(t, conn, "22023", older+"gen_random_uuid(), 1000)")
-	entry := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventAuditPruned, Details: []byte(`{"before":"2000-01-01T00:00:00Z"}`)}
-	if err := pgtest.OpenStore(t, databaseURL, agentstore.Options{}).Audit().Record(t.Context(), entry); err != nil {
+	insert(0, "INSERT INTO audit_entries (occurred_at, id, type) SELECT now(), gen_random_uuid(), 'x' WHERE false")
+	insert(1, "INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
+	insert(1, "SET session_replication_role = local; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'x'); RESET session_replication_role")
+	rows := make([][]any, 1000)
+	for i := range rows {
+		rows[i] = []any{time.Now(), [16]byte(repo.NewID()), "tool_invoked"}
+	}
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"audit_entries"}, []string{"occurred_at", "id", "type"}, pgx.CopyFromRows(rows)); err != nil {
 		t.Fatal(err)
 	}
-	id, at := "'"+uuid(entry.ID)+"'", "'"+entry.ID.Timestamp().UTC().Format(time.RFC3339Nano)+"'"
-	for _, sql := range []string{prune + id + ", " + at + ", 1000)", older + id + ", 1000)"} {
-		if pruned := pgtest.Value[int64](t, conn, sql); pruned != 0 {
-			t.Errorf("%d entries were removed that are younger than the prune's bound", pruned)
-		}
-	}
+	insert(1001, "INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked') ON CONFLICT DO NOTHING")
 }
 
-// A prune does not cover what was sealed after it, even if somebody later recorded an
-// entry with its id and an earlier time.
-func TestPruneOfWhatWasSealedLater(t *testing.T) {
+// A batch of a prune removes only what the prune's entry tells of, and nothing that was
+// sealed after it or not at all.
+func TestPruneBatch(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	store, conn := pgtest.OpenStore(t, databaseURL, agentstore.Options{}), pgtest.Connect(t, databaseURL)
 	told := time.Now().UTC().Truncate(time.Microsecond)
-	prune := repo.AuditEntry{ID: repo.NewID(), OccurredAt: told, Type: repo.EventAuditPruned, Details: []byte(`{"before":"2100-01-01T00:00:00Z"}`)}
-	double := prune
-	double.OccurredAt = told.Add(-time.Second)
-	for _, entry := range []repo.AuditEntry{prune, entryAt(told), double} {
-		if err := store.Audit().Record(t.Context(), entry); err != nil {
+	batch := prunes{T: t, store: store, conn: conn}
+	prune := func(details string) repo.AuditEntry {
+		return repo.AuditEntry{ID: repo.NewID(), OccurredAt: told, Type: repo.EventAuditPruned, Details: []byte(details)}
+	}
+	all, none, typed := prune(`{"before":"2100-01-01T00:00:00Z"}`), prune(`{"before":"2000-01-01T00:00:00Z"}`), prune(`{"before":"2100-01-01T00:00:00Z","types":["auth_failure"]}`)
+	first := entryAt(told)
+	held := prune(`{"before":"2100-01-01T00:00:00Z","held":{"plans":["` + uuid(first.ID) + `"]}}`)
+	first.PlanID = first.ID
+	for _, entries := range [][]repo.AuditEntry{{first}, {all, none, typed, held}, {entryAt(told)}} {
+		if err := store.Audit().Record(t.Context(), entries...); err != nil {
 			t.Fatal(err)
 		}
-		seal(t, store, 1)
+		seal(t, store, 10)
 	}
-	if err := store.Audit().Record(t.Context(), entryAt(told)); err != nil { // nor does it cover unsealed entries
+	if err := store.Audit().Record(t.Context(), entryAt(told)); err != nil { // is not sealed
 		t.Fatal(err)
 	}
-	pruned := pgtest.Value[int64](t, conn, "SELECT pruned FROM audit_prune_entries('-infinity', 'infinity', '{}', $1, $2, 1000)", uuid(prune.ID), told)
-	if pruned != 0 {
-		t.Errorf("%d entries were removed that were sealed after the prune, or not at all", pruned)
+	for name, test := range map[string]struct {
+		by   repo.ID
+		want int64
+	}{
+		"no entry": {repo.NewID(), 0}, "no prune's": {first.ID, 0}, "of older entries": {none.ID, 0}, "of other types": {typed.ID, 0}, "held": {held.ID, 0},
+	} {
+		if pruned := batch.naive(test.by); pruned != test.want {
+			t.Errorf("%s: %d entries were removed", name, pruned)
+		}
+	}
+	if pruned := batch.naive(all.ID); pruned != 1 {
+		t.Errorf("%d entries were removed, want the one that was sealed before the prune", pruned)
 	}
 }
 
-// Recording an entry with the id of a prune that is under way, and an earlier time,
-// neither stops nor bounds that prune, nor do its removals count as that entry's.
-func TestPruneBesideItsDouble(t *testing.T) {
+// Recording an entry with the id of a prune that is under way is refused, and does not
+// affect it.
+func TestPruneHasOneEntry(t *testing.T) {
 	t.Parallel()
-	for name, double := range map[string]string{
-		"no prune's":    `('audit_pruned', '{}')`,
-		"a lesser one":  `('audit_pruned', '{"before":"2000-01-01T00:00:00Z"}')`,
-		"another type":  `('tool_invoked', '{}')`,
-		"of all before": `('audit_pruned', '{"before":"2100-01-01T00:00:00Z","types":["auth_failure"]}')`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			databaseURL := pgtest.NewDatabase(t)
-			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-			sealer, err := trail.NewSealer(store.AuditStore(), trail.SealerOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			sealed := func() {
-				t.Helper()
-				if sealed, err := sealer.SealOnce(t.Context()); err != nil || sealed == 0 {
-					t.Fatalf("sealed %d, %v", sealed, err)
+	databaseURL := pgtest.NewDatabase(t)
+	sealedAudit(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	if pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || pruned.Entries != 20 {
+		t.Fatalf("pruned %+v, %v", pruned, err)
+	}
+	list, err := store.Audit().List(t.Context(), repo.AuditFilter{Type: repo.EventAuditPruned}, repo.NewestFirst, repo.Page{})
+	if err != nil || len(list.Entries) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	double := list.Entries[0]
+	double.OccurredAt = double.OccurredAt.Add(-time.Hour)
+	if err := store.Audit().Record(t.Context(), double); !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("its double: %v", err)
+	}
+}
+
+// An entry that the database silently drops is no known one: recording it fails.
+func TestDroppedEntryIsNotKnown(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pgtest.Exec(t, pgtest.Connect(t, databaseURL), `CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER skip BEFORE INSERT ON audit_entries FOR EACH ROW EXECUTE FUNCTION skip()`)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); !errors.Is(err, repo.ErrUnavailable) {
+		t.Errorf("recorded: %v", err)
+	}
+}
+
+// Two that record one id with two contents at once do not both succeed.
+func TestConflictAtOnce(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 8})
+	for range 50 {
+		entry := entryAt(time.Now())
+		var written, refused atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				own := entry
+				own.Actor = "agent " + string(rune('0'+i))
+				switch err := store.Audit().Record(t.Context(), own); {
+				case err == nil:
+					written.Add(1)
+				case errors.Is(err, repo.ErrConflict):
+					refused.Add(1)
+				default:
+					t.Error(err)
 				}
-			}
-			if err := store.Audit().Record(t.Context(), entryAt(time.Now()), entryAt(time.Now())); err != nil {
-				t.Fatal(err)
-			}
-			sealed()
-			conn := pgtest.Connect(t, databaseURL)
-			// It is recorded after the prune's entry, and is behind it in the queue.
-			pgtest.Exec(t, conn, `
-				CREATE FUNCTION record_double() RETURNS trigger LANGUAGE plpgsql AS $$
-				BEGIN
-					IF pg_trigger_depth() = 1 THEN
-						INSERT INTO audit_entries (occurred_at, id, type, details)
-						SELECT n.occurred_at - interval '1 microsecond', n.id, d.type, d.details::json
-						FROM new_entries n, (VALUES `+double+`) AS d (type, details) WHERE n.type = 'audit_pruned';
-					END IF;
-					RETURN NULL;
-				END $$;
-				CREATE TRIGGER z_record_double AFTER INSERT ON audit_entries REFERENCING NEW TABLE AS new_entries
-					FOR EACH STATEMENT EXECUTE FUNCTION record_double()`)
-			pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(1, 0, 0)})
-			if err != nil || pruned.Entries != 2 {
-				t.Errorf("pruned %+v, %v", pruned, err)
-			}
-			if doubles := pgtest.Value[int](t, conn, "SELECT count(*) FROM audit_entries"); doubles != 2 {
-				t.Errorf("%d entries with the id, want 2: the prune's and its double", doubles)
-			}
-			sealed()
-			if report, err := trail.Verify(t.Context(), store.AuditStore(), trail.VerifyOptions{}); err != nil || len(report.Breaks) > 0 {
-				t.Errorf("verifying found %+v, %v", report.Breaks, err)
-			}
-		})
+			})
+		}
+		wg.Wait()
+		if written.Load() != 1 || refused.Load() != 3 {
+			t.Fatalf("%d were written, %d refused", written.Load(), refused.Load())
+		}
 	}
 }

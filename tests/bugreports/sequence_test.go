@@ -54,13 +54,8 @@ func TestSequencesOfOneSession(t *testing.T)  { testSequences(t, 1) }
 func TestSequencesOf100Sessions(t *testing.T) { testSequences(t, 100) }
 
 // perWriter is the number of appends of each goroutine, and of each of the other
-// processes. With the race detector it is less: the matrix runs without.
-func perWriter() int {
-	if pgtest.Raced() {
-		return 160
-	}
-	return 2000
-}
+// processes.
+func perWriter() int { return pgtest.Choose(2000, 80) }
 
 // 64 goroutines here and 4 other processes make perWriter appends each.
 func testSequences(t *testing.T, sessions int) {

@@ -135,7 +135,7 @@ func (s subjects) writes(store repo.Store) []struct {
 			return err
 		}},
 		{"Import", func(ctx context.Context) error {
-			_, err := sessions.Import(ctx, bytes.NewReader(s.document))
+			_, err := sessions.Import(ctx, bytes.NewReader(s.document), repo.ImportOptions{Restore: true})
 			return err
 		}},
 		{"Delete", func(ctx context.Context) error {
@@ -359,7 +359,7 @@ func TestExportOfSteppedSession(t *testing.T) {
 	}
 	deleted, err := sessions.Delete(ctx, session.ID)
 	must(t, deleted, err)
-	imported, err := sessions.Import(ctx, &document)
+	imported, err := sessions.Import(ctx, &document, repo.ImportOptions{Restore: true})
 	if must(t, imported, err); !imported.UpdatedAt.Equal(before.UpdatedAt) {
 		t.Errorf("UpdatedAt is %v after the import, %v before it", imported.UpdatedAt, before.UpdatedAt)
 	}

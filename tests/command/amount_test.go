@@ -43,12 +43,12 @@ func (d database) peak(fn func(stdout io.Reader), args ...string) int64 {
 // Lists of many rows need no more memory than lists of few, print the first row at
 // once, and print each row once.
 func TestAmountOfRows(t *testing.T) {
-	const rows = 200_000
+	rows, words := pgtest.Choose(200_000, 20_000), pgtest.Choose(1, 120) // much more than memoryBound together
 	// Not parallel: it measures times.
 	d := newDatabase(t)
 	for _, sql := range []string{
 		`INSERT INTO sessions (id, actor, metadata, created_at, updated_at)
-		 SELECT gen_random_uuid(), 'actor', '{"note": "some words of metadata"}', at, at
+		 SELECT gen_random_uuid(), 'actor', jsonb_build_object('note', repeat('some words of metadata ', ` + strconv.Itoa(words) + `)), at, at
 		 FROM generate_series(1, ` + strconv.Itoa(rows) + `) n, LATERAL (SELECT timestamptz '2026-01-01' + n * interval '1 millisecond') AS t (at)`,
 		`INSERT INTO session_counters (session_id, updated_at) SELECT id, created_at FROM sessions`,
 		`ANALYZE sessions, session_counters`,

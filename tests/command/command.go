@@ -27,7 +27,9 @@ var path = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(directory, "agentstore")
-	output, err := exec.Command("go", "build", "-o", path, "github.com/seed-df90f812/agentstore/cmd/agentstore").CombinedOutput()
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = "../../cmd/agentstore" // a module of its own, which the one that the test is in need not know
+	output, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the command: %w: %s", err, output)
 	}

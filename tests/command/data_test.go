@@ -130,15 +130,21 @@ func TestHostileValues(t *testing.T) {
 		}
 		d.wants("plan_cancelled plan_created", "type", "audit", "list", "--plan", planID)
 		for _, args := range [][]string{
-			{"session", "list", "--namespace", name}, {"session", "show", id, "--messages"}, {"session", "show", id, "--contents"},
-			{"plan", "list", "--namespace", name, "--details"}, {"plan", "show", planID, "--details"}, {"plan", "history", planID, "--details"},
-			{"action", "list", "--details"}, {"action", "show", "review", "--details"}, {"audit", "list", "--details", "--actor", name},
+			{"session", "list", "--namespace", name},
+			{"session", "show", id, "--messages"},
+			{"session", "show", id, "--contents"},
+			{"plan", "list", "--namespace", name, "--details"},
+			{"plan", "show", planID, "--details"},
+			{"plan", "history", planID, "--details"},
+			{"action", "list", "--details"},
+			{"action", "show", "review", "--details"},
+			{"audit", "list", "--details", "--actor", name},
 		} {
 			d.run(args...)
 		}
 		document := d.run("session", "export", id)
 		d.run("session", "delete", id, "--yes")
-		code, stdout, stderr := RunWith(ctx, t, strings.NewReader(document), d.url, "session", "import")
+		code, stdout, stderr := RunWith(ctx, t, strings.NewReader(document), d.url, "session", "import", "--restore")
 		if code != 0 || d.run("session", "export", id) != document {
 			t.Errorf("%q: import: code %d, %s%s", name, code, stdout, stderr)
 		}

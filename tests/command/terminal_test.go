@@ -63,8 +63,13 @@ func TestTerminal(t *testing.T) {
 	id := session.ID.String()
 	const bold, reset = "\x1b[1m", "\x1b[0m"
 	for _, args := range [][]string{
-		{"session", "list"}, {"session", "list", "--json"}, {"session", "show", id, "--contents"}, {"session", "show", id, "--messages"},
-		{"session", "export", id}, {"audit", "export"}, {"audit", "list", "--details"},
+		{"session", "list"},
+		{"session", "list", "--json"},
+		{"session", "show", id, "--contents"},
+		{"session", "show", id, "--messages"},
+		{"session", "export", id},
+		{"audit", "export"},
+		{"audit", "list", "--details"},
 	} {
 		shown := d.onTerminal([]string{"TERM=xterm", "NO_COLOR="}, args...)
 		if shown == "" {
@@ -86,7 +91,7 @@ func TestTerminal(t *testing.T) {
 	// A terminal shows an export as the same document.
 	shown := d.onTerminal(nil, "session", "export", id)
 	d.run("session", "delete", id, "--yes")
-	if code, _, stderr := RunWith(t.Context(), t, strings.NewReader(shown), d.url, "session", "import"); code != 0 {
+	if code, _, stderr := RunWith(t.Context(), t, strings.NewReader(shown), d.url, "session", "import", "--restore"); code != 0 {
 		t.Errorf("import of what a terminal displayed: code %d, %s", code, stderr)
 	}
 }

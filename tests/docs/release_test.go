@@ -1,9 +1,11 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,53 +54,130 @@ func TestAdapterReadmes(t *testing.T) {
 	}
 }
 
-// TestReleaseSteps runs what CONTRIBUTING.md says of a release, in a repository that has only
-// the files that it names. Then each adapter requires the version, and each module has a tag.
-func TestReleaseSteps(t *testing.T) {
-	t.Parallel()
-	_, release, _ := strings.Cut(read(t, filepath.Join(root, "CONTRIBUTING.md")), "\n## A release\n")
+// repository is a copy of the repository, with a history of its own.
+type repository struct {
+	t         *testing.T
+	directory string
+}
+
+// newRepository copies the files of agentstore, of the command and of the adapters.
+func newRepository(t *testing.T) repository {
+	t.Helper()
+	r := repository{t, t.TempDir()}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if slices.Contains([]string{".git", ".cache", "bin", "tests", "tools"}, name) {
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		target := filepath.Join(r.directory, name)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, content, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(nil, "git init -q -b main . && git add . && git commit -qm begin")
+	return r
+}
+
+func (r repository) run(environment []string, script string) string {
+	r.t.Helper()
+	output, err := r.try(environment, script)
+	if err != nil {
+		r.t.Fatalf("%v\n%s", err, output)
+	}
+	return output
+}
+
+func (r repository) try(environment []string, script string) (output string, err error) {
+	command := exec.CommandContext(r.t.Context(), "bash", "-euc", script)
+	command.Dir = r.directory
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+	command.Env = append(command.Env, environment...)
+	combined, err := command.CombinedOutput()
+	return string(combined), err
+}
+
+// release runs what CONTRIBUTING.md says of a release.
+func (r repository) release() {
+	r.t.Helper()
+	_, release, _ := strings.Cut(read(r.t, filepath.Join(root, "CONTRIBUTING.md")), "\n## A release\n")
 	blocks := block.FindAllStringSubmatch(release, -1)
 	if len(blocks) != 1 || blocks[0][1] != "sh" {
-		t.Fatalf("CONTRIBUTING.md has %d blocks for a release, want one", len(blocks))
+		r.t.Fatalf("CONTRIBUTING.md has %d blocks for a release, want one", len(blocks))
 	}
-	scratch, mods := t.TempDir(), goMods(t)
-	for adapter, mod := range mods {
-		directory := filepath.Join(scratch, "adapters", adapter)
-		if err := os.MkdirAll(directory, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(directory, "go.mod"), []byte(mod), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	script := func(text string) string {
-		t.Helper()
-		command := exec.CommandContext(t.Context(), "bash", "-euc", text)
-		command.Dir = scratch
-		command.Env = append(os.Environ(), "GOWORK=off", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
-		output, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, output)
-		}
-		return string(output)
-	}
-	script("git init -q . && git add . && git commit -qm begin\n" + blocks[0][2])
-	if changed := script("git status --porcelain"); changed != "" {
+	r.run(nil, blocks[0][2])
+}
+
+// TestReleaseSteps checks that after a release each module that requires agentstore requires the
+// version, and that each has a tag, on one commit.
+func TestReleaseSteps(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.release()
+	if changed := r.run(nil, "git status --porcelain"); changed != "" {
 		t.Errorf("not committed: %s", changed)
 	}
-	tags := []string{"v0.1.0"}
-	for adapter := range mods {
-		mod := read(t, filepath.Join(scratch, "adapters", adapter, "go.mod"))
-		if !strings.Contains(mod, module+" v0.1.0\n") {
-			t.Errorf("adapters/%s does not require the version:\n%s", adapter, mod)
-		}
+	directories, tags := []string{"cmd/agentstore"}, []string{"v0.1.0", "cmd/agentstore/v0.1.0"}
+	for adapter := range goMods(t) {
+		directories = append(directories, "adapters/"+adapter)
 		if adapter != "tests" {
 			tags = append(tags, "adapters/"+adapter+"/v0.1.0")
 		}
 	}
+	for _, directory := range directories {
+		for _, commit := range []string{"v0.1.0", "main"} {
+			if mod := r.run(nil, "git show "+commit+":"+directory+"/go.mod"); !strings.Contains(mod, module+" v0.1.0\n") {
+				t.Errorf("%s of %s does not require the version:\n%s", directory, commit, mod)
+			}
+		}
+	}
 	slices.Sort(tags)
-	if got := strings.Fields(script("git tag --points-at HEAD")); !slices.Equal(got, tags) {
+	if got := strings.Fields(r.run(nil, "git tag --points-at v0.1.0")); !slices.Equal(got, tags) {
 		t.Errorf("tags %v, want %v", got, tags)
+	}
+}
+
+// TestReleasedCommandInstalls runs the line of README.md that installs the command, after a release.
+// For go, the copy is the repository at GitHub.
+func TestReleasedCommandInstalls(t *testing.T) {
+	t.Parallel()
+	install := regexp.MustCompile(`(?m)^go install ` + module + `/cmd/agentstore@latest$`).FindString(read(t, filepath.Join(root, "README.md")))
+	if install == "" {
+		t.Fatal("README.md does not install the command")
+	}
+	r := newRepository(t)
+	r.release()
+	programs := t.TempDir()
+	environment := []string{
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + r.directory + ".insteadOf", "GIT_CONFIG_VALUE_0=https://" + module,
+		"GOPRIVATE=" + module, "GOBIN=" + programs, "GOFLAGS=-modcacherw -trimpath",
+		// The version would stay in the usual cache for ever. Other modules come from there, where they were verified.
+		"GOMODCACHE=" + t.TempDir(), "GOSUMDB=off",
+		"GOPROXY=file://" + strings.TrimSpace(r.run(nil, "go env GOMODCACHE")) + "/cache/download," + strings.TrimSpace(r.run(nil, "go env GOPROXY")),
+	}
+	// What is on main has a replace, which is why the tagged commit differs from it.
+	if output, err := r.try(environment, strings.Replace(install, "@latest", "@main", 1)); err == nil || !strings.Contains(output, "replace directives") {
+		t.Errorf("installing main: %v\n%s", err, output)
+	}
+	r.run(environment, install)
+	if version := r.run(nil, filepath.Join(programs, "agentstore")+" version"); !strings.HasPrefix(version, "agentstore v0.1.0, ") {
+		t.Errorf("installed %s", version)
 	}
 }

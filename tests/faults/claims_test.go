@@ -81,8 +81,8 @@ func TestKilledWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	const namespace = "work"
-	plans, processes := choose(10_000, 200), 4
-	task := workTask{databaseURL, namespace, "", choose(16, 4), time.Duration(choose(40, 20)) * time.Millisecond}
+	plans, processes := pgtest.Choose(10_000, 200), 4
+	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond}
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func TestKilledWorkers(t *testing.T) {
 		return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE state <> 'complete'")
 	}
 	kills := 0
-	for most := choose(1_000_000, 4); kills < most; time.Sleep(200 * time.Millisecond) {
+	for most := pgtest.Choose(1_000_000, 4); kills < most; time.Sleep(200 * time.Millisecond) {
 		victim := rand.N(processes)
 		pgtest.Await(t, time.Minute, "the process has claimed a plan, or all are done", func() bool {
 			return left() == 0 || pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM leases WHERE owner LIKE $1)", names[victim]+"/%")

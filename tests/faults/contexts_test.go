@@ -28,7 +28,7 @@ func endContexts(t *testing.T, s *stage) outcome {
 	l.successes = make([]atomic.Int64, writers)
 	l.errors = map[string]int{}
 	inDoubt := map[repo.ID]bool{}
-	attempts := choose(20_000, 1_000)
+	attempts := pgtest.Choose(20_000, 1_000)
 	// First many at once, whose appends share transactions that continue without
 	// those that left; then few, each alone in its transaction, which ends with its
 	// context.

@@ -3,6 +3,8 @@ package faults
 import (
 	"slices"
 	"testing"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // Each fault is injected repeatedly under 32 writers that retry by message id. The
@@ -18,8 +20,8 @@ func TestFaults(t *testing.T) {
 	for _, f := range disk.faults() {
 		t.Run(f.name, func(t *testing.T) { outcomes = append(outcomes, f.run(t, disk.stage)) })
 	}
-	form := "short form: AGENTSTORE_FAULTS=full (make faults) makes each fault 20 times and more"
-	if full() {
+	form := "short form: make faults makes each fault 20 times and more"
+	if pgtest.Full() {
 		form = "full form"
 	}
 	t.Logf("%s\n%s", form, table(outcomes))

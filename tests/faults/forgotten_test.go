@@ -100,7 +100,7 @@ const forgottenBound = 25 * time.Second
 
 // All connections of a small pool are forgotten at once.
 func TestForgottenConnections(t *testing.T) {
-	if !full() {
+	if !pgtest.Full() {
 		t.Skip("in the full form only: waits for the driver for 15 s")
 	}
 	s := newStage(t, newCluster(t))

@@ -88,13 +88,13 @@ func TestLeaseIsLinearizable(t *testing.T) {
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 8})
 	acquired := 0
-	for round := range choose(12, 1) {
+	for round := range pgtest.Choose(12, 1) {
 		// Together, in the full form, 64 contenders acquire more than 10,000 leases.
-		task := leaseTask{DatabaseURL: through, Key: repo.LeaseKey{Kind: "round", Name: fmt.Sprint(round)}, Contenders: choose(16, 4), Calls: choose(60, 12)}
+		task := leaseTask{DatabaseURL: through, Key: repo.LeaseKey{Kind: "round", Name: fmt.Sprint(round)}, Contenders: pgtest.Choose(16, 4), Calls: pgtest.Choose(60, 12)}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		var trouble sync.WaitGroup
 		var processes []func() []leaseCall
-		for process := range choose(3, 2) {
+		for process := range pgtest.Choose(3, 2) {
 			task.Name = fmt.Sprintf("process%d/", process)
 			processes = append(processes, startClients[leaseCall](t, leaseTaskVariable, task.Name, task))
 		}

@@ -47,10 +47,10 @@ func TestStoppedHolder(t *testing.T) {
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	for round := range choose(25, 1) {
+	for round := range pgtest.Choose(25, 1) {
 		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
-			for process := range choose(8, 1) {
-				task := holdTask{databaseURL, fmt.Sprintf("round %d/%d", round, process), make([]repo.ID, choose(1, 4)), choose(1, 4)}
+			for process := range pgtest.Choose(8, 1) {
+				task := holdTask{databaseURL, fmt.Sprintf("round %d/%d", round, process), make([]repo.ID, pgtest.Choose(1, 4)), pgtest.Choose(1, 4)}
 				t.Run(fmt.Sprint("process ", process), func(t *testing.T) {
 					t.Parallel()
 					task.stop(t, store)

@@ -48,12 +48,16 @@ var limits = []fault{
 			}
 		}
 	}},
-	{name: "statement_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
+	{
+		name: "statement_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
 		options: agentstore.Options{StatementTimeout: 50 * time.Millisecond},
-		strike:  func(t *testing.T, s *scene) func() { return block(t, s, queryCanceled) }},
-	{name: "lock_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
+		strike:  func(t *testing.T, s *scene) func() { return block(t, s, queryCanceled) },
+	},
+	{
+		name: "lock_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
 		options: agentstore.Options{LockTimeout: 50 * time.Millisecond},
-		strike:  func(t *testing.T, s *scene) func() { return block(t, s, lockNotAvailable) }},
+		strike:  func(t *testing.T, s *scene) func() { return block(t, s, lockNotAvailable) },
+	},
 }
 
 // occupy takes all remaining connections of the server.

@@ -30,9 +30,9 @@ func TestLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	for range choose(12, 1) {
+	for range pgtest.Choose(12, 1) {
 		session := pgtest.NewSession(t, store)
-		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: 100}, true)
+		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 50)}, true)
 		awaitEnd(t, s.url)
 		var last []repo.ID
 		for message, err := range store.Sessions().Stream(t.Context(), session, 0) {

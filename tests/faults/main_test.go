@@ -43,14 +43,3 @@ const (
 	proxyFunction = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
 	proxyReader   = "github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"
 )
-
-// full reports whether the full form was requested.
-func full() bool { return os.Getenv("AGENTSTORE_FAULTS") == "full" }
-
-// choose returns the size for the full or for the short form.
-func choose(inFull, inShort int) int {
-	if full() {
-		return inFull
-	}
-	return inShort
-}

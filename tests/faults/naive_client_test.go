@@ -42,11 +42,15 @@ func TestNaiveClientsAreCaught(t *testing.T) {
 		caught func(findings) bool
 	}{
 		// The message is written, but its answer does not arrive.
-		{"sends again under a new id", func(s repo.Sessions) repo.Sessions { return resendsAsNew{s} }, "downstream",
-			func(f findings) bool { return f.uninvited > 0 }},
+		{
+			"sends again under a new id", func(s repo.Sessions) repo.Sessions { return resendsAsNew{s} }, "downstream",
+			func(f findings) bool { return f.uninvited > 0 },
+		},
 		// The message does not arrive.
-		{"takes unknown for written", func(s repo.Sessions) repo.Sessions { return hopes{s} }, "upstream",
-			func(f findings) bool { return f.lost > 0 }},
+		{
+			"takes unknown for written", func(s repo.Sessions) repo.Sessions { return hopes{s} }, "upstream",
+			func(f findings) bool { return f.lost > 0 },
+		},
 	} {
 		t.Run(naive.name, func(t *testing.T) {
 			store := pgtest.OpenStore(t, s.proxy.through(t, s.url), agentstore.Options{MaxConns: 16})

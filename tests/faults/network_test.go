@@ -20,11 +20,14 @@ var networks = []fault{
 	}},
 	// Nothing arrives any more, and the connections do not end either. Calls end when
 	// their contexts do.
-	{name: "network half-open", times: 20, short: 1, proxied: true, callTimeout: 500 * time.Millisecond, hold: time.Second,
+	{
+		name: "network half-open", times: 20, short: 1, proxied: true, callTimeout: 500 * time.Millisecond, hold: time.Second,
 		strike: func(t *testing.T, s *scene) func() {
 			return s.proxy.poison(t, toxic{Type: "timeout", Stream: "upstream"}, toxic{Type: "timeout", Stream: "downstream"})
-		}},
-	{name: "network slow", times: 20, short: 1, proxied: true, callTimeout: 5 * time.Second, unnoticed: true,
+		},
+	},
+	{
+		name: "network slow", times: 20, short: 1, proxied: true, callTimeout: 5 * time.Second, unnoticed: true,
 		strike: func(t *testing.T, s *scene) func() {
 			heal := s.proxy.poison(t,
 				toxic{Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 100, "jitter": 50}},
@@ -37,10 +40,13 @@ var networks = []fault{
 				t.Errorf("an append took only %v: the network was not slow", took)
 			}
 			return heal
-		}},
-	{name: "network limited to some bytes", times: 20, short: 2, proxied: true, hold: 200 * time.Millisecond,
+		},
+	},
+	{
+		name: "network limited to some bytes", times: 20, short: 2, proxied: true, hold: 200 * time.Millisecond,
 		strike: func(t *testing.T, s *scene) func() {
 			direction := []string{"upstream", "downstream"}[s.round%2]
 			return s.proxy.poison(t, toxic{Type: "limit_data", Stream: direction, Attributes: map[string]any{"bytes": rand.N(1000)}})
-		}},
+		},
+	},
 }

@@ -82,12 +82,12 @@ func TestPlanIsLinearizable(t *testing.T) {
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	for range choose(20, 2) {
+	for range pgtest.Choose(20, 1) {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := s.movePlan(t, plan.ID, 40, true, func(ctx context.Context, n int) (planMover, func(), error) {
+		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 25), true, func(ctx context.Context, n int) (planMover, func(), error) {
 			// Another name makes it a separate pool.
 			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n), agentstore.Options{})
 			if err != nil {

@@ -84,7 +84,7 @@ func (f fault) run(t *testing.T, s *stage) outcome {
 	f.options.ConnectTimeout = 2 * time.Second
 	store := pgtest.OpenStore(t, databaseURL, f.options)
 	o := outcome{name: f.name, errors: map[string]int{}}
-	for round := range choose(f.times, f.short) {
+	for round := range pgtest.Choose(f.times, f.short) {
 		f.once(t, s, store, databaseURL, round, &o)
 		if t.Failed() {
 			t.Logf("in round %d", round)

@@ -34,7 +34,7 @@ type streamFindings struct {
 // notifications and no position.
 func TestStreams(t *testing.T) {
 	s := newStage(t, newCluster(t))
-	for round := range choose(20, 1) {
+	for round := range pgtest.Choose(20, 1) {
 		if found := s.replaceWriters(t, round, false); found != (streamFindings{}) {
 			t.Fatalf("round %d: %+v", round, found)
 		}

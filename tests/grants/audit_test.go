@@ -14,8 +14,8 @@ func entry() repo.AuditEntry {
 	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventToolInvoked, Actor: "agent"}
 }
 
-// The audit role records, creates months, quarantines, seals and reads the log. It
-// cannot prune, hold or release.
+// The audit role records, quarantines, seals and reads the log. It cannot prune, hold or
+// release.
 func TestAuditRole(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
@@ -26,7 +26,7 @@ func TestAuditRole(t *testing.T) {
 	}
 	defer func() { _ = sink.Close() }()
 	early := entry()
-	early.OccurredAt = time.Date(2003, 3, 3, 0, 0, 0, 0, time.UTC) // a month without a partition
+	early.OccurredAt = time.Date(2003, 3, 3, 0, 0, 0, 0, time.UTC)
 	if got, err := sink.Record(t.Context(), []repo.AuditEntry{entry(), early}); err != nil || got.Written != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -35,7 +35,7 @@ func TestAuditRole(t *testing.T) {
 	}
 	sealed, err := store.AuditStore().Seal(t.Context(), 10, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
 		leaves := make([][32]byte, len(u.Entries))
-		return repo.AuditSeal{Leaves: leaves, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: 2, Note: []byte{1}}}, nil
+		return repo.AuditSeal{Leaves: leaves, Hidden: leaves, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: 2, Note: []byte{1}}}, nil
 	})
 	if err != nil || sealed != 2 {
 		t.Errorf("sealed %d, %v", sealed, err)
@@ -61,30 +61,26 @@ func TestAuditRole(t *testing.T) {
 func TestNobodyChangesTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
-	month := "audit_entries_" + time.Now().UTC().Format("200601")
 	for _, role := range []string{g.application, g.reader, g.auditWrite} {
 		denied(t, role,
 			"UPDATE audit_entries SET actor = 'x'", "DELETE FROM audit_entries", "TRUNCATE audit_entries",
-			"INSERT INTO "+month+" (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'x')", "DELETE FROM "+month,
 			"UPDATE audit_leaves SET hash = hash", "DELETE FROM audit_leaves", "DELETE FROM audit_hashes", "DELETE FROM audit_checkpoints",
-			"SELECT audit_prune_batch(now(), now(), '{}', gen_random_uuid(), 1)",
-			"SELECT audit_prune_entries(now(), now(), '{}', gen_random_uuid(), now(), 1)", "SELECT audit_drop_partition(now())",
+			"SET agentstore.audit_prune = 'on'; DELETE FROM audit_entries", "SET agentstore.audit_prune = 'on'; UPDATE audit_leaves SET pruned_by = gen_random_uuid()",
 			"INSERT INTO audit_holds (kind, subject, reason) VALUES ('plan', gen_random_uuid(), 'x')", "DELETE FROM audit_holds",
 			"ALTER TABLE audit_entries DISABLE TRIGGER ALL", "SET session_replication_role = replica",
-			"ALTER TABLE audit_entries DETACH PARTITION "+month,
 		)
 	}
 	// Nobody but the database sets times of recording, nonces and marks of leaves.
 	for _, role := range []string{g.application, g.auditWrite} {
 		denied(t, role,
 			"INSERT INTO audit_entries (occurred_at, id, type, recorded_at) VALUES (now(), gen_random_uuid(), 'x', now())",
-			"INSERT INTO audit_entries (occurred_at, id, type, nonce) VALUES (now(), gen_random_uuid(), 'x', gen_random_uuid())",
+			"INSERT INTO audit_entries (occurred_at, id, type, salts) VALUES (now(), gen_random_uuid(), 'x', '{a,b,c,d}')",
 			"COPY audit_entries (occurred_at, id, type, recorded_at) FROM STDIN",
 			"INSERT INTO audit_quarantine (id, document, reason, created_at) VALUES (gen_random_uuid(), '', '', now())",
 			"INSERT INTO audit_leaves (sequence, occurred_at, entry_id, hash, pruned_by) VALUES (9, now(), gen_random_uuid(), '', gen_random_uuid())",
 			"INSERT INTO audit_checkpoints (size, root, note, created_at) VALUES (9, '', '', now())",
-			"INSERT INTO audit_unsealed (occurred_at, entry_id, recorded_at) VALUES (now(), gen_random_uuid(), now())",
-			"UPDATE audit_unsealed SET recorded_at = now()", "UPDATE audit_identity SET id = gen_random_uuid()", "DELETE FROM audit_identity",
+			"INSERT INTO audit_unsealed (recorded_at, entry_id) VALUES (now(), gen_random_uuid())",
+			"UPDATE audit_unsealed SET recorded_at = now()", "UPDATE audit_checkpoints SET note = ''",
 		)
 	}
 	denied(t, g.application, "INSERT INTO session_counters (session_id, updated_at, next_sequence) VALUES (gen_random_uuid(), now(), 7)",

@@ -82,39 +82,3 @@ func TestCommandJSON(t *testing.T) {
 		}
 	}
 }
-
-// The real binary, as a script uses it.
-func TestBinaryExitCodes(t *testing.T) {
-	t.Parallel()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	conn := pgtest.Connect(t, databaseURL)
-	for _, test := range []struct {
-		args string
-		want int
-	}{
-		{"version", 0},
-		{"help", 0},
-		{"nonsense", 2},
-		{"migrate status", 0},
-		{"migrate validate", 3},
-		{"migrate up --to 9999", 2},
-		{"migrate up", 0},
-		{"migrate validate", 0},
-		{"migrate down --to 1", 0},
-	} {
-		if p := agentstore(t, databaseURL, strings.Fields(test.args)...); p.exit(t) != test.want {
-			t.Errorf("%s: exit code %d, want %d: %s", test.args, p.ProcessState.ExitCode(), test.want, p.stderr.String())
-		}
-	}
-	pgtest.Exec(t, conn, insertSession)
-	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0"); p.exit(t) != 6 {
-		t.Errorf("down with live data: exit code %d, want 6: %s", p.ProcessState.ExitCode(), p.stderr.String())
-	}
-	if p := agentstore(t, databaseURL, "migrate", "down", "--to", "0", "--allow-data-loss"); p.exit(t) != 0 {
-		t.Errorf("--allow-data-loss: exit code %d: %s", p.ProcessState.ExitCode(), p.stderr.String())
-	}
-	pgtest.Exec(t, conn, "INSERT INTO agentstore_migrations (version) VALUES (9999)")
-	if p := agentstore(t, databaseURL, "migrate", "up"); p.exit(t) != 4 {
-		t.Errorf("newer database: exit code %d, want 4: %s", p.ProcessState.ExitCode(), p.stderr.String())
-	}
-}

@@ -86,37 +86,6 @@ func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 	}
 }
 
-func TestDatabaseNewerThanTheBinary(t *testing.T) {
-	t.Parallel()
-	databaseURL := migrated(t)
-	conn := pgtest.Connect(t, databaseURL)
-	newer := schema.Latest() + 1
-	pgtest.Exec(t, conn, "INSERT INTO agentstore_migrations (version) VALUES ($1)", newer)
-	before := catalog(t, conn)
-	migrator := open(t, databaseURL, schema.Options{AllowDataLoss: true})
-	for name, call := range map[string]func() error{
-		"Up":       func() error { _, err := migrator.Run(t.Context(), schema.TargetLatest()); return err },
-		"Down":     func() error { _, err := migrator.Run(t.Context(), schema.TargetDownSteps(1)); return err },
-		"Plan":     func() error { _, err := migrator.Plan(t.Context(), schema.TargetLatest()); return err },
-		"Validate": func() error { return migrator.Validate(t.Context()) },
-	} {
-		var ahead *schema.AheadError
-		if err := call(); !errors.Is(err, schema.ErrAhead) || !errors.As(err, &ahead) || ahead.Have != newer || ahead.Want != schema.Latest() {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	list, err := migrator.Status(t.Context())
-	if err != nil || list[len(list)-1].State != schema.StateUnknown {
-		t.Errorf("status %v, error %v", list, err)
-	}
-	for _, verb := range []string{"up", "down", "validate"} {
-		if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", verb); code != 4 || !strings.Contains(stderr, "newer than this binary") {
-			t.Errorf("%s: exit code %d: %s", verb, code, stderr)
-		}
-	}
-	equalCatalogs(t, "refused", catalog(t, conn), before)
-}
-
 func TestWrongPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	parsed, err := url.Parse(pgtest.NewEmptyDatabase(t))

@@ -129,7 +129,7 @@ func TestReadingIsReadOnly(t *testing.T) {
 	pgtest.Exec(t, conn, "CREATE TABLE witnesses (at timestamptz)")
 	pgtest.Exec(t, conn, `CREATE FUNCTION witness() RETURNS bigint LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO witnesses VALUES (now()); RETURN 1; END $$`)
-	pgtest.Exec(t, conn, "CREATE VIEW agentstore_migrations AS SELECT witness() AS version, now() AS applied_at")
+	pgtest.Exec(t, conn, "CREATE VIEW agentstore_migrations AS SELECT witness() AS version, 1::bigint AS oldest_library, now() AS applied_at")
 	migrator := open(t, databaseURL, schema.Options{})
 	if _, err := migrator.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "25006") {
 		t.Errorf("Status: %v", err)

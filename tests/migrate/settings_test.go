@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	storeapi "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/schema"
@@ -43,8 +44,10 @@ func TestMigratorsSettings(t *testing.T) {
 		{settings: []string{"search_path = missing"}, refused: "search_path", says: "none of its schemas exists"},
 		{settings: []string{"search_path = pg_temp, public"}, refused: "search_path", says: "pg_temp"},
 		{settings: []string{`search_path = "$user", public`}},
-		{settings: []string{"search_path = other, public"}, before: "CREATE SCHEMA other; CREATE TABLE public.agentstore_migrations (version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
-			refused: "search_path", says: `agentstore's tables are in "public", and new ones would be created in "other"`},
+		{
+			settings: []string{"search_path = other, public"}, before: "CREATE SCHEMA other; CREATE TABLE public.agentstore_migrations (version bigint PRIMARY KEY, oldest_library bigint NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+			refused: "search_path", says: `agentstore's tables are in "public", and new ones would be created in "other"`,
+		},
 	} {
 		t.Run(strings.Join(test.settings, ", "), func(t *testing.T) {
 			t.Parallel()
@@ -112,5 +115,30 @@ func TestMigratorsOwnSettings(t *testing.T) {
 	migrations["0002_slow.sql"] = file("SELECT pg_sleep(1);", "SELECT 1;")
 	if _, err := open(t, hurried, schema.Options{Migrations: migrations}).Run(t.Context(), schema.TargetLatest()); err == nil || !strings.Contains(err.Error(), "57014") {
 		t.Errorf("with a timeout in the URL: %v", err)
+	}
+}
+
+// A session that ends between two versions is replaced by one that has the lock and the
+// settings, too.
+func TestLostSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	alter(t, databaseURL, "default_transaction_isolation = 'serializable'")
+	conn := pgtest.Connect(t, databaseURL)
+	migrations := fstest.MapFS{
+		"0001_one.sql": file("CREATE TABLE one ();", "DROP TABLE one;"),
+		"0002_two.sql": file("CREATE TABLE two AS SELECT current_setting('transaction_isolation') AS isolation;", "DROP TABLE two;"),
+	}
+	_, err := open(t, databaseURL, schema.Options{Migrations: migrations, Progress: func(event schema.Event) {
+		if event.Kind == schema.EventFinished && event.Step.Version == 1 {
+			pgtest.Exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+			time.Sleep(1100 * time.Millisecond) // after a second the driver looks whether the session is still there
+		}
+	}}).Run(t.Context(), schema.TargetLatest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pgtest.Value[string](t, conn, "SELECT isolation FROM two"); got != "read committed" {
+		t.Errorf("the second version ran under %s", got)
 	}
 }

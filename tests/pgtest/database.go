@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +139,24 @@ func newDatabase(t testing.TB, server *Server, from string) string {
 var oneAtATime sync.Mutex
 
 func administer(ctx context.Context, server *Server, sql string) error {
+	return administerBy(ctx, server, func(*pgx.Conn) string { return sql })
+}
+
+// copyDatabase copies a template file by file: since version 15 the server copies block by
+// block through its log otherwise, which takes seven times as long here, where nothing is
+// flushed to the disk.
+func copyDatabase(ctx context.Context, server *Server, name, template, owner string) error {
+	return administerBy(ctx, server, func(conn *pgx.Conn) string {
+		sql := "CREATE DATABASE " + name + " TEMPLATE " + template + owner
+		version := conn.PgConn().ParameterStatus("server_version")
+		if major, err := strconv.Atoi(version[:min(2, len(version))]); err == nil && major >= 15 {
+			sql += " STRATEGY file_copy"
+		}
+		return sql
+	})
+}
+
+func administerBy(ctx context.Context, server *Server, makeSQL func(*pgx.Conn) string) error {
 	oneAtATime.Lock()
 	defer oneAtATime.Unlock()
 	conn, err := pgx.Connect(ctx, server.URL)
@@ -145,7 +164,7 @@ func administer(ctx context.Context, server *Server, sql string) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	_, err = conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	_, err = conn.Exec(ctx, makeSQL(conn), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

@@ -97,7 +97,7 @@ func (s Setting) create(ctx context.Context, server *Server, name, template stri
 		}
 		owner, databaseURL = " OWNER "+role, ownerURL
 	}
-	if err := administer(ctx, server, "CREATE DATABASE "+name+" TEMPLATE "+template+owner); err != nil {
+	if err := copyDatabase(ctx, server, name, template, owner); err != nil {
 		return "", err
 	}
 	settings := maps.Clone(s.Database)

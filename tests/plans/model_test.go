@@ -91,7 +91,7 @@ func (m *models) pick(t *rapid.T) *model {
 }
 
 func (m *models) use(t *rapid.T) {
-	use := repo.UseAction{ID: repo.NewID(), Actor: "rapid"}
+	use := repo.UseAction{Key: repo.NewID().String(), Actor: "rapid"}
 	if len(m.plans) > 0 && rapid.Bool().Draw(t, "child") {
 		parent := m.pick(t)
 		use.ParentID = parent.id
@@ -101,15 +101,20 @@ func (m *models) use(t *rapid.T) {
 			return
 		}
 	}
-	for range rapid.IntRange(1, 2).Draw(t, "times") { // the second time it returns the same plan
-		if _, err := m.store.Plans().Use(t.Context(), m.action, use); err != nil {
+	made := &model{parent: use.ParentID}
+	for time := range rapid.IntRange(1, 2).Draw(t, "times") {
+		plan, err := m.store.Plans().Use(t.Context(), m.action, use)
+		if err != nil {
 			if _, deep := errors.AsType[*repo.LimitExceededError](err); deep {
 				return
 			}
 			t.Fatal(err)
 		}
+		if time > 0 && plan.ID != made.id {
+			t.Fatalf("the use made the plan %s, and then %s", made.id, plan.ID)
+		}
+		made.id = plan.ID
 	}
-	made := &model{id: use.ID, parent: use.ParentID}
 	made.move(repo.TransitionUse, repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, "")
 	m.plans = append(m.plans, made)
 }
@@ -255,8 +260,8 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	action := newAction(t, store)
-	if testing.Short() {
-		if err := flag.Set("rapid.checks", "20"); err != nil {
+	if !pgtest.Full() {
+		if err := flag.Set("rapid.checks", "30"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -114,7 +114,8 @@ func TestActivityOfOwners(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{})
 	pgtest.Exec(t, store.Pool(), `
 		INSERT INTO sessions (id, owner, updated_at) SELECT gen_random_uuid(), 'owner/' || n % 3, now() - n * interval '1 hour' FROM generate_series(1, 9) n;
-		INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions`)
+		INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions;
+		INSERT INTO session_activity (session_id, namespace, owner, active_at) SELECT id, namespace, owner, updated_at FROM sessions`)
 	filter := repo.SessionFilter{Owner: "owner/1", Order: repo.ByActivity}
 	var found []repo.Session
 	for page := (repo.Page{Limit: 2}); ; {

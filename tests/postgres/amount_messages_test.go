@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-const (
-	manyMessages = 250_000
-	// repeated is how often a message repeats eight characters: together they are 80 MB.
-	repeated = 40
-)
+// manyMessages are 80 MB together: each repeats eight characters so often.
+var manyMessages, repeated = pgtest.Choose[int64](250_000, 25_000), pgtest.Choose(40, 400)
 
 // heapBound is how far the heap may grow meanwhile.
 const heapBound = 48 << 20
@@ -28,7 +26,7 @@ func TestAmountOfMessages(t *testing.T) {
 	// Not parallel: it measures the heap.
 	from, to := pgtest.NewStore(t, agentstore.Options{}), pgtest.NewStore(t, agentstore.Options{})
 	id := pgtest.NewSession(t, from)
-	const count int64 = manyMessages
+	count := manyMessages
 	pgtest.Exec(t, from.Pool(), `
 		INSERT INTO messages (session_id, sequence, id, role, content, metadata)
 		SELECT c.session_id, n, gen_random_uuid(), 'user', repeat('content ', `+fmt.Sprint(repeated)+`), '{"n": 1}'
@@ -51,7 +49,7 @@ func TestAmountOfMessages(t *testing.T) {
 		_ = writer.CloseWithError(err)
 		exported <- err
 	}()
-	session, err := to.Sessions().Import(t.Context(), reader)
+	session, err := to.Sessions().Import(t.Context(), reader, repo.ImportOptions{Restore: true})
 	_ = reader.CloseWithError(io.ErrClosedPipe)
 	if exportErr := <-exported; exportErr != nil || err != nil {
 		t.Fatalf("export: %v, import: %v", exportErr, err)

@@ -217,13 +217,23 @@ func TestBoundSeesOthers(t *testing.T) {
 			},
 			second: func(c boundCase, tx repo.Repositories) error { return tx.Actions().Delete(ctx, c.action+"b") },
 		},
-		"use a plan's id twice": {
+		"use a key twice": {
 			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ID: c.message})
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: c.message.String()})
 				return err
 			},
 			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ID: c.message, Name: "b"})
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: c.message.String()})
+				return err
+			},
+		},
+		"use a session's key twice": {
+			first: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: "k", SessionID: c.session})
+				return err
+			},
+			second: func(c boundCase, tx repo.Repositories) error {
+				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: "k", SessionID: c.session})
 				return err
 			},
 		},

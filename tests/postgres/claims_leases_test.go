@@ -10,8 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A claim does not wait for an expired lease that a transaction under way deletes: ReleaseAll
-// takes no turn. Nor for one that is renewed meanwhile, and that plan is not errored either,
+// A claim does not wait for an expired lease that a transaction under way releases. Nor for one that is renewed meanwhile, and that plan is not errored either,
 // although it had its last attempt.
 func TestClaimSkipsALeaseThatIsLocked(t *testing.T) {
 	t.Parallel()

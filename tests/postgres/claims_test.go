@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -314,7 +315,8 @@ func TestClaimLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A claim waits for nobody: neither for a plan that is locked, nor for the turn of its lease.
+// A claim waits for nobody: neither for a plan that is locked, nor for one whose lease somebody
+// is acquiring.
 func TestClaimSkipsWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 2})
@@ -325,7 +327,7 @@ func TestClaimSkipsWhatIsLocked(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	pgtest.Exec(t, tx, "SELECT FROM plans WHERE id = $1 FOR NO KEY UPDATE", pgtype.UUID{Bytes: ids[0], Valid: true})
-	pgtest.Exec(t, tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, hashtext('plan')))", ids[1].String())
+	acquireFor(t, postgres.Bind(tx), repo.PlanLease(ids[1]))
 	if got := claimOne(t, store, "queue"); got.Plan.ID != ids[2] {
 		t.Errorf("claimed %v, want the third", got.Plan.ID)
 	}
@@ -335,21 +337,6 @@ func TestClaimSkipsWhatIsLocked(t *testing.T) {
 	for _, id := range ids[:2] {
 		if got := claimOne(t, store, "queue"); got.Plan.ID != id {
 			t.Errorf("claimed %v, want %v", got.Plan.ID, id)
-		}
-	}
-}
-
-// The database computes the name of a plan's lease as the library does.
-func TestPlanLeaseName(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
-	ids := []repo.ID{{}, repo.ID([]byte(strings.Repeat("\xff", 16))), {0x80}, {15: 1}}
-	for range 100 {
-		ids = append(ids, repo.NewID())
-	}
-	for _, id := range ids {
-		if got := pgtest.Value[string](t, pool, "SELECT plan_lease_name($1)", pgtype.UUID{Bytes: id, Valid: true}); got != repo.PlanLease(id).Name {
-			t.Errorf("%s is named %s", id, got)
 		}
 	}
 }

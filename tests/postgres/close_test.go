@@ -103,7 +103,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			if _, err := store.Sessions().Delete(ctx, session.ID); err != nil {
 				return err
 			}
-			_, err = store.Sessions().Import(ctx, &document)
+			_, err = store.Sessions().Import(ctx, &document, repo.ImportOptions{Restore: true})
 			return err
 		},
 		func(ctx context.Context) error {

@@ -137,7 +137,7 @@ func TestTimesAheadOfTheClock(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Sessions().Import(t.Context(), &document); err != nil {
+	if _, err := store.Sessions().Import(t.Context(), &document, repo.ImportOptions{Restore: true}); err != nil {
 		t.Fatal(err)
 	}
 	messages, err := store.Sessions().Append(t.Context(), id, user("now"))

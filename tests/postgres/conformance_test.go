@@ -15,22 +15,24 @@ import (
 )
 
 // The suite runs in each mode that users may choose, each on a database of its own,
-// which the subtests share.
+// which the subtests share. A pool has all of it. The other modes have the groups in which
+// they make a difference, and the rest in a full run.
 
 // opener opens stores on one database, and checks all of their transactions.
 func opener(t *testing.T, databaseURL string) func(t *testing.T) repo.Store {
 	t.Helper()
-	return pgtest.Opener(t, databaseURL, agentstore.Options{Tracer: isolated{t}})
+	return pgtest.Opener(t, databaseURL, agentstore.Options{Tracer: isolated{t}, MaxConns: 16})
 }
 
 func TestConformanceOfPool(t *testing.T) {
 	t.Parallel()
-	repotest.Run(t, opener(t, pgtest.NewDatabase(t)))
+	repotest.Run(t, opener(t, pgtest.NewDatabase(t)), pgtest.Races())
 }
 
+// InTx has the repositories of Bind, and notes besides what is to be announced.
 func TestConformanceInTx(t *testing.T) {
 	t.Parallel()
-	repotest.RunRepositories(t, repotest.InTx(opener(t, pgtest.NewDatabase(t))))
+	repotest.RunRepositories(t, repotest.InTx(opener(t, pgtest.NewDatabase(t))), pgtest.Parts("Append", "Turns", "Use", "Claims", "Streams")...)
 }
 
 func TestConformanceOfBind(t *testing.T) {
@@ -64,7 +66,8 @@ func bindTx(t *testing.T, pool beginner) repo.Repositories {
 func TestConformanceOfBindInSimpleProtocol(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.NewPool(t, pgtest.WithParameter(pgtest.NewDatabase(t), "default_query_exec_mode", "simple_protocol"))
-	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
+	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
+		pgtest.Parts("Append", "Turns", "Messages", "Read", "Values", "State", "Plans", "Claims", "Fences", "Audit")...)
 }
 
 func uuidText(id repo.ID) string {

@@ -61,7 +61,7 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 		deadlock(t, databaseURL, "SELECT FROM plans WHERE id = $1 FOR UPDATE", plan,
 			"INSERT INTO sessions (id) VALUES ($1)", id,
 			func() error {
-				got, err := store.Sessions().Import(t.Context(), bytes.NewReader(document.Bytes()))
+				got, err := store.Sessions().Import(t.Context(), bytes.NewReader(document.Bytes()), repo.ImportOptions{Restore: true})
 				if err == nil && (got.MessageCount != 2 || len(got.Plans) != 1) {
 					t.Errorf("imported %+v", got)
 				}

@@ -131,9 +131,9 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	if err := sessions.Export(ctx, given.ID, &document); err != nil {
 		t.Fatal(err)
 	}
-	_, err = sessions.Import(ctx, bytes.NewReader(document.Bytes()))
+	_, err = sessions.Import(ctx, bytes.NewReader(document.Bytes()), repo.ImportOptions{Restore: true})
 	discreet(t, "a session that is there", err)
-	_, err = sessions.Import(ctx, strings.NewReader(strings.Replace(document.String(), hidden, hidden+"x", 1)))
+	_, err = sessions.Import(ctx, strings.NewReader(strings.Replace(document.String(), hidden, hidden+"x", 1)), repo.ImportOptions{Restore: true})
 	discreet(t, "a document that was changed", err)
 
 	// The database quotes what it refuses; the store's error does not. A trigger

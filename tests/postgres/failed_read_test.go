@@ -57,11 +57,19 @@ func TestReadFailsAfterWrite(t *testing.T) {
 		return err
 	}
 	use := func(ctx context.Context, store repo.Repositories, id repo.ID) error {
-		_, err := store.Plans().Use(ctx, "a", repo.UseAction{ID: id})
+		_, err := store.Plans().Use(ctx, "a", repo.UseAction{Key: id.String()})
 		return err
 	}
-	start := func(ctx context.Context, store repo.Repositories, id repo.ID) error {
-		_, err := store.Plans().Transition(ctx, id, repo.TransitionStart, repo.Cause{})
+	plan := func(ctx context.Context, store repo.Repositories) repo.ID {
+		page, err := store.Plans().List(ctx, repo.PlanFilter{}, repo.Page{})
+		if err != nil || len(page.Plans) != 1 {
+			t.Errorf("%d plans, %v", len(page.Plans), err)
+			return repo.ID{}
+		}
+		return page.Plans[0].ID
+	}
+	start := func(ctx context.Context, store repo.Repositories, _ repo.ID) error {
+		_, err := store.Plans().Transition(ctx, plan(ctx, store), repo.TransitionStart, repo.Cause{})
 		return err
 	}
 	both := []error{repo.ErrUnknownOutcome, nil} // one statement suffices
@@ -88,14 +96,14 @@ func TestReadFailsAfterWrite(t *testing.T) {
 			_, err := store.Actions().Archive(ctx, "a")
 			return err
 		}, both},
-		"use again": {"PlanGet", []operation{action}, use, both},
+		"use again": {"PlanGetByKey", []operation{action}, use, both},
 		"use again, and the link is broken": {"PlanLink", []operation{action, create}, func(ctx context.Context, store repo.Repositories, id repo.ID) error {
-			_, err := store.Plans().Use(ctx, "a", repo.UseAction{ID: id, SessionID: id})
+			_, err := store.Plans().Use(ctx, "a", repo.UseAction{Key: "k", SessionID: id})
 			return err
 		}, both},
 		"progress": {"PlanGet", []operation{action, use, start}, func(ctx context.Context, store repo.Repositories, id repo.ID) error {
 			step := int64(3)
-			_, err := store.Plans().Progress(ctx, id, repo.Progress{CompletedStep: &step})
+			_, err := store.Plans().Progress(ctx, plan(ctx, store), repo.Progress{CompletedStep: &step})
 			return err
 		}, both},
 	} {

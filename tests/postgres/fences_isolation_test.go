@@ -17,16 +17,17 @@ import (
 func TestFenceOfASessionThatASnapshotLacks(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
+	id := repo.NewID()
+	first := acquireFor(t, store, repo.SessionLease(id))
+	expire(t, store)
 	tx, err := store.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	pgtest.Exec(t, tx, "SELECT count(*) FROM sessions")
-	id := repo.NewID()
 	createWith(t, store, id)
-	first := acquireFor(t, store, repo.SessionLease(id))
-	if err := store.Leases().Release(t.Context(), first); err != nil {
+	if err := appendUnder(t.Context(), store, id, first.Token); err != nil {
 		t.Fatal(err)
 	}
 	second, err := postgres.Bind(tx).Leases().Acquire(t.Context(), repo.NewLease{Key: first.Key, Owner: "second"})

@@ -76,7 +76,7 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 	first := acquireFor(t, store, repo.SessionLease(id))
 	expire(t, store)
 	tx := beginTx(t, store)
-	pgtest.Exec(t, tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, hashtext('session')))", first.Key.Name)
+	pgtest.Exec(t, tx, "SELECT FROM leases FOR SHARE")
 	acquired := make(chan repo.Lease, 1)
 	go func() {
 		lease, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: first.Key, Owner: "second"})
@@ -85,7 +85,7 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 		}
 		acquired <- lease
 	}()
-	awaitWaiting(t, store)
+	awaitLock(t, store)
 	createWith(t, store, id)
 	if err := appendUnder(t.Context(), store, id, first.Token); err != nil {
 		t.Errorf("before somebody else has the lease: %v", err)

@@ -137,19 +137,15 @@ func TestEveryFieldOfPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := repo.UseAction{
-		ID: repo.NewID(), Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Description: "d", Existing: repo.ExistingSame,
+		Key: "k", Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Description: "d", Existing: repo.ExistingSame,
 		Projects:   []repo.ProjectLink{{Project: "z", Alias: "y", ReadOnly: true}, {Project: "a", Alias: "b"}},
 		Arguments:  []repo.ArgumentValue{{Name: "b", Value: json.RawMessage(" 2.50 ")}, {Name: "a", Value: json.RawMessage(`"x\u0061"`)}},
 		Invariants: []repo.PlanInvariant{{Text: "t", Source: "s"}},
 
 		AutomationProfile: "p", AutomationProfileSource: "s", AutomationSnapshot: json.RawMessage(`{ "a":1.0 }`), Actor: "someone",
 	}
-	child := top
-	child.ID, child.Name, child.ParentID = repo.NewID(), "", top.ID
-	wantFilled(t, top, child)
-
 	var plans []repo.Plan
-	check := func(plan repo.Plan, err error) {
+	check := func(plan repo.Plan, err error) repo.Plan {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -157,9 +153,13 @@ func TestEveryFieldOfPlans(t *testing.T) {
 		read, err := reader.Plans().Get(t.Context(), plan.ID)
 		wantFields(t, read, err, plan)
 		plans = append(plans, read)
+		return read
 	}
-	check(writer.Plans().Use(t.Context(), "host:team/review", top))
-	check(writer.Plans().Use(t.Context(), "host:team/review", child))
+	parent := check(writer.Plans().Use(t.Context(), "host:team/review", top))
+	below := top
+	below.Key, below.Name, below.ParentID = "below", "", parent.ID
+	wantFilled(t, top, below)
+	child := check(writer.Plans().Use(t.Context(), "host:team/review", below))
 	move := func(transition repo.Transition, details string) {
 		t.Helper()
 		cause := repo.Cause{Actor: "someone", Reason: "why " + string(transition)}
@@ -178,7 +178,7 @@ func TestEveryFieldOfPlans(t *testing.T) {
 	wantFilled(t, plans...)
 
 	last := plans[len(plans)-1]
-	listed, err := reader.Plans().List(t.Context(), repo.PlanFilter{ParentID: top.ID}, repo.Page{})
+	listed, err := reader.Plans().List(t.Context(), repo.PlanFilter{ParentID: parent.ID}, repo.Page{})
 	if err != nil || len(listed.Plans) != 1 {
 		t.Fatalf("%d plans are listed, %v", len(listed.Plans), err)
 	}
@@ -197,7 +197,7 @@ func TestEveryFieldOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := repo.NewSession{
-		ID: repo.SessionKey{Namespace: "ns", Key: "k"}.ID(), Namespace: "ns", Key: "k", Owner: "o", Existing: repo.ExistingNone, Actor: "a", AutomationProfile: "p", Metadata: json.RawMessage(`{ "b":1.0, "a":2 }`), Budget: new(repo.Cost(9)),
+		ID: repo.NewID(), Namespace: "ns", Key: "k", Owner: "o", Existing: repo.ExistingNone, Actor: "a", AutomationProfile: "p", Metadata: json.RawMessage(`{ "b":1.0, "a":2 }`), Budget: new(repo.Cost(9)),
 		FencedOnly: true,
 	}
 	wantFilled(t, given)

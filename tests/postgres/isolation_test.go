@@ -66,7 +66,8 @@ func eachSetting(t *testing.T, test func(t *testing.T, databaseURL string, open 
 	t.Helper()
 	for _, place := range places {
 		for _, level := range levels {
-			if testing.Short() && (place != "database" || level == pgx.RepeatableRead) {
+			// Otherwise each level, and each place.
+			if !pgtest.Full() && place != "database" && level != pgx.Serializable {
 				continue
 			}
 			t.Run(place+"/"+strings.ReplaceAll(string(level), " ", "-"), func(t *testing.T) {
@@ -111,7 +112,8 @@ func TestEachIsolationLevel(t *testing.T) {
 // testWriters makes several stores append to few sessions while others use the same
 // rows.
 func testWriters(t *testing.T, databaseURL string, store *agentstore.Store) {
-	const stores, writers, each = 4, 8, 25 // 800 appends
+	const stores, writers = 4, 8
+	each := pgtest.Choose(25, 8)
 	all := []*agentstore.Store{store}
 	for len(all) < stores { // like other processes
 		all = append(all, pgtest.OpenPool(t, pgtest.NewPool(t, databaseURL), agentstore.Options{}))
@@ -160,7 +162,7 @@ func testWriters(t *testing.T, databaseURL string, store *agentstore.Store) {
 		session, err := all[0].Sessions().Get(t.Context(), id)
 		want := int64(stores * writers / len(ids) * each)
 		if id == ids[1] {
-			want += stores * each
+			want += int64(stores * each)
 		}
 		if err != nil || session.MessageCount != want {
 			t.Errorf("%d messages, want %d: %v", session.MessageCount, want, err)
@@ -212,7 +214,7 @@ func (f family) orphans(t *testing.T) (count int) {
 
 // testTree checks that a cancelled root has no live child, whoever came first.
 func testTree(t *testing.T, store *agentstore.Store) {
-	for range 10 {
+	for range pgtest.Choose(10, 4) {
 		f := newFamily(t, store)
 		var wg sync.WaitGroup
 		for range 3 {
@@ -437,7 +439,9 @@ func TestReadChecksItsLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ask := range []repo.ReadSessions{
-		{Last: 1, State: true, WithoutPayload: true}, {First: 1, Since: time.Unix(0, 0), State: true}, {IDs: []repo.ID{id}, Last: 1, State: true},
+		{Last: 1, State: true, WithoutPayload: true},
+		{First: 1, Since: time.Unix(0, 0), State: true},
+		{IDs: []repo.ID{id}, Last: 1, State: true},
 		{IDs: []repo.ID{id}, Last: 1, Since: time.Unix(0, 0), State: true},
 	} {
 		ask.IDs = append(ask.IDs, id)

@@ -20,29 +20,6 @@ import (
 
 var leaseOfA = repo.LeaseKey{Kind: "project", Name: "a"}
 
-// turnOfA is how a statement waits for those that change the lease before it.
-const turnOfA = "SELECT pg_advisory_xact_lock(hashtextextended('a', hashtext('project')))"
-
-// holdTurn makes others wait for the turn until the returned transaction ends.
-func holdTurn(t *testing.T, store *agentstore.Store) pgx.Tx {
-	t.Helper()
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	pgtest.Exec(t, tx, turnOfA)
-	return tx
-}
-
-func awaitWaiting(t *testing.T, store *agentstore.Store) {
-	t.Helper()
-	pgtest.Await(t, time.Minute, "a statement waits for its turn", func() bool {
-		return pgtest.Value[bool](t, store.Pool(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
-	})
-}
-
 func acquireA(ctx context.Context, r repo.Repositories, owner string) (repo.Lease, error) {
 	return r.Leases().Acquire(ctx, repo.NewLease{Key: leaseOfA, Owner: owner, TTL: time.Minute})
 }
@@ -56,39 +33,46 @@ func mustAcquireA(t *testing.T, r repo.Repositories, owner string) repo.Lease {
 	return lease
 }
 
-// A statement takes its token, and reads the clock, after it has waited for others: also
-// if they leave no row behind.
+// A lease gets its token, and its life begins, after the wait for others: whether they leave
+// a free row behind or none.
 func TestLeaseTokenAfterTheWait(t *testing.T) {
 	t.Parallel()
-	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
-	tx := holdTurn(t, store)
-	acquired := make(chan repo.Lease, 1)
-	go func() {
-		lease, err := acquireA(t.Context(), store, "waits")
-		if err != nil {
-			t.Error(err)
-		}
-		acquired <- lease
-	}()
-	awaitWaiting(t, store)
-	pgtest.Exec(t, tx, `INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
-		VALUES ('a', 'project', 'before', nextval('lease_tokens'), clock_timestamp(), clock_timestamp() + interval '1 minute')`)
-	token := pgtest.Value[int64](t, tx, "DELETE FROM leases RETURNING token")
-	end := pgtest.Value[time.Time](t, tx, "SELECT clock_timestamp()")
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lease := <-acquired
-	if lease.Token <= token {
-		t.Errorf("the token is %d, after %d of a lease that was released meanwhile", lease.Token, token)
-	}
-	if lease.AcquiredAt.Before(end) || lease.ExpiresAt.Before(end.Add(time.Minute)) {
-		t.Errorf("the lease begins at %v, before the end of the wait at %v", lease.AcquiredAt, end)
+	for name, leave := range map[string]string{"freed": "", "deleted": "DELETE FROM leases"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+			tx := beginTx(t, store)
+			before := mustAcquireA(t, postgres.Bind(tx), "before")
+			acquired := make(chan repo.Lease, 1)
+			go func() {
+				lease, err := acquireA(t.Context(), store, "waits")
+				if err != nil {
+					t.Error(err)
+				}
+				acquired <- lease
+			}()
+			awaitLock(t, store)
+			if err := postgres.Bind(tx).Leases().Release(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			pgtest.Exec(t, tx, leave)
+			end := pgtest.Value[time.Time](t, tx, "SELECT clock_timestamp()")
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lease := <-acquired
+			if lease.Token <= before.Token {
+				t.Errorf("the token is %d, after %d of a lease that was released meanwhile", lease.Token, before.Token)
+			}
+			if lease.AcquiredAt.Before(end) || lease.ExpiresAt.Before(end.Add(time.Minute)) {
+				t.Errorf("the lease begins at %v, before the end of the wait at %v", lease.AcquiredAt, end)
+			}
+		})
 	}
 }
 
-// Contenders acquire and release one key, whose row is deleted each time. The naive way,
-// which they also go, takes the next value of a sequence and then the row.
+// Contenders acquire and release one key. The naive way, which they also go, and which deletes
+// the row each time, takes the next value of a sequence and then the row.
 func TestLeaseTokensOfContenders(t *testing.T) {
 	t.Parallel()
 	const contenders, enough = 12, 100
@@ -145,47 +129,152 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	}
 }
 
-// A renewal that waits until the lease has expired does not bring it back: for its turn,
-// or for the row, which a transaction has released that is rolled back.
+// A renewal that waits until the lease has expired does not bring it back: here for a
+// transaction that has released it, and is rolled back.
 func TestLeaseRenewedTooLate(t *testing.T) {
 	t.Parallel()
-	for name, wait := range map[string]func(t *testing.T, tx pgx.Tx){
-		"turn": func(t *testing.T, tx pgx.Tx) { pgtest.Exec(t, tx, turnOfA) },
-		"row": func(t *testing.T, tx pgx.Tx) {
-			if released, err := postgres.Bind(tx).Leases().ReleaseAll(t.Context(), "late"); err != nil || released != 1 {
-				t.Fatalf("released %d, %v", released, err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			databaseURL := pgtest.NewDatabase(t)
-			store, pool := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4}), pgtest.NewPool(t, databaseURL)
-			lease := mustAcquireA(t, store, "late")
-			pgtest.Exec(t, pool, "UPDATE leases SET expires_at = clock_timestamp() + interval '1 s'")
-			tx, err := store.Pool().Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = tx.Rollback(t.Context()) }()
-			wait(t, tx)
-			renewed := make(chan error, 1)
-			go func() {
-				_, err := store.Leases().Renew(t.Context(), lease, 0)
-				renewed <- err
-			}()
-			awaitLockWait(t, pool)
-			pgtest.Await(t, time.Minute, "the lease expires", func() bool {
-				return pgtest.Value[bool](t, pool, "SELECT expires_at <= clock_timestamp() FROM leases")
-			})
-			if err := tx.Rollback(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if lost, ok := errors.AsType[*repo.LeaseLostError](<-renewed); !ok || lost.Token != lease.Token {
-				t.Errorf("renewed: %v", lost)
-			}
-		})
+	databaseURL := pgtest.NewDatabase(t)
+	store, pool := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4}), pgtest.NewPool(t, databaseURL)
+	lease := mustAcquireA(t, store, "late")
+	pgtest.Exec(t, pool, "UPDATE leases SET expires_at = clock_timestamp() + interval '1 s'")
+	tx := beginTx(t, store)
+	if released, err := postgres.Bind(tx).Leases().ReleaseAll(t.Context(), "late"); err != nil || released != 1 {
+		t.Fatalf("released %d, %v", released, err)
 	}
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := store.Leases().Renew(t.Context(), lease, 0)
+		renewed <- err
+	}()
+	awaitLockWait(t, pool)
+	pgtest.Await(t, time.Minute, "the lease expires", func() bool {
+		return pgtest.Value[bool](t, pool, "SELECT expires_at <= clock_timestamp() FROM leases")
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lost, ok := errors.AsType[*repo.LeaseLostError](<-renewed); !ok || lost.Token != lease.Token {
+		t.Errorf("renewed: %v", lost)
+	}
+}
+
+// Where the clock is behind, a token is still larger than the one before: the row of the key
+// counts, and the fence of the session or plan, also if there is no row.
+func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	const ahead = int64(1) << 52 // microseconds: in the year 2112
+	wants := func(lease repo.Lease, want int64) {
+		t.Helper()
+		if lease.Token != want {
+			t.Errorf("the token of %+v is not %d", lease, want)
+		}
+	}
+	first := mustAcquireA(t, store, "first")
+	pgtest.Exec(t, store.Pool(), "UPDATE leases SET token = $1", ahead)
+	first.Token = ahead
+	if err := store.Leases().Release(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	wants(mustAcquireA(t, store, "second"), ahead+1)
+
+	session := pgtest.NewSession(t, store)
+	pgtest.Exec(t, store.Pool(), "UPDATE session_counters SET fence = $1", ahead)
+	wants(acquireFor(t, store, repo.SessionLease(session)), ahead+1)
+
+	plan := queuePlans(t, store, "queue", 1)[0]
+	pgtest.Exec(t, store.Pool(), "UPDATE plans SET fence = $1", ahead)
+	wants(acquireFor(t, store, repo.PlanLease(plan)), ahead+1)
+	pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = now(), token = token + 1")
+	wants(claimOne(t, store, "queue").Lease, ahead+3)
+	if _, err := store.Plans().Transition(t.Context(), plan, repo.TransitionComplete, repo.Cause{Fence: ahead + 3}); err != nil {
+		t.Fatal(err)
+	}
+	wants(acquireFor(t, store, repo.PlanLease(plan)), ahead+4)
+}
+
+// Rows that have been free for a day are removed, a few with each release, which waits for
+// nobody who has one locked. One in a caller's transaction removes none.
+func TestLeaseRowsThatWereFreeForADay(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 3})
+	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (kind, name, token, acquired_at, expires_at)
+		SELECT 'project', n, n, now() - interval '1 hour' * n, '-infinity' FROM generate_series(13, 36) AS n`)
+	wants := func(want string) {
+		t.Helper()
+		if got := pgtest.Value[string](t, store.Pool(), "SELECT concat_ws(' ', count(*), min(token), max(token)) FROM leases WHERE kind = 'project' AND name <> 'a'"); got != want {
+			t.Errorf("free rows: number, youngest, oldest: %s; want %s", got, want)
+		}
+	}
+	release := func(r repo.Repositories) {
+		t.Helper()
+		if err := r.Leases().Release(t.Context(), mustAcquireA(t, r, "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx := beginTx(t, store)
+	release(postgres.Bind(tx))
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wants("24 13 36")
+	release(store)
+	wants("20 13 32")
+	tx = beginTx(t, store)
+	pgtest.Exec(t, tx, "SELECT FROM leases WHERE name = '32' FOR UPDATE")
+	for range 4 {
+		release(store)
+	}
+	wants("12 13 32")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Leases().ReleaseAll(t.Context(), "x"); err != nil {
+		t.Error(err)
+	}
+	wants("11 13 23")
+	if page, err := store.Leases().List(t.Context(), repo.LeaseFilter{}, repo.Page{}); err != nil || len(page.Leases) > 0 {
+		t.Errorf("free rows are listed: %+v, %v", page.Leases, err)
+	}
+}
+
+// A renewal is heap-only: it writes to no index. With an index on what it changes it is not.
+func TestLeaseRenewalsAreHeapOnly(t *testing.T) {
+	t.Parallel()
+	const renewals = 100
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 2})
+	held := mustAcquireA(t, store, "x")
+	heapOnly := func() (updates, hot int64) {
+		before, hotBefore := updated(t, store)
+		for range renewals {
+			if _, err := store.Leases().Renew(t.Context(), held, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pgtest.Await(t, time.Minute, "the updates are counted", func() bool {
+			updates, hot = updated(t, store)
+			return updates-before >= renewals
+		})
+		return updates - before, hot - hotBefore
+	}
+	pgtest.Await(t, time.Minute, "the acquisition is counted", func() bool { updates, _ := updated(t, store); return updates > 0 })
+	if updates, hot := heapOnly(); hot < updates*95/100 {
+		t.Errorf("of %d updates %d were heap-only", updates, hot)
+	}
+	pgtest.Exec(t, store.Pool(), "CREATE INDEX ON leases (expires_at)")
+	if updates, hot := heapOnly(); hot > updates/2 {
+		t.Errorf("of %d updates of an indexed column %d were heap-only: this test checks nothing", updates, hot)
+	}
+}
+
+// updated returns how many rows of leases were updated, and how many of these heap-only.
+func updated(t *testing.T, store *agentstore.Store) (updates, hot int64) {
+	t.Helper()
+	err := store.Pool().QueryRow(t.Context(), "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'leases'").Scan(&updates, &hot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return updates, hot
 }
 
 // In a transaction that began long ago, a lease lives as long as in any other, and one
@@ -228,7 +317,6 @@ func TestLeaseAtHigherLevels(t *testing.T) {
 			"released by another": {
 				others: func() error { _, err := store.Leases().ReleaseAll(ctx, "other"); return err },
 				own:    func(r repo.Repositories, _ repo.Lease) error { _, err := acquireA(ctx, r, "own"); return err },
-				fine:   true,
 			},
 			"released beside": {
 				others: func() error { return nil },
@@ -333,7 +421,7 @@ func TestLeaseListAtTheExpiry(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 2})
 	// Without indexes the list is sorted: all rows are selected before the first is returned.
-	pgtest.Exec(t, store.Pool(), "ALTER TABLE leases DROP CONSTRAINT leases_pkey; DROP INDEX leases_kind_name_idx, leases_owner_name_kind_idx")
+	pgtest.Exec(t, store.Pool(), "ALTER TABLE leases DROP CONSTRAINT leases_pkey; DROP INDEX leases_namespace_owner_kind_name_idx")
 	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
 		SELECT n::text, 'k', 'o', n, now(), now() FROM generate_series(1, 2000) AS n`)
 	for range 10 {

@@ -121,7 +121,7 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 	t.Parallel()
 	for what, lock := range map[string]string{
 		"plan":  "SELECT FROM plans WHERE id = $1 FOR UPDATE",
-		"lease": "SELECT FROM leases WHERE name = plan_lease_name($1) FOR UPDATE",
+		"lease": "SELECT FROM leases WHERE kind = 'plan' AND name = $1::uuid::text FOR UPDATE",
 		"claim": "SELECT FROM plan_claims WHERE plan_id = $1 FOR UPDATE",
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestOpenComparesTheSchema(t *testing.T) {
 	store := pgtest.OpenStore(t, empty, agentstore.Options{Migrate: true})
 	pgtest.NewSession(t, store)
 
-	pgtest.Exec(t, store.Pool(), "INSERT INTO agentstore_migrations (version) VALUES (9999)")
+	pgtest.Exec(t, store.Pool(), "INSERT INTO agentstore_migrations (version, oldest_library) VALUES (9999, 9999)")
 	_, err = agentstore.Open(t.Context(), empty, agentstore.Options{})
 	var ahead *schema.AheadError
 	if !errors.Is(err, repo.ErrSchema) || !errors.As(err, &ahead) || ahead.Have != 9999 {

@@ -68,10 +68,19 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 		}
 		return err
 	})
-	usePlan := func() repo.ID {
-		id := repo.NewID()
-		retry(func() error { _, err := store.Plans().Use(bg, "adv", repo.UseAction{ID: id}); return err })
-		return id
+	use := func(use repo.UseAction) (plan repo.Plan) {
+		use.Key = repo.NewID().String()
+		retry(func() (err error) { plan, err = store.Plans().Use(bg, "adv", use); return err })
+		return plan
+	}
+	usePlan := func() repo.ID { return use(repo.UseAction{}).ID }
+	plansIn := func(namespace string) (count int) {
+		retry(func() error {
+			page, err := store.Plans().List(bg, repo.PlanFilter{Namespace: namespace}, repo.Page{})
+			count = len(page.Plans)
+			return err
+		})
+		return count
 	}
 	getPlan := func(id repo.ID) (p repo.Plan, found bool) {
 		retry(func() (err error) {
@@ -137,9 +146,19 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 		{"create none", func(context.Context) (do, look) {
 			key := repo.SessionKey{Namespace: "n", Key: repo.NewID().String()}
 			return func(ctx context.Context) error {
-				_, err := store.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Existing: repo.ExistingNone})
-				return err
-			}, func(context.Context) bool { return exists(key.ID()) }
+					_, err := store.Sessions().Create(ctx, repo.NewSession{Namespace: key.Namespace, Key: key.Key, Existing: repo.ExistingNone})
+					return err
+				}, func(context.Context) (found bool) {
+					retry(func() error {
+						_, err := store.Sessions().Find(bg, key)
+						found = err == nil
+						if errors.Is(err, repo.ErrNotFound) {
+							return nil
+						}
+						return err
+					})
+					return found
+				}
 		}},
 		{"update", func(context.Context) (do, look) {
 			id := session()
@@ -206,7 +225,7 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 			id := session()
 			k := repo.NewID().String()
 			return func(ctx context.Context) error {
-					_, err := store.Sessions().AppendTurn(ctx, id, repo.Turn{ID: repo.NewID(), Messages: []repo.NewMessage{message()}, State: []repo.StateChange{{Scope: shared, Key: k, Value: json.RawMessage("1")}}, Usage: &repo.NewUsage{Cost: 1}})
+					_, err := store.Sessions().AppendTurn(ctx, id, repo.Turn{ID: repo.NewID().String(), Messages: []repo.NewMessage{message()}, State: []repo.StateChange{{Scope: shared, Key: k, Value: json.RawMessage("1")}}, Usage: &repo.NewUsage{Cost: 1}})
 					return err
 				}, func(context.Context) bool {
 					s := get(id)
@@ -288,18 +307,23 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 				func(context.Context) bool { x, _ := getStream(s.Key); return x.Status != repo.StreamOpen }
 		}},
 		{"use", func(context.Context) (do, look) {
-			id := repo.NewID()
+			given := repo.UseAction{Namespace: repo.NewID().String(), Key: []string{"", "k"}[rand.IntN(2)]}
+			if rand.IntN(2) == 0 {
+				given.SessionID = session()
+			}
+			if rand.IntN(2) == 0 {
+				given.ParentID = usePlan()
+			}
 			return func(ctx context.Context) error {
-				_, err := store.Plans().Use(ctx, "adv", repo.UseAction{ID: id})
-				return err
-			}, func(context.Context) bool { _, found := getPlan(id); return found }
-		}},
-		{"use below", func(context.Context) (do, look) {
-			id, parent := repo.NewID(), usePlan()
-			return func(ctx context.Context) error {
-				_, err := store.Plans().Use(ctx, "adv", repo.UseAction{ID: id, ParentID: parent})
-				return err
-			}, func(context.Context) bool { _, found := getPlan(id); return found }
+					_, err := store.Plans().Use(ctx, "adv", given)
+					return err
+				}, func(context.Context) bool {
+					n := plansIn(given.Namespace)
+					if n > 1 {
+						t.Error("used twice", given.Key)
+					}
+					return n > 0
+				}
 		}},
 		{"transition", func(context.Context) (do, look) {
 			id := usePlan()
@@ -317,11 +341,7 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 		}},
 		{"claim", func(context.Context) (do, look) {
 			ns, o := repo.NewID().String(), repo.NewID().String()
-			id := repo.NewID()
-			retry(func() error {
-				_, err := store.Plans().Use(bg, "adv", repo.UseAction{ID: id, Namespace: ns})
-				return err
-			})
+			use(repo.UseAction{Namespace: ns})
 			return func(ctx context.Context) error {
 				_, err := store.Plans().Claim(ctx, repo.Claim{Owner: o, Namespaces: []string{ns}, Wait: rand.IntN(2) == 0})
 				return err
@@ -362,7 +382,10 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 				}
 				return err
 			})
-			return func(ctx context.Context) error { _, err := store.Sessions().Import(ctx, &b); return err },
+			return func(ctx context.Context) error {
+					_, err := store.Sessions().Import(ctx, &b, repo.ImportOptions{Restore: true})
+					return err
+				},
 				func(context.Context) bool { return exists(id) }
 		}},
 		{"action", func(context.Context) (do, look) {

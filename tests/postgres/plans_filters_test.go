@@ -35,6 +35,7 @@ func (s *sentTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEnd
 func (s *sentTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
+
 func (s *sentTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	s.add(data.SQL, data.Args)
 }
@@ -64,7 +65,6 @@ func TestPlansOfFilters(t *testing.T) {
 	ctx := t.Context()
 	databaseURL := newFilled(t)
 	conn := pgtest.Connect(t, databaseURL)
-	pgtest.Exec(t, conn, allPartitions)
 	tracer := &sentTracer{sent: map[string][]any{}}
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
 	filters := []struct {
@@ -103,7 +103,7 @@ func TestPlansOfFilters(t *testing.T) {
 		if len(sent) != 3 {
 			t.Fatalf("%v: %d statements were sent", columns, len(sent))
 		}
-		indexes := []string{"audit_entries_pkey"}
+		indexes := []string{"audit_entries_occurred_at_id_idx"}
 		if len(columns) > 0 {
 			indexes = nil
 			for _, column := range columns {
@@ -115,7 +115,13 @@ func TestPlansOfFilters(t *testing.T) {
 			names[name] = true
 			pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 			generic := explain(ctx, t, conn, statement{name: name + strconv.Itoa(set), sql: sql})
-			if got := readBy(generic); !slices.Equal(got, indexes[:1]) {
+			got := readBy(generic)
+			if name == "AuditCount" && len(columns) > 1 {
+				// It may sort the few rows that the first filter finds here. Of many it reads an index
+				// in its order: TestCostIsFlat in tests/audit.
+				got = slices.DeleteFunc(got, func(way string) bool { return way == "Sort" })
+			}
+			if !slices.Equal(got, indexes[:1]) {
 				t.Errorf("%s of %v reads by %v in a generic plan:\n%s", name, columns, got, sql)
 			}
 			pgtest.Exec(t, conn, "SET plan_cache_mode = auto")
@@ -144,14 +150,15 @@ func TestPlansOfFilters(t *testing.T) {
 	}{
 		{sessions(repo.SessionFilter{}), "sessions_namespace_created_at_idx"},
 		{sessions(repo.SessionFilter{Actor: "actor/3"}), "sessions_namespace_actor_created_at_idx"},
-		{sessions(repo.SessionFilter{Owner: "owner/3"}), "session_owners_namespace_owner_created_at_idx"},
-		{sessions(repo.SessionFilter{Owner: "owner/3", Actor: "actor/3"}), "session_owners_namespace_owner_created_at_idx"},
+		{sessions(repo.SessionFilter{Owner: "owner/3"}), "sessions_namespace_owner_created_at_idx"},
+		{sessions(repo.SessionFilter{Owner: "owner/3", Actor: "actor/3"}), "sessions_namespace_owner_created_at_idx"},
 		{sessions(repo.SessionFilter{Order: repo.ByActivity}), "session_activity_namespace_active_at_idx"},
 		{sessions(repo.SessionFilter{Order: repo.ByActivity, Owner: "owner/3"}), "session_activity_namespace_owner_active_at_idx"},
-		{leases(repo.LeaseFilter{Owner: "owner/3"}), "leases_owner_name_kind_idx"},
-		{leases(repo.LeaseFilter{Owner: "owner/3", Kind: "kind/3", Status: repo.LeaseHeld}), "leases_owner_name_kind_idx"},
-		{leases(repo.LeaseFilter{Kind: "kind/3", Status: repo.LeaseExpired}), "leases_kind_name_idx"},
+		{leases(repo.LeaseFilter{Owner: "owner/3"}), "leases_namespace_owner_kind_name_idx"},
+		{leases(repo.LeaseFilter{Owner: "owner/3", Kind: "kind/3", Status: repo.LeaseHeld}), "leases_namespace_owner_kind_name_idx"},
+		{leases(repo.LeaseFilter{Kind: "kind/3", Status: repo.LeaseExpired}), "leases_pkey"},
 		{leases(repo.LeaseFilter{Name: "name/3", Kind: "kind/3"}), "leases_pkey"},
+		{leases(repo.LeaseFilter{Name: "name/3"}), "leases_pkey"},
 		{leases(repo.LeaseFilter{}), "leases_pkey"},
 		{plans(repo.PlanFilter{}), "plans_namespace_id_idx"},
 		{plans(repo.PlanFilter{ParentID: repo.NewID()}), "plans_parent_id_id_idx"},
@@ -211,8 +218,11 @@ func TestPlansOfReads(t *testing.T) {
 				if j > 0 {
 					want = append(slices.Clone(want), "messages_pkey")
 				}
-				if state.State && i > 0 || state.Scopes != nil {
-					want = append(slices.Clone(want), "state_scopes_pkey", "state_values_pkey")
+				switch {
+				case state.State && i > 0:
+					want = append(slices.Clone(want), "state_scopes_session_id_idx", "state_values_pkey")
+				case state.Scopes != nil:
+					want = append(slices.Clone(want), "state_scopes_namespace_name_key", "state_values_pkey")
 				}
 				sent := tracer.take()
 				if len(sent) != 1 {
@@ -231,7 +241,7 @@ func TestPlansOfReads(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 20 {
+	if len(seen) != 30 {
 		t.Errorf("there are %d statements", len(seen))
 	}
 }
@@ -243,7 +253,7 @@ var hasFilters = regexp.MustCompile(`\(\$\d+::\w+ IS NULL OR \w\.\w+ =`)
 // that read without an index, or sort more than a session's links.
 func readBy(found plan) (ways []string) {
 	found.walk(func(node plan) {
-		way := ofPartition.ReplaceAllString(node.IndexName, "audit_entries_")
+		way := node.IndexName
 		switch {
 		case node.NodeType == "Seq Scan":
 			way = node.NodeType

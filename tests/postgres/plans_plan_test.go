@@ -19,8 +19,8 @@ SELECT p.id, n, 'project' || hashtext(p.id::text) % 5, 'alias' || n, false FROM 
 INSERT INTO plan_arguments (plan_id, position, name, value) SELECT p.id, n, 'a' || n, '1' FROM plans p, generate_series(0, 4) n;
 INSERT INTO plan_invariants (plan_id, position, text, source) SELECT p.id, n, 'x', 'action' FROM plans p, generate_series(0, 4) n;
 INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) SELECT id, 1, 'use', phase, state FROM plans;
-INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, token, attempt, max_attempts, check_at)
-SELECT id, namespace, action_name, phase, 'o', row_number() OVER (), 1, 5, now() + interval '1 hour' FROM plans WHERE state = 'processing';
+INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, attempt, max_attempts, check_at)
+SELECT id, namespace, action_name, phase, 'o', 1, 5, now() + interval '1 hour' FROM plans WHERE state = 'processing';
 INSERT INTO session_plans (session_id, plan_id)
 SELECT s.id, p.id FROM (SELECT id, row_number() OVER () AS n FROM sessions) s
 JOIN (SELECT id, row_number() OVER () AS n FROM plans) p ON p.n % 5000 = s.n % 5000;

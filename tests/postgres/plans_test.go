@@ -64,15 +64,13 @@ func newFilled(t *testing.T) string {
 const fill = `
 INSERT INTO sessions (id, namespace, actor, owner)
 SELECT gen_random_uuid(), 'local', 'actor/' || n % 50, 'owner/' || n % 500 FROM generate_series(1, 5000) n;
+INSERT INTO session_ids SELECT gen_random_uuid() FROM generate_series(1, 5000);
 INSERT INTO session_counters (session_id, next_sequence) SELECT id, 10 FROM sessions;
-INSERT INTO session_owners (session_id, namespace, owner, created_at)
-SELECT id, namespace, 'owner/' || right(actor, 1), created_at FROM sessions;
-INSERT INTO messages (session_id, sequence, id, role, content)
-SELECT s.id, n, gen_random_uuid(), 'user', 'content' FROM sessions s, generate_series(0, 9) n;
-INSERT INTO message_calls (session_id, call_id, sequence)
-SELECT s.id, 'call' || n, n FROM sessions s, generate_series(0, 9) n;
-INSERT INTO state_scopes (id, session_id, name, version)
-SELECT id, id, NULL, 1 FROM sessions UNION ALL SELECT gen_random_uuid(), NULL, 'scope/' || n, 1 FROM generate_series(1, 5000) n;
+INSERT INTO session_activity (session_id, namespace, owner, active_at) SELECT id, namespace, owner, updated_at FROM sessions;
+INSERT INTO messages (session_id, sequence, id, role, call_id, content)
+SELECT s.id, n, gen_random_uuid(), 'user', 'call' || n, 'content' FROM sessions s, generate_series(0, 9) n;
+INSERT INTO state_scopes (id, session_id, namespace, name, version)
+SELECT id, id, NULL, NULL, 1 FROM sessions UNION ALL SELECT gen_random_uuid(), NULL, 'local', 'scope/' || n, 1 FROM generate_series(1, 5000) n;
 INSERT INTO state_values (scope_id, key, value, version) SELECT s.id, 'key/' || n, '1', 1 FROM state_scopes s, generate_series(0, 9) n;
 INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
 SELECT 'name/' || n, 'kind/' || n % 20, 'owner/' || n % 20, n, now(), now() + interval '1 hour' FROM generate_series(1, 5000) n;
@@ -83,15 +81,15 @@ INSERT INTO stream_parts (stream_id, sequence, data) SELECT s.id, n, 'part' FROM
 INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
 SELECT s.id, gen_random_uuid(), 1, 1, 1 FROM sessions s, generate_series(0, 3) n;
 INSERT INTO session_turns (session_id, id, digest, first_sequence)
-SELECT s.id, gen_random_uuid(), sha256('turn'), 0 FROM sessions s, generate_series(0, 3) n;
+SELECT s.id, gen_random_uuid()::text, sha256('turn'), 0 FROM sessions s, generate_series(0, 3) n;
 ANALYZE;`
 
 // sorts are the queries that sort: rows in the order of the caller's ids have no index,
 // and the others sort no more than one call names or looks at, or one page; an export sorts what it
 // reads once.
 var sorts = []string{
-	"MessageListByIDs", "MessageListNews", "SessionRead", "PlanListByStage", "StateScopeLock", "StateChange", "StateRead", "StateList", "SessionExport", "StreamListNews",
-	"PlanClaim",
+	"MessageListByIDs", "MessageListNews", "SessionRead", "PlanListByStage", "StateLockOwn", "StateLockShared", "StateChange", "StateRead", "StateList", "SessionExport", "StreamListNews",
+	"PlanClaim", "SessionListTaken",
 }
 
 // Each query has the plan that its comment promises, and none reads a whole table or
@@ -101,11 +99,14 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	conn := pgtest.Connect(t, newFilled(t))
-	pgtest.Exec(t, conn, allPartitions+"; SET plan_cache_mode = force_generic_plan")
+	pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 	version := pgtest.Value[int](t, conn, "SELECT current_setting('server_version_num')::int")
 	for _, s := range statements(t) {
 		if hasFilters.MatchString(s.sql) {
 			continue // is never sent in this form: see TestPlansOfFilters
+		}
+		if strings.Contains(s.sql, "LOCK TABLE") {
+			continue // has no plan
 		}
 		t.Run(s.name, func(t *testing.T) {
 			found := explain(ctx, t, conn, s)
@@ -117,8 +118,6 @@ func TestPlans(t *testing.T) {
 				switch {
 				case strings.HasPrefix(s.name, "AuditDoctor") && !strings.HasPrefix(node.Relation, "audit_"):
 					// The server's catalog is small, and not ours.
-				case s.name == "AuditIdentity" || s.name == "AuditVersionOne":
-					// One row; and a rare query of all leaves.
 				case hashesHolds && node.Relation == "audit_holds":
 				case node.NodeType == "Seq Scan":
 					t.Errorf("reads all of %s", node.Relation)
@@ -127,7 +126,7 @@ func TestPlans(t *testing.T) {
 						t.Errorf("has a node %s", node.NodeType)
 					}
 				case node.IndexName != "":
-					indexes = append(indexes, ofPartition.ReplaceAllString(node.IndexName, "audit_entries_"))
+					indexes = append(indexes, node.IndexName)
 				}
 			})
 			for _, alternatives := range s.indexes {

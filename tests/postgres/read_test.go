@@ -179,8 +179,14 @@ func TestReadIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := newUnattended(t)
 	for _, ask := range []repo.ReadSessions{
-		{}, {Last: 20}, {First: 20, From: 5}, {First: 10, WithoutContent: true}, {Last: 1, Since: time.Now()}, {Last: 20, State: true, Scopes: []string{"a", "b"}},
-		{IDs: make([]repo.ID, 2), Last: 20}, {IDs: make([]repo.ID, 2), First: 20, Since: time.Now(), State: true},
+		{},
+		{Last: 20},
+		{First: 20, From: 5},
+		{First: 10, WithoutContent: true},
+		{Last: 1, Since: time.Now()},
+		{Last: 20, State: true, Scopes: []string{"a", "b"}},
+		{IDs: make([]repo.ID, 2), Last: 20},
+		{IDs: make([]repo.ID, 2), First: 20, Since: time.Now(), State: true},
 	} {
 		pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) {
 			c.MaxConns = 1

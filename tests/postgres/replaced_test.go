@@ -31,87 +31,45 @@ func (w *replacing) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// If a session is deleted during its export, and another is created with its id, they
-// are not mixed in one document: the export ends with an error, as if no other had
-// been created.
+// If a session is deleted during its export, the export ends with an error, also if another is
+// made under its key meanwhile.
 func TestExportOfReplacedSession(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), pgtest.NewStore(t, agentstore.Options{})
 	sessions := store.Sessions()
-	fill := func(id repo.ID, content string) {
+	key := repo.SessionKey{Key: "k"}
+	made := func(content string) repo.ID {
 		t.Helper()
 		for range 4 {
 			batch := make([]repo.NewMessage, 100)
 			for i := range batch {
 				batch[i] = user(strings.Repeat(content, 500))
 			}
-			if _, err := sessions.Append(ctx, id, batch...); err != nil {
+			if _, err := repo.ByKey(sessions, key).AppendOrCreate(ctx, repo.NewSession{}, batch...); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	remove := func(id repo.ID) {
-		t.Helper()
-		if _, err := sessions.Delete(ctx, id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, replace := range map[string]func(id repo.ID){
-		"made": func(id repo.ID) {
-			remove(id)
-			if _, err := sessions.Create(ctx, repo.NewSession{ID: id}); err != nil {
-				t.Fatal(err)
-			}
-			fill(id, "new ")
-		},
-		"imported": func(id repo.ID) {
-			other, err := agentstore.Open(ctx, "memory://"+id.String(), agentstore.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = other.Close() }()
-			if _, err := other.Sessions().Create(ctx, repo.NewSession{ID: id}); err != nil {
-				t.Fatal(err)
-			}
-			for i := range 400 {
-				if _, err := other.Sessions().Append(ctx, id, user("new ")); err != nil {
-					t.Fatal(i, err)
-				}
-			}
-			var document bytes.Buffer
-			if err := other.Sessions().Export(ctx, id, &document); err != nil {
-				t.Fatal(err)
-			}
-			remove(id)
-			if _, err := sessions.Import(ctx, &document); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"emptied": func(id repo.ID) {
-			remove(id)
-			if _, err := sessions.Create(ctx, repo.NewSession{ID: id}); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"not at all": func(repo.ID) {},
-	} {
-		session, err := sessions.Create(ctx, repo.NewSession{})
+		id, err := sessions.Find(ctx, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fill(session.ID, "old ")
+		return id
+	}
+	for _, replaces := range []bool{false, true} {
+		id := made("old ")
 		var document replacing
-		document.once = func() { replace(session.ID) }
-		err = sessions.Export(ctx, session.ID, &document)
-		if name == "not at all" {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
+		document.once = func() {
+			if !replaces {
+				return
 			}
-			continue
+			if _, err := sessions.Delete(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			made("new ")
 		}
-		if !errors.Is(err, repo.ErrNotFound) {
-			t.Errorf("%s: %v; of the old one's messages are there %t, of the new one's %t", name, err,
-				strings.Contains(document.String(), "old "), strings.Contains(document.String(), "new "))
+		err := sessions.Export(ctx, id, &document)
+		if errors.Is(err, repo.ErrNotFound) != replaces || strings.Contains(document.String(), "new ") {
+			t.Errorf("replaced: %t; %v", replaces, err)
 		}
 	}
 }
@@ -217,59 +175,48 @@ func TestExportDuringTurns(t *testing.T) {
 	})
 }
 
-// A document does not have the state of one session and the rest of another that was imported
-// in its place, with all its times.
+// A document does not have the state of a session and the rest of what was restored in its place,
+// with all its times.
 func TestExportDuringImports(t *testing.T) {
 	t.Parallel()
-	for _, messages := range []int{0, 1} {
-		databaseURL := pgtest.NewDatabase(t)
-		store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-		sessions, id := store.Sessions(), pgtest.NewSession(t, store)
-		var documents [2][]byte
-		for i := range documents {
-			name := strconv.Itoa(i)
-			var document bytes.Buffer
-			_, err := sessions.Update(t.Context(), id, repo.SessionUpdate{Metadata: json.RawMessage(`{"is":` + name + `}`)})
-			if err == nil {
-				_, err = store.State().Change(t.Context(), []repo.StateChange{{
-					Scope: repo.Scope{SessionID: id}, Key: "is", Value: json.RawMessage(name),
-				}})
-			}
-			if err == nil && messages > 0 {
-				_, err = sessions.Append(t.Context(), id, user(name))
-			}
-			if err == nil {
-				err = sessions.Export(t.Context(), id, &document)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			documents[i] = document.Bytes()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	sessions, id := store.Sessions(), pgtest.NewSession(t, store)
+	var documents [2][]byte
+	for i := range documents {
+		name := strconv.Itoa(i)
+		var document bytes.Buffer
+		_, err := sessions.Update(t.Context(), id, repo.SessionUpdate{Metadata: json.RawMessage(`{"is":` + name + `}`)})
+		if err == nil {
+			_, err = store.State().Change(t.Context(), []repo.StateChange{{
+				Scope: repo.Scope{SessionID: id}, Key: "is", Value: json.RawMessage(name),
+			}})
 		}
-		stored := 1
-		replace := func() {
-			stored = 1 - stored
-			if _, err := sessions.Delete(t.Context(), id); err != nil {
-				t.Error(err)
-			}
-			if _, err := sessions.Import(t.Context(), bytes.NewReader(documents[stored])); err != nil {
-				t.Error(err)
-			}
+		if err == nil {
+			err = sessions.Export(t.Context(), id, &document)
 		}
-		exportDuring(t, databaseURL, id, replace, func(document []byte, err error) {
-			if messages > 0 {
-				if !errors.Is(err, repo.ErrNotFound) {
-					t.Errorf("%d messages: %v: %s", messages, err, document)
-				}
-				return
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if e := exportedOf(t, document); string(e.Session.Metadata) != `{"is":`+string(e.State.Values[0].Value)+`}` {
-				t.Errorf("%s", document)
-			}
-		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[i] = document.Bytes()
 	}
+	stored := 1
+	replace := func() {
+		stored = 1 - stored
+		if _, err := sessions.Delete(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if _, err := sessions.Import(t.Context(), bytes.NewReader(documents[stored]), repo.ImportOptions{Restore: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	exportDuring(t, databaseURL, id, replace, func(document []byte, err error) {
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if e := exportedOf(t, document); string(e.Session.Metadata) != `{"is":`+string(e.State.Values[0].Value)+`}` {
+			t.Errorf("%s", document)
+		}
+	})
 }

@@ -57,7 +57,7 @@ func TestWithoutSessionAudit(t *testing.T) {
 			if _, err := r.Sessions().Delete(ctx, id); err != nil {
 				return err
 			}
-			_, err := r.Sessions().Import(ctx, &document)
+			_, err := r.Sessions().Import(ctx, &document, repo.ImportOptions{Restore: true})
 			return err
 		})
 		if err != nil {

@@ -78,7 +78,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 	working := pgtest.NewSession(t, store)
 	for name, call := range map[string]func(ctx context.Context, s *stalled) error{
 		"Import": func(ctx context.Context, s *stalled) error {
-			_, err := sessions.Import(ctx, s)
+			_, err := sessions.Import(ctx, s, repo.ImportOptions{Restore: true})
 			return err
 		},
 		"Export":       func(ctx context.Context, s *stalled) error { return sessions.Export(ctx, id, s) },

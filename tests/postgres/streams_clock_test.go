@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -181,45 +179,5 @@ func TestStreamRemovalGoesOnBehindTheKept(t *testing.T) {
 	expireStream(t, conn, other) // after it
 	if removed, err := store.Streams().RemoveExpired(t.Context(), 1); err != nil || removed != (repo.RemovedStreams{Parts: 1, Streams: 1}) {
 		t.Errorf("removed %+v, %v", removed, err)
-	}
-}
-
-// Whether a stream has expired is decided once in an append: what is acknowledged is stored,
-// whatever the clock says between two readings. The transaction has a clock of its own, which
-// is a second later at each reading.
-func TestStreamAppendAtExpiry(t *testing.T) {
-	t.Parallel()
-	store := pgtest.NewStore(t, agentstore.Options{})
-	stream := openStream(t, store, "a")
-	tx := beginTx(t, store)
-	schema := pgtest.Value[string](t, tx, "SELECT current_schema()")
-	pgtest.Exec(t, tx, `CREATE SEQUENCE readings`)
-	pgtest.Exec(t, tx, `CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-		AS $$ SELECT to_timestamp(nextval('readings')) $$`)
-	pgtest.Exec(t, tx, "SELECT set_config('search_path', $1, true)", pgx.Identifier{schema}.Sanitize()+", pg_catalog")
-	bound := postgres.Bind(tx)
-	stored, gone := 0, 0
-	for expiry := range 12 {
-		pgtest.Exec(t, tx, "SELECT setval('readings', 100)")
-		pgtest.Exec(t, tx, "UPDATE streams SET expires_at = to_timestamp(98 + $1::int)", expiry)
-		next, err := bound.Streams().Append(t.Context(), stream, []byte("x"))
-		switch {
-		case err == nil:
-			stored++
-		case errors.Is(err, repo.ErrStreamGone):
-			gone++
-		default:
-			t.Fatal(err)
-		}
-		stream.Next = next
-		if got := pgtest.Value[int64](t, tx, "SELECT next_sequence FROM streams"); got != next {
-			t.Fatalf("expiry %d: Append returned %d, %v; the stream has %d parts", expiry, next, err, got)
-		}
-		if got := pgtest.Value[int64](t, tx, "SELECT count(*) FROM stream_parts"); got != next {
-			t.Fatalf("expiry %d: Append returned %d, %v; %d parts are stored", expiry, next, err, got)
-		}
-	}
-	if stored == 0 || gone == 0 {
-		t.Errorf("%d were stored, %d gone: the expiry was not among the readings", stored, gone)
 	}
 }

@@ -437,7 +437,7 @@ func TestStreamFenceAfterTheWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Exec(t, tx, "SELECT pg_advisory_xact_lock(hashtextextended('a', hashtext('stream')))")
+	pgtest.Exec(t, tx, "SELECT pg_advisory_xact_lock(hashtextextended('a', hashtext('local')))")
 	opened := make(chan repo.Stream, 1)
 	go func() {
 		stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "a", Owner: "x"})
@@ -446,7 +446,7 @@ func TestStreamFenceAfterTheWait(t *testing.T) {
 		}
 		opened <- stream
 	}()
-	awaitWaiting(t, store)
+	awaitLock(t, store)
 	// Others open and finish the stream meanwhile.
 	before := openStream(t, postgres.Bind(tx), "a")
 	if err := postgres.Bind(tx).Streams().Finish(t.Context(), before); err != nil {
@@ -471,7 +471,7 @@ func TestStreamOpenedTwice(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	store, conn := process(t, databaseURL), pgtest.Connect(t, databaseURL)
-	params := db.StreamOpenParams{ID: pgtype.UUID{Bytes: repo.NewID(), Valid: true}, Key: "a", Owner: "x", TtlSeconds: 3600}
+	params := db.StreamOpenParams{ID: pgtype.UUID{Bytes: repo.NewID(), Valid: true}, Namespace: "local", Key: "a", Owner: "x", TtlSeconds: 3600}
 	first, err := db.New().StreamOpen(t.Context(), conn, params)
 	if err != nil {
 		t.Fatal(err)

@@ -45,9 +45,11 @@ func (s *steps) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.Trace
 	s.next(conn)
 	return ctx
 }
+
 func (s *steps) TraceQueryEnd(_ context.Context, conn *pgx.Conn, _ pgx.TraceQueryEndData) {
 	s.next(conn)
 }
+
 func (s *steps) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	s.next(conn)
 	return ctx

@@ -21,7 +21,7 @@ func TestTurnIDStoredSinceSnapshot(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(fmt.Sprint(level), func(t *testing.T) {
 			t.Parallel()
-			id, turnID := pgtest.NewSession(t, store), repo.NewID()
+			id, turnID := pgtest.NewSession(t, store), "turn"
 			tx, err := store.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 			if err != nil {
 				t.Fatal(err)

@@ -215,7 +215,7 @@ func TestLostTurns(t *testing.T) {
 		"messages": {Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{plusOne("shared", "n")}, Usage: &repo.NewUsage{Cost: 1}},
 		"state":    {State: []repo.StateChange{plusOne("shared", "n")}},
 		"own":      {Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}}},
-		"id":       {ID: repo.NewID(), Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{plusOne("shared", "n")}},
+		"id":       {ID: "turn", Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{plusOne("shared", "n")}},
 		"create":   {Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{plusOne("shared", "n")}, Create: &repo.NewSession{}},
 	} {
 		for _, mode := range []string{"cache_statement", "simple_protocol"} {
@@ -383,15 +383,19 @@ func (o *onStatement) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 
 func (*onStatement) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A turn that creates its session does so although somebody else has created it just before
-// and deletes it just after. If that happens again and again, nothing is written.
+// A turn that creates its session does so although somebody else has created one with its key just
+// before and deletes it just after. If that happens again and again, nothing is written. With an id of
+// the caller's it is refused, since that was given.
 func TestTurnCreatesAfterOthersDelete(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
+		id    repo.ID
 		times int
 		want  error
-	}{{"once", 1, nil}, {"again and again", 1000, repo.ErrContention}} {
+	}{
+		{"once", repo.ID{}, 1, nil}, {"again and again", repo.ID{}, 1000, repo.ErrContention}, {"by its id", repo.NewID(), 1, repo.ErrConflict},
+	} {
 		for way, add := range map[string]func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error){
 			"AppendTurn": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
 				added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
@@ -413,25 +417,26 @@ func TestTurnCreatesAfterOthersDelete(t *testing.T) {
 			t.Run(way+" "+test.name, func(t *testing.T) {
 				t.Parallel()
 				databaseURL := pgtest.NewDatabase(t)
-				other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-				id, times, exists := repo.NewID(), 0, false
+				other := pgtest.OpenStore(t, databaseURL, agentstore.Options{}).Sessions()
+				session := repo.NewSession{ID: test.id, Key: "k"}
+				times, exists := 0, false
 				traced := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", "traced"), agentstore.Options{
 					Tracer: &onStatement{func(sql string) {
 						var err error
 						switch {
 						case strings.HasPrefix(sql, "-- name: SessionCreate ") && times < test.times:
 							times, exists = times+1, true
-							_, err = other.Sessions().Create(t.Context(), repo.NewSession{ID: id})
+							_, err = other.Create(t.Context(), session)
 						case strings.HasPrefix(sql, "-- name: TurnLockCounters ") && exists:
 							exists = false
-							_, err = other.Sessions().Delete(t.Context(), id)
+							_, err = repo.ByKey(other, repo.SessionKey{Key: session.Key}).Delete(t.Context())
 						}
 						if err != nil {
 							t.Error(err)
 						}
 					}},
 				})
-				created, err := add(traced, id, repo.Turn{Messages: []repo.NewMessage{user("x")}, Create: &repo.NewSession{}})
+				created, err := add(traced, test.id, repo.Turn{Messages: []repo.NewMessage{user("x")}, Create: &repo.NewSession{Key: session.Key}})
 				if !errors.Is(err, test.want) || created != (test.want == nil) {
 					t.Errorf("created %t, %v, want %v", created, err, test.want)
 				}

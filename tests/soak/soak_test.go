@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,20 +13,6 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
-
-// duration is the value of AGENTSTORE_SOAK, or a few seconds.
-func duration(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("AGENTSTORE_SOAK")
-	if text == "" {
-		return 5 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("AGENTSTORE_SOAK: %v", err)
-	}
-	return d
-}
 
 // sample has the values that must not grow.
 type sample struct {
@@ -46,7 +31,7 @@ func take(store *agentstore.Store) sample {
 const mebibyte = 1 << 20
 
 func TestSoak(t *testing.T) {
-	total := duration(t)
+	total := pgtest.Choose(10*time.Minute, 3*time.Second)
 	store, err := agentstore.Open(t.Context(), pgtest.NewDatabase(t), agentstore.Options{MaxConns: 8})
 	if err != nil {
 		t.Fatal(err)

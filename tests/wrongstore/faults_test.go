@@ -85,8 +85,10 @@ type sharingStore struct {
 }
 
 func newSharingStore(store repo.Store) *sharingStore {
-	return &sharingStore{Store: store, messages: map[repo.ID]repo.NewMessage{},
-		sessions: map[repo.ID]repo.Session{}, plans: map[repo.ID]repo.Plan{}}
+	return &sharingStore{
+		Store: store, messages: map[repo.ID]repo.NewMessage{},
+		sessions: map[repo.ID]repo.Session{}, plans: map[repo.ID]repo.Plan{},
+	}
 }
 
 func (s *sharingStore) Sessions() repo.Sessions { return sharingSessions{s.Store.Sessions(), s} }
@@ -294,4 +296,43 @@ func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.A
 		return repo.Action{Name: name, ActionDefinition: definition, State: repo.ActionAvailable, Version: 1}, err
 	}
 	return created, err
+}
+
+// lookingStore looks for the plan with a use's key before it makes one.
+type lookingStore struct {
+	repo.Store
+
+	mu    sync.Mutex
+	plans map[string]repo.ID // by what their uses have in common
+}
+
+func newLookingStore(s repo.Store) repo.Store {
+	return &lookingStore{Store: s, plans: map[string]repo.ID{}}
+}
+
+func (s *lookingStore) Plans() repo.Plans { return lookingPlans{s.Store.Plans(), s} }
+
+type lookingPlans struct {
+	repo.Plans
+
+	store *lookingStore
+}
+
+func (p lookingPlans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
+	key := repo.JoinKey(use.Namespace, use.SessionID.String(), use.Key)
+	p.store.mu.Lock()
+	id, found := p.store.plans[key]
+	p.store.mu.Unlock()
+	if found {
+		return p.Get(ctx, id)
+	}
+	runtime.Gosched()
+	use.Key = ""
+	plan, err := p.Plans.Use(ctx, action, use)
+	if err == nil {
+		p.store.mu.Lock()
+		p.store.plans[key] = plan.ID
+		p.store.mu.Unlock()
+	}
+	return plan, err
 }

@@ -46,6 +46,7 @@ var faults = map[string]fault{
 	"no transactions":         {func(s repo.Store) repo.Store { return looseStore{s} }, "PlanRaces/Rollback"},
 	"followers have queues":   {newQueueStore, "Follow/Slow Follow/EveryWay Follow/Race"},
 	"create looks, then acts": {func(s repo.Store) repo.Store { return naiveStore{s} }, "PlanRaces/CreateAction"},
+	"use looks, then acts":    {newLookingStore, "PlanRaces/Use"},
 }
 
 func TestWrongStoresFail(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 // gets it again.
 func TestKilledNodes(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
-	tasks := choose(1000, 60)
+	tasks := pgtest.Choose(1000, 60)
 	n, report := runTasks(t, node{
-		Database: pgtest.WithParameter(databaseURL, "pool_max_conns", "8"), Parts: choose(10, 6), Pause: choose(50*time.Millisecond, 5*time.Millisecond),
-	}, tasks, choose(8, 12))
+		Database: pgtest.WithParameter(databaseURL, "pool_max_conns", "8"), Parts: pgtest.Choose(10, 6), Pause: pgtest.Choose(50*time.Millisecond, 5*time.Millisecond),
+	}, tasks, pgtest.Choose(8, 12))
 	if len(report.lost)+len(report.broken) > 0 {
 		t.Errorf("lost %q, broken %q", report.lost, report.broken)
 	}

@@ -16,13 +16,3 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(pgtest.Main(m))
 }
-
-// full says that the tests run in their long form, which prints figures.
-var full = os.Getenv("AGENTSTORE_ADAPTERS") == "full"
-
-func choose[T any](long, short T) T {
-	if full {
-		return long
-	}
-	return short
-}

@@ -121,7 +121,7 @@ func serve(text string) int {
 			panic(err)
 		}
 		options = append(options, a2asrv.WithClusterMode(cluster.Config()),
-			a2asrv.WithConcurrencyConfig(limiter.ConcurrencyConfig{MaxExecutions: choose(16, 6)}))
+			a2asrv.WithConcurrencyConfig(limiter.ConcurrencyConfig{MaxExecutions: pgtest.Choose(16, 6)}))
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

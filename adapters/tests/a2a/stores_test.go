@@ -152,7 +152,9 @@ func testUnreadable(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	ctx, task := as(t.Context(), user), newTask(a2a.TaskStateWorking)
 	version, err := c.Tasks.Create(ctx, task)
 	must(t, err)
-	own := repo.Scope{SessionID: repo.SessionKey{Namespace: "unreadable", Key: string(task.ID)}.ID()}
+	session, err := store.Sessions().Find(ctx, repo.SessionKey{Namespace: "unreadable", Key: string(task.ID)})
+	must(t, err)
+	own := repo.Scope{SessionID: session}
 	_, err = store.State().Change(ctx, []repo.StateChange{{Scope: own, Key: "a key of the agent's", Value: []byte("{}")}})
 	must(t, err)
 	refused := func(err error) {
@@ -434,7 +436,7 @@ func testEvents(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	wantError(t, err, eventqueue.ErrQueueClosed)
 	last := reader(task.ID)
 	time.AfterFunc(10*time.Millisecond, func() {
-		_, _ = store.Sessions().Delete(ctx, repo.SessionKey{Namespace: "events", Key: string(task.ID)}.ID())
+		_, _ = repo.ByKey(store.Sessions(), repo.SessionKey{Namespace: "events", Key: string(task.ID)}).Delete(ctx)
 	})
 	_, err = last.Read(ctx)
 	wantError(t, err, eventqueue.ErrQueueClosed)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // nodes are three processes behind what a load balancer would do.
@@ -94,7 +96,7 @@ func runTasks(t *testing.T, described node, tasks, atOnce int) (*nodes, report) 
 	for range processes {
 		n.running = append(n.running, n.startOne())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), choose(20*time.Minute, 2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Choose(20*time.Minute, 2*time.Minute))
 	defer cancel()
 	next := make(chan int)
 	var subscribers sync.WaitGroup

@@ -39,6 +39,7 @@ var suite = []tests{
 	{pkg: "faults", own: true, long: true},
 	{pkg: "failover", own: true, long: true},
 	{pkg: "tls", own: true},
+	{pkg: "copies", own: true},
 }
 
 // conformance is the conformance suite, as a superuser and as the application role.

@@ -11,9 +11,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // outcome is the outcome of trying a mutant.
@@ -22,6 +25,7 @@ type outcome string
 const (
 	killed outcome = "killed"
 	alive  outcome = "ALIVE"
+	// broken: it does not build, or go vet finds it. So it says nothing about the test.
 	broken outcome = "DOES NOT BUILD"
 	// unclear: the tests did not end, and none of them failed.
 	unclear outcome = "UNCLEAR"
@@ -29,10 +33,19 @@ const (
 
 // bench is the copy on which mutants are tried, one at a time.
 type bench struct {
-	dir, sqlc   string
+	dir, sqlc, server string
+	// timeout bounds the tests of one mutant, and buildTime each step before.
 	timeout     time.Duration
 	environment []string
+	// statements are those of db/, and those of mutants.
+	statements map[string]string
+	// unfit says why mutants cannot be tried, by their numbers.
+	unfit    map[int]string
+	binaries map[killer]string
+	database *pgx.Conn
 }
+
+const buildTime = 5 * time.Minute
 
 // copyTree copies all files except ignored ones into dir.
 func copyTree(ctx context.Context, dir string) error {
@@ -61,115 +74,163 @@ func copyTree(ctx context.Context, dir string) error {
 
 // passes checks that the tests of all mutants pass on the unchanged code. Those of one
 // package run together.
-func (b bench) passes(ctx context.Context, mutants []mutant) error {
+func (b *bench) passes(ctx context.Context, mutants []mutant) error {
 	b.timeout *= 4 // for the tests of many mutants
-	for _, tests := range together(mutants) {
-		if output, err := b.test(ctx, tests); err != nil {
-			return fmt.Errorf("%s -run %s fails on the unchanged code: %w\n%s", tests.pkg, tests.run, err, output)
+	defer func() { b.timeout /= 4 }()
+	for _, k := range together(mutants) {
+		if output, err := b.testBuilt(ctx, k); err != nil {
+			return fmt.Errorf("%s -run %s fails on the unchanged code: %w\n%s", k.pkg, k.run, err, output)
 		}
 	}
 	return ctx.Err()
 }
 
 // together returns the tests of all mutants, one element for each package.
-func together(mutants []mutant) (all []tests) {
-	runs := map[string][]string{}
+func together(mutants []mutant) (all []killer) {
+	type group struct {
+		pkg  string
+		race bool
+	}
+	runs := map[group][]string{}
 	for _, m := range mutants {
-		for _, tests := range m.tests {
-			if !slices.Contains(runs[tests.pkg], tests.run) {
-				runs[tests.pkg] = append(runs[tests.pkg], tests.run)
-			}
+		g := group{m.killer.pkg, m.killer.race}
+		if !slices.Contains(runs[g], m.killer.run) {
+			runs[g] = append(runs[g], m.killer.run)
 		}
 	}
-	for _, pkg := range slices.Sorted(maps.Keys(runs)) {
-		all = append(all, tests{pkg, strings.Join(runs[pkg], "|")})
+	for _, g := range slices.SortedFunc(maps.Keys(runs), func(a, b group) int { return strings.Compare(a.pkg, b.pkg) }) {
+		all = append(all, killer{g.pkg, strings.Join(runs[g], "|"), g.race})
 	}
 	return all
 }
 
-// try applies a mutant, runs its tests and undoes the change. told is the test that
-// killed it, or the compiler's error.
-func (b bench) try(ctx context.Context, m mutant) (got outcome, told string, err error) {
-	restore, err := m.apply(b.dir)
-	if err != nil {
-		return "", "", err
+// prepare adds the mutants to the copy, as far as they are built together.
+func (b *bench) prepare(ctx context.Context, mutants []mutant, found []edited) (err error) {
+	if b.unfit, err = b.addVariants(ctx, found); err != nil {
+		return err
 	}
-	defer func() {
-		if restoreErr := restore(); err == nil {
-			err = restoreErr
+	return b.generate(ctx, mutants, found, b.unfit)
+}
+
+// try runs the test of a mutant. told is the test that killed it, or why it cannot be tried.
+func (b *bench) try(ctx context.Context, number int, m mutant, what edited) (got outcome, told string, err error) {
+	if reason := b.unfit[number]; reason != "" {
+		return broken, reason, nil
+	}
+	environment := []string{mutantNumber + "=" + strconv.Itoa(number)}
+	switch {
+	case m.change.query != "":
+		text, reason, err := b.statement(ctx, number, m.change.query)
+		if err != nil || reason != "" {
+			return broken, reason, err
 		}
-	}()
-	if m.generates() {
-		regenerated, err := keep(filepath.Join(b.dir, "db"))
-		if err != nil {
+		file := filepath.Join(b.dir, "statement.sql")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return "", "", err
 		}
-		defer func() {
-			if restoreErr := regenerated(); err == nil {
-				err = restoreErr
-			}
-		}()
-		if output, err := b.generate(ctx); err != nil {
-			return broken, lastLine(output), ctx.Err()
-		}
+		environment = []string{replacedQuery + "=" + m.change.query, replacedText + "=" + file}
+	case what.function == nil:
+		return b.tryMigration(ctx, m, what)
 	}
-	for _, tests := range m.tests {
-		output, err := b.test(ctx, tests)
-		switch {
-		case ctx.Err() != nil:
-			return "", "", ctx.Err()
-		case err == nil:
-		case errors.Is(err, errNotEnded):
-			return unclear, err.Error(), nil
-		case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
-			return broken, firstLine(output), nil
-		default:
-			return killed, tests.pkg + ": " + reason(output), nil
-		}
-	}
-	return alive, "", nil
+	output, err := b.testBuilt(ctx, m.killer, environment...)
+	return b.judge(ctx, m.killer, output, err)
 }
 
-// keep reads the files of a directory. restore writes them as they were.
-func keep(dir string) (restore func() error, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		return nil, err
+// tryMigration applies a mutant of the schema, runs its test and undoes the change. The
+// migrations are part of the program, which is therefore built again.
+func (b *bench) tryMigration(ctx context.Context, m mutant, what edited) (got outcome, told string, err error) {
+	target := filepath.Join(b.dir, filepath.FromSlash(what.path))
+	if err := os.WriteFile(target, []byte(what.apply()), 0o755); err != nil {
+		return "", "", err
 	}
-	contents := make([][]byte, len(files))
-	for i, file := range files {
-		if contents[i], err = os.ReadFile(file); err != nil {
-			return nil, err
-		}
+	defer func() { err = errors.Join(err, os.WriteFile(target, []byte(what.text), 0o755)) }()
+	if err := b.migrates(ctx); err != nil {
+		return broken, err.Error(), ctx.Err()
 	}
-	return func() error {
-		for i, file := range files {
-			if err := os.WriteFile(file, contents[i], 0o755); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil
+	output, err := b.test(ctx, m.killer)
+	return b.judge(ctx, m.killer, output, err)
 }
 
-func (b bench) generate(ctx context.Context) ([]byte, error) {
-	command := exec.CommandContext(ctx, b.sqlc, "generate")
-	command.Dir = b.dir
+// judge says what the end of a killer means.
+func (b *bench) judge(ctx context.Context, k killer, output []byte, err error) (outcome, string, error) {
+	switch {
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case err == nil:
+		return alive, "", nil
+	case errors.Is(err, errNotEnded):
+		return unclear, err.Error(), nil
+	case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
+		return broken, firstLine(output), nil
+	}
+	by, failed := reason(output)
+	if !failed {
+		return unclear, by, nil
+	}
+	return killed, k.pkg + " " + by, nil
+}
+
+// run runs a program in the copy.
+func (b *bench) run(ctx context.Context, program string, arguments ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir, command.Env = b.dir, b.environment
 	return command.CombinedOutput()
 }
 
-func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout+time.Minute) // a minute for the build
+// test builds a killer and runs it.
+func (b *bench) test(ctx context.Context, k killer) ([]byte, error) {
+	arguments := append([]string{"test", "-count=1", "-short", "-vet=off", "-failfast", "-timeout=" + b.timeout.String(), "-run=" + k.run}, flags(k)...)
+	return b.runTest(ctx, k, b.dir, nil, "go", append(arguments, "./"+k.pkg)...)
+}
+
+// testBuilt runs a killer as it is built with the mutants that are built together. The
+// environment says which of them is meant.
+func (b *bench) testBuilt(ctx context.Context, k killer, environment ...string) ([]byte, error) {
+	binary, err := b.binary(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return b.runTest(ctx, k, filepath.Join(b.dir, filepath.FromSlash(k.pkg)), environment,
+		binary, "-test.count=1", "-test.short", "-test.failfast", "-test.timeout="+b.timeout.String(), "-test.run="+k.run)
+}
+
+// binary builds the tests of a package, once.
+func (b *bench) binary(ctx context.Context, k killer) (string, error) {
+	key := killer{pkg: k.pkg, race: k.race}
+	if built := b.binaries[key]; built != "" {
+		return built, nil
+	}
+	built := filepath.Join(b.dir, fmt.Sprintf("tests-%d.test", len(b.binaries)))
+	arguments := append([]string{"test", "-c", "-vet=off", "-o", built}, flags(k)...)
+	if output, err := b.run(ctx, "go", append(arguments, "./"+k.pkg)...); err != nil {
+		return "", fmt.Errorf("build the tests of %s: %w\n%s", k.pkg, err, output)
+	}
+	b.binaries[key] = built
+	return built, nil
+}
+
+// flags are those with which the tests of a package are built.
+func flags(k killer) []string {
+	if k.race {
+		return []string{"-race"}
+	}
+	return []string{"-ldflags=-s -w"}
+}
+
+func (b *bench) runTest(ctx context.Context, k killer, dir string, environment []string, program string, arguments ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout+buildTime)
 	defer cancel()
-	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-short", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout="+b.timeout.String(), "-run="+tests.run, "./"+tests.pkg)
-	command.Dir, command.Env = b.dir, b.environment
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir, command.Env = dir, append(slices.Clone(b.environment), environment...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 30 * time.Second
 	output, err := command.CombinedOutput()
 	if err != nil && ctx.Err() != nil && !bytes.Contains(output, []byte("--- FAIL")) && !bytes.Contains(output, []byte("panic:")) {
-		return output, fmt.Errorf("%s: %w", tests.pkg, errNotEnded)
+		return output, fmt.Errorf("%s: %w", k.pkg, errNotEnded)
 	}
-	if err == nil && bytes.Contains(output, []byte("[no tests to run]")) {
+	if err == nil && bytes.Contains(output, []byte("no tests to run")) {
 		return output, errors.New("no test has this name")
 	}
 	return output, err
@@ -178,16 +239,19 @@ func (b bench) test(ctx context.Context, tests tests) ([]byte, error) {
 // errNotEnded: the time was over before a test failed.
 var errNotEnded = errors.New("did not end in time")
 
+var panicked = regexp.MustCompile(`(?m)^panic: .*$`)
+
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`)
 
-// reason returns the innermost test that failed first, or why none did.
-func reason(output []byte) string {
+// reason returns the innermost test that failed first, or the panic. It reports false if no
+// test failed.
+func reason(output []byte) (by string, failed bool) {
 	names := failedTest.FindAllSubmatch(output, -1)
 	if len(names) == 0 {
-		if bytes.Contains(output, []byte("panic: test timed out")) {
-			return "timed out"
+		if message := panicked.Find(output); message != nil {
+			return string(message), true
 		}
-		return lastLine(output)
+		return lastLine(output), false
 	}
 	first := string(names[0][1])
 	for _, name := range names[1:] {
@@ -196,7 +260,7 @@ func reason(output []byte) string {
 		}
 		first = string(name[1])
 	}
-	return first
+	return first, true
 }
 
 func firstLine(output []byte) string {

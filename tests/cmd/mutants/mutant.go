@@ -2,56 +2,109 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// mutant is one small change that some test must notice.
+// mutant is one small change that a test must notice.
 type mutant struct {
-	// name begins with its subject: "plans/transition without its version".
-	name string
-	// file is the path in the tree. old occurs in it exactly once, and becomes new.
-	file, old, new string
-	// tests must fail.
-	tests []tests
-	// equivalent says why no test can notice it. Such a mutant is still tried, to check
-	// that this remains true.
-	equivalent string
+	// name is an area, a slash, and what is wrong.
+	name   string
+	change change
+	killer killer
 }
 
-// tests are those of a package that run matches. pkg is relative to the root.
-type tests struct{ pkg, run string }
+func (m mutant) area() string {
+	area, _, _ := strings.Cut(m.name, "/")
+	return area
+}
+
+// killer says which test must fail: those of a package, relative to the root, that run
+// matches.
+type killer struct {
+	pkg, run string
+	race     bool
+}
+
+// test returns the killer that is one test, or some of its subtests. Each part of its name is
+// a regular expression for the whole part.
+func test(pkg, name string) killer {
+	return killer{pkg: pkg, run: "^" + strings.ReplaceAll(name, "/", "$/^") + "$"}
+}
+
+func inPostgres(name string) killer { return test("tests/postgres", name) }
+
+// inPool is a part of the conformance suite on a pool.
+func inPool(part string) killer { return inPostgres("TestConformanceOfPool/" + part) }
+
+func inMemory(part string) killer { return test("repo/memory", "TestConformance/"+part) }
+
+func inAudit(name string) killer { return test("tests/audit", name) }
+
+// raced is a killer that needs the race detector.
+func raced(k killer) killer {
+	k.race = true
+	return k
+}
+
+// change is a kind of change to one place in the tree. The place has a name that survives
+// refactoring.
+type change struct {
+	// place and what are for people.
+	place, what string
+	about       []string
+	// query is the name of the query that is changed, if it is one.
+	query string
+	find  func(*tree) (edited, error)
+}
+
+func (c change) String() string { return c.place + ": " + c.what }
+
+// resolve finds the place. It fails if there is none, or more than one.
+func (c change) resolve(t *tree) (edited, error) {
+	found, err := c.find(t)
+	if err != nil {
+		return edited{}, fmt.Errorf("%s: %w", c, err)
+	}
+	return found, nil
+}
+
+// edited is a file, relative to the root, with what is changed in it.
+type edited struct {
+	path, text string
+	edits      []edit
+	// function is the one that is changed, if it is one of Go.
+	function *goFunction
+}
+
+// edit replaces the bytes from from up to to. Edits of a file do not overlap, and are in order.
+type edit struct {
+	from, to int
+	with     string
+}
+
+// apply returns the changed file.
+func (e edited) apply() string {
+	var changed strings.Builder
+	at := 0
+	for _, one := range e.edits {
+		changed.WriteString(e.text[at:one.from])
+		changed.WriteString(one.with)
+		at = one.to
+	}
+	changed.WriteString(e.text[at:])
+	return changed.String()
+}
+
+// line is the first line that is changed, from 1.
+func (e edited) line() int { return 1 + strings.Count(e.text[:e.edits[0].from], "\n") }
 
 // all returns the mutants in the order in which they are tried.
-func all() []mutant {
-	return slices.Concat(
-		lifecycleMutants, internalMutants, memoryMutants, schedulerMutants, writerMutants, spoolMutants, verifyMutants, redactMutants,
-		migratorMutants, errorMutants, executorMutants, usageMutants, planMutants, planGoMutants, actionMutants, filterMutants,
-		schemaMutants, auditSQLMutants, appendMutants, sessionMutants, stateMutants, leaseMutants, fenceMutants, streamMutants, readMutants, turnMutants, followMutants,
-		liveMutants, claimMutants, moveMutants,
-	)
-}
-
-// generates reports whether db/ has to be generated again.
-func (m mutant) generates() bool {
-	return strings.HasPrefix(m.file, "queries/") || strings.HasPrefix(m.file, "schema/migrations/")
-}
-
-// apply changes the file below root. restore undoes the change.
-func (m mutant) apply(root string) (restore func() error, err error) {
-	path := filepath.Join(root, filepath.FromSlash(m.file))
-	before, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+func all() (all []mutant) {
+	for _, area := range [][]mutant{
+		schedulerMutants, outcomeMutants, appendMutants, turnMutants, sessionMutants, stateMutants, planMutants, claimMutants,
+		leaseMutants, streamMutants, followMutants, auditMutants, schemaMutants, migrationMutants,
+	} {
+		all = append(all, area...)
 	}
-	if count := strings.Count(string(before), m.old); count != 1 {
-		return nil, fmt.Errorf("the text to be changed occurs %d times in %s", count, m.file)
-	}
-	after := strings.Replace(string(before), m.old, m.new, 1)
-	if err := os.WriteFile(path, []byte(after), 0o644); err != nil {
-		return nil, err
-	}
-	return func() error { return os.WriteFile(path, before, 0o644) }, nil
+	return all
 }

@@ -23,7 +23,8 @@ import (
 const baselineTables = `
 CREATE TABLE retried_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
 CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
-ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id);
+ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id),
+	ADD CHECK (messages_valid(0, role, kind, call_id, content, metadata, payload)); -- it went with the column
 CREATE TABLE counters (session_id uuid PRIMARY KEY, next_sequence bigint NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE counted_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (session_id, sequence));
 CREATE TABLE bare_parts (LIKE stream_parts INCLUDING CONSTRAINTS INCLUDING INDEXES);`
@@ -44,7 +45,9 @@ const (
 	fillActivity = `
 INSERT INTO sessions (id, actor, created_at, updated_at)
 SELECT gen_random_uuid(), 'bench', t, t FROM generate_series(1, $1::bigint) n, LATERAL (SELECT now() - n * interval '1 second') AS s (t)`
-	fillActivityCounters = `INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions`
+	fillActivityCounters = `
+WITH counters AS (INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions)
+INSERT INTO session_activity (session_id, namespace, active_at) SELECT id, namespace, updated_at FROM sessions`
 )
 
 const fillCounter = `UPDATE session_counters SET next_sequence = $2 WHERE session_id = $1`

@@ -42,7 +42,8 @@ func TestTable(t *testing.T) {
 func TestPlotIsWellFormed(t *testing.T) {
 	t.Parallel()
 	curve := Outcome{Title: "a < b & c", Unit: "appends/s", XAxis: "writers", Measurements: []Measurement{
-		{Way: "one", X: 1, Rate: Spread{100, 90, 110}}, {Way: "one", X: 64, Rate: Spread{1000, 900, 1100}},
+		{Way: "one", X: 1, Rate: Spread{100, 90, 110}},
+		{Way: "one", X: 64, Rate: Spread{1000, 900, 1100}},
 		{Way: "two", X: 1, Rate: Spread{}},
 	}}
 	decoder := xml.NewDecoder(strings.NewReader(string(curve.SVG())))

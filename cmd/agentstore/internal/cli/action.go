@@ -46,28 +46,47 @@ func actionListCommand(world invocation) *urfave.Command {
 
 func actionLine(a repo.Action, details bool) any {
 	line := object{
-		{"name", a.Name.String()}, {"state", a.State}, {"version", a.Version}, {"reusable", a.Reusable}, {"read_only", a.ReadOnly},
-		{"automation_profile", given{a.AutomationProfile}}, {"tags", append([]string{}, a.Tags...)},
-		{"created_by", given{a.CreatedBy}}, {"created_at", a.CreatedAt}, {"updated_at", a.UpdatedAt},
+		{"name", a.Name.String()},
+		{"state", a.State},
+		{"version", a.Version},
+		{"reusable", a.Reusable},
+		{"read_only", a.ReadOnly},
+		{"automation_profile", given{a.AutomationProfile}},
+		{"tags", append([]string{}, a.Tags...)},
+		{"created_by", given{a.CreatedBy}},
+		{"created_at", a.CreatedAt},
+		{"updated_at", a.UpdatedAt},
 	}
 	if !details {
 		return line
 	}
 	return append(line, object{
-		{"description", a.Description}, {"definition_of_done", a.DefinitionOfDone},
+		{"description", a.Description},
+		{"definition_of_done", a.DefinitionOfDone},
 		{"actors", object{
-			{"strategy", given{a.Actors.Strategy}}, {"execution", given{a.Actors.Execution}}, {"review", given{a.Actors.Review}},
-			{"apply", given{a.Actors.Apply}}, {"estimation", given{a.Actors.Estimation}}, {"invariant", given{a.Actors.Invariant}},
+			{"strategy", given{a.Actors.Strategy}},
+			{"execution", given{a.Actors.Execution}},
+			{"review", given{a.Actors.Review}},
+			{"apply", given{a.Actors.Apply}},
+			{"estimation", given{a.Actors.Estimation}},
+			{"invariant", given{a.Actors.Invariant}},
 		}},
-		{"inputs_schema", a.InputsSchema}, {"arguments", objects(a.Arguments, argumentLine)},
+		{"inputs_schema", a.InputsSchema},
+		{"arguments", objects(a.Arguments, argumentLine)},
 		{"invariants", append([]string{}, a.Invariants...)},
 	}...)
 }
 
 func argumentLine(a repo.Argument) object {
 	return object{
-		{"name", a.Name}, {"type", a.Type}, {"required", a.Required}, {"description", given{a.Description}},
-		{"default", given{a.Default}}, {"min", given{a.Min}}, {"max", given{a.Max}}, {"pattern", given{a.Pattern}},
+		{"name", a.Name},
+		{"type", a.Type},
+		{"required", a.Required},
+		{"description", given{a.Description}},
+		{"default", given{a.Default}},
+		{"min", given{a.Min}},
+		{"max", given{a.Max}},
+		{"pattern", given{a.Pattern}},
 	}
 }
 
@@ -91,9 +110,16 @@ Examples:
 
 func actionFields(a repo.Action, details bool) []field {
 	fields := []field{
-		{"Name", a.Name}, {"State", a.State}, {"Version", a.Version}, {"Reusable", a.Reusable}, {"Read-only", a.ReadOnly},
-		{"Automation profile", a.AutomationProfile}, {"Tags", a.Tags}, {"Created by", a.CreatedBy},
-		{"Created", a.CreatedAt}, {"Updated", a.UpdatedAt},
+		{"Name", a.Name},
+		{"State", a.State},
+		{"Version", a.Version},
+		{"Reusable", a.Reusable},
+		{"Read-only", a.ReadOnly},
+		{"Automation profile", a.AutomationProfile},
+		{"Tags", a.Tags},
+		{"Created by", a.CreatedBy},
+		{"Created", a.CreatedAt},
+		{"Updated", a.UpdatedAt},
 	}
 	if !details {
 		return fields

@@ -87,7 +87,7 @@ func auditCommand(world invocation) *urfave.Command {
 		auditRelease(),
 		auditHolds(),
 		leaf{
-			name: "doctor", summary: "check partitions, triggers, grants and sealing; exit code 8 if there are findings",
+			name: "doctor", summary: "check triggers, grants and sealing; exit code 8 if there are findings",
 			json: asJSON, onStore: auditDoctor,
 		},
 		leaf{
@@ -148,7 +148,7 @@ func auditDoctor(ctx context.Context, invocation invocation, store *agentstore.S
 		fmt.Fprintf(invocation.stdout, "%s: %s\n  %s\n", finding.Check, finding.Problem, finding.Action)
 	}
 	if err == nil {
-		fmt.Fprintln(invocation.stdout, "partitions, triggers, grants and sealing are as they should be")
+		fmt.Fprintln(invocation.stdout, "triggers, grants and sealing are as they should be")
 	}
 	return err
 }

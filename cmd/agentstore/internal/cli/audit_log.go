@@ -46,8 +46,8 @@ func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *a
 		fmt.Fprintf(invocation.stdout, "PRUNED  %d entries before %s, by entry %s (leaf %d) of %s: types %v, %s\n",
 			prune.Entries, prune.Before.Format(time.RFC3339), prune.EntryID, prune.Sequence, prune.OccurredAt.Format(time.RFC3339), prune.Types, prune.Reason)
 	}
-	if report.Unbound > 0 {
-		fmt.Fprintf(invocation.stdout, "%d of the pruned entries have leaves of version 1: whether the prune covered them cannot be verified\n", report.Unbound)
+	if report.Erased > 0 {
+		fmt.Fprintf(invocation.stdout, "%d entries have fields that were erased: what they were cannot be told\n", report.Erased)
 	}
 	for _, b := range report.Breaks {
 		line := "BROKEN  " + string(b.Kind)

@@ -343,13 +343,14 @@ func TestSessionTransfer(t *testing.T) {
 	}
 	d.refuses(exitFailed, "already exists", "session", "import", file)
 	d.run("session", "delete", id, "--yes")
-	if out := d.run("session", "import", file); !strings.Contains(out, "imported: 1 messages") {
+	d.refuses(exitFailed, "was deleted", "session", "import", file)
+	if out := d.run("session", "import", "--restore", file); !strings.Contains(out, "imported: 1 messages") {
 		t.Errorf("imported: %q", out)
 	}
 	for _, args := range [][]string{{}, {"-"}} {
 		d.run("session", "delete", id, "--yes")
 		d.stdin = document
-		if got := d.values("id", append([]string{"session", "import"}, args...)...); got != id {
+		if got := d.values("id", append([]string{"session", "import", "--restore"}, args...)...); got != id {
 			t.Errorf("imported %s", got)
 		}
 	}
@@ -439,7 +440,7 @@ func TestPlansAndActions(t *testing.T) {
 
 	s := d.session("")
 	use := repo.UseAction{
-		Name: hostile, SessionID: s.ID, Actor: hostile, Projects: []repo.ProjectLink{{Project: hostile, Alias: "a", ReadOnly: true}},
+		Key: hostile, Name: hostile, SessionID: s.ID, Actor: hostile, Projects: []repo.ProjectLink{{Project: hostile, Alias: "a", ReadOnly: true}},
 		Arguments: []repo.ArgumentValue{{Name: "n", Value: json.RawMessage("7")}}, AutomationSnapshot: json.RawMessage(`{"private":1}`),
 	}
 	plan := must[repo.Plan](t)(d.store.Plans().Use(ctx, "review", use))
@@ -471,8 +472,13 @@ func TestPlansAndActions(t *testing.T) {
 	d.hides("private", "plan", "list")
 	d.hides("private", "plan", "show", plan.ID.String())
 	d.hides("private", "plan", "history", plan.ID.String())
-	if got := d.values("name", "plan", "show", plan.ID.String()); got != hostile {
-		t.Errorf("name %q", got)
+	for member, want := range map[string]string{"name": hostile, "key": hostile, "session_id": s.ID.String()} {
+		if got := d.values(member, "plan", "show", plan.ID.String()); got != want {
+			t.Errorf("%s %q", member, got)
+		}
+	}
+	if text := d.run("plan", "show", plan.ID.String()); !strings.Contains(text, "Session:") || !strings.Contains(text, "Key:") {
+		t.Errorf("the session and the key are not shown:\n%s", text)
 	}
 	if got := d.values("transition", "plan", "history", plan.ID.String()); got != "use start fail" {
 		t.Errorf("history: %s", got)

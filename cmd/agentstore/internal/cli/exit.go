@@ -59,8 +59,14 @@ func exitCode(ctx context.Context, err error) int {
 		err  error
 		code int
 	}{
-		{schema.ErrBehind, exitBehind}, {schema.ErrAhead, exitAhead}, {schema.ErrLocked, exitLocked}, {schema.ErrDataLoss, exitDataLoss},
-		{errBroken, exitBroken}, {audit.ErrProof, exitBroken}, {audit.ErrCheckpoint, exitBroken}, {errFindings, exitFindings},
+		{schema.ErrBehind, exitBehind},
+		{schema.ErrAhead, exitAhead},
+		{schema.ErrLocked, exitLocked},
+		{schema.ErrDataLoss, exitDataLoss},
+		{errBroken, exitBroken},
+		{audit.ErrProof, exitBroken},
+		{audit.ErrCheckpoint, exitBroken},
+		{errFindings, exitFindings},
 	} {
 		if errors.Is(err, of.err) {
 			return of.code

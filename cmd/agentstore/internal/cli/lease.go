@@ -18,7 +18,7 @@ func leaseListCommand(world invocation) *urfave.Command {
 	var filter repo.LeaseFilter
 	return list[repo.Lease]{
 		leaf: leaf{
-			name: "list", summary: "list leases, by name and kind, with their holders",
+			name: "list", summary: "list leases, by kind and name, with their holders",
 			flags: []urfave.Flag{
 				stringFlag(&filter.Kind, "kind", "only those of this `kind`, such as session or plan"),
 				stringFlag(&filter.Name, "name", "only those of this `name`; of a session or a plan it is the id"),
@@ -55,8 +55,13 @@ func leaseStatus(l repo.Lease) repo.LeaseStatus {
 
 func leaseLine(l repo.Lease) object {
 	return object{
-		{"kind", l.Key.Kind}, {"name", l.Key.Name}, {"owner", l.Owner}, {"token", l.Token}, {"status", leaseStatus(l)},
-		{"acquired_at", l.AcquiredAt}, {"expires_at", l.ExpiresAt},
+		{"kind", l.Key.Kind},
+		{"name", l.Key.Name},
+		{"owner", l.Owner},
+		{"token", l.Token},
+		{"status", leaseStatus(l)},
+		{"acquired_at", l.AcquiredAt},
+		{"expires_at", l.ExpiresAt},
 	}
 }
 

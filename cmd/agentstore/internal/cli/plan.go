@@ -63,30 +63,47 @@ func planWeight(p repo.Plan) int {
 
 func planLine(p repo.Plan, details bool) object {
 	line := object{
-		{"id", p.ID}, {"name", given{p.Name}}, {"namespace", p.Namespace}, {"action", p.Action.String()},
-		{"parent_id", given{p.ParentID}}, {"root_id", p.RootID}, {"depth", p.Depth}, {"attempt", p.Attempt},
-		{"phase", p.Phase}, {"state", p.State}, {"version", p.Version},
+		{"id", p.ID},
+		{"name", given{p.Name}},
+		{"namespace", p.Namespace},
+		{"action", p.Action.String()},
+		{"session_id", given{p.SessionID}},
+		{"key", given{p.Key}},
+		{"parent_id", given{p.ParentID}},
+		{"root_id", p.RootID},
+		{"depth", p.Depth},
+		{"attempt", p.Attempt},
+		{"phase", p.Phase},
+		{"state", p.State},
+		{"version", p.Version},
 		{"projects", objects(p.Projects, func(l repo.ProjectLink) object {
 			return object{{"project", l.Project}, {"alias", l.Alias}, {"read_only", l.ReadOnly}}
 		})},
-		{"automation_profile", given{p.AutomationProfile}}, {"automation_profile_source", given{p.AutomationProfileSource}},
-		{"reversion_count", p.ReversionCount}, {"last_completed_step", given{p.LastCompletedStep}},
-		{"last_checkpoint_id", given{p.LastCheckpointID}}, {"cancelled_at", given{p.CancelledAt}},
-		{"created_at", p.CreatedAt}, {"updated_at", p.UpdatedAt},
+		{"automation_profile", given{p.AutomationProfile}},
+		{"automation_profile_source", given{p.AutomationProfileSource}},
+		{"reversion_count", p.ReversionCount},
+		{"last_completed_step", given{p.LastCompletedStep}},
+		{"last_checkpoint_id", given{p.LastCheckpointID}},
+		{"cancelled_at", given{p.CancelledAt}},
+		{"created_at", p.CreatedAt},
+		{"updated_at", p.UpdatedAt},
 	}
 	if !details {
 		return line
 	}
 	return append(line, object{
-		{"description", p.Description}, {"definition_of_done", p.DefinitionOfDone},
+		{"description", p.Description},
+		{"definition_of_done", p.DefinitionOfDone},
 		{"arguments", objects(p.Arguments, func(a repo.ArgumentValue) object {
 			return object{{"name", a.Name}, {"value", a.Value}}
 		})},
 		{"invariants", objects(p.Invariants, func(i repo.PlanInvariant) object {
 			return object{{"text", i.Text}, {"source", i.Source}}
 		})},
-		{"automation_snapshot", p.AutomationSnapshot}, {"error_message", given{p.ErrorMessage}},
-		{"error_details", given{p.ErrorDetails}}, {"cancel_reason", given{p.CancelReason}},
+		{"automation_snapshot", p.AutomationSnapshot},
+		{"error_message", given{p.ErrorMessage}},
+		{"error_details", given{p.ErrorDetails}},
+		{"cancel_reason", given{p.CancelReason}},
 	}...)
 }
 
@@ -119,8 +136,15 @@ var planShow = leaf{
 
 func planFields(p repo.Plan, details bool) []field {
 	fields := []field{
-		{"ID", p.ID}, {"Name", p.Name}, {"Namespace", p.Namespace}, {"Action", p.Action},
-		{"Stage", p.Stage}, {"Version", p.Version}, {"Parent", p.ParentID},
+		{"ID", p.ID},
+		{"Name", p.Name},
+		{"Namespace", p.Namespace},
+		{"Action", p.Action},
+		{"Session", p.SessionID},
+		{"Key", p.Key},
+		{"Stage", p.Stage},
+		{"Version", p.Version},
+		{"Parent", p.ParentID},
 	}
 	if p.RootID != p.ID {
 		fields = append(fields, field{"Root", p.RootID}, field{"Depth", p.Depth})
@@ -189,7 +213,13 @@ func planEventLine(e repo.PlanEvent, details bool) any {
 		e.Reason = ""
 	}
 	return object{
-		{"plan_id", e.PlanID}, {"version", e.Version}, {"transition", e.Transition}, {"from", given{textOf(e.From)}},
-		{"to", textOf(e.To)}, {"actor", given{e.Actor}}, {"reason", given{e.Reason}}, {"created_at", e.CreatedAt},
+		{"plan_id", e.PlanID},
+		{"version", e.Version},
+		{"transition", e.Transition},
+		{"from", given{textOf(e.From)}},
+		{"to", textOf(e.To)},
+		{"actor", given{e.Actor}},
+		{"reason", given{e.Reason}},
+		{"created_at", e.CreatedAt},
 	}
 }

@@ -68,13 +68,23 @@ func sessionLine(s repo.Session, details bool) any {
 		s.Metadata = nil
 	}
 	return object{
-		{"id", s.ID}, {"namespace", s.Namespace}, {"key", given{s.Key}}, {"owner", given{s.Owner}}, {"actor", given{s.Actor}}, {"automation_profile", given{s.AutomationProfile}},
+		{"id", s.ID},
+		{"namespace", s.Namespace},
+		{"key", given{s.Key}},
+		{"owner", given{s.Owner}},
+		{"actor", given{s.Actor}},
+		{"automation_profile", given{s.AutomationProfile}},
 		{"usage", object{{"input_tokens", s.Usage.InputTokens}, {"output_tokens", s.Usage.OutputTokens}, {"cost_nanos", s.Usage.Cost}}},
-		{"budget_nanos", given{s.Budget}}, {"fenced_only", given{s.FencedOnly}}, {"message_count", s.MessageCount}, {"version", s.Version},
+		{"budget_nanos", given{s.Budget}},
+		{"fenced_only", given{s.FencedOnly}},
+		{"message_count", s.MessageCount},
+		{"version", s.Version},
 		{"plans", objects(s.Plans, func(p repo.LinkedPlan) object {
 			return object{{"id", p.ID}, {"phase", p.Phase}, {"state", p.State}}
 		})},
-		{"created_at", s.CreatedAt}, {"updated_at", s.UpdatedAt}, {"metadata", given{s.Metadata}},
+		{"created_at", s.CreatedAt},
+		{"updated_at", s.UpdatedAt},
+		{"metadata", given{s.Metadata}},
 	}
 }
 
@@ -98,9 +108,12 @@ func sessionShowCommand(world invocation) *urfave.Command {
 			return flags.check()
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			if err := choice.find(ctx, &invocation, store); err != nil {
+				return err
+			}
 			session, err := store.Sessions().Get(ctx, invocation.id)
 			if err != nil {
-				return choice.named(err)
+				return err
 			}
 			if err := printOne(invocation, sessionLine(session, flags.details), sessionFields(session, flags.details)); err != nil || !flags.wanted() {
 				return err
@@ -115,9 +128,16 @@ func sessionShowCommand(world invocation) *urfave.Command {
 
 func sessionFields(s repo.Session, details bool) []field {
 	fields := []field{
-		{"ID", s.ID}, {"Namespace", s.Namespace}, {"Key", s.Key}, {"Owner", s.Owner}, {"Actor", s.Actor}, {"Automation profile", s.AutomationProfile},
-		{"Messages", s.MessageCount}, {"Tokens", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens)},
-		{"Cost", s.Usage.Cost}, {"Budget", s.Budget},
+		{"ID", s.ID},
+		{"Namespace", s.Namespace},
+		{"Key", s.Key},
+		{"Owner", s.Owner},
+		{"Actor", s.Actor},
+		{"Automation profile", s.AutomationProfile},
+		{"Messages", s.MessageCount},
+		{"Tokens", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens)},
+		{"Cost", s.Usage.Cost},
+		{"Budget", s.Budget},
 	}
 	if s.FencedOnly {
 		fields = append(fields, field{"Writes", "only under a lease"})

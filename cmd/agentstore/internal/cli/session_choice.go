@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"errors"
+	"context"
 
 	urfave "github.com/urfave/cli/v3"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -19,13 +20,13 @@ func (c *sessionChoice) flags() []urfave.Flag {
 	}
 }
 
-// check sets the invocation's id. command is the name of the command.
+// check checks the choice, and sets the invocation's id if that was given. command is the name
+// of the command.
 func (c *sessionChoice) check(invocation *invocation, command string) error {
 	switch {
 	case (len(invocation.args) == 0) == (c.key.Key == ""):
 		return usageError{text: command + " needs either ID or --key. See agentstore " + command + " --help"}
 	case c.key.Key != "":
-		invocation.id = c.key.ID()
 		return nil
 	case c.key.Namespace != "":
 		return usageError{text: "--namespace is only for --key"}
@@ -33,13 +34,10 @@ func (c *sessionChoice) check(invocation *invocation, command string) error {
 	return needsID(invocation)
 }
 
-// named gives the error of a missing session the key by which it was chosen.
-func (c *sessionChoice) named(err error) error {
-	missing, ok := errors.AsType[*repo.NotFoundError](err)
-	if !ok || c.key.Key == "" || missing.ID != c.key.ID() {
-		return err
+// find sets the invocation's id if the key was given.
+func (c *sessionChoice) find(ctx context.Context, invocation *invocation, store *agentstore.Store) (err error) {
+	if c.key.Key != "" {
+		invocation.id, err = store.Sessions().Find(ctx, c.key)
 	}
-	withKey := *missing
-	withKey.Key = c.key
-	return &withKey
+	return err
 }

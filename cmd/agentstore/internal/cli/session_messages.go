@@ -147,7 +147,12 @@ func messageHead(invocation invocation, m repo.Message) string {
 
 func messageLine(m repo.Message, contents bool) object {
 	line := object{
-		{"session_id", m.SessionID}, {"sequence", m.Sequence}, {"id", m.ID}, {"role", m.Role}, {"kind", given{m.Kind}}, {"call_id", given{m.CallID}},
+		{"session_id", m.SessionID},
+		{"sequence", m.Sequence},
+		{"id", m.ID},
+		{"role", m.Role},
+		{"kind", given{m.Kind}},
+		{"call_id", given{m.CallID}},
 		{"content_bytes", len(m.Content)},
 	}
 	if contents {

@@ -42,6 +42,9 @@ Examples:
 			return choice.check(invocation, "session tail")
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			if err := choice.find(ctx, &invocation, store); err != nil {
+				return err
+			}
 			if from == unset {
 				from = 0
 				session, err := store.Sessions().Get(ctx, invocation.id)
@@ -49,7 +52,7 @@ Examples:
 					from = max(0, session.MessageCount-int64(last))
 				}
 			}
-			return choice.named(tail(ctx, invocation, store.Sessions().Follow(ctx, invocation.id, from), contents))
+			return tail(ctx, invocation, store.Sessions().Follow(ctx, invocation.id, from), contents)
 		},
 	}.command(world)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 func sessionExportCommand(world invocation) *urfave.Command {
@@ -28,21 +29,27 @@ func sessionExportCommand(world invocation) *urfave.Command {
   agentstore session export --key acme/support/42/1 --namespace shop
   agentstore session export 01KGGZ7Q3M0000000000000001 | gzip > session.json.gz`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			return choice.named(writeTo(invocation, file, func(w io.Writer) error { return store.Sessions().Export(ctx, invocation.id, w) }))
+			if err := choice.find(ctx, &invocation, store); err != nil {
+				return err
+			}
+			return writeTo(invocation, file, func(w io.Writer) error { return store.Sessions().Export(ctx, invocation.id, w) })
 		},
 	}.command(world)
 }
 
 func sessionImport() leaf {
 	var file *os.File
+	var options repo.ImportOptions
 	return leaf{
 		name: "import", summary: "store the session of an exported document, as a whole or not at all",
 		arguments: []string{"[FILE]"},
+		flags:     []urfave.Flag{boolFlag(&options.Restore, "restore", "import also a session that was deleted here: it is that session again")},
 		json:      "print the stored session as one JSON object instead of text",
 		more: `Without FILE, or where that is "-", the document is read from stdin.
 
 Examples:
   agentstore session import session.json
+  agentstore session import --restore session.json
   agentstore session export "$ID" --database-url "$OLD" | agentstore session import --database-url "$NEW"`,
 		before: func(invocation *invocation) (err error) {
 			if len(invocation.args) > 0 && invocation.args[0] != "-" {
@@ -53,7 +60,7 @@ Examples:
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			defer func() { _ = file.Close() }()
-			session, err := store.Sessions().Import(ctx, ctxio.NewReader(ctx, invocation.stdin))
+			session, err := store.Sessions().Import(ctx, ctxio.NewReader(ctx, invocation.stdin), options)
 			if err != nil {
 				return err
 			}
@@ -80,11 +87,14 @@ Examples:
   agentstore session delete 01KGGZ7Q3M0000000000000001
   agentstore session delete --key acme/support/42/1 --yes`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			if err := choice.find(ctx, &invocation, store); err != nil {
+				return err
+			}
 			id := invocation.id
 			if !yes {
 				session, err := store.Sessions().Get(ctx, id)
 				if err != nil {
-					return choice.named(err)
+					return err
 				}
 				name := id.String()
 				if session.Key != "" {
@@ -97,7 +107,7 @@ Examples:
 			}
 			deleted, err := store.Sessions().Delete(ctx, id)
 			if err != nil {
-				return choice.named(err)
+				return err
 			}
 			if invocation.json {
 				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"plans", deleted.Plans}, {"state_keys", deleted.StateKeys}})

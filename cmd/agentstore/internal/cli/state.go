@@ -120,9 +120,9 @@ Examples:
 				return invalidUsage(err)
 			}
 			if invocation.json {
-				return printJSON(invocation.stdout, object{{"id", scope.ID()}, {"keys", keys}})
+				return printJSON(invocation.stdout, object{{"keys", keys}})
 			}
-			_, err = fmt.Fprintf(invocation.stdout, "scope %s erased: %d keys\n", scope.ID(), keys)
+			_, err = fmt.Fprintf(invocation.stdout, "scope erased: %d keys\n", keys)
 			return err
 		},
 	}.command(world)

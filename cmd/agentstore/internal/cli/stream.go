@@ -28,8 +28,15 @@ func streamShowCommand(world invocation) *urfave.Command {
 				return invalidUsage(err)
 			}
 			return printOne(invocation, streamLine(s), []field{
-				{"Key", s.Key}, {"ID", s.ID}, {"Owner", s.Owner}, {"Status", string(s.Status)}, {"Reason", s.Reason},
-				{"Parts", s.Next}, {"Fence", s.Fence}, {"Opened", s.OpenedAt}, {"Expires", s.ExpiresAt},
+				{"Key", s.Key},
+				{"ID", s.ID},
+				{"Owner", s.Owner},
+				{"Status", string(s.Status)},
+				{"Reason", s.Reason},
+				{"Parts", s.Next},
+				{"Fence", s.Fence},
+				{"Opened", s.OpenedAt},
+				{"Expires", s.ExpiresAt},
 			})
 		},
 	}.command(world)
@@ -37,8 +44,15 @@ func streamShowCommand(world invocation) *urfave.Command {
 
 func streamLine(s repo.Stream) object {
 	return object{
-		{"key", s.Key}, {"id", s.ID}, {"owner", s.Owner}, {"status", s.Status}, {"reason", given{s.Reason}},
-		{"parts", s.Next}, {"fence", s.Fence}, {"opened_at", s.OpenedAt}, {"expires_at", s.ExpiresAt},
+		{"key", s.Key},
+		{"id", s.ID},
+		{"owner", s.Owner},
+		{"status", s.Status},
+		{"reason", given{s.Reason}},
+		{"parts", s.Next},
+		{"fence", s.Fence},
+		{"opened_at", s.OpenedAt},
+		{"expires_at", s.ExpiresAt},
 	}
 }
 

@@ -35,10 +35,6 @@ var (
 	ErrClosed = errors.New("follow: closed")
 )
 
-// Mark identifies a log among all that ever had its key: if one is removed, and another
-// one made with its key, the marks tell them apart.
-type Mark [16]byte
-
 // Position is where a read begins.
 type Position[K comparable] struct {
 	Key  K
@@ -51,13 +47,6 @@ type News[K comparable] struct {
 	Next int64
 }
 
-// Known is what is known of a log.
-type Known[K comparable] struct {
-	News[K]
-	// Log is the mark of the log that was read last. Zero: it is not to be compared.
-	Log Mark
-}
-
 // Look is the Next of a log that must be read to find out what has happened to it: it
 // may be gone.
 const Look = -1
@@ -68,8 +57,6 @@ type Found[I any] struct {
 	Items []I
 	// Next is the sequence of the log's next item.
 	Next int64
-	// Log is the mark of the log, as of the moment of the items.
-	Log Mark
 	// Missing: there is no such log.
 	Missing bool
 	// End, if not nil, ends the followers of the log after these items.
@@ -85,9 +72,8 @@ type Config[K comparable, I any] struct {
 	// positions. A log may have several positions.
 	Read func(ctx context.Context, positions []Position[K]) ([]Found[I], error)
 	// Newest returns those of the logs whose next sequence is not the known one, with the
-	// actual one; Look for those that are missing, or have another mark. It may use known
-	// until it returns.
-	Newest func(ctx context.Context, known []Known[K]) ([]News[K], error)
+	// actual one; Look for those that are missing. It may use known until it returns.
+	Newest func(ctx context.Context, known []News[K]) ([]News[K], error)
 	// Size returns an item's size in bytes.
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.
@@ -169,10 +155,8 @@ func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, fro
 // follower is one who follows a log.
 type follower[K comparable, I any] struct {
 	topic *topic[K, I]
-	// next is the sequence that it needs next, and log the mark of the log, once it was
-	// read.
+	// next is the sequence that it needs next.
 	next int64
-	log  Mark
 	// looks is topic.looks as of its last read, or never.
 	looks int
 	// entered is the number of reads that had begun before it.
@@ -195,12 +179,12 @@ func (h *Hub[K, I]) next(ctx context.Context, stop <-chan struct{}, f *follower[
 		return nil, a.err
 	case a.Missing && !began:
 		return nil, ErrMissing
-	case a.Missing || began && a.Log != f.log:
+	case a.Missing:
 		return nil, ErrGone
 	}
 	// It may be older than the answer before, for example that of a replica that is behind,
 	// and then has no items.
-	f.looks, f.log = a.looks, a.Log
+	f.looks = a.looks
 	return a.Items, a.End
 }
 

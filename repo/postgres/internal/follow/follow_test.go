@@ -330,42 +330,29 @@ func TestError(t *testing.T) {
 }
 
 // A log that is gone ends its followers: at once if they are told, at the next poll
-// otherwise, wherever they are in it. A later log with its key is another one.
+// otherwise, wherever they are in it.
 func TestGone(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]int{"gone": -1, "empty": 0, "shorter": 3, "equal": 5, "longer": 50} {
-		for _, told := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				inWorld(t, func(w *world) {
-					w.create("a")
-					w.add("a", 5)
-					readers := []*reader{w.follow("a", 0), w.follow("a", 2), w.follow("a", 0)}
-					time.Sleep(10 * time.Millisecond)
-					w.remove("a")
-					if again >= 0 {
-						w.create("a")
-						w.add("a", again)
-					}
-					if told {
-						w.h.Tell(News[string]{"a", Look})
-						time.Sleep(5 * time.Millisecond)
-					} else {
-						time.Sleep(interval + 5*time.Millisecond)
-					}
-					for i, count := range []int{5, 3, 5} {
-						readers[i].wants(count, ErrGone)
-					}
-					if again >= 0 {
-						second := []*reader{w.follow("a", 0), w.follow("a", 0)}
-						w.h.Tell(w.add("a", 5))
-						time.Sleep(10 * time.Millisecond)
-						second[0].wants(again+5, nil)
-						second[1].wants(again+5, nil)
-					}
-				})
+	for name, told := range map[string]bool{"told": true, "polled": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.create("a")
+				w.add("a", 5)
+				readers := []*reader{w.follow("a", 0), w.follow("a", 2), w.follow("a", 7)}
+				time.Sleep(10 * time.Millisecond)
+				w.remove("a")
+				if told {
+					w.h.Tell(News[string]{"a", Look})
+					time.Sleep(5 * time.Millisecond)
+				} else {
+					time.Sleep(interval + 5*time.Millisecond)
+				}
+				for i, count := range []int{5, 3, 0} {
+					readers[i].wants(count, ErrGone)
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -383,83 +370,6 @@ func TestGoneMeanwhile(t *testing.T) {
 		close(release)
 		time.Sleep(5 * time.Millisecond)
 		slow.wants(5, ErrGone)
-	})
-}
-
-// It also ends those who have read nothing of it.
-func TestGoneUnread(t *testing.T) {
-	t.Parallel()
-	for name, told := range map[string]bool{"told": true, "polled": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(w *world) {
-				w.create("a")
-				readers := []*reader{w.follow("a", 0), w.follow("a", 7)}
-				time.Sleep(10 * time.Millisecond)
-				w.remove("a")
-				w.create("a")
-				w.add("a", 10)
-				if told {
-					w.h.Tell(News[string]{"a", Look})
-				}
-				time.Sleep(interval + 5*time.Millisecond)
-				for _, r := range readers {
-					r.wants(0, ErrGone)
-				}
-			})
-		})
-	}
-}
-
-// If another log has the key and as many items, and nobody tells, the poll finds it out. Most
-// polls do not look for that.
-func TestGoneAsLong(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.create("a")
-		w.add("a", 5)
-		r := w.follow("a", 0)
-		time.Sleep(interval + 5*time.Millisecond)
-		w.create("a")
-		w.add("a", 5)
-		compared := 0
-		for range marksEvery {
-			if compared == 0 {
-				r.wants(5, nil)
-			}
-			time.Sleep(interval)
-			synctest.Wait()
-			w.mu.Lock()
-			if w.polled[0].Log != (Mark{}) {
-				compared++
-			}
-			w.mu.Unlock()
-		}
-		r.wants(5, ErrGone)
-		if compared != 1 {
-			t.Errorf("%d of %d polls compared the marks", compared, marksEvery)
-		}
-	})
-}
-
-// Who follows a log learns from the read of another follower that another log has the key:
-// the poll then compares the latter.
-func TestGoneSeenByAnother(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.create("a")
-		w.add("a", 5)
-		first := w.follow("a", 0)
-		time.Sleep(10 * time.Millisecond)
-		w.create("a")
-		w.add("a", 5)
-		second := w.follow("a", 0)
-		time.Sleep(10 * time.Millisecond)
-		first.wants(5, ErrGone)
-		second.wants(5, nil)
-		if reads, _, _ := w.counts(); reads > 6 {
-			t.Errorf("%d reads", reads)
-		}
 	})
 }
 
@@ -521,55 +431,6 @@ func TestStop(t *testing.T) {
 		close(slow.told)
 		close(release)
 		slow.wants(1, ErrClosed)
-	})
-}
-
-// The tail of a log that is gone is not taken for that of a later one, even if nobody was
-// told.
-func TestTailOfAnother(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.create("a")
-		old := []*reader{w.follow("a", 0), w.follow("a", 0)}
-		w.h.Tell(w.add("a", 20))
-		time.Sleep(5 * time.Millisecond)
-		w.remove("a")
-		w.create("a")
-		w.add("a", 30)
-		var readers []*reader
-		for range 3 {
-			readers = append(readers, w.follow("a", 0), w.follow("a", 7), w.follow("a", 20))
-		}
-		time.Sleep(interval + 10*time.Millisecond)
-		for i, r := range readers {
-			r.wants([]int{30, 23, 10}[i%3], nil)
-		}
-		for _, r := range old {
-			r.wants(20, ErrGone)
-		}
-	})
-}
-
-// Nor when one who follows the later log asks for an item whose sequence the tail has.
-func TestTailOfOneBefore(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.share = 5
-		w.create("a")
-		release := make(chan struct{})
-		slow, quick := w.followWith("a", 0, func() { <-release }), w.follow("a", 0)
-		w.h.Tell(w.add("a", 20))
-		time.Sleep(50 * time.Millisecond)
-		quick.wants(20, nil)
-		quick.stop()
-		w.remove("a")
-		w.create("a")
-		w.add("a", 30)
-		r := w.follow("a", 0)
-		time.Sleep(50 * time.Millisecond)
-		r.wants(30, nil)
-		slow.wants(1, nil)
-		close(release)
 	})
 }
 

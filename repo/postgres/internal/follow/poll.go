@@ -5,15 +5,10 @@ import "time"
 // maxPolled bounds the logs of one call of Config.Newest.
 const maxPolled = 10_000
 
-// marksEvery is how many polls there are for one that compares the marks, too. That may take
-// as long again, and finds only what is rare: another log with the key has as many items,
-// and nobody has told.
-const marksEvery = 4
-
 // poll polls at an interval, and ends when nobody follows.
 func (h *Hub[K, I]) poll() {
-	var known []Known[K]
-	for polls := 0; ; polls++ {
+	var known []News[K]
+	for {
 		timer := time.NewTimer(h.config.Interval())
 		select {
 		case <-timer.C:
@@ -24,7 +19,7 @@ func (h *Hub[K, I]) poll() {
 			return
 		}
 		var ok bool
-		if known, ok = h.waitedFor(known[:0], polls%marksEvery == 0); !ok {
+		if known, ok = h.waitedFor(known[:0]); !ok {
 			return
 		}
 		for rest := known; len(rest) > 0; {
@@ -35,10 +30,9 @@ func (h *Hub[K, I]) poll() {
 	}
 }
 
-// waitedFor returns the logs that are waited for, with what is known of them, and their marks
-// if these are to be compared. It returns false, and the caller must end, if nobody follows
-// a log.
-func (h *Hub[K, I]) waitedFor(known []Known[K], marks bool) ([]Known[K], bool) {
+// waitedFor returns the logs that are waited for, with what is known of them. It returns
+// false, and the caller must end, if nobody follows a log.
+func (h *Hub[K, I]) waitedFor(known []News[K]) ([]News[K], bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.followers == 0 || h.closed {
@@ -49,18 +43,14 @@ func (h *Hub[K, I]) waitedFor(known []Known[K], marks bool) ([]Known[K], bool) {
 		t.tail.age()
 		// One that is not known yet is being read.
 		if len(t.requests) > 0 && t.known != unknown {
-			k := Known[K]{News: News[K]{key, t.known}}
-			if marks {
-				k.Log = t.log
-			}
-			known = append(known, k)
+			known = append(known, News[K]{key, t.known})
 		}
 	}
 	return known, true
 }
 
 // compare compares logs with what is known of them.
-func (h *Hub[K, I]) compare(known []Known[K]) {
+func (h *Hub[K, I]) compare(known []News[K]) {
 	news, err := h.config.Newest(h.ctx, known)
 	if err != nil {
 		if !h.config.Passes(err) {
@@ -83,7 +73,7 @@ func (h *Hub[K, I]) compare(known []Known[K]) {
 			continue
 		}
 		if n.Next >= 0 && n.Next < t.known && t.known == were[n.Key] {
-			// A hint was wrong, or another log has the key by now.
+			// A hint was wrong, or the log was put back to an earlier time.
 			t.known = n.Next
 			n.Next = Look
 		}
@@ -92,7 +82,7 @@ func (h *Hub[K, I]) compare(known []Known[K]) {
 	h.start()
 }
 
-func (h *Hub[K, I]) lookAt(known []Known[K]) {
+func (h *Hub[K, I]) lookAt(known []News[K]) {
 	looks := make([]News[K], len(known))
 	for i, n := range known {
 		looks[i] = News[K]{n.Key, Look}

@@ -106,19 +106,12 @@ func (h *Hub[K, I]) observe(r *request[K, I]) {
 		t.known, t.tail = unknown, tail[I]{}
 		return
 	}
-	if t.log != a.Log {
-		if t.log != (Mark{}) {
-			// Those who follow the other one must find out: the poll now knows only this one.
-			h.learn(t, Look)
-		}
-		t.log = a.Log
-	}
 	if a.Next < t.tail.end() {
 		t.tail = tail[I]{}
 	}
 	if a.Next < t.known && t.known == r.known {
 		// Not because of a hint that came meanwhile: either an earlier one was wrong, or
-		// another log has the key by now.
+		// the log was put back to an earlier time.
 		t.known = a.Next
 		h.learn(t, Look)
 	}

@@ -11,7 +11,6 @@ const (
 // tail is the latest items of a log that were read. It serves followers that are a little
 // behind the first one, so that an item is read once for all.
 type tail[I any] struct {
-	log   Mark
 	first int64 // sequence
 	items []I
 	bytes int
@@ -39,10 +38,10 @@ func (t *tail[I]) extend(from int64, found *Found[I], size func(I) int) {
 	}
 	end := t.end()
 	switch {
-	case len(t.items) > 0 && t.log == found.Log && from+int64(len(found.Items)) <= end:
+	case len(t.items) > 0 && from+int64(len(found.Items)) <= end:
 		return
-	case len(t.items) == 0 || t.log != found.Log || from != end:
-		*t = tail[I]{log: found.Log, first: from}
+	case len(t.items) == 0 || from != end:
+		*t = tail[I]{first: from}
 	}
 	for _, item := range found.Items {
 		t.items = append(t.items, item)

@@ -9,8 +9,6 @@ type topic[K comparable, I any] struct {
 	// known is what the next sequence is thought to be, or unknown. Only the need for a
 	// read is decided by it.
 	known int64
-	// log is the mark of the log that was read last, or zero.
-	log Mark
 	// looks counts the reasons to read again although no sequence is new.
 	looks    int
 	requests []*request[K, I]
@@ -61,9 +59,8 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 	defer h.mu.Unlock()
 	t := f.topic
 	current := f.looks == t.looks
-	// The tail may be of a log that had the key before.
-	if kept := t.tail.from(f.next); len(kept) > 0 && current && t.tail.log == f.log {
-		return nil, &answer[I]{Found: Found[I]{Items: kept, Next: t.tail.end(), Log: f.log}, looks: t.looks}
+	if kept := t.tail.from(f.next); len(kept) > 0 && current {
+		return nil, &answer[I]{Found: Found[I]{Items: kept, Next: t.tail.end()}, looks: t.looks}
 	}
 	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
 		// A read that began before the follower did may not see what its caller has seen.

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
 	"sync"
@@ -13,13 +12,8 @@ import (
 
 const interval = time.Second
 
-// item is an item of a log in the world. made tells logs with one key apart.
-type item struct{ made, sequence int }
-
-func markOf(made int) (m Mark) {
-	binary.BigEndian.PutUint64(m[:], uint64(made))
-	return m
-}
+// item is an item of a log in the world.
+type item struct{ sequence int }
 
 var (
 	errPasses = errors.New("passes")
@@ -39,15 +33,13 @@ type world struct {
 	mu     sync.Mutex
 	logs   map[string][]item
 	ends   map[string]error
-	made   int
-	of     map[string]int // what made was for each log
-	behind int            // items of each log that reads and polls do not see
-	err    error          // of reads and polls
+	behind int   // items of each log that reads and polls do not see
+	err    error // of reads and polls
 	reads  int
 	given  int // items that reads returned
 	polls  int
-	polled []Known[string] // the last poll
-	under  int             // reads under way
+	polled []News[string] // the last poll
+	under  int            // reads under way
 	most   int
 }
 
@@ -56,7 +48,7 @@ type world struct {
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, readTakes: time.Millisecond, room: 1000, share: 100, size: 1 << 10, logs: map[string][]item{}, ends: map[string]error{}, of: map[string]int{}}
+		w := &world{t: t, readTakes: time.Millisecond, room: 1000, share: 100, size: 1 << 10, logs: map[string][]item{}, ends: map[string]error{}}
 		w.h = New(Config[string, item]{
 			Read: w.read, Newest: w.newest,
 			Size:     func(item) int { return w.size },
@@ -86,7 +78,7 @@ func (w *world) read(ctx context.Context, positions []Position[string]) ([]Found
 		if f.Missing, f.Cut = !exists, exists && room <= 0; !exists || f.Cut {
 			continue
 		}
-		f.Next, f.Log = int64(len(log)), markOf(w.of[p.Key])
+		f.Next = int64(len(log))
 		if p.From < f.Next {
 			f.Items = append(f.Items, log[p.From:min(p.From+int64(min(w.share, room)), f.Next)]...)
 			room -= len(f.Items)
@@ -111,7 +103,7 @@ func (w *world) read(ctx context.Context, positions []Position[string]) ([]Found
 	return found, nil
 }
 
-func (w *world) newest(_ context.Context, known []Known[string]) (news []News[string], _ error) {
+func (w *world) newest(_ context.Context, known []News[string]) (news []News[string], _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.polls++
@@ -121,7 +113,7 @@ func (w *world) newest(_ context.Context, known []Known[string]) (news []News[st
 	}
 	for _, n := range known {
 		next := int64(Look)
-		if log, exists := w.seen(n.Key); exists && (n.Log == Mark{} || n.Log == markOf(w.of[n.Key])) {
+		if log, exists := w.seen(n.Key); exists {
 			next = int64(len(log))
 		}
 		if next != n.Next {
@@ -131,12 +123,11 @@ func (w *world) newest(_ context.Context, known []Known[string]) (news []News[st
 	return news, nil
 }
 
-// create makes an empty log, and removes one that has the key.
+// create makes an empty log.
 func (w *world) create(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.made++
-	w.logs[key], w.of[key] = []item{}, w.made
+	w.logs[key] = []item{}
 }
 
 // seen returns what reads and polls see of a log.
@@ -157,7 +148,7 @@ func (w *world) add(key string, count int) News[string] {
 	defer w.mu.Unlock()
 	log := w.logs[key]
 	for range count {
-		log = append(log, item{w.made, len(log)})
+		log = append(log, item{len(log)})
 	}
 	w.logs[key] = log
 	return News[string]{key, int64(len(log))}
@@ -225,9 +216,6 @@ func (r *reader) run(items iter.Seq2[item, error]) {
 		}
 		if got.sequence != next {
 			r.w.t.Errorf("item %d came, want %d", got.sequence, next)
-		}
-		if len(r.got) > 0 && r.got[0].made != got.made {
-			r.w.t.Errorf("items of the logs %d and %d came", r.got[0].made, got.made)
 		}
 		next++
 		r.got, r.at = append(r.got, got), append(r.at, time.Since(begin))

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/rules"
+)
+
+// Find answers from what is known of the key, outside of transactions.
+func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
+	normal, err := rules.NormalizeKey(key)
+	if err != nil {
+		return repo.ID{}, err
+	}
+	if id, known, err := s.exec.known(ctx, normal); known || err != nil {
+		return id, err
+	}
+	id, err := run2(ctx, s.exec.read, queries.SessionFind, normal.Namespace, normal.Key)
+	switch {
+	case isNoRows(err):
+		return repo.ID{}, &repo.NotFoundError{Kind: "session", Key: key}
+	case err != nil:
+		return repo.ID{}, err
+	}
+	s.exec.learn(normal, id.Bytes)
+	return id.Bytes, nil
+}
+
+// keyCache knows the ids of sessions by their keys. A session's id and key never change, and
+// no other session gets its id: so what it knows can only be of a session that was deleted.
+// Then every operation with the id finds that the session is missing, upon which it is
+// forgotten (noted).
+//
+// It has two generations: what is used is in the young one, and when that is full, it becomes
+// the old one, which is dropped.
+type keyCache struct {
+	mu         sync.Mutex
+	young, old generation
+}
+
+type generation struct {
+	ids   map[repo.SessionKey]repo.ID
+	keys  map[repo.ID]repo.SessionKey
+	bytes int
+}
+
+// The bounds of a generation: entries, and the bytes of their keys.
+const (
+	maxKnownKeys     = 32_768
+	maxKnownKeyBytes = 8 << 20
+)
+
+func (c *keyCache) get(key repo.SessionKey) (repo.ID, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id, found := c.young.ids[key]; found {
+		return id, true
+	}
+	id, found := c.old.ids[key]
+	if found {
+		c.add(key, id)
+	}
+	return id, found
+}
+
+func (c *keyCache) put(key repo.SessionKey, id repo.ID) {
+	// Not the caller's memory, of which the key may be a small part.
+	key.Namespace, key.Key = strings.Clone(key.Namespace), strings.Clone(key.Key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old.drop(key)
+	c.young.drop(key)
+	c.add(key, id)
+}
+
+// add adds what the young generation does not have.
+func (c *keyCache) add(key repo.SessionKey, id repo.ID) {
+	size := len(key.Namespace) + len(key.Key)
+	if len(c.young.ids) >= maxKnownKeys || c.young.bytes+size > maxKnownKeyBytes {
+		c.old, c.young = c.young, generation{}
+	}
+	if c.young.ids == nil {
+		c.young.ids, c.young.keys = map[repo.SessionKey]repo.ID{}, map[repo.ID]repo.SessionKey{}
+	}
+	c.young.ids[key], c.young.keys[id] = id, key
+	c.young.bytes += size
+}
+
+func (g *generation) drop(key repo.SessionKey) {
+	if id, found := g.ids[key]; found {
+		delete(g.ids, key)
+		delete(g.keys, id)
+		g.bytes -= len(key.Namespace) + len(key.Key)
+	}
+}
+
+// forget forgets a session that is missing.
+func (c *keyCache) forget(id repo.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range []*generation{&c.young, &c.old} {
+		if key, found := g.keys[id]; found {
+			g.drop(key)
+		}
+	}
+}
+
+// noted returns err, and forgets the session that it says is missing.
+func (c *keyCache) noted(err error) error {
+	if err == nil {
+		return nil
+	}
+	if missing, is := errors.AsType[*repo.NotFoundError](err); is && missing.Kind == "session" {
+		c.forget(missing.ID)
+	} else if deleted, is := errors.AsType[*repo.SessionDeletedError](err); is {
+		c.forget(deleted.SessionID)
+	}
+	return err
+}
+
+func (p *pooled) known(ctx context.Context, key repo.SessionKey) (repo.ID, bool, error) {
+	if err := p.usable(ctx); err != nil {
+		return repo.ID{}, false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return repo.ID{}, false, translate(ctx, err, unsent)
+	}
+	id, known := p.keys.get(key)
+	return id, known, nil
+}
+
+func (p *pooled) learn(key repo.SessionKey, id repo.ID) { p.keys.put(key, id) }
+
+func (p *pooled) noted(err error) error { return p.keys.noted(err) }
+
+// A transaction asks the database: it may have made, or deleted, the session itself.
+func (b bound) known(context.Context, repo.SessionKey) (repo.ID, bool, error) {
+	return repo.ID{}, false, nil
+}
+
+func (b bound) learn(repo.SessionKey, repo.ID) {}
+
+func (b bound) noted(err error) error {
+	if b.keys == nil { // those of Bind
+		return err
+	}
+	return b.keys.noted(err)
+}

@@ -1,0 +1,542 @@
+-- oldest library: 1
+
+-- +goose Up
+
+-- +goose StatementBegin
+CREATE FUNCTION actions_valid(name text, server text, namespace text, state text, version bigint, description text,
+    definition_of_done text, strategy_actor text, execution_actor text, review_actor text, apply_actor text, estimation_actor text,
+    invariant_actor text, automation_profile text, inputs_schema json, tags text[], created_by text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
+            AND name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
+            THEN 'actions_name_check'
+        WHEN NOT (state IN ('available', 'archived')) THEN 'actions_state_check'
+        WHEN NOT (version >= 1) THEN 'actions_version_check'
+        WHEN NOT (octet_length(description) <= 65536) THEN 'actions_description_check'
+        WHEN NOT (octet_length(definition_of_done) <= 65536) THEN 'actions_definition_of_done_check'
+        WHEN NOT (strategy_actor <> '' AND octet_length(strategy_actor) <= 255) THEN 'actions_strategy_actor_check'
+        WHEN NOT (execution_actor <> '' AND octet_length(execution_actor) <= 255) THEN 'actions_execution_actor_check'
+        WHEN NOT (review_actor <> '' AND octet_length(review_actor) <= 255) THEN 'actions_review_actor_check'
+        WHEN NOT (apply_actor <> '' AND octet_length(apply_actor) <= 255) THEN 'actions_apply_actor_check'
+        WHEN NOT (estimation_actor <> '' AND octet_length(estimation_actor) <= 255) THEN 'actions_estimation_actor_check'
+        WHEN NOT (invariant_actor <> '' AND octet_length(invariant_actor) <= 255) THEN 'actions_invariant_actor_check'
+        WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'actions_automation_profile_check'
+        WHEN NOT (json_typeof(inputs_schema) = 'object') THEN 'actions_inputs_schema_check'
+        WHEN NOT (cardinality(tags) <= 100 AND array_position(tags, NULL) IS NULL) THEN 'actions_tags_check'
+        WHEN NOT (created_by <> '' AND octet_length(created_by) <= 255) THEN 'actions_created_by_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "actions" violates check constraint "' || broken || '"',
+        TABLE = 'actions', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+-- An action is a template that plans are made from. Its name is its identity.
+-- server and namespace repeat parts of the name, because lists go by them.
+CREATE TABLE actions (
+    name               text        NOT NULL COLLATE "C",
+    server             text        NOT NULL DEFAULT '',
+    namespace          text        NOT NULL,
+    state              text        NOT NULL DEFAULT 'available',
+    version            bigint      NOT NULL DEFAULT 1,
+    description        text        NOT NULL DEFAULT '',
+    definition_of_done text        NOT NULL DEFAULT '',
+    strategy_actor     text,
+    execution_actor    text,
+    review_actor       text,
+    apply_actor        text,
+    estimation_actor   text,
+    invariant_actor    text,
+    automation_profile text,
+    reusable           boolean     NOT NULL,
+    read_only          boolean     NOT NULL,
+    inputs_schema      json        NOT NULL DEFAULT '{}',
+    tags               text[]      NOT NULL DEFAULT '{}',
+    created_by         text,
+    created_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
+    updated_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT actions_pkey PRIMARY KEY (name),
+    CONSTRAINT actions_check CHECK (actions_valid(name, server, namespace, state, version, description, definition_of_done,
+        strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, inputs_schema,
+        tags, created_by))
+);
+
+-- Listing: by name within a namespace.
+CREATE INDEX actions_server_namespace_name_idx ON actions (server, namespace, name);
+
+-- +goose StatementBegin
+CREATE FUNCTION action_arguments_valid("position" integer, name text, type text, required boolean, description text, default_value json,
+    min_value double precision, max_value double precision, pattern text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (position BETWEEN 0 AND 99) THEN 'action_arguments_position_check'
+        WHEN NOT (name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$') THEN 'action_arguments_name_check'
+        WHEN NOT (type IN ('string', 'integer', 'float', 'boolean', 'list')) THEN 'action_arguments_type_check'
+        WHEN NOT (octet_length(description) <= 65536) THEN 'action_arguments_description_check'
+        WHEN NOT (default_value IS NULL OR NOT required) THEN 'action_arguments_default_value_check'
+        WHEN NOT (min_value <= max_value) THEN 'action_arguments_min_value_check'
+        WHEN NOT ((min_value IS NULL AND max_value IS NULL) OR type <> 'boolean') THEN 'action_arguments_bounds_check'
+        WHEN NOT ((pattern = '' OR type = 'string') AND octet_length(pattern) <= 1000) THEN 'action_arguments_pattern_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "action_arguments" violates check constraint "' || broken || '"',
+        TABLE = 'action_arguments', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE action_arguments (
+    action_name   text             NOT NULL COLLATE "C",
+    position      integer          NOT NULL,
+    name          text             NOT NULL,
+    type          text             NOT NULL,
+    required      boolean          NOT NULL,
+    description   text             NOT NULL DEFAULT '',
+    default_value json,
+    min_value     double precision,
+    max_value     double precision,
+    pattern       text             NOT NULL DEFAULT '',
+    CONSTRAINT action_arguments_pkey PRIMARY KEY (action_name, position),
+    -- An update moves arguments about; only its end has to be right.
+    CONSTRAINT action_arguments_action_name_name_key UNIQUE (action_name, name) DEFERRABLE INITIALLY DEFERRED,
+    CONSTRAINT action_arguments_action_name_fkey FOREIGN KEY (action_name) REFERENCES actions (name) ON DELETE CASCADE,
+    CONSTRAINT action_arguments_check CHECK (action_arguments_valid(position, name, type, required, description, default_value, min_value,
+        max_value, pattern))
+);
+
+-- +goose StatementBegin
+CREATE FUNCTION action_invariants_valid("position" integer, text text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (position BETWEEN 0 AND 99) THEN 'action_invariants_position_check'
+        WHEN NOT (text <> '' AND octet_length(text) <= 65536) THEN 'action_invariants_text_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "action_invariants" violates check constraint "' || broken || '"',
+        TABLE = 'action_invariants', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE action_invariants (
+    action_name text    NOT NULL COLLATE "C",
+    position    integer NOT NULL,
+    text        text    NOT NULL,
+    CONSTRAINT action_invariants_pkey PRIMARY KEY (action_name, position),
+    CONSTRAINT action_invariants_action_name_fkey FOREIGN KEY (action_name) REFERENCES actions (name) ON DELETE CASCADE,
+    CONSTRAINT action_invariants_check CHECK (action_invariants_valid(position, text))
+);
+
+-- +goose StatementBegin
+CREATE FUNCTION plans_valid(id uuid, name text, namespace text, key text, parent_id uuid, root_id uuid, depth integer, attempt integer,
+    description text, definition_of_done text, phase text, state text, automation_profile text, automation_profile_source text,
+    automation_snapshot json, error_message text, error_details json, reversion_count integer, last_completed_step bigint,
+    last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (name <> '' AND octet_length(name) <= 255 AND (parent_id IS NULL OR name IS NULL)) THEN 'plans_name_check'
+        WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'plans_namespace_check'
+        WHEN NOT (key <> '' AND octet_length(key) <= 255) THEN 'plans_key_check'
+        WHEN NOT ((parent_id IS NULL) = (root_id = id) AND parent_id <> id) THEN 'plans_root_id_check'
+        WHEN NOT (depth BETWEEN 0 AND 10 AND (depth = 0) = (parent_id IS NULL)) THEN 'plans_depth_check'
+        WHEN NOT (attempt >= 1) THEN 'plans_attempt_check'
+        WHEN NOT (octet_length(description) <= 65536) THEN 'plans_description_check'
+        WHEN NOT (octet_length(definition_of_done) <= 1048576) THEN 'plans_definition_of_done_check'
+        WHEN NOT (phase IN ('strategize', 'execute', 'apply') AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+            OR phase = 'apply' AND state IN ('applied', 'constrained')) THEN 'plans_stage_check'
+        WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'plans_automation_profile_check'
+        WHEN NOT ((automation_profile IS NULL) = (automation_profile_source IS NULL)
+            AND automation_profile_source <> '' AND octet_length(automation_profile_source) <= 255)
+            THEN 'plans_automation_profile_source_check'
+        WHEN NOT (json_typeof(automation_snapshot) = 'object') THEN 'plans_automation_snapshot_check'
+        -- A plan that stands at a failure says which; a cancelled one may still.
+        WHEN NOT (error_message <> '' AND octet_length(error_message) <= 65536
+            AND CASE state WHEN 'errored' THEN error_message IS NOT NULL WHEN 'cancelled' THEN true ELSE error_message IS NULL END)
+            THEN 'plans_error_message_check'
+        WHEN NOT (error_details IS NULL OR error_message IS NOT NULL AND json_typeof(error_details) = 'object')
+            THEN 'plans_error_details_check'
+        WHEN NOT (reversion_count BETWEEN 0 AND 3) THEN 'plans_reversion_count_check'
+        WHEN NOT (last_completed_step >= 0) THEN 'plans_last_completed_step_check'
+        WHEN NOT (last_checkpoint_id <> '' AND octet_length(last_checkpoint_id) <= 255) THEN 'plans_last_checkpoint_id_check'
+        WHEN NOT (version >= 1) THEN 'plans_version_check'
+        WHEN NOT ((state = 'cancelled') = (cancelled_at IS NOT NULL)) THEN 'plans_cancelled_at_check'
+        WHEN NOT ((state = 'cancelled') = (cancel_reason IS NOT NULL) AND cancel_reason <> '' AND octet_length(cancel_reason) <= 65536)
+            THEN 'plans_cancel_reason_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plans" violates check constraint "' || broken || '"',
+        TABLE = 'plans', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+-- A plan is one use of an action. Its phase and state change together, by conditional updates on both and the version.
+-- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is
+-- the use's idempotency key, unique in that session, or in the namespace if there is none.
+CREATE TABLE plans (
+    id                        uuid        NOT NULL,
+    name                      text,
+    namespace                 text        NOT NULL,
+    session_id                uuid,
+    key                       text,
+    action_name               text        NOT NULL COLLATE "C",
+    parent_id                 uuid,
+    root_id                   uuid        NOT NULL,
+    depth                     integer     NOT NULL DEFAULT 0,
+    attempt                   integer     NOT NULL DEFAULT 1,
+    description               text        NOT NULL DEFAULT '',
+    definition_of_done        text        NOT NULL DEFAULT '',
+    phase                     text        NOT NULL,
+    state                     text        NOT NULL,
+    automation_profile        text,
+    automation_profile_source text,
+    automation_snapshot       json        NOT NULL DEFAULT '{}',
+    error_message             text,
+    error_details             json,
+    reversion_count           integer     NOT NULL DEFAULT 0,
+    last_completed_step       bigint,
+    last_checkpoint_id        text,
+    version                   bigint      NOT NULL DEFAULT 1,
+    fence                     bigint      NOT NULL DEFAULT 0,
+    cancelled_at              timestamptz,
+    cancel_reason             text,
+    created_at                timestamptz NOT NULL DEFAULT statement_timestamp(),
+    updated_at                timestamptz NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT plans_pkey PRIMARY KEY (id),
+    -- What a child's foreign key refers to, so that it is in its parent's tree.
+    CONSTRAINT plans_root_id_id_key UNIQUE (root_id, id),
+    CONSTRAINT plans_action_name_fkey FOREIGN KEY (action_name) REFERENCES actions (name) ON DELETE RESTRICT,
+    CONSTRAINT plans_root_id_parent_id_fkey FOREIGN KEY (root_id, parent_id) REFERENCES plans (root_id, id) ON DELETE RESTRICT,
+    CONSTRAINT plans_check CHECK (plans_valid(id, name, namespace, key, parent_id, root_id, depth, attempt, description, definition_of_done,
+        phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count,
+        last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason))
+) WITH (fillfactor = 85);
+
+-- Listing: newest first, which the id holds, within a namespace, within a stage
+-- of it, and among the children of one plan. Deleting an action looks for plans.
+CREATE INDEX plans_namespace_id_idx ON plans (namespace, id);
+CREATE INDEX plans_namespace_phase_state_id_idx ON plans (namespace, phase, state, id);
+CREATE INDEX plans_parent_id_id_idx ON plans (parent_id, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX plans_action_name_idx ON plans (action_name);
+CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL AND key IS NOT NULL;
+CREATE UNIQUE INDEX plans_namespace_key_key ON plans (namespace, key) WHERE session_id IS NULL AND key IS NOT NULL;
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_projects_valid("position" integer, project text, alias text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (position BETWEEN 0 AND 99) THEN 'plan_projects_position_check'
+        WHEN NOT (project <> '' AND octet_length(project) <= 255) THEN 'plan_projects_project_check'
+        WHEN NOT (alias <> '' AND octet_length(alias) <= 255) THEN 'plan_projects_alias_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plan_projects" violates check constraint "' || broken || '"',
+        TABLE = 'plan_projects', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE plan_projects (
+    plan_id   uuid    NOT NULL,
+    position  integer NOT NULL,
+    project   text    NOT NULL,
+    alias     text    NOT NULL,
+    read_only boolean NOT NULL,
+    CONSTRAINT plan_projects_pkey PRIMARY KEY (plan_id, position),
+    CONSTRAINT plan_projects_plan_id_alias_key UNIQUE (plan_id, alias),
+    CONSTRAINT plan_projects_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
+    CONSTRAINT plan_projects_check CHECK (plan_projects_valid(position, project, alias))
+);
+
+-- Listing: a project's plans, newest first. (A plan may link one project twice,
+-- under two aliases.)
+CREATE INDEX plan_projects_project_plan_id_idx ON plan_projects (project, plan_id);
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_arguments_valid("position" integer, name text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (position BETWEEN 0 AND 99) THEN 'plan_arguments_position_check'
+        WHEN NOT (name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$') THEN 'plan_arguments_name_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plan_arguments" violates check constraint "' || broken || '"',
+        TABLE = 'plan_arguments', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE plan_arguments (
+    plan_id  uuid    NOT NULL,
+    position integer NOT NULL,
+    name     text    NOT NULL,
+    value    json    NOT NULL,
+    CONSTRAINT plan_arguments_pkey PRIMARY KEY (plan_id, position),
+    CONSTRAINT plan_arguments_plan_id_name_key UNIQUE (plan_id, name),
+    CONSTRAINT plan_arguments_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
+    CONSTRAINT plan_arguments_check CHECK (plan_arguments_valid(position, name))
+);
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_invariants_valid("position" integer, text text, source text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (position BETWEEN 0 AND 199) THEN 'plan_invariants_position_check'
+        WHEN NOT (text <> '' AND octet_length(text) <= 65536) THEN 'plan_invariants_text_check'
+        WHEN NOT (source <> '' AND octet_length(source) <= 255) THEN 'plan_invariants_source_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plan_invariants" violates check constraint "' || broken || '"',
+        TABLE = 'plan_invariants', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE plan_invariants (
+    plan_id  uuid    NOT NULL,
+    position integer NOT NULL,
+    text     text    NOT NULL,
+    source   text    NOT NULL,
+    CONSTRAINT plan_invariants_pkey PRIMARY KEY (plan_id, position),
+    CONSTRAINT plan_invariants_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
+    CONSTRAINT plan_invariants_check CHECK (plan_invariants_valid(position, text, source))
+);
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_history_valid(version bigint, transition text, from_phase text, from_state text, to_phase text, to_state text,
+    actor text, reason text)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (version >= 1 AND (version = 1) = (transition = 'use')) THEN 'plan_history_version_check'
+        WHEN NOT (transition IN ('use', 'start', 'complete', 'fail', 'execute', 'apply', 'constrain', 'revert', 'resume', 'cancel', 'expire'))
+            THEN 'plan_history_transition_check'
+        WHEN NOT ((transition = 'use') = (from_phase IS NULL) AND (from_phase IS NULL) = (from_state IS NULL)
+            AND (from_phase IS NULL
+            OR from_phase IN ('strategize', 'execute', 'apply') AND from_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+            OR from_phase = 'apply' AND from_state IN ('applied', 'constrained'))) THEN 'plan_history_from_check'
+        WHEN NOT (to_phase IN ('strategize', 'execute', 'apply') AND to_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+            OR to_phase = 'apply' AND to_state IN ('applied', 'constrained')) THEN 'plan_history_to_check'
+        WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'plan_history_actor_check'
+        WHEN NOT (reason <> '' AND octet_length(reason) <= 65536) THEN 'plan_history_reason_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plan_history" violates check constraint "' || broken || '"',
+        TABLE = 'plan_history', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+-- One row for each version of a plan: how it came to it.
+CREATE TABLE plan_history (
+    plan_id    uuid        NOT NULL,
+    version    bigint      NOT NULL,
+    transition text        NOT NULL,
+    from_phase text,
+    from_state text,
+    to_phase   text        NOT NULL,
+    to_state   text        NOT NULL,
+    actor      text,
+    reason     text,
+    created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT plan_history_pkey PRIMARY KEY (plan_id, version),
+    CONSTRAINT plan_history_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
+    CONSTRAINT plan_history_check CHECK (plan_history_valid(version, transition, from_phase, from_state, to_phase, to_state, actor, reason))
+);
+
+-- Which plans a session is linked to. The link goes with the session; the plan
+-- stays.
+CREATE TABLE session_plans (
+    session_id uuid NOT NULL,
+    plan_id    uuid NOT NULL,
+    CONSTRAINT session_plans_pkey PRIMARY KEY (session_id, plan_id),
+    CONSTRAINT session_plans_session_id_fkey FOREIGN KEY (session_id) REFERENCES sessions (id) ON DELETE CASCADE,
+    CONSTRAINT session_plans_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
+);
+
+CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
+
+-- A whole plan in one row: its parts are arrays in the order of their positions.
+CREATE VIEW plan_details AS
+SELECT p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description,
+    p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot,
+    p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version,
+    p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at,
+    ARRAY(SELECT s.project FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS projects,
+    ARRAY(SELECT s.alias FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS project_aliases,
+    ARRAY(SELECT s.read_only FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::boolean[] AS project_read_onlys,
+    ARRAY(SELECT s.name FROM plan_arguments s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS argument_names,
+    ARRAY(SELECT s.value::text FROM plan_arguments s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS argument_values,
+    ARRAY(SELECT s.text FROM plan_invariants s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS invariants,
+    ARRAY(SELECT s.source FROM plan_invariants s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS invariant_sources
+FROM plans p;
+
+-- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write
+-- the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as
+-- the plan waits, so that most are dead: these settings bound how many a claim has to step over.
+CREATE TABLE plan_queue (
+    plan_id     uuid        NOT NULL,
+    namespace   text        NOT NULL,
+    action_name text        NOT NULL COLLATE "C",
+    phase       text        NOT NULL,
+    since       timestamptz NOT NULL,
+    CONSTRAINT plan_queue_pkey PRIMARY KEY (plan_id),
+    CONSTRAINT plan_queue_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
+CREATE INDEX plan_queue_namespace_phase_since_idx ON plan_queue (namespace, phase, since, plan_id);
+CREATE INDEX plan_queue_namespace_phase_action_name_since_idx ON plan_queue (namespace, phase, action_name, since, plan_id);
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_claims_valid(owner text, attempt integer, max_attempts integer)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (owner <> '' AND octet_length(owner) <= 255) THEN 'plan_claims_owner_check'
+        WHEN NOT (attempt >= 1) THEN 'plan_claims_attempt_check'
+        WHEN NOT (max_attempts >= 1) THEN 'plan_claims_max_attempts_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "plan_claims" violates check constraint "' || broken || '"',
+        TABLE = 'plan_claims', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+-- The plans that are processed under a claim: whose, in which attempt of how many. check_at is when to see whether its
+-- lease, which is in lease_namespace, has expired: renewing a lease does not write here. A trigger removes the row, and the
+-- lease, when the plan leaves processing.
+CREATE TABLE plan_claims (
+    plan_id         uuid        NOT NULL,
+    namespace       text        NOT NULL,
+    action_name     text        NOT NULL COLLATE "C",
+    phase           text        NOT NULL,
+    owner           text        NOT NULL,
+    lease_namespace text        NOT NULL DEFAULT 'local',
+    attempt         integer     NOT NULL,
+    max_attempts    integer     NOT NULL,
+    check_at        timestamptz NOT NULL,
+    CONSTRAINT plan_claims_pkey PRIMARY KEY (plan_id),
+    CONSTRAINT plan_claims_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
+    CONSTRAINT plan_claims_check CHECK (plan_claims_valid(owner, attempt, max_attempts))
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
+
+CREATE INDEX plan_claims_namespace_check_at_idx ON plan_claims (namespace, check_at);
+
+-- The triggers' functions: see session_activity_move.
+-- +goose StatementBegin
+CREATE FUNCTION plan_queue_enter() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, since) VALUES ($1, $2, $3, $4, $5)', TG_TABLE_SCHEMA)
+    USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.updated_at;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION plan_queue_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF OLD.state = 'queued' THEN
+        EXECUTE format('DELETE FROM %I.plan_queue WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
+    ELSIF OLD.state = 'processing' THEN
+        -- The lease first, as a release does. Its owner may have acquired it again, after it expired: then it has another
+        -- token. The plan's fence goes on counting.
+        EXECUTE format('DELETE FROM %I.leases'
+            ' WHERE namespace = (SELECT lease_namespace FROM %1$I.plan_claims WHERE plan_id = $1) AND kind = ''plan'' AND name = $1::text'
+            ' AND owner = (SELECT owner FROM %1$I.plan_claims WHERE plan_id = $1)', TG_TABLE_SCHEMA)
+        USING NEW.id;
+        EXECUTE format('DELETE FROM %I.plan_claims WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
+    END IF;
+    IF NEW.state = 'queued' THEN
+        EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, since) VALUES ($1, $2, $3, $4, $5)', TG_TABLE_SCHEMA)
+        USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.updated_at;
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+-- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired the
+-- lease by hand after the claim expired.
+-- +goose StatementBegin
+CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('UPDATE %I.plan_claims SET check_at = ''-infinity'' WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.name::uuid;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+REVOKE EXECUTE ON FUNCTION plan_queue_enter, plan_queue_move, plan_claim_release FROM PUBLIC;
+
+CREATE TRIGGER plan_queue_enter AFTER INSERT ON plans
+    FOR EACH ROW WHEN (NEW.state = 'queued') EXECUTE FUNCTION plan_queue_enter();
+CREATE TRIGGER plan_queue_move AFTER UPDATE OF phase, state ON plans
+    FOR EACH ROW WHEN (OLD.phase <> NEW.phase OR OLD.state <> NEW.state) EXECUTE FUNCTION plan_queue_move();
+CREATE TRIGGER plan_claim_release AFTER UPDATE OF owner ON leases
+    FOR EACH ROW WHEN (NEW.kind = 'plan' AND NEW.owner IS NULL) EXECUTE FUNCTION plan_claim_release();
+
+-- +goose Down
+
+-- Writers are kept out first: what was seen empty stays empty until the drop.
+LOCK TABLE leases, actions, plans, session_plans IN ACCESS EXCLUSIVE MODE;
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
+        RETURN;
+    END IF;
+    -- Nothing else can be there without an action.
+    IF EXISTS (SELECT FROM actions) THEN
+        RAISE EXCEPTION 'table actions still holds rows' USING ERRCODE = 'ZAS01';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
+DROP TRIGGER plan_claim_release ON leases;
+DROP VIEW plan_details;
+DROP TABLE plan_claims;
+DROP TABLE plan_queue;
+DROP TABLE session_plans;
+DROP TABLE plan_history;
+DROP TABLE plan_invariants;
+DROP TABLE plan_arguments;
+DROP TABLE plan_projects;
+DROP TABLE plans;
+DROP TABLE action_invariants;
+DROP TABLE action_arguments;
+DROP TABLE actions;
+DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plan_invariants_valid,
+    plan_arguments_valid, plan_projects_valid, plans_valid, action_invariants_valid, action_arguments_valid, actions_valid;

@@ -1,0 +1,89 @@
+-- oldest library: 1
+
+-- +goose Up
+
+-- +goose StatementBegin
+CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text, reason text, next_sequence bigint)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    broken CONSTANT text := CASE
+        WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
+            THEN 'streams_namespace_check'
+        WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_key_check'
+        WHEN NOT (owner OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(owner) OPERATOR(pg_catalog.<=) 1024)
+            THEN 'streams_owner_check'
+        WHEN NOT (began OPERATOR(pg_catalog.>=) 1 AND fence OPERATOR(pg_catalog.>=) began) THEN 'streams_fence_check'
+        WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed'])) THEN 'streams_status_check'
+        WHEN NOT (pg_catalog.octet_length(reason) OPERATOR(pg_catalog.<=) 65536
+            AND (reason OPERATOR(pg_catalog.=) '' OR status OPERATOR(pg_catalog.=) 'failed')) THEN 'streams_reason_check'
+        WHEN NOT (next_sequence OPERATOR(pg_catalog.>=) 0) THEN 'streams_next_sequence_check'
+    END;
+BEGIN
+    IF broken IS NULL THEN RETURN true; END IF;
+    RAISE check_violation USING MESSAGE = 'new row for relation "streams" violates check constraint "' || broken || '"',
+        TABLE = 'streams', CONSTRAINT = broken;
+END
+$$;
+-- +goose StatementEnd
+
+-- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one
+-- after the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each
+-- call of Open takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream before.
+-- opener identifies the call, which may be sent twice. At most one stream of a key is open: one that expired before it
+-- ended has lapsed when the next one is opened. An append locks the row and advances next_sequence, which no index has, and seldom
+-- changes expires_at: so it is heap-only, as long as the page has room.
+CREATE TABLE streams (
+    id            uuid        NOT NULL,
+    namespace     text        NOT NULL DEFAULT 'local',
+    key           text        COLLATE "C" NOT NULL,
+    owner         text        NOT NULL,
+    opener        uuid        NOT NULL,
+    began         bigint      NOT NULL,
+    fence         bigint      NOT NULL,
+    status        text        NOT NULL DEFAULT 'open',
+    reason        text        NOT NULL DEFAULT '',
+    next_sequence bigint      NOT NULL DEFAULT 0,
+    ttl           interval    NOT NULL,
+    opened_at     timestamptz NOT NULL DEFAULT statement_timestamp(),
+    expires_at    timestamptz NOT NULL,
+    CONSTRAINT streams_pkey PRIMARY KEY (id),
+    CONSTRAINT streams_namespace_key_began_key UNIQUE (namespace, key, began),
+    CONSTRAINT streams_check CHECK (streams_valid(namespace, key, owner, began, fence, status, reason, next_sequence))
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE UNIQUE INDEX streams_open_key ON streams (namespace, key) WHERE status = 'open';
+CREATE INDEX streams_expires_at_idx ON streams (expires_at);
+
+-- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would
+-- check the same again, at two thirds of the cost of a part.
+CREATE TABLE stream_parts (
+    stream_id uuid   NOT NULL,
+    sequence  bigint NOT NULL,
+    data      bytea  NOT NULL,
+    CONSTRAINT stream_parts_pkey PRIMARY KEY (stream_id, sequence),
+    CONSTRAINT stream_parts_sequence_check CHECK (sequence >= 0),
+    CONSTRAINT stream_parts_data_check CHECK (octet_length(data) BETWEEN 1 AND 16777216)
+) WITH (autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0.05);
+
+-- +goose Down
+
+-- Writers are kept out first: what was seen empty stays empty until the drop.
+LOCK TABLE streams, stream_parts IN ACCESS EXCLUSIVE MODE;
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM streams) THEN
+        RAISE EXCEPTION 'table streams still holds rows' USING ERRCODE = 'ZAS01';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
+DROP TABLE stream_parts;
+DROP TABLE streams;
+DROP FUNCTION streams_valid;

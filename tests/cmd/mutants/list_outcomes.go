@@ -1,0 +1,28 @@
+package main
+
+const inRepo = "repo/postgres"
+
+// What the caller is told: whether something was written, was not, or may have been.
+var outcomeMutants = []mutant{
+	{"outcomes/an unanswered statement was not written", in(inRepo, "translate", swap("repo.ErrUnknownOutcome", "repo.ErrUnavailable")), test(inRepo, "TestTranslate.*")},
+	{"outcomes/an answer that ended the connection is final", in(inRepo, "translatePgError", never("endsConnection")), test(inRepo, "TestTranslate.*")},
+	{"outcomes/a deadlock is not passing", in(inRepo, "translatePgError", dropCase("deadlockDetected")), test(inRepo, "TestTranslate.*")},
+	{"outcomes/surely not written, this time", in(inRepo, "afterDoubt", returns("err", "stored.cause")), test(inRepo, "TestErrorsAfterALostAnswer")},
+	{"outcomes/a lost attempt is forgotten", in(inRepo, "pooled.writeByID", dropAssign("unsure")), inPostgres("TestLostUsageCountsOnce")},
+	{"outcomes/not there yet is never", in(inRepo, "pooled.writeByID", never("repo.ErrNotFound")), inPostgres("TestFirstAttemptOfPlansArrivesLate")},
+	{"outcomes/a lost creation is a conflict", in(inRepo, "pooled.writeByID", never("errExists")), inPostgres("TestLostCreation")},
+	{"outcomes/found, not read, and told not to be written", in(inRepo, "pooled.unread", swap("true", "false")), inPostgres("TestReadFailsAfterWrite")},
+	{"outcomes/an append at the server is withdrawn", in(inRepo, "appender.submit", swap("scheduler.ErrWithdrawn", "scheduler.ErrLeft")), inPostgres("TestWithdrawnAndUnknown")},
+	{"outcomes/the doubt of a group is forgotten", in(inRepo, "group.send", dropAssign("t.Item.unsure")), inPostgres("TestLostAppendIsMadeAgain")},
+	{"outcomes/not as many messages yet is never", in(inRepo, "group.answer", never("s.mayFitLater")), inPostgres("TestFirstAttemptArrivesLate")},
+	{"outcomes/the doubt of turns is forgotten", in(inRepo, "group.sendTurns", never("accepted")), inPostgres("TestLostTurns")},
+	{"outcomes/the doubt of parts of a stream is forgotten", in(inRepo, "partsAppending.refusal", never("a.unsure")), inPostgres("TestStreamLostAnswers")},
+	{"outcomes/a lost transition is made again", in(inRepo, "mover.moveAll", dropAssign("t.Item.err")), inPostgres("TestLostAnswersOfTransitions")},
+	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.Acquire", swap("errNotMoved", "repo.ErrConflict", "answer")), inPostgres("TestLeaseAttemptArrivesLate")},
+	{"outcomes/a lost usage is forgotten", in(inRepo, "sessions.AddUsage", dropAssign("lost")), inPostgres("TestFirstAttemptOfUsageArrivesLate")},
+	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("committing", "reading")), inPostgres("TestUnansweredCommit")},
+	{"outcomes/a transaction that a statement has ended", in(inRepo, "pooled.transaction", never("hasEnded")), inPostgres("TestTxEndedByAStatement")},
+	{"outcomes/a commit that failed behind a row", in(inRepo, "lastRow.Scan", dropAssign("closed")), inPostgres("TestErrorsOfCommits")},
+	{"outcomes/Close waits for no operation", in(inRepo, "gate.close", dropCall("g.inside.Wait")), inPostgres("TestCloseUnderLoad")},
+	{"outcomes/a read of several snapshots", in(inRepo, "oneSnapshot.SendBatch", swap("beRepeatableRead", "beReadCommitted")), inPool("Concurrency/Read")},
+}

@@ -1,0 +1,16 @@
+package main
+
+const inScheduler = "repo/postgres/internal/scheduler"
+
+// The queues of appends: order, withdrawal, and who waits for whom.
+var schedulerMutants = []mutant{
+	{"scheduler/submitted without the lock", in(inScheduler, "Scheduler.accept", unlocked("s.mu")), raced(test(inScheduler, "TestRandom"))},
+	{"scheduler/withdrawn, and carried out", in(inScheduler, "Scheduler.withdraw", dropCall("q.room.leave")), test(inScheduler, "(TestWithdraw|TestRandom)")},
+	{"scheduler/left, and told to be withdrawn", in(inScheduler, "Scheduler.withdraw", returns("ErrWithdrawn", "ErrLeft")), test(inScheduler, "(TestWithdraw|TestRandom)")},
+	{"scheduler/answered at the same moment, and told to be left", in(inScheduler, "Scheduler.withdraw", dropCase("t.done")), test(inScheduler, "TestAnsweredAtTheSameMoment")},
+	{"scheduler/a batch that nobody waits for goes on", in(inScheduler, "Scheduler.withdraw", never("b.callers")), test(inScheduler, "TestBatchIsCancelled")},
+	{"scheduler/Close waits for nobody", in(inScheduler, "Scheduler.Close", dropCall("s.submitting.Wait")), test(inScheduler, "TestCloseWaitsForTheHeld")},
+	{"scheduler/more waits than are allowed", in(inScheduler, "Scheduler.mayWait", shift("s.waits")), test(inScheduler, "(TestHeldKey|TestManyHeldKeys)")},
+	{"scheduler/held keys take the others' room", in(inScheduler, "Scheduler.settle", dropCall("s.move", "s.apart")), test(inScheduler, "(TestHeldKeysTakeNoRoom|TestManyHeldKeys)")},
+	{"scheduler/two groups of what is shared", in(inScheduler, "Scheduler.mayShare", always("s.sharing")), test(inScheduler, "(TestShares|TestRandom)")},
+}

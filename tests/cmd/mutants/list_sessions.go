@@ -1,0 +1,23 @@
+package main
+
+// Sessions and their usage.
+var sessionMutants = []mutant{
+	{"sessions/created twice", query("SessionCreate", dropConflict()), inPool("Sessions")},
+	{"sessions/updated at another version", query("SessionUpdate.updated", always("l.current")), inPool("Update/IfVersion")},
+	{"sessions/a patch of what others change", query("SessionMetadataLock", dropLock()), inPool("Concurrency/Patch")},
+	{"sessions/deleted beside an append", query("SessionLockWhole", dropLock()), inPool("Concurrency/AppendAndDelete")},
+	{"sessions/usage over the budget", query("SessionAddUsage.noted", always("l.fits")), inPool("Usage")},
+	{"sessions/usage without the lock", query("SessionAddUsage", dropLock()), inPool("Concurrency/(Budget|Usage)")},
+	{"sessions/usage whose id was stored meanwhile", query("SessionAddUsage", dropConflict()), inPostgres("TestUsageCountsOnce")},
+	{"sessions/a budget from before the wait", query("SessionAddUsage", dropSet("budget_nanos")), inPostgres("TestBudgetRaisedDuringTheWait")},
+	{"sessions/in memory, usage over the budget", in("repo/memory", "sessions.AddUsage", never("add.Cost")), inMemory("Usage")},
+}
+
+// State: versions, conditions, and the locks of scopes.
+var stateMutants = []mutant{
+	{"state/scopes that are not locked", query("StateLockShared", doNothing()), inPool("StateRaces")},
+	{"state/a scope's condition that is not checked", query("StateChange.faults", never("s.expected", "s.version")), inPool("State")},
+	{"state/a sum that overflows", query("StateChange.faults", always("c.by")), inPool("State")},
+	{"state/changed in spite of a fault", query("StateChange.advanced", always("faults")), inPool("State")},
+	{"state/a deletion that does not wait for changes", query("StateOfSessionLock", dropLock()), inPool("StateRaces")},
+}

@@ -1,0 +1,71 @@
+package copies
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/tests/tables"
+)
+
+// A database is replicated logically, and becomes the one that is written to. Everything
+// that is done to the first arrives, and no token or fence is given a second time.
+func (s server) testReplicated(t *testing.T) {
+	publisher, subscriber := s.newDatabase(t, "publisher"), s.newDatabase(t, "subscriber")
+	store := pgtest.OpenStore(t, publisher, agentstore.Options{Migrate: true})
+	tables.Fill(t, store)
+	s.restore(t, subscriber, s.dump(t, publisher, "--schema-only", "--no-owner"))
+	from, to := pgtest.Connect(t, publisher), pgtest.Connect(t, subscriber)
+	pgtest.Exec(t, from, "CREATE PUBLICATION everything FOR ALL TABLES WITH (publish_via_partition_root = true)")
+	// Made by hand, because the two are databases of one server.
+	pgtest.Exec(t, from, "SELECT pg_create_logical_replication_slot('agentstore', 'pgoutput')")
+	pgtest.Exec(t, to, "CREATE SUBSCRIPTION agentstore CONNECTION '"+publisher+"' PUBLICATION everything WITH (create_slot = false)")
+
+	use(t, store)
+	arrived(t, publisher, subscriber)
+	key := repo.NewLease{Key: repo.LeaseKey{Kind: "copied", Name: "lease"}, Owner: "first"}
+	lease, err := store.Leases().Acquire(t.Context(), key)
+	check(t, err)
+	check(t, store.Leases().Release(t.Context(), lease))
+	live := repo.NewStream{Key: "copied", Owner: "first"}
+	stream, err := store.Streams().Open(t.Context(), live)
+	check(t, err)
+	check(t, store.Streams().Finish(t.Context(), stream))
+	use(t, store)
+	arrived(t, publisher, subscriber)
+
+	pgtest.Exec(t, to, "ALTER SUBSCRIPTION agentstore DISABLE")
+	pgtest.Exec(t, to, "ALTER SUBSCRIPTION agentstore SET (slot_name = NONE)")
+	pgtest.Exec(t, to, "DROP SUBSCRIPTION agentstore")
+	pgtest.Await(t, patience, "the slot is free", func() bool {
+		return pgtest.Value[bool](t, from, "SELECT NOT bool_or(active) FROM pg_replication_slots WHERE slot_name = 'agentstore'")
+	})
+	pgtest.Exec(t, from, "SELECT pg_drop_replication_slot('agentstore')")
+	second := pgtest.OpenStore(t, subscriber, agentstore.Options{})
+	key.Owner, live.Owner = "second", "second"
+	if next, err := second.Leases().Acquire(t.Context(), key); err != nil || next.Token <= lease.Token {
+		t.Errorf("after the token %d the copy gives %d, %v", lease.Token, next.Token, err)
+	}
+	if next, err := second.Streams().Open(t.Context(), live); err != nil || next.Fence <= stream.Fence {
+		t.Errorf("after the fence %d the copy gives %d, %v", stream.Fence, next.Fence, err)
+	}
+	use(t, second)
+}
+
+// arrived waits until the subscriber has all that the publisher has.
+func arrived(t *testing.T, publisher, subscriber string) {
+	t.Helper()
+	var different []string
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		different = tables.Different(contents(t, publisher, "public"), contents(t, subscriber, "public"))
+		if len(different) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the subscriber has other rows in %s", strings.Join(different, ", "))
+		}
+	}
+}
