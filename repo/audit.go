@@ -14,7 +14,7 @@ type AuditEntry struct {
 	ID ID `json:"id"`
 	// OccurredAt is the time of the event by the caller's clock, to the microsecond, in
 	// the years 2000 to 2100 of UTC. Zero, when recording: the time in ID, which for a
-	// new ID is now. An ID without such a time, as those of HashID, needs OccurredAt.
+	// new ID is now. An ID without such a time needs OccurredAt.
 	OccurredAt time.Time `json:"occurred_at"`
 	// RecordedAt is set by the database's clock. It is ignored when recording.
 	RecordedAt time.Time `json:"recorded_at"`

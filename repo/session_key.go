@@ -2,8 +2,6 @@ package repo
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"strings"
 )
 
@@ -18,22 +16,6 @@ type SessionKey struct {
 }
 
 func (k SessionKey) namespace() string { return cmp.Or(k.Namespace, DefaultNamespace) }
-
-// HashID returns the id that stands for texts of the caller's, such as an id that another
-// system gave: the same one for the same texts in the same order, and another one for others.
-// It is the first 16 bytes of the SHA-256 of purpose and of the texts, each after its length in
-// bytes as 4 bytes, big-endian. purpose, without NUL, tells apart what ids are for. Such an id
-// contains no time of creation: lists by id have it in an arbitrary place, and an AuditEntry with
-// one needs OccurredAt.
-func HashID(purpose string, texts ...string) ID {
-	data := []byte(purpose)
-	for _, text := range texts {
-		data = binary.BigEndian.AppendUint32(data, uint32(len(text)))
-		data = append(data, text...)
-	}
-	sum := sha256.Sum256(data)
-	return ID(sum[:len(ID{})])
-}
 
 var (
 	keyEscaper   = strings.NewReplacer("~", "~0", "/", "~1")

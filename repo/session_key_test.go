@@ -8,23 +8,6 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Different texts, and other purposes, have different ids.
-func TestHashID(t *testing.T) {
-	ids := map[repo.ID]bool{}
-	for _, id := range []repo.ID{
-		repo.HashID("a"), repo.HashID("a", ""), repo.HashID("a", "b"), repo.HashID("a", "b", ""), repo.HashID("a", "", "b"), repo.HashID("b", "b"), repo.HashID("a", "bb"), repo.HashID("a", "b", "b"),
-	} {
-		ids[id] = true
-	}
-	if len(ids) != 8 {
-		t.Errorf("%d ids for 8", len(ids))
-	}
-	// They are stored, and computed by others: they never change.
-	if got, want := repo.HashID("agentstore session key", "local", "acme/support/42/1").String(), "1DBBGQPT29XDQVT88SZ607B08T"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestJoinKey(t *testing.T) {
 	for _, test := range []struct {
 		parts []string

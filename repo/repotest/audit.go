@@ -196,7 +196,7 @@ func testAuditInvalid(t *testing.T, a repo.Audit) {
 		{"type", func(e *repo.AuditEntry) { e.Type = secret }},
 		{"occurred_at", func(e *repo.AuditEntry) { e.OccurredAt = time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC) }},
 		{"occurred_at", func(e *repo.AuditEntry) { e.OccurredAt = time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"occurred_at", func(e *repo.AuditEntry) { e.ID, e.OccurredAt = repo.HashID("no time", "0"), time.Time{} }},
+		{"occurred_at", func(e *repo.AuditEntry) { e.ID, e.OccurredAt = repo.ID{0: 0xff}, time.Time{} }},
 		{"actor", func(e *repo.AuditEntry) { e.Actor = tooLong() }},
 		{"actor", func(e *repo.AuditEntry) { e.Actor = "a\x00" + secret }},
 		{"user", func(e *repo.AuditEntry) { e.User = "\xff" + secret }},

@@ -98,7 +98,7 @@ func fill(t *testing.T, conn *pgx.Conn, count int) {
 // trail, whatever the filter. Optional filters written as "IS NULL OR" would not.
 func TestCostIsFlat(t *testing.T) {
 	t.Parallel()
-	small, large := 50_000, 200_000 // small has more pages than what is looked at, so that few rows share one
+	small, large := 50_000, 100_000 // small has more pages than what is looked at, so that few rows share one
 	databaseURL := pgtest.NewDatabase(t)
 	conn := pgtest.Connect(t, databaseURL)
 	pgtest.Exec(t, conn, "SET plan_cache_mode = force_generic_plan")
