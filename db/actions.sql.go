@@ -26,43 +26,22 @@ func (q *Queries) ActionArchive(ctx context.Context, db DBTX, name string) (int6
 }
 
 const actionCreate = `-- name: ActionCreate :one
-WITH created AS (
-    INSERT INTO actions (
-        name, server, namespace, description, definition_of_done,
-        strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
-        automation_profile, reusable, read_only, inputs_schema, tags, created_by
-    )
-    VALUES (
-        $1, $2, $3, $4, $5,
-        $6, $7, $8,
-        $9, $10, $11,
-        $12, $13, $14, CAST($15::text AS json), $16, $17
-    )
-    ON CONFLICT (name) DO NOTHING
-    RETURNING name, created_at, updated_at
-), arguments AS (
-    INSERT INTO action_arguments (
-        action_name, position, name, type, required, description, default_value, min_value, max_value, pattern
-    )
-    SELECT c.name, (n.ordinality - 1)::integer, n.name, n.type, n.required, n.description,
-        CAST(nullif(n.default_value, '') AS json), nullif(n.min_value, 'NaN'), nullif(n.max_value, 'NaN'), n.pattern
-    FROM created c, ROWS FROM (
-        unnest($18::text[]), unnest($19::text[]), unnest($20::boolean[]),
-        unnest($21::text[]), unnest($22::text[]),
-        unnest($23::double precision[]), unnest($24::double precision[]), unnest($25::text[])
-    ) WITH ORDINALITY AS n (name, type, required, description, default_value, min_value, max_value, pattern, ordinality)
-), invariants AS (
-    INSERT INTO action_invariants (action_name, position, text)
-    SELECT c.name, (n.ordinality - 1)::integer, n.text
-    FROM created c, unnest($26::text[]) WITH ORDINALITY AS n (text, ordinality)
+INSERT INTO actions (
+    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
+    invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
+    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, created_by
 )
-SELECT c.created_at, c.updated_at FROM created c
+VALUES (
+    $1, $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    $11, CAST($12::text AS json), $13, $14, $15, $16, $17,
+    $18, $19, $20, $21, $22, $23, $24
+)
+ON CONFLICT (name) DO NOTHING
+RETURNING created_at, updated_at
 `
 
 type ActionCreateParams struct {
-	Name                 string
-	Server               string
-	Namespace            string
 	Description          string
 	DefinitionOfDone     string
 	StrategyActor        *string
@@ -76,7 +55,7 @@ type ActionCreateParams struct {
 	ReadOnly             bool
 	InputsSchema         string
 	Tags                 []string
-	CreatedBy            *string
+	Invariants           []string
 	ArgumentNames        []string
 	ArgumentTypes        []string
 	ArgumentRequireds    []bool
@@ -85,7 +64,8 @@ type ActionCreateParams struct {
 	ArgumentMins         []float64
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
-	Invariants           []string
+	Name                 string
+	CreatedBy            *string
 }
 
 type ActionCreateRow struct {
@@ -93,13 +73,9 @@ type ActionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey. Creates the action with its arguments and invariants. It returns
-// no row if an action of this name exists; the caller then reads and compares it.
+// Index: actions_pkey. It returns no row if an action of this name exists; the caller then reads and compares it.
 func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreateParams) (ActionCreateRow, error) {
 	row := db.QueryRow(ctx, actionCreate,
-		arg.Name,
-		arg.Server,
-		arg.Namespace,
 		arg.Description,
 		arg.DefinitionOfDone,
 		arg.StrategyActor,
@@ -113,7 +89,7 @@ func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreatePar
 		arg.ReadOnly,
 		arg.InputsSchema,
 		arg.Tags,
-		arg.CreatedBy,
+		arg.Invariants,
 		arg.ArgumentNames,
 		arg.ArgumentTypes,
 		arg.ArgumentRequireds,
@@ -122,7 +98,8 @@ func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreatePar
 		arg.ArgumentMins,
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
-		arg.Invariants,
+		arg.Name,
+		arg.CreatedBy,
 	)
 	var i ActionCreateRow
 	err := row.Scan(&i.CreatedAt, &i.UpdatedAt)
@@ -156,60 +133,31 @@ func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (Actio
 }
 
 const actionGet = `-- name: ActionGet :one
-SELECT a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.created_by, a.created_at, a.updated_at,
-    ARRAY(SELECT s.name FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_names,
-    ARRAY(SELECT s.type FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_types,
-    ARRAY(SELECT s.required FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::boolean[] AS argument_requireds,
-    ARRAY(SELECT s.description FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_descriptions,
-    ARRAY(SELECT coalesce(s.default_value::text, '') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_defaults,
-    ARRAY(SELECT coalesce(s.min_value, 'NaN') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::double precision[] AS argument_mins,
-    ARRAY(SELECT coalesce(s.max_value, 'NaN') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::double precision[] AS argument_maxs,
-    ARRAY(SELECT s.pattern FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_patterns,
-    ARRAY(SELECT s.text FROM action_invariants s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS invariants
-FROM actions a
-WHERE a.name = $1
+SELECT name, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions WHERE name = $1
 `
 
-type ActionGetRow struct {
-	Action               Action
-	ArgumentNames        []string
-	ArgumentTypes        []string
-	ArgumentRequireds    []bool
-	ArgumentDescriptions []string
-	ArgumentDefaults     []string
-	ArgumentMins         []float64
-	ArgumentMaxs         []float64
-	ArgumentPatterns     []string
-	Invariants           []string
-}
-
-// Index: actions_pkey, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
-// Returns the whole action in one row. Its parts are arrays in the order of their positions.
-func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (ActionGetRow, error) {
+// Index: actions_pkey.
+func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (Action, error) {
 	row := db.QueryRow(ctx, actionGet, name)
-	var i ActionGetRow
+	var i Action
 	err := row.Scan(
-		&i.Action.Name,
-		&i.Action.Server,
-		&i.Action.Namespace,
-		&i.Action.State,
-		&i.Action.Version,
-		&i.Action.Description,
-		&i.Action.DefinitionOfDone,
-		&i.Action.StrategyActor,
-		&i.Action.ExecutionActor,
-		&i.Action.ReviewActor,
-		&i.Action.ApplyActor,
-		&i.Action.EstimationActor,
-		&i.Action.InvariantActor,
-		&i.Action.AutomationProfile,
-		&i.Action.Reusable,
-		&i.Action.ReadOnly,
-		&i.Action.InputsSchema,
-		&i.Action.Tags,
-		&i.Action.CreatedBy,
-		&i.Action.CreatedAt,
-		&i.Action.UpdatedAt,
+		&i.Name,
+		&i.State,
+		&i.Version,
+		&i.Description,
+		&i.DefinitionOfDone,
+		&i.StrategyActor,
+		&i.ExecutionActor,
+		&i.ReviewActor,
+		&i.ApplyActor,
+		&i.EstimationActor,
+		&i.InvariantActor,
+		&i.AutomationProfile,
+		&i.Reusable,
+		&i.ReadOnly,
+		&i.InputsSchema,
+		&i.Tags,
+		&i.Invariants,
 		&i.ArgumentNames,
 		&i.ArgumentTypes,
 		&i.ArgumentRequireds,
@@ -218,59 +166,35 @@ func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (ActionGe
 		&i.ArgumentMins,
 		&i.ArgumentMaxs,
 		&i.ArgumentPatterns,
-		&i.Invariants,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
 
 const actionList = `-- name: ActionList :many
-SELECT a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.created_by, a.created_at, a.updated_at,
-    ARRAY(SELECT s.name FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_names,
-    ARRAY(SELECT s.type FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_types,
-    ARRAY(SELECT s.required FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::boolean[] AS argument_requireds,
-    ARRAY(SELECT s.description FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_descriptions,
-    ARRAY(SELECT coalesce(s.default_value::text, '') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_defaults,
-    ARRAY(SELECT coalesce(s.min_value, 'NaN') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::double precision[] AS argument_mins,
-    ARRAY(SELECT coalesce(s.max_value, 'NaN') FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::double precision[] AS argument_maxs,
-    ARRAY(SELECT s.pattern FROM action_arguments s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS argument_patterns,
-    ARRAY(SELECT s.text FROM action_invariants s WHERE s.action_name = a.name ORDER BY s.position)::text[] AS invariants
-FROM actions a
-WHERE a.server = $1 AND a.namespace = $2 AND a.name > $3
-    AND ($4::text = '' OR a.state = $4::text)
-    AND ($5::text = '' OR $5::text = ANY (a.tags))
+SELECT name, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions a
+WHERE a.name > $1 AND a.name < $2
+    AND ($3::text = '' OR a.state = $3::text)
+    AND ($4::text = '' OR $4::text = ANY (a.tags))
 ORDER BY a.name
-LIMIT $6
+LIMIT $5
 `
 
 type ActionListParams struct {
-	Server    string
-	Namespace string
-	AfterName string
-	State     string
-	Tag       string
-	MaxRows   int32
+	AfterName  string
+	BeforeName string
+	State      string
+	Tag        string
+	MaxRows    int32
 }
 
-type ActionListRow struct {
-	Action               Action
-	ArgumentNames        []string
-	ArgumentTypes        []string
-	ArgumentRequireds    []bool
-	ArgumentDescriptions []string
-	ArgumentDefaults     []string
-	ArgumentMins         []float64
-	ArgumentMaxs         []float64
-	ArgumentPatterns     []string
-	Invariants           []string
-}
-
-// Index: actions_server_namespace_name_idx, action_arguments_pkey or action_arguments_action_name_name_key, action_invariants_pkey.
-// Ordered by name. The index selects the namespace; state and tag filter its actions.
-func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams) ([]ActionListRow, error) {
+// Index: actions_pkey. Ordered by name. The names of a namespace lie between two texts; state and tag filter its actions.
+func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams) ([]Action, error) {
 	rows, err := db.Query(ctx, actionList,
-		arg.Server,
-		arg.Namespace,
 		arg.AfterName,
+		arg.BeforeName,
 		arg.State,
 		arg.Tag,
 		arg.MaxRows,
@@ -279,31 +203,27 @@ func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams)
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ActionListRow
+	var items []Action
 	for rows.Next() {
-		var i ActionListRow
+		var i Action
 		if err := rows.Scan(
-			&i.Action.Name,
-			&i.Action.Server,
-			&i.Action.Namespace,
-			&i.Action.State,
-			&i.Action.Version,
-			&i.Action.Description,
-			&i.Action.DefinitionOfDone,
-			&i.Action.StrategyActor,
-			&i.Action.ExecutionActor,
-			&i.Action.ReviewActor,
-			&i.Action.ApplyActor,
-			&i.Action.EstimationActor,
-			&i.Action.InvariantActor,
-			&i.Action.AutomationProfile,
-			&i.Action.Reusable,
-			&i.Action.ReadOnly,
-			&i.Action.InputsSchema,
-			&i.Action.Tags,
-			&i.Action.CreatedBy,
-			&i.Action.CreatedAt,
-			&i.Action.UpdatedAt,
+			&i.Name,
+			&i.State,
+			&i.Version,
+			&i.Description,
+			&i.DefinitionOfDone,
+			&i.StrategyActor,
+			&i.ExecutionActor,
+			&i.ReviewActor,
+			&i.ApplyActor,
+			&i.EstimationActor,
+			&i.InvariantActor,
+			&i.AutomationProfile,
+			&i.Reusable,
+			&i.ReadOnly,
+			&i.InputsSchema,
+			&i.Tags,
+			&i.Invariants,
 			&i.ArgumentNames,
 			&i.ArgumentTypes,
 			&i.ArgumentRequireds,
@@ -312,7 +232,9 @@ func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams)
 			&i.ArgumentMins,
 			&i.ArgumentMaxs,
 			&i.ArgumentPatterns,
-			&i.Invariants,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -337,63 +259,23 @@ func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, 
 	return version, err
 }
 
-const actionUpdate = `-- name: ActionUpdate :exec
-WITH given AS (
-    SELECT $1::text AS name, $2::text AS server, $3::text AS namespace, $4::text AS description,
-        $5::text AS definition_of_done, $6::text AS strategy_actor,
-        $7::text AS execution_actor, $8::text AS review_actor,
-        $9::text AS apply_actor, $10::text AS estimation_actor,
-        $11::text AS invariant_actor, $12::text AS automation_profile,
-        $13::boolean AS reusable, $14::boolean AS read_only, CAST($15::text AS json) AS inputs_schema,
-        $16::text[] AS tags, $17::text AS created_by
-), arguments_given AS (
-    SELECT (n.ordinality - 1)::integer AS position, n.name, n.type, n.required, n.description,
-        nullif(n.default_value, '') AS default_value,
-        nullif(n.min_value, 'NaN') AS min_value, nullif(n.max_value, 'NaN') AS max_value, n.pattern
-    FROM ROWS FROM (
-        unnest($18::text[]), unnest($19::text[]), unnest($20::boolean[]),
-        unnest($21::text[]), unnest($22::text[]),
-        unnest($23::double precision[]), unnest($24::double precision[]), unnest($25::text[])
-    ) WITH ORDINALITY AS n (name, type, required, description, default_value, min_value, max_value, pattern, ordinality)
-), arguments_removed AS (
-    DELETE FROM action_arguments d WHERE d.action_name = $1 AND d.position >= cardinality($18::text[])
-), arguments_set AS (
-    INSERT INTO action_arguments AS d (
-        action_name, position, name, type, required, description, default_value, min_value, max_value, pattern
-    )
-    SELECT $1, g.position, g.name, g.type, g.required, g.description,
-        CAST(g.default_value AS json), g.min_value, g.max_value, g.pattern
-    FROM arguments_given g
-    ON CONFLICT (action_name, position) DO UPDATE
-    SET name = excluded.name, type = excluded.type, required = excluded.required, description = excluded.description,
-        default_value = excluded.default_value, min_value = excluded.min_value, max_value = excluded.max_value,
-        pattern = excluded.pattern
-    WHERE (d.name, d.type, d.required, d.description, d.default_value::text, d.min_value, d.max_value, d.pattern)
-        IS DISTINCT FROM (excluded.name, excluded.type, excluded.required, excluded.description,
-            excluded.default_value::text, excluded.min_value, excluded.max_value, excluded.pattern)
-), invariants_removed AS (
-    DELETE FROM action_invariants d WHERE d.action_name = $1 AND d.position >= cardinality($26::text[])
-), invariants_set AS (
-    INSERT INTO action_invariants AS d (action_name, position, text)
-    SELECT $1, (n.ordinality - 1)::integer, n.text
-    FROM unnest($26::text[]) WITH ORDINALITY AS n (text, ordinality)
-    ON CONFLICT (action_name, position) DO UPDATE SET text = excluded.text WHERE d.text <> excluded.text
-)
+const actionUpdate = `-- name: ActionUpdate :one
+WITH given AS (SELECT $23::text AS name, $24::text AS created_by)
 UPDATE actions a
-SET description = g.description, definition_of_done = g.definition_of_done,
-    strategy_actor = g.strategy_actor, execution_actor = g.execution_actor, review_actor = g.review_actor,
-    apply_actor = g.apply_actor, estimation_actor = g.estimation_actor, invariant_actor = g.invariant_actor,
-    automation_profile = g.automation_profile, reusable = g.reusable, read_only = g.read_only,
-    inputs_schema = g.inputs_schema, tags = g.tags,
-    version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+SET description = $1, definition_of_done = $2, strategy_actor = $3,
+    execution_actor = $4, review_actor = $5, apply_actor = $6,
+    estimation_actor = $7, invariant_actor = $8,
+    automation_profile = $9, reusable = $10, read_only = $11,
+    inputs_schema = CAST($12::text AS json), tags = $13, invariants = $14, argument_names = $15,
+    argument_types = $16, argument_requireds = $17, argument_descriptions = $18,
+    argument_defaults = $19, argument_mins = $20, argument_maxs = $21,
+    argument_patterns = $22, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g
 WHERE a.name = g.name
+RETURNING a.name, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.created_by, a.created_at, a.updated_at
 `
 
 type ActionUpdateParams struct {
-	Name                 string
-	Server               string
-	Namespace            string
 	Description          string
 	DefinitionOfDone     string
 	StrategyActor        *string
@@ -407,7 +289,7 @@ type ActionUpdateParams struct {
 	ReadOnly             bool
 	InputsSchema         string
 	Tags                 []string
-	CreatedBy            *string
+	Invariants           []string
 	ArgumentNames        []string
 	ArgumentTypes        []string
 	ArgumentRequireds    []bool
@@ -416,18 +298,14 @@ type ActionUpdateParams struct {
 	ArgumentMins         []float64
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
-	Invariants           []string
+	Name                 string
+	CreatedBy            *string
 }
 
-// Index: actions_pkey, action_arguments_pkey, action_invariants_pkey. Replaces the
-// definition of a locked action. It writes only the arguments and invariants that differ.
-// The parameters are those of ActionCreate, in the same order, so that the same code
-// fills in both.
-func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) error {
-	_, err := db.Exec(ctx, actionUpdate,
-		arg.Name,
-		arg.Server,
-		arg.Namespace,
+// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same
+// order, so that the same code fills in both; created_by stays as it is.
+func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) (Action, error) {
+	row := db.QueryRow(ctx, actionUpdate,
 		arg.Description,
 		arg.DefinitionOfDone,
 		arg.StrategyActor,
@@ -441,7 +319,7 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		arg.ReadOnly,
 		arg.InputsSchema,
 		arg.Tags,
-		arg.CreatedBy,
+		arg.Invariants,
 		arg.ArgumentNames,
 		arg.ArgumentTypes,
 		arg.ArgumentRequireds,
@@ -450,7 +328,39 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		arg.ArgumentMins,
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
-		arg.Invariants,
+		arg.Name,
+		arg.CreatedBy,
 	)
-	return err
+	var i Action
+	err := row.Scan(
+		&i.Name,
+		&i.State,
+		&i.Version,
+		&i.Description,
+		&i.DefinitionOfDone,
+		&i.StrategyActor,
+		&i.ExecutionActor,
+		&i.ReviewActor,
+		&i.ApplyActor,
+		&i.EstimationActor,
+		&i.InvariantActor,
+		&i.AutomationProfile,
+		&i.Reusable,
+		&i.ReadOnly,
+		&i.InputsSchema,
+		&i.Tags,
+		&i.Invariants,
+		&i.ArgumentNames,
+		&i.ArgumentTypes,
+		&i.ArgumentRequireds,
+		&i.ArgumentDescriptions,
+		&i.ArgumentDefaults,
+		&i.ArgumentMins,
+		&i.ArgumentMaxs,
+		&i.ArgumentPatterns,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }

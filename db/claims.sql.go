@@ -220,7 +220,7 @@ type PlanClaimRow struct {
 	ExpiresAt         time.Time
 }
 
-// Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey.
 // Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
 // each namespace in the order of their waiting, the namespaces in turns. A lane is a
 // namespace, a phase, and an action or ” for any. Returns whole plans in the order in which

@@ -11,27 +11,34 @@ import (
 )
 
 type Action struct {
-	Name              string
-	Server            string
-	Namespace         string
-	State             string
-	Version           int64
-	Description       string
-	DefinitionOfDone  string
-	StrategyActor     *string
-	ExecutionActor    *string
-	ReviewActor       *string
-	ApplyActor        *string
-	EstimationActor   *string
-	InvariantActor    *string
-	AutomationProfile *string
-	Reusable          bool
-	ReadOnly          bool
-	InputsSchema      []byte
-	Tags              []string
-	CreatedBy         *string
-	CreatedAt         time.Time
-	UpdatedAt         time.Time
+	Name                 string
+	State                string
+	Version              int64
+	Description          string
+	DefinitionOfDone     string
+	StrategyActor        *string
+	ExecutionActor       *string
+	ReviewActor          *string
+	ApplyActor           *string
+	EstimationActor      *string
+	InvariantActor       *string
+	AutomationProfile    *string
+	Reusable             bool
+	ReadOnly             bool
+	InputsSchema         []byte
+	Tags                 []string
+	Invariants           []string
+	ArgumentNames        []string
+	ArgumentTypes        []string
+	ArgumentRequireds    []bool
+	ArgumentDescriptions []string
+	ArgumentDefaults     []string
+	ArgumentMins         []float64
+	ArgumentMaxs         []float64
+	ArgumentPatterns     []string
+	CreatedBy            *string
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
 }
 
 type AuditCheckpoint struct {

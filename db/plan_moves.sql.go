@@ -17,7 +17,7 @@ SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_i
 LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d
 `
 
-// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_pkey, plan_projects_pkey.
 // Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
 func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planGetMany, ids)

@@ -129,11 +129,13 @@ WITH seen AS (
 ), created AS (
     INSERT INTO plans (
         id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
-        phase, state, automation_profile, automation_profile_source, automation_snapshot
+        phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
+        invariants, invariant_sources
     )
     SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name,
         $2::uuid, $9, $10, $11, $12, $13, $14, $15,
-        $16::text, $17::text, CAST($18::text AS json)
+        $16::text, $17::text, CAST($18::text AS json),
+        $19::text[], CAST($20::text[] AS json[]), $21::text[], $22::text[]
     FROM usable u
     WHERE ($7::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $7::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -147,20 +149,8 @@ WITH seen AS (
     INSERT INTO plan_projects (plan_id, position, project, alias, read_only)
     SELECT c.id, (n.ordinality - 1)::integer, n.project, n.alias, n.read_only
     FROM created c, ROWS FROM (
-        unnest($19::text[]), unnest($20::text[]), unnest($21::boolean[])
+        unnest($23::text[]), unnest($24::text[]), unnest($25::boolean[])
     ) WITH ORDINALITY AS n (project, alias, read_only, ordinality)
-), arguments AS (
-    INSERT INTO plan_arguments (plan_id, position, name, value)
-    SELECT c.id, (n.ordinality - 1)::integer, n.name, CAST(n.value AS json)
-    FROM created c, ROWS FROM (
-        unnest($22::text[]), unnest($23::text[])
-    ) WITH ORDINALITY AS n (name, value, ordinality)
-), invariants AS (
-    INSERT INTO plan_invariants (plan_id, position, text, source)
-    SELECT c.id, (n.ordinality - 1)::integer, n.text, n.source
-    FROM created c, ROWS FROM (
-        unnest($24::text[]), unnest($25::text[])
-    ) WITH ORDINALITY AS n (text, source, ordinality)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
     SELECT c.id, 1, 'use', $14, $15, $26::text, c.created_at FROM created c
@@ -194,13 +184,13 @@ type PlanCreateParams struct {
 	AutomationProfile       *string
 	AutomationProfileSource *string
 	AutomationSnapshot      string
-	Projects                []string
-	ProjectAliases          []string
-	ProjectReadOnlys        []bool
 	ArgumentNames           []string
 	ArgumentValues          []string
 	Invariants              []string
 	InvariantSources        []string
+	Projects                []string
+	ProjectAliases          []string
+	ProjectReadOnlys        []bool
 	Actor                   *string
 	Details                 string
 }
@@ -237,13 +227,13 @@ func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams)
 		arg.AutomationProfile,
 		arg.AutomationProfileSource,
 		arg.AutomationSnapshot,
-		arg.Projects,
-		arg.ProjectAliases,
-		arg.ProjectReadOnlys,
 		arg.ArgumentNames,
 		arg.ArgumentValues,
 		arg.Invariants,
 		arg.InvariantSources,
+		arg.Projects,
+		arg.ProjectAliases,
+		arg.ProjectReadOnlys,
 		arg.Actor,
 		arg.Details,
 	)
@@ -268,7 +258,7 @@ const planGet = `-- name: PlanGet :one
 SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d WHERE d.id = $1
 `
 
-// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_pkey, plan_projects_pkey.
 func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (PlanDetail, error) {
 	row := db.QueryRow(ctx, planGet, id)
 	var i PlanDetail
@@ -327,7 +317,7 @@ type PlanGetByKeyParams struct {
 	Namespace string
 }
 
-// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey.
 // The plan that a use with this key has made: for the session or, without one, in the namespace.
 func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (PlanDetail, error) {
 	row := db.QueryRow(ctx, planGetByKey, arg.SessionID, arg.Key, arg.Namespace)
@@ -488,7 +478,7 @@ type PlanListParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey.
 // Returns whole plans, newest first. The query is rewritten before it is sent: see
 // audit_lists.sql. With a parent, the other filters apply to its children.
 func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]PlanDetail, error) {
@@ -576,7 +566,7 @@ type PlanListByProjectParams struct {
 	MaxRows   int32
 }
 
-// Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey.
 // Returns whole plans, newest first. The other filters apply to the project's plans.
 // A plan that links the project twice is returned once. LIMIT makes the planner look up
 // each plan separately. For a project with many plans it would otherwise choose a join,
@@ -663,7 +653,7 @@ type PlanListBySessionParams struct {
 	MaxRows   int32
 }
 
-// Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey.
 // Returns whole plans, newest first. The other filters apply to the session's plans.
 func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]PlanDetail, error) {
 	rows, err := db.Query(ctx, planListBySession,
@@ -748,7 +738,7 @@ type PlanListByStageParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey.
 // Returns whole plans, newest first. It reads up to a page of each stage. There are at most
 // as many stages as phases or states, so that the sort is small.
 func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]PlanDetail, error) {
@@ -836,7 +826,7 @@ WITH moved AS (
         last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
         updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
+    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 )
 SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.session_id, plan_details.key, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
@@ -867,7 +857,7 @@ type PlanProgressRow struct {
 	UpdatedAt         time.Time
 }
 
-// Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+// Index: plans_pkey, plan_projects_pkey.
 // Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
 // whole plan: the view shows it as it was when the statement began, so the columns that
 // change come from the UPDATE.

@@ -6,7 +6,7 @@
 SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: PlanClaim :many
--- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey.
 -- Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
 -- each namespace in the order of their waiting, the namespaces in turns. A lane is a
 -- namespace, a phase, and an action or '' for any. Returns whole plans in the order in which

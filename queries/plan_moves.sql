@@ -1,5 +1,5 @@
 -- name: PlanGetMany :many
--- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_pkey, plan_projects_pkey.
 -- Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
 SELECT d.* FROM unnest(@ids::uuid[]) AS a (id),
 LATERAL (SELECT * FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d;

@@ -27,11 +27,13 @@ WITH seen AS (
 ), created AS (
     INSERT INTO plans (
         id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
-        phase, state, automation_profile, automation_profile_source, automation_snapshot
+        phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
+        invariants, invariant_sources
     )
     SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name,
         sqlc.narg(parent_id)::uuid, @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state,
-        sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json)
+        sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json),
+        @argument_names::text[], CAST(@argument_values::text[] AS json[]), @invariants::text[], @invariant_sources::text[]
     FROM usable u
     WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -47,18 +49,6 @@ WITH seen AS (
     FROM created c, ROWS FROM (
         unnest(@projects::text[]), unnest(@project_aliases::text[]), unnest(@project_read_onlys::boolean[])
     ) WITH ORDINALITY AS n (project, alias, read_only, ordinality)
-), arguments AS (
-    INSERT INTO plan_arguments (plan_id, position, name, value)
-    SELECT c.id, (n.ordinality - 1)::integer, n.name, CAST(n.value AS json)
-    FROM created c, ROWS FROM (
-        unnest(@argument_names::text[]), unnest(@argument_values::text[])
-    ) WITH ORDINALITY AS n (name, value, ordinality)
-), invariants AS (
-    INSERT INTO plan_invariants (plan_id, position, text, source)
-    SELECT c.id, (n.ordinality - 1)::integer, n.text, n.source
-    FROM created c, ROWS FROM (
-        unnest(@invariants::text[]), unnest(@invariant_sources::text[])
-    ) WITH ORDINALITY AS n (text, source, ordinality)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
     SELECT c.id, 1, 'use', @phase, @state, sqlc.narg(actor)::text, c.created_at FROM created c
@@ -86,11 +76,11 @@ RETURNING p.id;
 SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = @parent_id::uuid LIMIT @max_rows) AS children;
 
 -- name: PlanGet :one
--- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_pkey, plan_projects_pkey.
 SELECT * FROM plan_details d WHERE d.id = @id;
 
 -- name: PlanGetByKey :one
--- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey.
 -- The plan that a use with this key has made: for the session or, without one, in the namespace.
 SELECT d.* FROM (
     SELECT p.id FROM plans p WHERE p.session_id = sqlc.narg(session_id)::uuid AND p.key = @key::text
@@ -105,7 +95,7 @@ SELECT d.* FROM (
 SELECT EXISTS (SELECT FROM plans WHERE id = @id);
 
 -- name: PlanList :many
--- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey.
 -- Returns whole plans, newest first. The query is rewritten before it is sent: see
 -- audit_lists.sql. With a parent, the other filters apply to its children.
 SELECT * FROM plan_details d
@@ -118,7 +108,7 @@ ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByStage :many
--- Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey.
 -- Returns whole plans, newest first. It reads up to a page of each stage. There are at most
 -- as many stages as phases or states, so that the sort is small.
 SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
@@ -133,7 +123,7 @@ ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListBySession :many
--- Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey.
 -- Returns whole plans, newest first. The other filters apply to the session's plans.
 SELECT d.* FROM session_plans l,
 LATERAL (SELECT * FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
@@ -145,7 +135,7 @@ ORDER BY l.plan_id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByProject :many
--- Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey.
 -- Returns whole plans, newest first. The other filters apply to the project's plans.
 -- A plan that links the project twice is returned once. LIMIT makes the planner look up
 -- each plan separately. For a project with many plans it would otherwise choose a join,
@@ -231,7 +221,7 @@ WITH RECURSIVE family AS (
 SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
--- Index: plans_pkey, plan_projects_pkey or plan_projects_plan_id_alias_key, plan_arguments_pkey or plan_arguments_plan_id_name_key, plan_invariants_pkey.
+-- Index: plans_pkey, plan_projects_pkey.
 -- Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
 -- whole plan: the view shows it as it was when the statement began, so the columns that
 -- change come from the UPDATE.

@@ -54,12 +54,8 @@ GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
 
 -- A plan's parts are written once, with the plan. Plans are never deleted.
 GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
-GRANT SELECT, INSERT, UPDATE, DELETE ON action_arguments TO :"application";
-GRANT SELECT, INSERT, UPDATE, DELETE ON action_invariants TO :"application";
 GRANT SELECT, INSERT, UPDATE ON plans TO :"application";
 GRANT SELECT, INSERT ON plan_projects TO :"application";
-GRANT SELECT, INSERT ON plan_arguments TO :"application";
-GRANT SELECT, INSERT ON plan_invariants TO :"application";
 GRANT SELECT, INSERT ON plan_history TO :"application";
 GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
 -- Triggers write the queue, and delete claims, with the owner's rights.
@@ -100,12 +96,8 @@ GRANT SELECT ON leases TO :"reader";
 GRANT SELECT ON streams TO :"reader";
 GRANT SELECT ON stream_parts TO :"reader";
 GRANT SELECT ON actions TO :"reader";
-GRANT SELECT ON action_arguments TO :"reader";
-GRANT SELECT ON action_invariants TO :"reader";
 GRANT SELECT ON plans TO :"reader";
 GRANT SELECT ON plan_projects TO :"reader";
-GRANT SELECT ON plan_arguments TO :"reader";
-GRANT SELECT ON plan_invariants TO :"reader";
 GRANT SELECT ON plan_history TO :"reader";
 GRANT SELECT ON session_plans TO :"reader";
 GRANT SELECT ON plan_queue TO :"reader";

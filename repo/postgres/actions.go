@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"strings"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -60,19 +61,19 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
+	// All names of a namespace begin with it and a slash, after which comes "0".
+	namespace := strings.TrimSuffix(repo.ActionName{Server: list.Filter.Server, Namespace: list.Filter.Namespace}.String(), "/")
 	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
-		Server:    list.Filter.Server,
-		Namespace: list.Filter.Namespace,
-		AfterName: list.After,
-		State:     string(list.Filter.State),
-		Tag:       list.Filter.Tag,
-		MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
+		AfterName:  max(list.After, namespace+"/"),
+		BeforeName: namespace + "0",
+		State:      string(list.Filter.State),
+		Tag:        list.Filter.Tag,
+		MaxRows:    int32(list.Limit + 1), // one extra row tells whether there is a next page
 	})
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	actions, next, err := rules.PageOf(list, rows,
-		func(row db.ActionListRow) (repo.Action, error) { return actionOf(db.ActionGetRow(row)) })
+	actions, next, err := rules.PageOf(list, rows, actionOf)
 	return repo.ActionPage{Actions: actions, Next: next}, err
 }
 
@@ -82,7 +83,7 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 		return repo.Action{}, err
 	}
 	params := db.ActionUpdateParams(actionParams(parsed, definition, "")) // an update does not change created_by
-	var row db.ActionGetRow
+	var row db.Action
 	err = a.exec.atomically(ctx, func(q db.DBTX) error {
 		stored, err := queries.ActionLock(ctx, q, parsed.String())
 		if err != nil {
@@ -91,10 +92,7 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 		if version != 0 && version != stored {
 			return &answer{&repo.ActionConflictError{Name: parsed, Field: "version", Version: stored}}
 		}
-		if err := queries.ActionUpdate(ctx, q, params); err != nil {
-			return err
-		}
-		row, err = queries.ActionGet(ctx, q, parsed.String())
+		row, err = queries.ActionUpdate(ctx, q, params)
 		return err
 	})
 	if err != nil {
@@ -139,8 +137,6 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 func actionParams(name repo.ActionName, definition repo.ActionDefinition, createdBy string) db.ActionCreateParams {
 	params := db.ActionCreateParams{
 		Name:                 name.String(),
-		Server:               name.Server,
-		Namespace:            name.Namespace,
 		Description:          definition.Description,
 		DefinitionOfDone:     definition.DefinitionOfDone,
 		StrategyActor:        toNullable(definition.Actors.Strategy),

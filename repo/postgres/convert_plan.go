@@ -31,8 +31,8 @@ func storedName(name string) (repo.ActionName, error) {
 	return parsed, nil
 }
 
-func actionOf(row db.ActionGetRow) (repo.Action, error) {
-	name, err := storedName(row.Action.Name)
+func actionOf(row db.Action) (repo.Action, error) {
+	name, err := storedName(row.Name)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -53,30 +53,30 @@ func actionOf(row db.ActionGetRow) (repo.Action, error) {
 	}
 	return repo.Action{
 		Name:    name,
-		State:   repo.ActionState(row.Action.State),
-		Version: row.Action.Version,
+		State:   repo.ActionState(row.State),
+		Version: row.Version,
 		ActionDefinition: repo.ActionDefinition{
-			Description:      row.Action.Description,
-			DefinitionOfDone: row.Action.DefinitionOfDone,
+			Description:      row.Description,
+			DefinitionOfDone: row.DefinitionOfDone,
 			Actors: repo.Actors{
-				Strategy:   fromNullable(row.Action.StrategyActor),
-				Execution:  fromNullable(row.Action.ExecutionActor),
-				Review:     fromNullable(row.Action.ReviewActor),
-				Apply:      fromNullable(row.Action.ApplyActor),
-				Estimation: fromNullable(row.Action.EstimationActor),
-				Invariant:  fromNullable(row.Action.InvariantActor),
+				Strategy:   fromNullable(row.StrategyActor),
+				Execution:  fromNullable(row.ExecutionActor),
+				Review:     fromNullable(row.ReviewActor),
+				Apply:      fromNullable(row.ApplyActor),
+				Estimation: fromNullable(row.EstimationActor),
+				Invariant:  fromNullable(row.InvariantActor),
 			},
-			AutomationProfile: fromNullable(row.Action.AutomationProfile),
-			Reusable:          row.Action.Reusable,
-			ReadOnly:          row.Action.ReadOnly,
-			InputsSchema:      row.Action.InputsSchema,
-			Tags:              row.Action.Tags,
+			AutomationProfile: fromNullable(row.AutomationProfile),
+			Reusable:          row.Reusable,
+			ReadOnly:          row.ReadOnly,
+			InputsSchema:      row.InputsSchema,
+			Tags:              row.Tags,
 			Arguments:         arguments,
 			Invariants:        row.Invariants,
 		},
-		CreatedBy: fromNullable(row.Action.CreatedBy),
-		CreatedAt: row.Action.CreatedAt.UTC(),
-		UpdatedAt: row.Action.UpdatedAt.UTC(),
+		CreatedBy: fromNullable(row.CreatedBy),
+		CreatedAt: row.CreatedAt.UTC(),
+		UpdatedAt: row.UpdatedAt.UTC(),
 	}, nil
 }
 

@@ -3,15 +3,16 @@
 -- +goose Up
 
 -- +goose StatementBegin
-CREATE FUNCTION actions_valid(name text, server text, namespace text, state text, version bigint, description text,
-    definition_of_done text, strategy_actor text, execution_actor text, review_actor text, apply_actor text, estimation_actor text,
-    invariant_actor text, automation_profile text, inputs_schema json, tags text[], created_by text)
+CREATE FUNCTION actions_valid(name text, state text, version bigint, description text, definition_of_done text, strategy_actor text,
+    execution_actor text, review_actor text, apply_actor text, estimation_actor text, invariant_actor text, automation_profile text,
+    inputs_schema json, tags text[], invariants text[], argument_names text[], argument_types text[], argument_requireds boolean[],
+    argument_descriptions text[], argument_defaults text[], argument_mins double precision[], argument_maxs double precision[],
+    argument_patterns text[], created_by text)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     broken CONSTANT text := CASE
-        WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
-            AND name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
+        WHEN NOT (name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
             THEN 'actions_name_check'
         WHEN NOT (state IN ('available', 'archived')) THEN 'actions_state_check'
         WHEN NOT (version >= 1) THEN 'actions_version_check'
@@ -27,6 +28,35 @@ DECLARE
         WHEN NOT (json_typeof(inputs_schema) = 'object') THEN 'actions_inputs_schema_check'
         WHEN NOT (cardinality(tags) <= 100 AND array_position(tags, NULL) IS NULL) THEN 'actions_tags_check'
         WHEN NOT (created_by <> '' AND octet_length(created_by) <= 255) THEN 'actions_created_by_check'
+        WHEN NOT (cardinality(invariants) <= 100 AND (SELECT coalesce(bool_and((i <> '' AND octet_length(i) <= 65536) IS TRUE), true)
+            FROM unnest(invariants) AS i)) THEN 'actions_invariants_check'
+        -- The arrays of arguments have one length, of at most 100, and no nulls. The names are different.
+        WHEN NOT (cardinality(argument_names) <= 100 AND array_position(argument_names, NULL) IS NULL
+            AND cardinality(argument_types) = cardinality(argument_names) AND array_position(argument_types, NULL) IS NULL
+            AND cardinality(argument_requireds) = cardinality(argument_names) AND array_position(argument_requireds, NULL) IS NULL
+            AND cardinality(argument_descriptions) = cardinality(argument_names) AND array_position(argument_descriptions, NULL) IS NULL
+            AND cardinality(argument_defaults) = cardinality(argument_names) AND array_position(argument_defaults, NULL) IS NULL
+            AND cardinality(argument_mins) = cardinality(argument_names) AND array_position(argument_mins, NULL) IS NULL
+            AND cardinality(argument_maxs) = cardinality(argument_names) AND array_position(argument_maxs, NULL) IS NULL
+            AND cardinality(argument_patterns) = cardinality(argument_names) AND array_position(argument_patterns, NULL) IS NULL)
+            THEN 'actions_arguments_check'
+        ELSE (
+            SELECT CASE
+                WHEN count(DISTINCT n.name) <> count(*) OR NOT bool_and(n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$')
+                    THEN 'actions_argument_names_check'
+                WHEN NOT bool_and(n.type IN ('string', 'integer', 'float', 'boolean', 'list')) THEN 'actions_argument_types_check'
+                WHEN NOT bool_and(octet_length(n.description) <= 65536) THEN 'actions_argument_descriptions_check'
+                WHEN NOT bool_and(n.default_value = '' OR NOT n.required AND json_typeof(n.default_value::json) <> '')
+                    THEN 'actions_argument_defaults_check'
+                -- NaN, which is no bound, is above all other numbers.
+                WHEN NOT bool_and(n.min_value <= n.max_value OR n.min_value = 'NaN') THEN 'actions_argument_mins_check'
+                WHEN NOT bool_and(n.min_value = 'NaN' AND n.max_value = 'NaN' OR n.type <> 'boolean') THEN 'actions_argument_maxs_check'
+                WHEN NOT bool_and((n.pattern = '' OR n.type = 'string') AND octet_length(n.pattern) <= 1000)
+                    THEN 'actions_argument_patterns_check'
+            END
+            FROM unnest(argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins,
+                argument_maxs, argument_patterns) AS n (name, type, required, description, default_value, min_value, max_value, pattern)
+        )
     END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
@@ -36,12 +66,10 @@ END
 $$;
 -- +goose StatementEnd
 
--- An action is a template that plans are made from. Its name is its identity.
--- server and namespace repeat parts of the name, because lists go by them.
+-- An action is a template that plans are made from. Its name is its identity, and begins with its namespace, by which
+-- lists go. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
 CREATE TABLE actions (
     name               text        NOT NULL COLLATE "C",
-    server             text        NOT NULL DEFAULT '',
-    namespace          text        NOT NULL,
     state              text        NOT NULL DEFAULT 'available',
     version            bigint      NOT NULL DEFAULT 1,
     description        text        NOT NULL DEFAULT '',
@@ -57,92 +85,31 @@ CREATE TABLE actions (
     read_only          boolean     NOT NULL,
     inputs_schema      json        NOT NULL DEFAULT '{}',
     tags               text[]      NOT NULL DEFAULT '{}',
+    invariants         text[]      NOT NULL DEFAULT '{}',
+    argument_names     text[]      NOT NULL DEFAULT '{}',
+    argument_types     text[]      NOT NULL DEFAULT '{}',
+    argument_requireds boolean[]   NOT NULL DEFAULT '{}',
+    argument_descriptions text[]   NOT NULL DEFAULT '{}',
+    argument_defaults  text[]      NOT NULL DEFAULT '{}',
+    argument_mins      double precision[] NOT NULL DEFAULT '{}',
+    argument_maxs      double precision[] NOT NULL DEFAULT '{}',
+    argument_patterns  text[]      NOT NULL DEFAULT '{}',
     created_by         text,
     created_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT actions_pkey PRIMARY KEY (name),
-    CONSTRAINT actions_check CHECK (actions_valid(name, server, namespace, state, version, description, definition_of_done,
-        strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, inputs_schema,
-        tags, created_by))
-);
-
--- Listing: by name within a namespace.
-CREATE INDEX actions_server_namespace_name_idx ON actions (server, namespace, name);
-
--- +goose StatementBegin
-CREATE FUNCTION action_arguments_valid("position" integer, name text, type text, required boolean, description text, default_value json,
-    min_value double precision, max_value double precision, pattern text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (position BETWEEN 0 AND 99) THEN 'action_arguments_position_check'
-        WHEN NOT (name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$') THEN 'action_arguments_name_check'
-        WHEN NOT (type IN ('string', 'integer', 'float', 'boolean', 'list')) THEN 'action_arguments_type_check'
-        WHEN NOT (octet_length(description) <= 65536) THEN 'action_arguments_description_check'
-        WHEN NOT (default_value IS NULL OR NOT required) THEN 'action_arguments_default_value_check'
-        WHEN NOT (min_value <= max_value) THEN 'action_arguments_min_value_check'
-        WHEN NOT ((min_value IS NULL AND max_value IS NULL) OR type <> 'boolean') THEN 'action_arguments_bounds_check'
-        WHEN NOT ((pattern = '' OR type = 'string') AND octet_length(pattern) <= 1000) THEN 'action_arguments_pattern_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "action_arguments" violates check constraint "' || broken || '"',
-        TABLE = 'action_arguments', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TABLE action_arguments (
-    action_name   text             NOT NULL COLLATE "C",
-    position      integer          NOT NULL,
-    name          text             NOT NULL,
-    type          text             NOT NULL,
-    required      boolean          NOT NULL,
-    description   text             NOT NULL DEFAULT '',
-    default_value json,
-    min_value     double precision,
-    max_value     double precision,
-    pattern       text             NOT NULL DEFAULT '',
-    CONSTRAINT action_arguments_pkey PRIMARY KEY (action_name, position),
-    -- An update moves arguments about; only its end has to be right.
-    CONSTRAINT action_arguments_action_name_name_key UNIQUE (action_name, name) DEFERRABLE INITIALLY DEFERRED,
-    CONSTRAINT action_arguments_action_name_fkey FOREIGN KEY (action_name) REFERENCES actions (name) ON DELETE CASCADE,
-    CONSTRAINT action_arguments_check CHECK (action_arguments_valid(position, name, type, required, description, default_value, min_value,
-        max_value, pattern))
-);
-
--- +goose StatementBegin
-CREATE FUNCTION action_invariants_valid("position" integer, text text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (position BETWEEN 0 AND 99) THEN 'action_invariants_position_check'
-        WHEN NOT (text <> '' AND octet_length(text) <= 65536) THEN 'action_invariants_text_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "action_invariants" violates check constraint "' || broken || '"',
-        TABLE = 'action_invariants', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TABLE action_invariants (
-    action_name text    NOT NULL COLLATE "C",
-    position    integer NOT NULL,
-    text        text    NOT NULL,
-    CONSTRAINT action_invariants_pkey PRIMARY KEY (action_name, position),
-    CONSTRAINT action_invariants_action_name_fkey FOREIGN KEY (action_name) REFERENCES actions (name) ON DELETE CASCADE,
-    CONSTRAINT action_invariants_check CHECK (action_invariants_valid(position, text))
+    CONSTRAINT actions_check CHECK (actions_valid(name, state, version, description, definition_of_done, strategy_actor,
+        execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, inputs_schema, tags, invariants,
+        argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs,
+        argument_patterns, created_by))
 );
 
 -- +goose StatementBegin
 CREATE FUNCTION plans_valid(id uuid, name text, namespace text, key text, parent_id uuid, root_id uuid, depth integer, attempt integer,
     description text, definition_of_done text, phase text, state text, automation_profile text, automation_profile_source text,
     automation_snapshot json, error_message text, error_details json, reversion_count integer, last_completed_step bigint,
-    last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text)
+    last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text, argument_names text[], argument_values json[],
+    invariants text[], invariant_sources text[])
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -175,6 +142,12 @@ DECLARE
         WHEN NOT ((state = 'cancelled') = (cancelled_at IS NOT NULL)) THEN 'plans_cancelled_at_check'
         WHEN NOT ((state = 'cancelled') = (cancel_reason IS NOT NULL) AND cancel_reason <> '' AND octet_length(cancel_reason) <= 65536)
             THEN 'plans_cancel_reason_check'
+        WHEN NOT (cardinality(argument_names) <= 100 AND cardinality(argument_values) = cardinality(argument_names)
+            AND (SELECT count(DISTINCT n.name) FILTER (WHERE n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$' AND n.value IS NOT NULL)
+                FROM unnest(argument_names, argument_values) AS n (name, value)) = cardinality(argument_names)) THEN 'plans_arguments_check'
+        WHEN NOT (cardinality(invariants) <= 200 AND cardinality(invariant_sources) = cardinality(invariants)
+            AND (SELECT count(*) FILTER (WHERE n.text <> '' AND octet_length(n.text) <= 65536 AND n.source <> '' AND octet_length(n.source) <= 255)
+                FROM unnest(invariants, invariant_sources) AS n (text, source)) = cardinality(invariants)) THEN 'plans_invariants_check'
     END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
@@ -210,6 +183,10 @@ CREATE TABLE plans (
     reversion_count           integer     NOT NULL DEFAULT 0,
     last_completed_step       bigint,
     last_checkpoint_id        text,
+    argument_names            text[]      NOT NULL DEFAULT '{}',
+    argument_values           json[]      NOT NULL DEFAULT '{}',
+    invariants                text[]      NOT NULL DEFAULT '{}',
+    invariant_sources         text[]      NOT NULL DEFAULT '{}',
     version                   bigint      NOT NULL DEFAULT 1,
     fence                     bigint      NOT NULL DEFAULT 0,
     cancelled_at              timestamptz,
@@ -223,7 +200,8 @@ CREATE TABLE plans (
     CONSTRAINT plans_root_id_parent_id_fkey FOREIGN KEY (root_id, parent_id) REFERENCES plans (root_id, id) ON DELETE RESTRICT,
     CONSTRAINT plans_check CHECK (plans_valid(id, name, namespace, key, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count,
-        last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason))
+        last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, argument_names, argument_values, invariants,
+        invariant_sources))
 ) WITH (fillfactor = 85);
 
 -- Listing: newest first, which the id holds, within a namespace, within a stage
@@ -259,8 +237,7 @@ CREATE TABLE plan_projects (
     project   text    NOT NULL,
     alias     text    NOT NULL,
     read_only boolean NOT NULL,
-    CONSTRAINT plan_projects_pkey PRIMARY KEY (plan_id, position),
-    CONSTRAINT plan_projects_plan_id_alias_key UNIQUE (plan_id, alias),
+    CONSTRAINT plan_projects_pkey PRIMARY KEY (plan_id, alias),
     CONSTRAINT plan_projects_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
     CONSTRAINT plan_projects_check CHECK (plan_projects_valid(position, project, alias))
 );
@@ -268,62 +245,6 @@ CREATE TABLE plan_projects (
 -- Listing: a project's plans, newest first. (A plan may link one project twice,
 -- under two aliases.)
 CREATE INDEX plan_projects_project_plan_id_idx ON plan_projects (project, plan_id);
-
--- +goose StatementBegin
-CREATE FUNCTION plan_arguments_valid("position" integer, name text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (position BETWEEN 0 AND 99) THEN 'plan_arguments_position_check'
-        WHEN NOT (name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$') THEN 'plan_arguments_name_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "plan_arguments" violates check constraint "' || broken || '"',
-        TABLE = 'plan_arguments', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TABLE plan_arguments (
-    plan_id  uuid    NOT NULL,
-    position integer NOT NULL,
-    name     text    NOT NULL,
-    value    json    NOT NULL,
-    CONSTRAINT plan_arguments_pkey PRIMARY KEY (plan_id, position),
-    CONSTRAINT plan_arguments_plan_id_name_key UNIQUE (plan_id, name),
-    CONSTRAINT plan_arguments_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
-    CONSTRAINT plan_arguments_check CHECK (plan_arguments_valid(position, name))
-);
-
--- +goose StatementBegin
-CREATE FUNCTION plan_invariants_valid("position" integer, text text, source text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (position BETWEEN 0 AND 199) THEN 'plan_invariants_position_check'
-        WHEN NOT (text <> '' AND octet_length(text) <= 65536) THEN 'plan_invariants_text_check'
-        WHEN NOT (source <> '' AND octet_length(source) <= 255) THEN 'plan_invariants_source_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "plan_invariants" violates check constraint "' || broken || '"',
-        TABLE = 'plan_invariants', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
-CREATE TABLE plan_invariants (
-    plan_id  uuid    NOT NULL,
-    position integer NOT NULL,
-    text     text    NOT NULL,
-    source   text    NOT NULL,
-    CONSTRAINT plan_invariants_pkey PRIMARY KEY (plan_id, position),
-    CONSTRAINT plan_invariants_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
-    CONSTRAINT plan_invariants_check CHECK (plan_invariants_valid(position, text, source))
-);
 
 -- +goose StatementBegin
 CREATE FUNCTION plan_history_valid(version bigint, transition text, from_phase text, from_state text, to_phase text, to_state text,
@@ -381,7 +302,7 @@ CREATE TABLE session_plans (
 
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
--- A whole plan in one row: its parts are arrays in the order of their positions.
+-- A whole plan in one row: its links to projects are arrays in the order of their positions.
 CREATE VIEW plan_details AS
 SELECT p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description,
     p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot,
@@ -390,10 +311,7 @@ SELECT p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_i
     ARRAY(SELECT s.project FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS projects,
     ARRAY(SELECT s.alias FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS project_aliases,
     ARRAY(SELECT s.read_only FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::boolean[] AS project_read_onlys,
-    ARRAY(SELECT s.name FROM plan_arguments s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS argument_names,
-    ARRAY(SELECT s.value::text FROM plan_arguments s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS argument_values,
-    ARRAY(SELECT s.text FROM plan_invariants s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS invariants,
-    ARRAY(SELECT s.source FROM plan_invariants s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS invariant_sources
+    p.argument_names, p.argument_values::text[] AS argument_values, p.invariants, p.invariant_sources
 FROM plans p;
 
 -- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write
@@ -531,12 +449,8 @@ DROP TABLE plan_claims;
 DROP TABLE plan_queue;
 DROP TABLE session_plans;
 DROP TABLE plan_history;
-DROP TABLE plan_invariants;
-DROP TABLE plan_arguments;
 DROP TABLE plan_projects;
 DROP TABLE plans;
-DROP TABLE action_invariants;
-DROP TABLE action_arguments;
 DROP TABLE actions;
-DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plan_invariants_valid,
-    plan_arguments_valid, plan_projects_valid, plans_valid, action_invariants_valid, action_arguments_valid, actions_valid;
+DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plan_projects_valid,
+    plans_valid, actions_valid;

@@ -35,7 +35,7 @@ func (p plan) isOfParts() bool {
 	parts := true
 	p.walk(func(node plan) {
 		switch node.Relation {
-		case "", "plan_projects", "plan_arguments", "plan_invariants", "action_arguments", "action_invariants":
+		case "", "plan_projects":
 		case "session_plans", "plans":
 			parts = parts && p.startsAt("session_plans")
 		default:
