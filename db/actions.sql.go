@@ -29,13 +29,15 @@ const actionCreate = `-- name: ActionCreate :one
 INSERT INTO actions (
     description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
     invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
-    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, created_by
+    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name,
+    server, namespace, created_by
 )
 VALUES (
     $1, $2, $3, $4, $5,
     $6, $7, $8, $9, $10,
     $11, CAST($12::text AS json), $13, $14, $15, $16, $17,
-    $18, $19, $20, $21, $22, $23, $24
+    $18, $19, $20, $21, $22, $23, $24,
+    $25, $26
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at
@@ -65,6 +67,8 @@ type ActionCreateParams struct {
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
 	Name                 string
+	Server               string
+	Namespace            string
 	CreatedBy            *string
 }
 
@@ -99,6 +103,8 @@ func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreatePar
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
 		arg.Name,
+		arg.Server,
+		arg.Namespace,
 		arg.CreatedBy,
 	)
 	var i ActionCreateRow
@@ -133,7 +139,7 @@ func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (Actio
 }
 
 const actionGet = `-- name: ActionGet :one
-SELECT name, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions WHERE name = $1
+SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions WHERE name = $1
 `
 
 // Index: actions_pkey.
@@ -142,6 +148,8 @@ func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (Action, 
 	var i Action
 	err := row.Scan(
 		&i.Name,
+		&i.Server,
+		&i.Namespace,
 		&i.State,
 		&i.Version,
 		&i.Description,
@@ -174,27 +182,29 @@ func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (Action, 
 }
 
 const actionList = `-- name: ActionList :many
-SELECT name, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions a
-WHERE a.name > $1 AND a.name < $2
-    AND ($3::text = '' OR a.state = $3::text)
-    AND ($4::text = '' OR $4::text = ANY (a.tags))
+SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions a
+WHERE a.server = $1 AND a.namespace = $2 AND a.name > $3
+    AND ($4::text = '' OR a.state = $4::text)
+    AND ($5::text = '' OR $5::text = ANY (a.tags))
 ORDER BY a.name
-LIMIT $5
+LIMIT $6
 `
 
 type ActionListParams struct {
-	AfterName  string
-	BeforeName string
-	State      string
-	Tag        string
-	MaxRows    int32
+	Server    string
+	Namespace string
+	AfterName string
+	State     string
+	Tag       string
+	MaxRows   int32
 }
 
-// Index: actions_pkey. Ordered by name. The names of a namespace lie between two texts; state and tag filter its actions.
+// Index: actions_server_namespace_name_idx. Ordered by name. The index selects the namespace; state and tag filter its actions.
 func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams) ([]Action, error) {
 	rows, err := db.Query(ctx, actionList,
+		arg.Server,
+		arg.Namespace,
 		arg.AfterName,
-		arg.BeforeName,
 		arg.State,
 		arg.Tag,
 		arg.MaxRows,
@@ -208,6 +218,8 @@ func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams)
 		var i Action
 		if err := rows.Scan(
 			&i.Name,
+			&i.Server,
+			&i.Namespace,
 			&i.State,
 			&i.Version,
 			&i.Description,
@@ -260,7 +272,7 @@ func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, 
 }
 
 const actionUpdate = `-- name: ActionUpdate :one
-WITH given AS (SELECT $23::text AS name, $24::text AS created_by)
+WITH given AS (SELECT $23::text AS name, $24::text AS server, $25::text AS namespace, $26::text AS created_by)
 UPDATE actions a
 SET description = $1, definition_of_done = $2, strategy_actor = $3,
     execution_actor = $4, review_actor = $5, apply_actor = $6,
@@ -272,7 +284,7 @@ SET description = $1, definition_of_done = $2, strategy_actor = $3,
     argument_patterns = $22, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g
 WHERE a.name = g.name
-RETURNING a.name, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.created_by, a.created_at, a.updated_at
+RETURNING a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.created_by, a.created_at, a.updated_at
 `
 
 type ActionUpdateParams struct {
@@ -299,11 +311,13 @@ type ActionUpdateParams struct {
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
 	Name                 string
+	Server               string
+	Namespace            string
 	CreatedBy            *string
 }
 
 // Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same
-// order, so that the same code fills in both; created_by stays as it is.
+// order, so that the same code fills in both; the name and created_by stay as they are.
 func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) (Action, error) {
 	row := db.QueryRow(ctx, actionUpdate,
 		arg.Description,
@@ -329,11 +343,15 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
 		arg.Name,
+		arg.Server,
+		arg.Namespace,
 		arg.CreatedBy,
 	)
 	var i Action
 	err := row.Scan(
 		&i.Name,
+		&i.Server,
+		&i.Namespace,
 		&i.State,
 		&i.Version,
 		&i.Description,

@@ -186,9 +186,9 @@ WITH lanes AS MATERIALIZED (
             t.transition, t.phase, t.from_state, t.phase, t.to_state, t.version)::json
     FROM (SELECT id, version, transition, phase, from_state, to_state, reason, updated_at, actor, namespace FROM steps ORDER BY steps.id, steps.version) AS t
 )
-SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.session_id, plan_details.key, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
+SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
     m.token, m.place, m.acquired_at, m.expires_at
-FROM claimed m CROSS JOIN LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = m.id LIMIT 1) AS plan_details
+FROM claimed m CROSS JOIN LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = m.id LIMIT 1) AS plans
 ORDER BY m.place
 `
 
@@ -206,7 +206,7 @@ type PlanClaimParams struct {
 }
 
 type PlanClaimRow struct {
-	PlanDetail        PlanDetail
+	Plan              Plan
 	Phase             string
 	Version           int64
 	Attempt           int32
@@ -220,7 +220,7 @@ type PlanClaimRow struct {
 	ExpiresAt         time.Time
 }
 
-// Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey.
+// Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey.
 // Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
 // each namespace in the order of their waiting, the namespaces in turns. A lane is a
 // namespace, a phase, and an action or ” for any. Returns whole plans in the order in which
@@ -264,40 +264,41 @@ func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) (
 	for rows.Next() {
 		var i PlanClaimRow
 		if err := rows.Scan(
-			&i.PlanDetail.ID,
-			&i.PlanDetail.Name,
-			&i.PlanDetail.Namespace,
-			&i.PlanDetail.SessionID,
-			&i.PlanDetail.Key,
-			&i.PlanDetail.ActionName,
-			&i.PlanDetail.ParentID,
-			&i.PlanDetail.RootID,
-			&i.PlanDetail.Depth,
-			&i.PlanDetail.Attempt,
-			&i.PlanDetail.Description,
-			&i.PlanDetail.DefinitionOfDone,
-			&i.PlanDetail.Phase,
-			&i.PlanDetail.State,
-			&i.PlanDetail.AutomationProfile,
-			&i.PlanDetail.AutomationProfileSource,
-			&i.PlanDetail.AutomationSnapshot,
-			&i.PlanDetail.ErrorMessage,
-			&i.PlanDetail.ErrorDetails,
-			&i.PlanDetail.ReversionCount,
-			&i.PlanDetail.LastCompletedStep,
-			&i.PlanDetail.LastCheckpointID,
-			&i.PlanDetail.Version,
-			&i.PlanDetail.CancelledAt,
-			&i.PlanDetail.CancelReason,
-			&i.PlanDetail.CreatedAt,
-			&i.PlanDetail.UpdatedAt,
-			&i.PlanDetail.Projects,
-			&i.PlanDetail.ProjectAliases,
-			&i.PlanDetail.ProjectReadOnlys,
-			&i.PlanDetail.ArgumentNames,
-			&i.PlanDetail.ArgumentValues,
-			&i.PlanDetail.Invariants,
-			&i.PlanDetail.InvariantSources,
+			&i.Plan.ID,
+			&i.Plan.Name,
+			&i.Plan.Namespace,
+			&i.Plan.SessionID,
+			&i.Plan.Key,
+			&i.Plan.ActionName,
+			&i.Plan.ParentID,
+			&i.Plan.RootID,
+			&i.Plan.Depth,
+			&i.Plan.Attempt,
+			&i.Plan.Description,
+			&i.Plan.DefinitionOfDone,
+			&i.Plan.Phase,
+			&i.Plan.State,
+			&i.Plan.AutomationProfile,
+			&i.Plan.AutomationProfileSource,
+			&i.Plan.AutomationSnapshot,
+			&i.Plan.ErrorMessage,
+			&i.Plan.ErrorDetails,
+			&i.Plan.ReversionCount,
+			&i.Plan.LastCompletedStep,
+			&i.Plan.LastCheckpointID,
+			&i.Plan.ArgumentNames,
+			&i.Plan.ArgumentValues,
+			&i.Plan.Invariants,
+			&i.Plan.InvariantSources,
+			&i.Plan.Projects,
+			&i.Plan.ProjectAliases,
+			&i.Plan.ProjectReadOnlys,
+			&i.Plan.Version,
+			&i.Plan.Fence,
+			&i.Plan.CancelledAt,
+			&i.Plan.CancelReason,
+			&i.Plan.CreatedAt,
+			&i.Plan.UpdatedAt,
 			&i.Phase,
 			&i.Version,
 			&i.Attempt,

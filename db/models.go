@@ -12,6 +12,8 @@ import (
 
 type Action struct {
 	Name                 string
+	Server               string
+	Namespace            string
 	State                string
 	Version              int64
 	Description          string
@@ -98,7 +100,7 @@ type Message struct {
 	CreatedAt  time.Time
 }
 
-type PlanDetail struct {
+type Plan struct {
 	ID                      pgtype.UUID
 	Name                    *string
 	Namespace               string
@@ -121,18 +123,19 @@ type PlanDetail struct {
 	ReversionCount          int32
 	LastCompletedStep       *int64
 	LastCheckpointID        *string
-	Version                 int64
-	CancelledAt             *time.Time
-	CancelReason            *string
-	CreatedAt               time.Time
-	UpdatedAt               time.Time
-	Projects                []string
-	ProjectAliases          []string
-	ProjectReadOnlys        []bool
 	ArgumentNames           []string
 	ArgumentValues          []string
 	Invariants              []string
 	InvariantSources        []string
+	Projects                []string
+	ProjectAliases          []string
+	ProjectReadOnlys        []bool
+	Version                 int64
+	Fence                   int64
+	CancelledAt             *time.Time
+	CancelReason            *string
+	CreatedAt               time.Time
+	UpdatedAt               time.Time
 }
 
 type PlanHistory struct {

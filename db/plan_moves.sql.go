@@ -13,21 +13,21 @@ import (
 )
 
 const planGetMany = `-- name: PlanGetMany :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM unnest($1::uuid[]) AS a (id),
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM unnest($1::uuid[]) AS a (id),
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = a.id LIMIT 1) AS d
 `
 
-// Index: plans_pkey, plan_projects_pkey.
+// Index: plans_pkey.
 // Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
-func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]PlanDetail, error) {
+func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]Plan, error) {
 	rows, err := db.Query(ctx, planGetMany, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanDetail
+	var items []Plan
 	for rows.Next() {
-		var i PlanDetail
+		var i Plan
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -51,18 +51,19 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 			&i.ReversionCount,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
 			&i.ArgumentNames,
 			&i.ArgumentValues,
 			&i.Invariants,
 			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -130,12 +130,13 @@ WITH seen AS (
     INSERT INTO plans (
         id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
-        invariants, invariant_sources
+        invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
     SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name,
         $2::uuid, $9, $10, $11, $12, $13, $14, $15,
         $16::text, $17::text, CAST($18::text AS json),
-        $19::text[], CAST($20::text[] AS json[]), $21::text[], $22::text[]
+        $19::text[], $20::text[], $21::text[], $22::text[],
+        $23::text[], $24::text[], $25::boolean[]
     FROM usable u
     WHERE ($7::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $7::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -146,11 +147,8 @@ WITH seen AS (
     SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
     FROM created c WHERE a.name = c.action_name AND NOT a.reusable
 ), projects AS (
-    INSERT INTO plan_projects (plan_id, position, project, alias, read_only)
-    SELECT c.id, (n.ordinality - 1)::integer, n.project, n.alias, n.read_only
-    FROM created c, ROWS FROM (
-        unnest($23::text[]), unnest($24::text[]), unnest($25::boolean[])
-    ) WITH ORDINALITY AS n (project, alias, read_only, ordinality)
+    INSERT INTO plan_projects (project, plan_id)
+    SELECT DISTINCT n.project, c.id FROM created c, unnest($23::text[]) AS n (project)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
     SELECT c.id, 1, 'use', $14, $15, $26::text, c.created_at FROM created c
@@ -255,13 +253,13 @@ func (q *Queries) PlanExists(ctx context.Context, db DBTX, id pgtype.UUID) (bool
 }
 
 const planGet = `-- name: PlanGet :one
-SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d WHERE d.id = $1
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d WHERE d.id = $1
 `
 
-// Index: plans_pkey, plan_projects_pkey.
-func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (PlanDetail, error) {
+// Index: plans_pkey.
+func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (Plan, error) {
 	row := db.QueryRow(ctx, planGet, id)
-	var i PlanDetail
+	var i Plan
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
@@ -285,30 +283,31 @@ func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (PlanDet
 		&i.ReversionCount,
 		&i.LastCompletedStep,
 		&i.LastCheckpointID,
-		&i.Version,
-		&i.CancelledAt,
-		&i.CancelReason,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.Projects,
-		&i.ProjectAliases,
-		&i.ProjectReadOnlys,
 		&i.ArgumentNames,
 		&i.ArgumentValues,
 		&i.Invariants,
 		&i.InvariantSources,
+		&i.Projects,
+		&i.ProjectAliases,
+		&i.ProjectReadOnlys,
+		&i.Version,
+		&i.Fence,
+		&i.CancelledAt,
+		&i.CancelReason,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
 
 const planGetByKey = `-- name: PlanGetByKey :one
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM (
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM (
     SELECT p.id FROM plans p WHERE p.session_id = $1::uuid AND p.key = $2::text
     UNION ALL
     SELECT p.id FROM plans p
     WHERE $1::uuid IS NULL AND p.session_id IS NULL AND p.namespace = $3 AND p.key = $2::text
     LIMIT 1
-) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = k.id LIMIT 1) AS d
+) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = k.id LIMIT 1) AS d
 `
 
 type PlanGetByKeyParams struct {
@@ -317,11 +316,11 @@ type PlanGetByKeyParams struct {
 	Namespace string
 }
 
-// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey.
+// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey.
 // The plan that a use with this key has made: for the session or, without one, in the namespace.
-func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (PlanDetail, error) {
+func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (Plan, error) {
 	row := db.QueryRow(ctx, planGetByKey, arg.SessionID, arg.Key, arg.Namespace)
-	var i PlanDetail
+	var i Plan
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
@@ -345,18 +344,19 @@ func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyPar
 		&i.ReversionCount,
 		&i.LastCompletedStep,
 		&i.LastCheckpointID,
-		&i.Version,
-		&i.CancelledAt,
-		&i.CancelReason,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.Projects,
-		&i.ProjectAliases,
-		&i.ProjectReadOnlys,
 		&i.ArgumentNames,
 		&i.ArgumentValues,
 		&i.Invariants,
 		&i.InvariantSources,
+		&i.Projects,
+		&i.ProjectAliases,
+		&i.ProjectReadOnlys,
+		&i.Version,
+		&i.Fence,
+		&i.CancelledAt,
+		&i.CancelReason,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -459,7 +459,7 @@ func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUI
 }
 
 const planList = `-- name: PlanList :many
-SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details d
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d
 WHERE d.id < $1
     AND ($2::uuid IS NULL OR d.parent_id = $2::uuid)
     AND ($3::text IS NULL OR d.namespace = $3::text)
@@ -478,10 +478,10 @@ type PlanListParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey.
+// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards.
 // Returns whole plans, newest first. The query is rewritten before it is sent: see
 // audit_lists.sql. With a parent, the other filters apply to its children.
-func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]PlanDetail, error) {
+func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planList,
 		arg.AfterID,
 		arg.ParentID,
@@ -494,9 +494,9 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanDetail
+	var items []Plan
 	for rows.Next() {
-		var i PlanDetail
+		var i Plan
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -520,18 +520,19 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 			&i.ReversionCount,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
 			&i.ArgumentNames,
 			&i.ArgumentValues,
 			&i.Invariants,
 			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -544,12 +545,9 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 }
 
 const planListByProject = `-- name: PlanListByProject :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM plan_projects l,
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM plan_projects l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = $1 AND l.plan_id < $2
-    AND l.position = (
-        SELECT o.position FROM plan_projects o WHERE o.plan_id = l.plan_id AND o.project = l.project ORDER BY o.position LIMIT 1
-    )
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
     AND ($5::text = '' OR d.state = $5::text)
@@ -566,12 +564,10 @@ type PlanListByProjectParams struct {
 	MaxRows   int32
 }
 
-// Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey.
-// Returns whole plans, newest first. The other filters apply to the project's plans.
-// A plan that links the project twice is returned once. LIMIT makes the planner look up
-// each plan separately. For a project with many plans it would otherwise choose a join,
-// which reads all plans.
-func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListByProjectParams) ([]PlanDetail, error) {
+// Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
+// project's plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise
+// choose a join, which reads all plans.
+func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListByProjectParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByProject,
 		arg.Project,
 		arg.AfterID,
@@ -584,9 +580,9 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanDetail
+	var items []Plan
 	for rows.Next() {
-		var i PlanDetail
+		var i Plan
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -610,18 +606,19 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 			&i.ReversionCount,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
 			&i.ArgumentNames,
 			&i.ArgumentValues,
 			&i.Invariants,
 			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -634,8 +631,8 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListBySession = `-- name: PlanListBySession :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM session_plans l,
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM session_plans l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
@@ -653,9 +650,9 @@ type PlanListBySessionParams struct {
 	MaxRows   int32
 }
 
-// Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey.
+// Index: session_plans_pkey, backwards, plans_pkey.
 // Returns whole plans, newest first. The other filters apply to the session's plans.
-func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]PlanDetail, error) {
+func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListBySession,
 		arg.SessionID,
 		arg.AfterID,
@@ -668,9 +665,9 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanDetail
+	var items []Plan
 	for rows.Next() {
-		var i PlanDetail
+		var i Plan
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -694,18 +691,19 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 			&i.ReversionCount,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
 			&i.ArgumentNames,
 			&i.ArgumentValues,
 			&i.Invariants,
 			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -718,12 +716,12 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListByStage = `-- name: PlanListByStage :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.version, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at, d.projects, d.project_aliases, d.project_read_onlys, d.argument_names, d.argument_values, d.invariants, d.invariant_sources FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
 LATERAL (
-    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, created_at, updated_at, projects, project_aliases, project_read_onlys, argument_names, argument_values, invariants, invariant_sources FROM plan_details
-    WHERE plan_details.namespace = $3 AND plan_details.phase = n.phase AND plan_details.state = n.state
-        AND plan_details.id < $4
-    ORDER BY plan_details.id DESC
+    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
+    WHERE plans.namespace = $3 AND plans.phase = n.phase AND plans.state = n.state
+        AND plans.id < $4
+    ORDER BY plans.id DESC
     LIMIT $5
 ) AS d
 ORDER BY d.id DESC
@@ -738,10 +736,10 @@ type PlanListByStageParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey.
+// Index: plans_namespace_phase_state_id_idx, backwards.
 // Returns whole plans, newest first. It reads up to a page of each stage. There are at most
 // as many stages as phases or states, so that the sort is small.
-func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]PlanDetail, error) {
+func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByStage,
 		arg.Phases,
 		arg.States,
@@ -753,9 +751,9 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanDetail
+	var items []Plan
 	for rows.Next() {
-		var i PlanDetail
+		var i Plan
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -779,18 +777,19 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 			&i.ReversionCount,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
-			&i.Version,
-			&i.CancelledAt,
-			&i.CancelReason,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.Projects,
-			&i.ProjectAliases,
-			&i.ProjectReadOnlys,
 			&i.ArgumentNames,
 			&i.ArgumentValues,
 			&i.Invariants,
 			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -826,12 +825,12 @@ WITH moved AS (
         last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
         updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
+    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 )
-SELECT plan_details.id, plan_details.name, plan_details.namespace, plan_details.session_id, plan_details.key, plan_details.action_name, plan_details.parent_id, plan_details.root_id, plan_details.depth, plan_details.attempt, plan_details.description, plan_details.definition_of_done, plan_details.phase, plan_details.state, plan_details.automation_profile, plan_details.automation_profile_source, plan_details.automation_snapshot, plan_details.error_message, plan_details.error_details, plan_details.reversion_count, plan_details.last_completed_step, plan_details.last_checkpoint_id, plan_details.version, plan_details.cancelled_at, plan_details.cancel_reason, plan_details.created_at, plan_details.updated_at, plan_details.projects, plan_details.project_aliases, plan_details.project_read_onlys, plan_details.argument_names, plan_details.argument_values, plan_details.invariants, plan_details.invariant_sources, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
-FROM moved m CROSS JOIN plan_details
-WHERE plan_details.id = $1
+FROM moved m CROSS JOIN plans
+WHERE plans.id = $1
 `
 
 type PlanProgressParams struct {
@@ -843,7 +842,7 @@ type PlanProgressParams struct {
 }
 
 type PlanProgressRow struct {
-	PlanDetail        PlanDetail
+	Plan              Plan
 	Phase             string
 	State             string
 	ErrorMessage      *string
@@ -857,7 +856,7 @@ type PlanProgressRow struct {
 	UpdatedAt         time.Time
 }
 
-// Index: plans_pkey, plan_projects_pkey.
+// Index: plans_pkey.
 // Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
 // whole plan: the view shows it as it was when the statement began, so the columns that
 // change come from the UPDATE.
@@ -871,40 +870,41 @@ func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressPar
 	)
 	var i PlanProgressRow
 	err := row.Scan(
-		&i.PlanDetail.ID,
-		&i.PlanDetail.Name,
-		&i.PlanDetail.Namespace,
-		&i.PlanDetail.SessionID,
-		&i.PlanDetail.Key,
-		&i.PlanDetail.ActionName,
-		&i.PlanDetail.ParentID,
-		&i.PlanDetail.RootID,
-		&i.PlanDetail.Depth,
-		&i.PlanDetail.Attempt,
-		&i.PlanDetail.Description,
-		&i.PlanDetail.DefinitionOfDone,
-		&i.PlanDetail.Phase,
-		&i.PlanDetail.State,
-		&i.PlanDetail.AutomationProfile,
-		&i.PlanDetail.AutomationProfileSource,
-		&i.PlanDetail.AutomationSnapshot,
-		&i.PlanDetail.ErrorMessage,
-		&i.PlanDetail.ErrorDetails,
-		&i.PlanDetail.ReversionCount,
-		&i.PlanDetail.LastCompletedStep,
-		&i.PlanDetail.LastCheckpointID,
-		&i.PlanDetail.Version,
-		&i.PlanDetail.CancelledAt,
-		&i.PlanDetail.CancelReason,
-		&i.PlanDetail.CreatedAt,
-		&i.PlanDetail.UpdatedAt,
-		&i.PlanDetail.Projects,
-		&i.PlanDetail.ProjectAliases,
-		&i.PlanDetail.ProjectReadOnlys,
-		&i.PlanDetail.ArgumentNames,
-		&i.PlanDetail.ArgumentValues,
-		&i.PlanDetail.Invariants,
-		&i.PlanDetail.InvariantSources,
+		&i.Plan.ID,
+		&i.Plan.Name,
+		&i.Plan.Namespace,
+		&i.Plan.SessionID,
+		&i.Plan.Key,
+		&i.Plan.ActionName,
+		&i.Plan.ParentID,
+		&i.Plan.RootID,
+		&i.Plan.Depth,
+		&i.Plan.Attempt,
+		&i.Plan.Description,
+		&i.Plan.DefinitionOfDone,
+		&i.Plan.Phase,
+		&i.Plan.State,
+		&i.Plan.AutomationProfile,
+		&i.Plan.AutomationProfileSource,
+		&i.Plan.AutomationSnapshot,
+		&i.Plan.ErrorMessage,
+		&i.Plan.ErrorDetails,
+		&i.Plan.ReversionCount,
+		&i.Plan.LastCompletedStep,
+		&i.Plan.LastCheckpointID,
+		&i.Plan.ArgumentNames,
+		&i.Plan.ArgumentValues,
+		&i.Plan.Invariants,
+		&i.Plan.InvariantSources,
+		&i.Plan.Projects,
+		&i.Plan.ProjectAliases,
+		&i.Plan.ProjectReadOnlys,
+		&i.Plan.Version,
+		&i.Plan.Fence,
+		&i.Plan.CancelledAt,
+		&i.Plan.CancelReason,
+		&i.Plan.CreatedAt,
+		&i.Plan.UpdatedAt,
 		&i.Phase,
 		&i.State,
 		&i.ErrorMessage,

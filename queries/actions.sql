@@ -3,13 +3,15 @@
 INSERT INTO actions (
     description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
     invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
-    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, created_by
+    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name,
+    server, namespace, created_by
 )
 VALUES (
     @description, @definition_of_done, sqlc.narg(strategy_actor), sqlc.narg(execution_actor), sqlc.narg(review_actor),
     sqlc.narg(apply_actor), sqlc.narg(estimation_actor), sqlc.narg(invariant_actor), sqlc.narg(automation_profile), @reusable,
     @read_only, CAST(@inputs_schema::text AS json), @tags, @invariants, @argument_names, @argument_types, @argument_requireds,
-    @argument_descriptions, @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @name, sqlc.narg(created_by)
+    @argument_descriptions, @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @name, @server,
+    @namespace, sqlc.narg(created_by)
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at;
@@ -19,9 +21,9 @@ RETURNING created_at, updated_at;
 SELECT * FROM actions WHERE name = @name;
 
 -- name: ActionList :many
--- Index: actions_pkey. Ordered by name. The names of a namespace lie between two texts; state and tag filter its actions.
+-- Index: actions_server_namespace_name_idx. Ordered by name. The index selects the namespace; state and tag filter its actions.
 SELECT * FROM actions a
-WHERE a.name > @after_name AND a.name < @before_name
+WHERE a.server = @server AND a.namespace = @namespace AND a.name > @after_name
     AND (@state::text = '' OR a.state = @state::text)
     AND (@tag::text = '' OR @tag::text = ANY (a.tags))
 ORDER BY a.name
@@ -34,8 +36,8 @@ SELECT a.version FROM actions a WHERE a.name = @name FOR NO KEY UPDATE;
 
 -- name: ActionUpdate :one
 -- Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same
--- order, so that the same code fills in both; created_by stays as it is.
-WITH given AS (SELECT @name::text AS name, sqlc.narg(created_by)::text AS created_by)
+-- order, so that the same code fills in both; the name and created_by stay as they are.
+WITH given AS (SELECT @name::text AS name, @server::text AS server, @namespace::text AS namespace, sqlc.narg(created_by)::text AS created_by)
 UPDATE actions a
 SET description = @description, definition_of_done = @definition_of_done, strategy_actor = sqlc.narg(strategy_actor),
     execution_actor = sqlc.narg(execution_actor), review_actor = sqlc.narg(review_actor), apply_actor = sqlc.narg(apply_actor),

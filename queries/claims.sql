@@ -6,7 +6,7 @@
 SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: PlanClaim :many
--- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_projects_pkey.
+-- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey.
 -- Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
 -- each namespace in the order of their waiting, the namespaces in turns. A lane is a
 -- namespace, a phase, and an action or '' for any. Returns whole plans in the order in which
@@ -191,9 +191,9 @@ WITH lanes AS MATERIALIZED (
             t.transition, t.phase, t.from_state, t.phase, t.to_state, t.version)::json
     FROM (SELECT * FROM steps ORDER BY steps.id, steps.version) AS t
 )
-SELECT sqlc.embed(plan_details), m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
+SELECT sqlc.embed(plans), m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
     m.token, m.place, m.acquired_at, m.expires_at
-FROM claimed m CROSS JOIN LATERAL (SELECT * FROM plan_details WHERE plan_details.id = m.id LIMIT 1) AS plan_details
+FROM claimed m CROSS JOIN LATERAL (SELECT * FROM plans WHERE plans.id = m.id LIMIT 1) AS plans
 ORDER BY m.place;
 
 -- name: PlanClaimable :many

@@ -1,8 +1,8 @@
 -- name: PlanGetMany :many
--- Index: plans_pkey, plan_projects_pkey.
+-- Index: plans_pkey.
 -- Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
 SELECT d.* FROM unnest(@ids::uuid[]) AS a (id),
-LATERAL (SELECT * FROM plan_details WHERE plan_details.id = a.id LIMIT 1) AS d;
+LATERAL (SELECT * FROM plans WHERE plans.id = a.id LIMIT 1) AS d;
 
 -- name: PlanTransitionMany :many
 -- Index: plans_pkey, plan_claims_pkey, leases_pkey.

@@ -28,12 +28,13 @@ WITH seen AS (
     INSERT INTO plans (
         id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
-        invariants, invariant_sources
+        invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
     SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name,
         sqlc.narg(parent_id)::uuid, @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state,
         sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json),
-        @argument_names::text[], CAST(@argument_values::text[] AS json[]), @invariants::text[], @invariant_sources::text[]
+        @argument_names::text[], @argument_values::text[], @invariants::text[], @invariant_sources::text[],
+        @projects::text[], @project_aliases::text[], @project_read_onlys::boolean[]
     FROM usable u
     WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -44,11 +45,8 @@ WITH seen AS (
     SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
     FROM created c WHERE a.name = c.action_name AND NOT a.reusable
 ), projects AS (
-    INSERT INTO plan_projects (plan_id, position, project, alias, read_only)
-    SELECT c.id, (n.ordinality - 1)::integer, n.project, n.alias, n.read_only
-    FROM created c, ROWS FROM (
-        unnest(@projects::text[]), unnest(@project_aliases::text[]), unnest(@project_read_onlys::boolean[])
-    ) WITH ORDINALITY AS n (project, alias, read_only, ordinality)
+    INSERT INTO plan_projects (project, plan_id)
+    SELECT DISTINCT n.project, c.id FROM created c, unnest(@projects::text[]) AS n (project)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
     SELECT c.id, 1, 'use', @phase, @state, sqlc.narg(actor)::text, c.created_at FROM created c
@@ -76,11 +74,11 @@ RETURNING p.id;
 SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = @parent_id::uuid LIMIT @max_rows) AS children;
 
 -- name: PlanGet :one
--- Index: plans_pkey, plan_projects_pkey.
-SELECT * FROM plan_details d WHERE d.id = @id;
+-- Index: plans_pkey.
+SELECT * FROM plans d WHERE d.id = @id;
 
 -- name: PlanGetByKey :one
--- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey, plan_projects_pkey.
+-- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey.
 -- The plan that a use with this key has made: for the session or, without one, in the namespace.
 SELECT d.* FROM (
     SELECT p.id FROM plans p WHERE p.session_id = sqlc.narg(session_id)::uuid AND p.key = @key::text
@@ -88,17 +86,17 @@ SELECT d.* FROM (
     SELECT p.id FROM plans p
     WHERE sqlc.narg(session_id)::uuid IS NULL AND p.session_id IS NULL AND p.namespace = @namespace AND p.key = @key::text
     LIMIT 1
-) AS k, LATERAL (SELECT * FROM plan_details WHERE plan_details.id = k.id LIMIT 1) AS d;
+) AS k, LATERAL (SELECT * FROM plans WHERE plans.id = k.id LIMIT 1) AS d;
 
 -- name: PlanExists :one
 -- Index: plans_pkey.
 SELECT EXISTS (SELECT FROM plans WHERE id = @id);
 
 -- name: PlanList :many
--- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards, plan_projects_pkey.
+-- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards.
 -- Returns whole plans, newest first. The query is rewritten before it is sent: see
 -- audit_lists.sql. With a parent, the other filters apply to its children.
-SELECT * FROM plan_details d
+SELECT * FROM plans d
 WHERE d.id < @after_id
     AND (sqlc.narg(parent_id)::uuid IS NULL OR d.parent_id = sqlc.narg(parent_id)::uuid)
     AND (sqlc.narg(namespace)::text IS NULL OR d.namespace = sqlc.narg(namespace)::text)
@@ -108,25 +106,25 @@ ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByStage :many
--- Index: plans_namespace_phase_state_id_idx, backwards, plan_projects_pkey.
+-- Index: plans_namespace_phase_state_id_idx, backwards.
 -- Returns whole plans, newest first. It reads up to a page of each stage. There are at most
 -- as many stages as phases or states, so that the sort is small.
 SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
 LATERAL (
-    SELECT * FROM plan_details
-    WHERE plan_details.namespace = @namespace AND plan_details.phase = n.phase AND plan_details.state = n.state
-        AND plan_details.id < @after_id
-    ORDER BY plan_details.id DESC
+    SELECT * FROM plans
+    WHERE plans.namespace = @namespace AND plans.phase = n.phase AND plans.state = n.state
+        AND plans.id < @after_id
+    ORDER BY plans.id DESC
     LIMIT @max_rows
 ) AS d
 ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListBySession :many
--- Index: session_plans_pkey, backwards, plans_pkey, plan_projects_pkey.
+-- Index: session_plans_pkey, backwards, plans_pkey.
 -- Returns whole plans, newest first. The other filters apply to the session's plans.
 SELECT d.* FROM session_plans l,
-LATERAL (SELECT * FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+LATERAL (SELECT * FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = @session_id AND l.plan_id < @after_id
     AND (@namespace::text = '' OR d.namespace = @namespace::text)
     AND (@phase::text = '' OR d.phase = @phase::text)
@@ -135,17 +133,12 @@ ORDER BY l.plan_id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByProject :many
--- Index: plan_projects_project_plan_id_idx, backwards, plans_pkey, plan_projects_pkey.
--- Returns whole plans, newest first. The other filters apply to the project's plans.
--- A plan that links the project twice is returned once. LIMIT makes the planner look up
--- each plan separately. For a project with many plans it would otherwise choose a join,
--- which reads all plans.
+-- Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
+-- project's plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise
+-- choose a join, which reads all plans.
 SELECT d.* FROM plan_projects l,
-LATERAL (SELECT * FROM plan_details WHERE plan_details.id = l.plan_id LIMIT 1) AS d
+LATERAL (SELECT * FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = @project AND l.plan_id < @after_id
-    AND l.position = (
-        SELECT o.position FROM plan_projects o WHERE o.plan_id = l.plan_id AND o.project = l.project ORDER BY o.position LIMIT 1
-    )
     AND (@namespace::text = '' OR d.namespace = @namespace::text)
     AND (@phase::text = '' OR d.phase = @phase::text)
     AND (@state::text = '' OR d.state = @state::text)
@@ -221,7 +214,7 @@ WITH RECURSIVE family AS (
 SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
--- Index: plans_pkey, plan_projects_pkey.
+-- Index: plans_pkey.
 -- Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
 -- whole plan: the view shows it as it was when the statement began, so the columns that
 -- change come from the UPDATE.
@@ -233,10 +226,10 @@ WITH moved AS (
     WHERE p.id = @id AND p.state = 'processing' AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
     RETURNING p.*
 )
-SELECT sqlc.embed(plan_details), m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+SELECT sqlc.embed(plans), m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
-FROM moved m CROSS JOIN plan_details
-WHERE plan_details.id = @id;
+FROM moved m CROSS JOIN plans
+WHERE plans.id = @id;
 
 -- name: PlanHold :exec
 -- Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since

@@ -61,7 +61,6 @@ GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
 -- Triggers write the queue, and delete claims, with the owner's rights.
 GRANT SELECT ON plan_queue TO :"application";
 GRANT SELECT, INSERT, UPDATE ON plan_claims TO :"application";
-GRANT SELECT ON plan_details TO :"application";
 
 -- The audit trail is append-only. The queue is filled by triggers, with the owner's
 -- privileges. Only the owner prunes, and sets holds. No role may set the time of
@@ -102,7 +101,6 @@ GRANT SELECT ON plan_history TO :"reader";
 GRANT SELECT ON session_plans TO :"reader";
 GRANT SELECT ON plan_queue TO :"reader";
 GRANT SELECT ON plan_claims TO :"reader";
-GRANT SELECT ON plan_details TO :"reader";
 GRANT SELECT ON audit_entries TO :"reader";
 GRANT SELECT ON audit_quarantine TO :"reader";
 GRANT SELECT ON audit_unsealed TO :"reader";

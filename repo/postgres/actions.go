@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"math"
-	"strings"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -61,14 +60,13 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	if err != nil {
 		return repo.ActionPage{}, err
 	}
-	// All names of a namespace begin with it and a slash, after which comes "0".
-	namespace := strings.TrimSuffix(repo.ActionName{Server: list.Filter.Server, Namespace: list.Filter.Namespace}.String(), "/")
 	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
-		AfterName:  max(list.After, namespace+"/"),
-		BeforeName: namespace + "0",
-		State:      string(list.Filter.State),
-		Tag:        list.Filter.Tag,
-		MaxRows:    int32(list.Limit + 1), // one extra row tells whether there is a next page
+		Server:    list.Filter.Server,
+		Namespace: list.Filter.Namespace,
+		AfterName: list.After,
+		State:     string(list.Filter.State),
+		Tag:       list.Filter.Tag,
+		MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
 	})
 	if err != nil {
 		return repo.ActionPage{}, err
@@ -137,6 +135,8 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 func actionParams(name repo.ActionName, definition repo.ActionDefinition, createdBy string) db.ActionCreateParams {
 	params := db.ActionCreateParams{
 		Name:                 name.String(),
+		Server:               name.Server,
+		Namespace:            name.Namespace,
 		Description:          definition.Description,
 		DefinitionOfDone:     definition.DefinitionOfDone,
 		StrategyActor:        toNullable(definition.Actors.Strategy),

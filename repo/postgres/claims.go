@@ -100,8 +100,8 @@ func lanesOf(claim repo.Claim) (l lanes) {
 
 // claimedDetail returns the plan with the columns that the claim has changed. The view's
 // row has them as they were when the statement began.
-func claimedDetail(row db.PlanClaimRow) db.PlanDetail {
-	plan := row.PlanDetail
+func claimedDetail(row db.PlanClaimRow) db.Plan {
+	plan := row.Plan
 	plan.State, plan.Version, plan.Attempt, plan.UpdatedAt = string(repo.StateProcessing), row.Version, row.Attempt, row.UpdatedAt
 	plan.Phase, plan.ReversionCount = row.Phase, row.ReversionCount
 	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID

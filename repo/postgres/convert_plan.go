@@ -87,7 +87,7 @@ func fromNaN(f float64) *float64 {
 	return &f
 }
 
-func planOf(row db.PlanDetail) (repo.Plan, error) {
+func planOf(row db.Plan) (repo.Plan, error) {
 	action, err := storedName(row.ActionName)
 	if err != nil {
 		return repo.Plan{}, err

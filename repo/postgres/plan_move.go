@@ -242,8 +242,8 @@ func (p *plans) notProcessing(ctx context.Context, id repo.ID, fence int64) (rep
 
 // progressed returns the plan with the changeable columns as the statement left them.
 // The view's row has them as they were before.
-func progressed(row db.PlanProgressRow) db.PlanDetail {
-	plan := row.PlanDetail
+func progressed(row db.PlanProgressRow) db.Plan {
+	plan := row.Plan
 	plan.Phase, plan.State, plan.Version = row.Phase, row.State, row.Version
 	plan.ErrorMessage, plan.ErrorDetails, plan.ReversionCount = row.ErrorMessage, row.ErrorDetails, row.ReversionCount
 	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID

@@ -140,7 +140,7 @@ func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTas
 	for i, t := range tasks {
 		ids[i] = toUUID(t.Item.id)
 	}
-	var rows []db.PlanDetail
+	var rows []db.Plan
 	err = m.conns.run(ctx, reading, func(q db.DBTX) (err error) {
 		rows, err = queries.PlanGetMany(ctx, q, ids)
 		return err

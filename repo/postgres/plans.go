@@ -33,7 +33,7 @@ func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page
 }
 
 // list chooses the query with the most selective index.
-func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.PlanDetail, error) {
+func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
 	switch {
 	case !filter.SessionID.IsZero():
 		return run(ctx, p.exec.read, queries.PlanListBySession, db.PlanListBySessionParams{

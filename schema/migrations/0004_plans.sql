@@ -3,7 +3,7 @@
 -- +goose Up
 
 -- +goose StatementBegin
-CREATE FUNCTION actions_valid(name text, state text, version bigint, description text, definition_of_done text, strategy_actor text,
+CREATE FUNCTION actions_valid(name text, server text, namespace text, state text, version bigint, description text, definition_of_done text, strategy_actor text,
     execution_actor text, review_actor text, apply_actor text, estimation_actor text, invariant_actor text, automation_profile text,
     inputs_schema json, tags text[], invariants text[], argument_names text[], argument_types text[], argument_requireds boolean[],
     argument_descriptions text[], argument_defaults text[], argument_mins double precision[], argument_maxs double precision[],
@@ -12,7 +12,8 @@ RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_ca
 AS $$
 DECLARE
     broken CONSTANT text := CASE
-        WHEN NOT (name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
+        WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
+            AND name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
             THEN 'actions_name_check'
         WHEN NOT (state IN ('available', 'archived')) THEN 'actions_state_check'
         WHEN NOT (version >= 1) THEN 'actions_version_check'
@@ -66,10 +67,12 @@ END
 $$;
 -- +goose StatementEnd
 
--- An action is a template that plans are made from. Its name is its identity, and begins with its namespace, by which
--- lists go. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
+-- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the
+-- name, because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
 CREATE TABLE actions (
     name               text        NOT NULL COLLATE "C",
+    server             text        NOT NULL DEFAULT '',
+    namespace          text        NOT NULL,
     state              text        NOT NULL DEFAULT 'available',
     version            bigint      NOT NULL DEFAULT 1,
     description        text        NOT NULL DEFAULT '',
@@ -98,18 +101,21 @@ CREATE TABLE actions (
     created_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT actions_pkey PRIMARY KEY (name),
-    CONSTRAINT actions_check CHECK (actions_valid(name, state, version, description, definition_of_done, strategy_actor,
+    CONSTRAINT actions_check CHECK (actions_valid(name, server, namespace, state, version, description, definition_of_done, strategy_actor,
         execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, inputs_schema, tags, invariants,
         argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs,
         argument_patterns, created_by))
 );
 
+-- Listing: by name within a namespace.
+CREATE INDEX actions_server_namespace_name_idx ON actions (server, namespace, name);
+
 -- +goose StatementBegin
 CREATE FUNCTION plans_valid(id uuid, name text, namespace text, key text, parent_id uuid, root_id uuid, depth integer, attempt integer,
     description text, definition_of_done text, phase text, state text, automation_profile text, automation_profile_source text,
     automation_snapshot json, error_message text, error_details json, reversion_count integer, last_completed_step bigint,
-    last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text, argument_names text[], argument_values json[],
-    invariants text[], invariant_sources text[])
+    last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text, argument_names text[], argument_values text[],
+    invariants text[], invariant_sources text[], projects text[], project_aliases text[], project_read_onlys boolean[])
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -143,11 +149,17 @@ DECLARE
         WHEN NOT ((state = 'cancelled') = (cancel_reason IS NOT NULL) AND cancel_reason <> '' AND octet_length(cancel_reason) <= 65536)
             THEN 'plans_cancel_reason_check'
         WHEN NOT (cardinality(argument_names) <= 100 AND cardinality(argument_values) = cardinality(argument_names)
-            AND (SELECT count(DISTINCT n.name) FILTER (WHERE n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$' AND n.value IS NOT NULL)
+            AND (SELECT count(DISTINCT n.name) FILTER (WHERE n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$' AND json_typeof(n.value::json) <> '')
                 FROM unnest(argument_names, argument_values) AS n (name, value)) = cardinality(argument_names)) THEN 'plans_arguments_check'
         WHEN NOT (cardinality(invariants) <= 200 AND cardinality(invariant_sources) = cardinality(invariants)
             AND (SELECT count(*) FILTER (WHERE n.text <> '' AND octet_length(n.text) <= 65536 AND n.source <> '' AND octet_length(n.source) <= 255)
                 FROM unnest(invariants, invariant_sources) AS n (text, source)) = cardinality(invariants)) THEN 'plans_invariants_check'
+        WHEN NOT (cardinality(projects) <= 100 AND cardinality(project_aliases) = cardinality(projects)
+            AND cardinality(project_read_onlys) = cardinality(projects)
+            AND (SELECT count(DISTINCT n.alias) FILTER (WHERE n.project <> '' AND octet_length(n.project) <= 255
+                    AND n.alias <> '' AND octet_length(n.alias) <= 255 AND n.read_only IS NOT NULL)
+                FROM unnest(projects, project_aliases, project_read_onlys) AS n (project, alias, read_only)) = cardinality(projects))
+            THEN 'plans_projects_check'
     END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
@@ -184,9 +196,12 @@ CREATE TABLE plans (
     last_completed_step       bigint,
     last_checkpoint_id        text,
     argument_names            text[]      NOT NULL DEFAULT '{}',
-    argument_values           json[]      NOT NULL DEFAULT '{}',
+    argument_values           text[]      NOT NULL DEFAULT '{}',
     invariants                text[]      NOT NULL DEFAULT '{}',
     invariant_sources         text[]      NOT NULL DEFAULT '{}',
+    projects                  text[]      NOT NULL DEFAULT '{}',
+    project_aliases           text[]      NOT NULL DEFAULT '{}',
+    project_read_onlys        boolean[]   NOT NULL DEFAULT '{}',
     version                   bigint      NOT NULL DEFAULT 1,
     fence                     bigint      NOT NULL DEFAULT 0,
     cancelled_at              timestamptz,
@@ -201,7 +216,7 @@ CREATE TABLE plans (
     CONSTRAINT plans_check CHECK (plans_valid(id, name, namespace, key, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count,
         last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, argument_names, argument_values, invariants,
-        invariant_sources))
+        invariant_sources, projects, project_aliases, project_read_onlys))
 ) WITH (fillfactor = 85);
 
 -- Listing: newest first, which the id holds, within a namespace, within a stage
@@ -213,38 +228,12 @@ CREATE INDEX plans_action_name_idx ON plans (action_name);
 CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL AND key IS NOT NULL;
 CREATE UNIQUE INDEX plans_namespace_key_key ON plans (namespace, key) WHERE session_id IS NULL AND key IS NOT NULL;
 
--- +goose StatementBegin
-CREATE FUNCTION plan_projects_valid("position" integer, project text, alias text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (position BETWEEN 0 AND 99) THEN 'plan_projects_position_check'
-        WHEN NOT (project <> '' AND octet_length(project) <= 255) THEN 'plan_projects_project_check'
-        WHEN NOT (alias <> '' AND octet_length(alias) <= 255) THEN 'plan_projects_alias_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "plan_projects" violates check constraint "' || broken || '"',
-        TABLE = 'plan_projects', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
+-- Listing: a project's plans, newest first. The links themselves are in plans, with which these rows are written once.
 CREATE TABLE plan_projects (
-    plan_id   uuid    NOT NULL,
-    position  integer NOT NULL,
-    project   text    NOT NULL,
-    alias     text    NOT NULL,
-    read_only boolean NOT NULL,
-    CONSTRAINT plan_projects_pkey PRIMARY KEY (plan_id, alias),
-    CONSTRAINT plan_projects_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
-    CONSTRAINT plan_projects_check CHECK (plan_projects_valid(position, project, alias))
+    project text NOT NULL,
+    plan_id uuid NOT NULL,
+    CONSTRAINT plan_projects_pkey PRIMARY KEY (project, plan_id)
 );
-
--- Listing: a project's plans, newest first. (A plan may link one project twice,
--- under two aliases.)
-CREATE INDEX plan_projects_project_plan_id_idx ON plan_projects (project, plan_id);
 
 -- +goose StatementBegin
 CREATE FUNCTION plan_history_valid(version bigint, transition text, from_phase text, from_state text, to_phase text, to_state text,
@@ -301,18 +290,6 @@ CREATE TABLE session_plans (
 );
 
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
-
--- A whole plan in one row: its links to projects are arrays in the order of their positions.
-CREATE VIEW plan_details AS
-SELECT p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description,
-    p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot,
-    p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.version,
-    p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at,
-    ARRAY(SELECT s.project FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS projects,
-    ARRAY(SELECT s.alias FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::text[] AS project_aliases,
-    ARRAY(SELECT s.read_only FROM plan_projects s WHERE s.plan_id = p.id ORDER BY s.position)::boolean[] AS project_read_onlys,
-    p.argument_names, p.argument_values::text[] AS argument_values, p.invariants, p.invariant_sources
-FROM plans p;
 
 -- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write
 -- the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as
@@ -444,7 +421,6 @@ $$;
 -- +goose StatementEnd
 
 DROP TRIGGER plan_claim_release ON leases;
-DROP VIEW plan_details;
 DROP TABLE plan_claims;
 DROP TABLE plan_queue;
 DROP TABLE session_plans;
@@ -452,5 +428,5 @@ DROP TABLE plan_history;
 DROP TABLE plan_projects;
 DROP TABLE plans;
 DROP TABLE actions;
-DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plan_projects_valid,
-    plans_valid, actions_valid;
+DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plans_valid,
+    actions_valid;

@@ -27,7 +27,7 @@ func planMode(mode string) func(*pgxpool.Config) {
 // queueMany queues plans of local/claimed at once.
 func queueMany(t *testing.T, database pgtest.Database, namespace string, count int) {
 	t.Helper()
-	pgtest.Exec(t, database, `INSERT INTO actions (name, reusable, read_only) VALUES ('local/claimed', true, false)
+	pgtest.Exec(t, database, `INSERT INTO actions (name, namespace, reusable, read_only) VALUES ('local/claimed', 'local', true, false)
 		ON CONFLICT DO NOTHING`)
 	pgtest.Exec(t, database, `WITH made AS (
 			INSERT INTO plans (id, namespace, action_name, root_id, phase, state)

@@ -28,14 +28,13 @@ func (p plan) walk(visit func(plan)) {
 	}
 }
 
-// isOfParts reports whether a node reads only the parts of one plan, of which there
-// are at most 100, or the links of one session. These may come from an index or be
-// sorted.
+// isOfParts reports whether a node reads only what a call gave, or the links of one session.
+// These may come from an index or be sorted.
 func (p plan) isOfParts() bool {
 	parts := true
 	p.walk(func(node plan) {
 		switch node.Relation {
-		case "", "plan_projects":
+		case "":
 		case "session_plans", "plans":
 			parts = parts && p.startsAt("session_plans")
 		default:

@@ -81,8 +81,8 @@ func TestRoundTripsOfPlans(t *testing.T) {
 			_, err := store.Actions().List(ctx, repo.ActionFilter{}, repo.Page{})
 			return err
 		}},
-		// begin, lock, update, read, commit
-		{"update an action", 5, func(ctx context.Context) error { _, err := store.Actions().Update(ctx, "a", 0, definition); return err }},
+		// begin, lock, update, commit
+		{"update an action", 4, func(ctx context.Context) error { _, err := store.Actions().Update(ctx, "a", 0, definition); return err }},
 		// the action, the plan
 		{"use", 2, used(func(*repo.UseAction) {})},
 		{"use with a key", 2, used(func(u *repo.UseAction) { u.Key = "k" })},

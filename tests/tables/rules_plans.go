@@ -1,7 +1,7 @@
 package tables
 
 var planRules = map[string]string{
-	"actions_name_check":                    "name = 'local'",
+	"actions_name_check":                    "namespace = 'other'",
 	"actions_state_check":                   "state = 'deleted'",
 	"actions_version_check":                 "version = 0",
 	"actions_description_check":             "description = repeat('x', 65537)",
@@ -50,12 +50,9 @@ var planRules = map[string]string{
 	"plans_version_check":                   "version = 0",
 	"plans_cancelled_at_check":              "cancelled_at = now() WHERE state = 'queued'",
 	"plans_cancel_reason_check":             "cancel_reason = 'x' WHERE state = 'queued'",
-	"plans_arguments_check":                 "argument_names = ARRAY['x', 'x'], argument_values = ARRAY['1', '2']::json[]",
+	"plans_arguments_check":                 "argument_names = ARRAY['x', 'x'], argument_values = ARRAY['1', '2']",
 	"plans_invariants_check":                "invariants = ARRAY[''], invariant_sources = ARRAY['x']",
-	"plan_projects_plan_id_fkey":            "plan_id = gen_random_uuid()",
-	"plan_projects_position_check":          "position = 100",
-	"plan_projects_project_check":           "project = ''",
-	"plan_projects_alias_check":             "alias = ''",
+	"plans_projects_check":                  "project_aliases = ARRAY['']",
 	"plan_history_plan_id_fkey":             "plan_id = gen_random_uuid()",
 	"plan_history_version_check":            "version = 2 WHERE transition = 'use'",
 	"plan_history_transition_check":         "transition = 'jump' WHERE version = 2",
