@@ -129,8 +129,8 @@ type ActionDeleteRow struct {
 	Deleted bool
 }
 
-// Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan
-// is created meanwhile, the foreign key refuses the deletion.
+// Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
+// refuses the deletion.
 func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (ActionDeleteRow, error) {
 	row := db.QueryRow(ctx, actionDelete, name)
 	var i ActionDeleteRow
@@ -262,8 +262,7 @@ const actionLock = `-- name: ActionLock :one
 SELECT a.version FROM actions a WHERE a.name = $1 FOR NO KEY UPDATE
 `
 
-// Index: actions_pkey. Locks the action before an update, so that the next statement sees
-// all that was committed before.
+// Index: actions_pkey. Locks the action before an update, so that the next statement sees all that was committed before.
 func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, error) {
 	row := db.QueryRow(ctx, actionLock, name)
 	var version int64
@@ -316,8 +315,8 @@ type ActionUpdateParams struct {
 	CreatedBy            *string
 }
 
-// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same
-// order, so that the same code fills in both; the name and created_by stay as they are.
+// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same order,
+// so that the same code fills in both; the name and created_by stay as they are.
 func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) (Action, error) {
 	row := db.QueryRow(ctx, actionUpdate,
 		arg.Description,

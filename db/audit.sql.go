@@ -59,8 +59,8 @@ type AuditAddLeavesParams struct {
 	Hashes        [][]byte
 }
 
-// Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they
-// keep in clear is what the entries have.
+// Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they keep in clear is what the
+// entries have.
 func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) (int64, error) {
 	result, err := db.Exec(ctx, auditAddLeaves,
 		arg.FirstSequence,
@@ -240,8 +240,7 @@ type AuditLeavesRow struct {
 	Salts      [][]byte
 }
 
-// Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that
-// was removed.
+// Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that was removed.
 func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, maxRows int32) ([]AuditLeavesRow, error) {
 	rows, err := db.Query(ctx, auditLeaves, fromSequence, maxRows)
 	if err != nil {
@@ -305,8 +304,8 @@ ORDER BY u.recorded_at, u.entry_id
 LIMIT $1
 `
 
-// Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no
-// longer exist, which only tampering can cause.
+// Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only tampering
+// can cause.
 func (q *Queries) AuditLost(ctx context.Context, db DBTX, maxRows int32) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, auditLost, maxRows)
 	if err != nil {
@@ -368,8 +367,8 @@ type AuditPrunableRow struct {
 	ReachedID         pgtype.UUID
 }
 
-// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among the
-// next rows in the order of time, of which there are found, up to the place that is reached.
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among
+// the next rows in the order of time, of which there are found, up to the place that is reached.
 func (q *Queries) AuditPrunable(ctx context.Context, db DBTX, arg AuditPrunableParams) (AuditPrunableRow, error) {
 	row := db.QueryRow(ctx, auditPrunable,
 		arg.AfterOccurredAt,
@@ -448,8 +447,8 @@ type AuditPruneBatchRow struct {
 	ReachedID         pgtype.UUID
 }
 
-// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key,
-// audit_holds_pkey. Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
+// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey.
+// Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
 // nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. The rest is as in
 // AuditPrunable. With joins the planner might read all entries and leaves for each batch.
 func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (AuditPruneBatchRow, error) {
@@ -475,8 +474,8 @@ const auditPruneBegin = `-- name: AuditPruneBegin :exec
 SELECT audit_prune_begin('audit_holds')
 `
 
-// Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the
-// next statement sees the holds that it waited for.
+// Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees the
+// holds that it waited for.
 func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, auditPruneBegin)
 	return err
@@ -557,12 +556,10 @@ type AuditRecordRow struct {
 	Differs int64
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by
-// their ids, unless one has the id of another entry: differs is then the first such place
-// from 1. known counts those that were there, also those that have been pruned since: of
-// these, and of fields that were erased, no more can be compared. If an entry is neither
-// written nor known, another transaction recorded it meanwhile, which this statement does
-// not see. An empty text or a zero uuid stands for null.
+// Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has the id
+// of another entry: differs is then the first such place from 1. known counts those that were there, also those that have been
+// pruned since: of these, and of fields that were erased, no more can be compared. If an entry is neither written nor known,
+// another transaction recorded it meanwhile, which this statement does not see. An empty text or a zero uuid stands for null.
 func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (AuditRecordRow, error) {
 	row := db.QueryRow(ctx, auditRecord,
 		arg.Ids,
@@ -641,11 +638,10 @@ type AuditStraysRow struct {
 	Known      bool
 }
 
-// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey.
-// Returns a page of entries, and whether each is known; together the pages are the whole
-// audit trail. With EXISTS the planner might read all leaves for each page. A leaf with a
-// negative sequence, which only the tables' owner can insert, does not count, because no
-// verification reads it.
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey. Returns a page of entries, and
+// whether each is known; together the pages are the whole audit trail. With EXISTS the planner might read all leaves for each
+// page. A leaf with a negative sequence, which only the tables' owner can insert, does not count, because no verification reads
+// it.
 func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParams) ([]AuditStraysRow, error) {
 	rows, err := db.Query(ctx, auditStrays, arg.AfterOccurredAt, arg.AfterID, arg.MaxRows)
 	if err != nil {
@@ -720,9 +716,9 @@ type AuditUnsealedSizesRow struct {
 	Bytes      int64
 }
 
-// Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to
-// seal, and their sizes. One that no longer exists is left out: see AuditLost. One that has a
-// leaf already was pruned, and inserted again without the library: it is skipped forever.
+// Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to seal, and their sizes. One
+// that no longer exists is left out: see AuditLost. One that has a leaf already was pruned, and inserted again without the
+// library: it is skipped forever.
 func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
 	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
 	if err != nil {
@@ -755,8 +751,8 @@ type AuditWaitingRow struct {
 	AgeSeconds float64
 }
 
-// Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the
-// server's clock, which also set its time of recording.
+// Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the server's clock, which also set its time of
+// recording.
 func (q *Queries) AuditWaiting(ctx context.Context, db DBTX, maxRows int32) (AuditWaitingRow, error) {
 	row := db.QueryRow(ctx, auditWaiting, maxRows)
 	var i AuditWaitingRow

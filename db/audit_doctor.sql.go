@@ -59,8 +59,7 @@ type AuditDoctorGrantsRow struct {
 	Privilege string
 }
 
-// Index: none. The rights with which others than the owner could change recorded entries.
-// The name of PUBLIC is empty.
+// Index: none. The rights with which others than the owner could change recorded entries. The name of PUBLIC is empty.
 func (q *Queries) AuditDoctorGrants(ctx context.Context, db DBTX) ([]AuditDoctorGrantsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorGrants)
 	if err != nil {

@@ -84,29 +84,26 @@ type MessageAppendRow struct {
 	CreatedAt    *time.Time
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key when check_ids.
-// Makes one append: it locks the counter row, advances it by the number of messages and
-// inserts them. It returns one row, or none if the session does not exist. created_at is
-// null if nothing was inserted: either known says that one of the ids is stored already,
-// or admitted is false and says that the token (fence; 0 for none) is not the latest one, which
-// is latest, or next_sequence is not the expected one. Go's zero time stands for an occurred_at that
-// is not given.
+// Index: session_counters_pkey; messages_session_id_id_key when check_ids. Makes one append: it locks the counter row, advances
+// it by the number of messages and inserts them. It returns one row, or none if the session does not exist. created_at is null
+// if nothing was inserted: either known says that one of the ids is stored already, or admitted is false and says that the
+// token (fence; 0 for none) is not the latest one, which is latest, or next_sequence is not the expected one. Go's zero time
+// stands for an occurred_at that is not given.
 //
-// LIMIT makes the planner look up each id separately. If most sessions are short it would
-// otherwise choose a join, which reads a long session from end to end.
+// LIMIT makes the planner look up each id separately. If most sessions are short it would otherwise choose a join, which reads
+// a long session from end to end.
 //
-// A SELECT around an argument hides its value from the planner. With the values a custom
-// plan, for just these ids or without a look-up, would seem cheaper than a generic one,
-// and the planner would plan each append anew, which costs more than the append itself.
+// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
+// look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
+// itself.
 //
-// updated_at, which is also the messages' created_at, does not go backwards when the
-// server's clock does.
+// updated_at, which is also the messages' created_at, does not go backwards when the server's clock does.
 //
-// The sequence comes from the row that the lock returned. A second scan of the counter
-// could see it as it was before the wait for the lock.
+// The sequence comes from the row that the lock returned. A second scan of the counter could see it as it was before the wait
+// for the lock.
 //
-// kinds and call_ids have an empty text for none. They end at the last one that is not
-// empty, and are empty in most appends; unnest takes what is missing as null.
+// kinds and call_ids have an empty text for none. They end at the last one that is not empty, and are empty in most appends;
+// unnest takes what is missing as null.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg []MessageAppendParams) *MessageAppendBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

@@ -45,9 +45,9 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
 `
 
-// Index: session_counters_pkey, leases_pkey. Tells the session of a token that
-// it was not told of, because it did not exist, and returns the latest that it knows. It returns no row if it does not exist now.
-// The lease is locked, because somebody may be about to acquire it, and not see the session.
+// Index: session_counters_pkey, leases_pkey. Tells the session of a token that it was not told of, because it did not exist,
+// and returns the latest that it knows. It returns no row if it does not exist now. The lease is locked, because somebody may
+// be about to acquire it, and not see the session.
 func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) (int64, error) {
 	row := db.QueryRow(ctx, fenceCatchUpSession, sessionID, namespace)
 	var fence int64
@@ -78,13 +78,12 @@ WHERE c.session_id = $1 AND NOT EXISTS (
 FOR NO KEY UPDATE OF c
 `
 
-// Fences: the largest token that was given for the lease of a session or a plan, in the row
-// that a write locks anyway. An acquisition sends these statements in one transaction: FenceLock…,
-// LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both locks the session or plan first, and then the
-// lease: a transaction that has written to a session may acquire its lease, and the other way round.
-// Index: session_counters_pkey, leases_pkey. Locks a session whose lease
-// nobody holds, and waits for the writes under way. If somebody holds it, no token is given, and
-// nobody has to wait.
+// Fences: the largest token that was given for the lease of a session or a plan, in the row that a write locks anyway. An
+// acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both
+// locks the session or plan first, and then the lease: a transaction that has written to a session may acquire its lease, and
+// the other way round.
+// Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under way. If
+// somebody holds it, no token is given, and nobody has to wait.
 func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) error {
 	_, err := db.Exec(ctx, fenceLockSession, sessionID, namespace)
 	return err
@@ -122,10 +121,9 @@ type FenceSessionParams struct {
 	Owner     string
 }
 
-// Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the
-// token that owner was given. It is a statement of its own: its snapshot is later than the wait for the lease,
-// and has a session that was created meanwhile. One that is created later still looks at the
-// lease itself: FenceCatchUpSession.
+// Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the token that owner
+// was given. It is a statement of its own: its snapshot is later than the wait for the lease, and has a session that was
+// created meanwhile. One that is created later still looks at the lease itself: FenceCatchUpSession.
 func (q *Queries) FenceSession(ctx context.Context, db DBTX, arg FenceSessionParams) error {
 	_, err := db.Exec(ctx, fenceSession, arg.SessionID, arg.Namespace, arg.Owner)
 	return err

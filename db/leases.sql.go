@@ -80,8 +80,8 @@ type LeaseListRow struct {
 	Expired    bool
 }
 
-// Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before
-// it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id.
+// Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before it is sent: see audit_lists.sql. A
+// name of any kind is that of a session or a plan if it is an id.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
 		arg.Namespace,
@@ -141,12 +141,10 @@ type LeaseLockParams struct {
 	Owner     string
 }
 
-// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes
-// it locks it first, in a statement of its own, and reads the clock in the next one. So the
-// time, like the token, is later than what those before it did.
-// Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one
-// that is free if there is none. If its snapshot shows somebody else who holds the lease, it
-// waits for nobody, and writes nothing.
+// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
+// its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
+// Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one that is free if there is none. If
+// its snapshot shows somebody else who holds the lease, it waits for nobody, and writes nothing.
 func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) error {
 	_, err := db.Exec(ctx, leaseLock,
 		arg.Namespace,
@@ -246,8 +244,8 @@ type LeaseRenewRow struct {
 	ExpiresAt  time.Time
 }
 
-// Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never
-// shortens a life: the owner may have another holder, with a longer one.
+// Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never shortens a life: the
+// owner may have another holder, with a longer one.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) (LeaseRenewRow, error) {
 	row := db.QueryRow(ctx, leaseRenew,
 		arg.Namespace,
@@ -278,8 +276,8 @@ USING (
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name
 `
 
-// Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
-// release that it follows has freed. It waits for nobody.
+// Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the release
+// that it follows has freed. It waits for nobody.
 func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, leaseSweep, namespace)
 	return err
@@ -313,10 +311,9 @@ type LeaseTakeParams struct {
 	PlanID     pgtype.UUID
 }
 
-// Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to
-// owner unless somebody else holds it. If owner holds it already, its token stays. A new token is
-// larger than the one before, than the fence of the session or plan that the key names, and
-// than the time in microseconds since 1970: the row and the fence may be new.
+// Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
+// holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
+// session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
 func (q *Queries) LeaseTake(ctx context.Context, db DBTX, arg LeaseTakeParams) error {
 	_, err := db.Exec(ctx, leaseTake,
 		arg.Owner,

@@ -17,8 +17,8 @@ SELECT ('agentstore_' || 'session_counters'::regclass::oid)::text AS channel
 FROM pg_advisory_lock_shared($1::integer, 'session_counters'::regclass::oid::integer)
 `
 
-// Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection
-// lasts, and returns the channel. It waits for a writer's LiveNotify at most.
+// Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection lasts, and returns the
+// channel. It waits for a writer's LiveNotify at most.
 func (q *Queries) LiveListen(ctx context.Context, db DBTX, lockClass int32) (string, error) {
 	row := db.QueryRow(ctx, liveListen, lockClass)
 	var channel string
@@ -43,11 +43,10 @@ type LiveNotifyRow struct {
 	Sent  int64
 }
 
-// Index: none. Sends payloads to those who listen, unless nobody does. A listener holds an advisory lock,
-// shared (LiveListen). If this statement gets it, nobody listens: it is then a read, while a
-// NOTIFY would be a transaction that writes. The channel, and the lock, are those of the
-// tables' schema: their names have the table's oid. Nothing waits for the commit's
-// place on disk, since a notification does not survive a crash anyway.
+// Index: none. Sends payloads to those who listen, unless nobody does. A listener holds an advisory lock, shared (LiveListen).
+// If this statement gets it, nobody listens: it is then a read, while a NOTIFY would be a transaction that writes. The channel,
+// and the lock, are those of the tables' schema: their names have the table's oid. Nothing waits for the commit's place on
+// disk, since a notification does not survive a crash anyway.
 func (q *Queries) LiveNotify(ctx context.Context, db DBTX, payloads []string, lockClass int32) (LiveNotifyRow, error) {
 	row := db.QueryRow(ctx, liveNotify, payloads, lockClass)
 	var i LiveNotifyRow
@@ -59,8 +58,7 @@ const liveProcess = `-- name: LiveProcess :one
 SELECT pg_backend_pid()::bigint AS process
 `
 
-// Index: none. Returns the id of the server's process. Behind a pooler it differs from the one that the
-// client was told.
+// Index: none. Returns the id of the server's process. Behind a pooler it differs from the one that the client was told.
 func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, liveProcess)
 	var process int64
@@ -123,16 +121,13 @@ type MessageListNewsRow struct {
 	CreatedAt    time.Time
 }
 
-// Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a
-// sequence on, up to max_rows of one session and max_bytes together: for those who follow
-// the sessions. Each row has the session's place among session_ids, from 1, and its next
-// sequence, or null if there is no such session. A session without messages from there on has one row, in which the columns
-// of a message are null. One for which there was no room has none; the first one always has.
-// Sorted by place and sequence. The rows are not scanned into the generated struct: see
-// repo/postgres/follow.go.
+// Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a sequence on, up to max_rows of one
+// session and max_bytes together: for those who follow the sessions. Each row has the session's place among session_ids, from
+// 1, and its next sequence, or null if there is no such session. A session without messages from there on has one row, in which
+// the columns of a message are null. One for which there was no room has none; the first one always has. Sorted by place and
+// sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
 //
-// A SELECT around an argument, and LIMIT, are explained at MessageAppend; octet_length at
-// SessionRead.
+// A SELECT around an argument, and LIMIT, are explained at MessageAppend; octet_length at SessionRead.
 func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListNewsParams) ([]MessageListNewsRow, error) {
 	rows, err := db.Query(ctx, messageListNews,
 		arg.SessionIds,
@@ -189,9 +184,9 @@ type SessionListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given
-// one, with the actual one, or -1 if they do not exist. It is the poll of those who follow
-// sessions: a look-up of each counter row, and an empty answer where nothing is new.
+// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual one, or
+// -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
+// where nothing is new.
 func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, nextSequences []int64) ([]SessionListMovedRow, error) {
 	rows, err := db.Query(ctx, sessionListMoved, sessionIds, nextSequences)
 	if err != nil {

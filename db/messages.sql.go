@@ -95,21 +95,18 @@ type MessageAppendManyRow struct {
 	OtherLevel   bool
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key when check_ids.
-// MessageAppend for many sessions, so that the fixed cost of a statement is paid once. It
-// does not wait for counter rows: it skips the sessions whose row is locked.
+// Index: session_counters_pkey; messages_session_id_id_key when check_ids. MessageAppend for many sessions, so that the fixed
+// cost of a statement is paid once. It does not wait for counter rows: it skips the sessions whose row is locked.
 //
-// Each session is given once; sizes is the number of its messages, and expecteds the
-// expected sequence, or -1 for any. fences are their tokens, 0 for none; it is empty if no
-// session has one. For each message, owners is its session, and places
-// its place among the session's messages, counted from the last one, which is 1. The answer has a row for each session
-// that exists, in any order. If created_at is null, nothing was inserted: held says that
-// the counter row is locked, and lock_timeout then has the setting of that name in
-// milliseconds; known says that one of the ids is stored already; admitted is false if the
-// token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
-// default. kinds and call_ids are as in MessageAppend.
-// The second look-up of the counter row takes no lock: a row that it finds, but that is
-// not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
+// Each session is given once; sizes is the number of its messages, and expecteds the expected sequence, or -1 for any. fences
+// are their tokens, 0 for none; it is empty if no session has one. For each message, owners is its session, and places its
+// place among the session's messages, counted from the last one, which is 1. The answer has a row for each session that exists,
+// in any order. If created_at is null, nothing was inserted: held says that the counter row is locked, and lock_timeout then
+// has the setting of that name in milliseconds; known says that one of the ids is stored already; admitted is false if the
+// token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that
+// transactions are not read committed by default. kinds and call_ids are as in MessageAppend.
+// The second look-up of the counter row takes no lock: a row that it finds, but that is not in locked, was skipped. LIMIT makes
+// it a separate look-up for each such session.
 func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageAppendManyParams) ([]MessageAppendManyRow, error) {
 	rows, err := db.Query(ctx, messageAppendMany,
 		arg.SessionIds,
@@ -195,15 +192,15 @@ type MessageAppendOneRow struct {
 }
 
 // Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an
-// expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns
-// no row if that is locked or does not exist, if the token (fence) is not the latest, or if
-// the id is stored already.
+// expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter
+// row, and returns no row if that is locked or does not exist, if the token (fence) is not the latest, or if the id is stored
+// already.
 //
-// It does nothing in a transaction of another level than read committed, so that it can be
-// sent without a statement that sets the level.
+// It does nothing in a transaction of another level than read committed, so that it can be sent without a statement that sets
+// the level.
 //
-// The sequence comes from the row that the UPDATE wrote, which is the newest version. The
-// subselect may have seen an older one, and only finds and locks the row.
+// The sequence comes from the row that the UPDATE wrote, which is the newest version. The subselect may have seen an older one,
+// and only finds and locks the row.
 func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
 	row := db.QueryRow(ctx, messageAppendOne,
 		arg.SessionID,
@@ -277,18 +274,17 @@ type MessageAppendPlainRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: session_counters_pkey. Appends messages to several sessions, without an expected
-// sequence and with generated ids. Most groups are of this kind, and it
-// costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
-// no row in the answer if its counter row is locked or does not exist, or if its token
-// is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
+// Index: session_counters_pkey. Appends messages to several sessions, without an expected sequence and with generated ids. Most
+// groups are of this kind, and it costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has no
+// row in the answer if its counter row is locked or does not exist, or if its token is not the latest. As MessageAppendOne, it
+// does nothing in a transaction of another level than read committed.
 //
-// Each session is given once; sizes is the number of its messages. For each message,
-// owners is its session, and places the number of the session's messages from it to the
-// last one. fences are the sessions' tokens, 0 for none; it is empty if no session has one.
+// Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
+// number of the session's messages from it to the last one. fences are the sessions' tokens, 0 for none; it is empty if no
+// session has one.
 //
-// As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT
-// hides the number of sessions from the planner: see MessageAppend, also for kinds.
+// As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT hides the number of sessions from the
+// planner: see MessageAppend, also for kinds.
 func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAppendPlainParams) ([]MessageAppendPlainRow, error) {
 	rows, err := db.Query(ctx, messageAppendPlain,
 		arg.Sizes,
@@ -379,9 +375,8 @@ type MessageImportParams struct {
 	FirstSequence int64
 }
 
-// Index: session_counters_pkey. Inserts messages with their original times, after those
-// that were imported before. It inserts none if first_sequence is not the next sequence.
-// kinds and call_ids are as in MessageAppend.
+// Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
+// none if first_sequence is not the next sequence. kinds and call_ids are as in MessageAppend.
 func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportParams) (int64, error) {
 	result, err := db.Exec(ctx, messageImport,
 		arg.SessionID,
@@ -500,8 +495,8 @@ LATERAL (SELECT session_id, sequence, id, role, kind, call_id, content, metadata
 ORDER BY n.ordinality
 `
 
-// Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes
-// the planner look up each id separately: see MessageAppend.
+// Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
+// separately: see MessageAppend.
 func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UUID, sessionID pgtype.UUID) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByIDs, ids, sessionID)
 	if err != nil {

@@ -17,8 +17,7 @@ SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_i
 LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = a.id LIMIT 1) AS d
 `
 
-// Index: plans_pkey.
-// Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
+// Index: plans_pkey. Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
 func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]Plan, error) {
 	rows, err := db.Query(ctx, planGetMany, ids)
 	if err != nil {
@@ -154,11 +153,10 @@ type PlanTransitionManyRow struct {
 	LastCheckpointID  *string
 }
 
-// Index: plans_pkey, plan_claims_pkey, leases_pkey.
-// Does for many plans what PlanTransition does for one, and waits for nobody: it returns the
-// plans that it has moved, with their places in the arguments from 1. It leaves out those
-// that have changed, and those that are locked, or whose claim or its lease is, which the trigger
-// plan_queue_move deletes. Sent after PlanByIndex, and planned once: see PlanClaim.
+// Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
+// it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
+// those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
+// planned once: see PlanClaim.
 func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTransitionManyParams) ([]PlanTransitionManyRow, error) {
 	rows, err := db.Query(ctx, planTransitionMany,
 		arg.Ids,

@@ -60,13 +60,10 @@ type PlanCancelParams struct {
 	Actor     *string
 }
 
-// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and
-// version are those that the caller read. The tree's root is locked, so that no plan is
-// added meanwhile.
-// It reads the whole tree by its root, and then selects the descendants, since the
-// planner cannot estimate how many plans a recursion on the table finds.
-// The new values come from the locked rows: a transition of a descendant may have been
-// committed since the statement began.
+// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the caller
+// read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and then selects
+// the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The new values come from
+// the locked rows: a transition of a descendant may have been committed since the statement began.
 func (q *Queries) PlanCancel(ctx context.Context, db DBTX, arg PlanCancelParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, planCancel,
 		arg.ID,
@@ -198,13 +195,12 @@ type PlanCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and
-// archives an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action
-// is not available in the version that was read, or if the session does not exist; the caller finds out which.
-// A concurrent use of an action that is not reusable waits for the lock of its row, and then finds another version. The
-// action is archived after the insert, which may wait for another use with the key and then make no plan.
-// Above read committed, a transaction may see an older state of the action or the parent.
-// Locking their rows aborts it if they have changed since.
+// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and archives
+// an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action is not
+// available in the version that was read, or if the session does not exist; the caller finds out which. A concurrent use of an
+// action that is not reusable waits for the lock of its row, and then finds another version. The action is archived after the
+// insert, which may wait for another use with the key and then make no plan. Above read committed, a transaction may see an
+// older state of the action or the parent. Locking their rows aborts it if they have changed since.
 func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams) (PlanCreateRow, error) {
 	row := db.QueryRow(ctx, planCreate,
 		arg.ActionName,
@@ -316,8 +312,8 @@ type PlanGetByKeyParams struct {
 	Namespace string
 }
 
-// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey.
-// The plan that a use with this key has made: for the session or, without one, in the namespace.
+// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey. The plan that a use with this key has made: for the
+// session or, without one, in the namespace.
 func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (Plan, error) {
 	row := db.QueryRow(ctx, planGetByKey, arg.SessionID, arg.Key, arg.Namespace)
 	var i Plan
@@ -410,8 +406,8 @@ const planHold = `-- name: PlanHold :exec
 SELECT FROM plans p WHERE p.id = $1 AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 `
 
-// Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since
-// its snapshot. At read committed it does nothing.
+// Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since its snapshot. At read committed it
+// does nothing.
 func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
 	_, err := db.Exec(ctx, planHold, id)
 	return err
@@ -478,9 +474,8 @@ type PlanListParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards.
-// Returns whole plans, newest first. The query is rewritten before it is sent: see
-// audit_lists.sql. With a parent, the other filters apply to its children.
+// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards. Returns whole plans, newest first. The query is rewritten
+// before it is sent: see audit_lists.sql. With a parent, the other filters apply to its children.
 func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planList,
 		arg.AfterID,
@@ -564,9 +559,9 @@ type PlanListByProjectParams struct {
 	MaxRows   int32
 }
 
-// Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
-// project's plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise
-// choose a join, which reads all plans.
+// Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the project's
+// plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise choose a join,
+// which reads all plans.
 func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListByProjectParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByProject,
 		arg.Project,
@@ -650,8 +645,8 @@ type PlanListBySessionParams struct {
 	MaxRows   int32
 }
 
-// Index: session_plans_pkey, backwards, plans_pkey.
-// Returns whole plans, newest first. The other filters apply to the session's plans.
+// Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the session's
+// plans.
 func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListBySession,
 		arg.SessionID,
@@ -736,9 +731,8 @@ type PlanListByStageParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_phase_state_id_idx, backwards.
-// Returns whole plans, newest first. It reads up to a page of each stage. There are at most
-// as many stages as phases or states, so that the sort is small.
+// Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
+// There are at most as many stages as phases or states, so that the sort is small.
 func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByStage,
 		arg.Phases,
@@ -807,10 +801,9 @@ WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = $1)
 RETURNING p.id
 `
 
-// Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or
-// the tree is cancelled, so that the next statement sees all committed plans of the tree.
-// It is an UPDATE, although it changes nothing, so that a concurrent transaction above
-// read committed, which would not see those plans, is aborted.
+// Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or the tree is cancelled, so that the
+// next statement sees all committed plans of the tree. It is an UPDATE, although it changes nothing, so that a concurrent
+// transaction above read committed, which would not see those plans, is aborted.
 func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, planLockTree, id)
 	var id_2 pgtype.UUID
@@ -856,10 +849,9 @@ type PlanProgressRow struct {
 	UpdatedAt         time.Time
 }
 
-// Index: plans_pkey.
-// Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
-// whole plan: the view shows it as it was when the statement began, so the columns that
-// change come from the UPDATE.
+// Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
+// Otherwise it returns the whole plan: the view shows it as it was when the statement began, so the columns that change come
+// from the UPDATE.
 func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
 	row := db.QueryRow(ctx, planProgress,
 		arg.ID,
@@ -966,9 +958,8 @@ type PlanTransitionRow struct {
 	LastCheckpointID  *string
 }
 
-// Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage
-// and version are those that the caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it
-// returns no row.
+// Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
+// caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
 func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) (PlanTransitionRow, error) {
 	row := db.QueryRow(ctx, planTransition,
 		arg.ToPhase,
@@ -1015,12 +1006,10 @@ type PlanUnlinkRow struct {
 	Made    bool
 }
 
-// Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx.
-// Returns which of the two exist.
-// A transaction above read committed does not see a link that was created after its
-// snapshot. So the statement tries to create the link, which aborts the transaction if it
-// exists. If it does not, made is true, and the caller runs the statement again, which
-// deletes the link.
+// Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Returns which of the two exist. A
+// transaction above read committed does not see a link that was created after its snapshot. So the statement tries to create
+// the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
+// which deletes the link.
 func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanUnlinkRow, error) {
 	row := db.QueryRow(ctx, planUnlink, sessionID, planID)
 	var i PlanUnlinkRow

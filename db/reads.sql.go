@@ -188,12 +188,10 @@ type SessionReadRow struct {
 	Numbers    interface{}
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey,
-// state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
-// Returns sessions with some of their messages, and scopes of state. It is one statement, so
-// that it sees one snapshot at every isolation level. It is sent without the parts that are not
-// needed, since setting up a plan takes most of its time: see repo/postgres/parts.go. For the
-// same reason the three kinds of its rows, which come in any order, share columns:
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey, state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
+// Returns sessions with some of their messages, and scopes of state. It is one statement, so that it sees one snapshot at every
+// isolation level. It is sent without the parts that are not needed, since setting up a plan takes most of its time: see
+// repo/postgres/parts.go. For the same reason the three kinds of its rows, which come in any order, share columns:
 //
 //	session            message      key of a state, or a scope without keys
 //
@@ -210,28 +208,24 @@ type SessionReadRow struct {
 // texts       automation_profile, plans
 // numbers     low, usage, budget, fenced_only
 //
-// The others are null. low is the first sequence that is selected by from_sequence and since.
-// The rows are not scanned into the generated struct: see repo/postgres/read.go.
+// The others are null. low is the first sequence that is selected by from_sequence and since. The rows are not scanned into the
+// generated struct: see repo/postgres/read.go.
 //
-// Unless any_level, it does nothing in a transaction of another level than read committed,
-// except that it returns a row without a place. So it can be sent without a statement that
-// sets the level.
+// Unless any_level, it does nothing in a transaction of another level than read committed, except that it returns a row without
+// a place. So it can be sent without a statement that sets the level.
 //
-// search finds the first message that is not before since, by bisection: created_at does
-// not decrease with the sequence. It reads one message in each step, 20 of a million.
-// LIMIT makes that an index look-up. A session's last row, in which low is high, has the
-// result.
+// search finds the first message that is not before since, by bisection: created_at does not decrease with the sequence. It
+// reads one message in each step, 20 of a million. LIMIT makes that an index look-up. A session's last row, in which low is
+// high, has the result.
 //
-// Messages are returned until the ones before have max_bytes. As long as each has at most
-// its share of that, small_bytes, all are. That is decided without reading a value that is
-// stored out of line, and without decompressing one: octet_length of a content or a payload
-// needs neither, but that of metadata does, so its size is bounded by its compressed one
-// (PostgreSQL's methods make less than 256 bytes of one). For the others there is cut, the last
-// message to be returned. It is looked for only then, in the order of the window, and the search ends there. Small
-// messages behind it are returned as well, and left out by the caller.
+// Messages are returned until the ones before have max_bytes. As long as each has at most its share of that, small_bytes, all
+// are. That is decided without reading a value that is stored out of line, and without decompressing one: octet_length of a
+// content or a payload needs neither, but that of metadata does, so its size is bounded by its compressed one (PostgreSQL's
+// methods make less than 256 bytes of one). For the others there is cut, the last message to be returned. It is looked for only
+// then, in the order of the window, and the search ends there. Small messages behind it are returned as well, and left out by
+// the caller.
 //
-// Of more keys than max_rows has room for, or values above max_state_bytes, there are not all,
-// and the read fails.
+// Of more keys than max_rows has room for, or values above max_state_bytes, there are not all, and the read fails.
 //
 // A SELECT hides the ids from the planner, and a CTE hides since: see MessageAppend.
 func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParams) ([]SessionReadRow, error) {
@@ -303,10 +297,9 @@ type SessionReadFirstParams struct {
 	SmallBytes   int64
 }
 
-// The statements below make up a read of one session as most are, behind SessionGet and in
-// one snapshot: setting up the plan of SessionRead takes longer than all of them. A message
-// or a value that is too large for that is left out, and not read, either: SessionRead
-// decides what there is room for.
+// The statements below make up a read of one session as most are, behind SessionGet and in one snapshot: setting up the plan of
+// SessionRead takes longer than all of them. A message or a value that is too large for that is left out, and not read, either:
+// SessionRead decides what there is room for.
 // Index: messages_pkey, forwards.
 func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionReadFirstParams) ([]Message, error) {
 	rows, err := db.Query(ctx, sessionReadFirst,
@@ -436,8 +429,8 @@ type SessionReadStateRow struct {
 	Value        []byte
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of
-// scopes, in any order, and a row without a key for a scope that has none.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of scopes, in any order, and
+// a row without a key for a scope that has none.
 func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionReadStateParams) ([]SessionReadStateRow, error) {
 	rows, err := db.Query(ctx, sessionReadState,
 		arg.SmallBytes,

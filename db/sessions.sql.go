@@ -64,14 +64,12 @@ type SessionAddUsageRow struct {
 	KnownCostNanos    *int64
 }
 
-// Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for
-// each usage id. The totals are computed from the locked row, since a second scan could
-// see an older version. SessionUpdate explains why it sets the budget.
+// Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for each usage id. The totals are
+// computed from the locked row, since a second scan could see an older version. SessionUpdate explains why it sets the budget.
 //
-// The known_ columns are the amounts that were stored with the id when the statement began.
-// If the id was stored while the statement waited for the lock, the unique key prevents a
-// second row, and nothing is added. If the usage is neither added nor known, it was either
-// stored meanwhile or exceeds the budget; the caller finds out which.
+// The known_ columns are the amounts that were stored with the id when the statement began. If the id was stored while the
+// statement waited for the lock, the unique key prevents a second row, and nothing is added. If the usage is neither added nor
+// known, it was either stored meanwhile or exceeds the budget; the caller finds out which.
 func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUsageParams) (SessionAddUsageRow, error) {
 	row := db.QueryRow(ctx, sessionAddUsage,
 		arg.CostNanos,
@@ -98,39 +96,37 @@ const sessionCreate = `-- name: SessionCreate :one
 WITH created AS (
     INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
     SELECT
-        $1, $2, $3, $4, $5, $6,
-        CAST($7::text AS json), $8::bigint
-    WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+        $3, $4, $5, $6, $2, $7,
+        CAST($8::text AS json), $9::bigint
+    WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $3)
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
     INSERT INTO session_ids (id)
-    SELECT c.id FROM created c WHERE $9::boolean
+    SELECT c.id FROM created c WHERE $10::boolean
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at, fenced_only)
-    SELECT c.id, c.updated_at, $10::boolean FROM created c
+    SELECT c.id, c.updated_at, $11::boolean FROM created c
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
-), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', c.namespace, $5, c.id FROM created c WHERE $11::boolean
 )
 SELECT c.created_at, c.updated_at FROM created c
+WHERE NOT $1::boolean OR audit_session_created(c.id, c.namespace, $2, c.created_at)
 `
 
 type SessionCreateParams struct {
+	Audited           bool
+	Actor             *string
 	ID                pgtype.UUID
 	Namespace         string
 	Key               *string
 	Owner             *string
-	Actor             *string
 	AutomationProfile *string
 	Metadata          string
 	BudgetNanos       *int64
 	Chosen            bool
 	FencedOnly        bool
-	Audited           bool
 }
 
 type SessionCreateRow struct {
@@ -138,26 +134,26 @@ type SessionCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row,
-// its row of session_activity and, if audited, an entry in the audit trail. It returns no row if a session
-// with this id or key exists, or one with this id was deleted; the caller then finds out (SessionListTaken).
+// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row, its row of
+// session_activity and, if audited, an entry in the audit trail. It returns no row if a session with this id or key exists, or
+// one with this id was deleted; the caller then finds out (SessionListTaken).
 //
-// chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time,
-// the deletion has noted it by then: the statement fails with a violation of session_ids_pkey, and is sent
-// again.
+// chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time, the deletion has
+// noted it by then: the statement fails with a violation of session_ids_pkey, and is sent again. A function writes the entry:
+// an INSERT here would open eight indexes for each session, audited or not, which is a third of the statement's time.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
+		arg.Audited,
+		arg.Actor,
 		arg.ID,
 		arg.Namespace,
 		arg.Key,
 		arg.Owner,
-		arg.Actor,
 		arg.AutomationProfile,
 		arg.Metadata,
 		arg.BudgetNanos,
 		arg.Chosen,
 		arg.FencedOnly,
-		arg.Audited,
 	)
 	var i SessionCreateRow
 	err := row.Scan(&i.CreatedAt, &i.UpdatedAt)
@@ -191,11 +187,10 @@ type SessionDeleteRow struct {
 	StateKeys    int64
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
-// The cascade uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the
-// session's state. The session and its state must be locked, so that the counts are those of
-// the rows that the cascade deletes. next_sequence is the number of messages, since sequences
-// have no gaps. The id is noted, so that it is not given again.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey. The cascade
+// uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the session's state. The session and its state
+// must be locked, so that the counts are those of the rows that the cascade deletes. next_sequence is the number of messages,
+// since sequences have no gaps. The id is noted, so that it is not given again.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, iD pgtype.UUID, audited bool) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete, iD, audited)
 	var i SessionDeleteRow
@@ -249,11 +244,10 @@ type SessionExportRow struct {
 }
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
-// The session, as SessionGet returns it, and its own
-// state, as they were at one moment: a row with the session and the version of its state, or 0 if
-// it has none, and then a row with each key, ordered by key. In each, the columns of the other
-// kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
-// into the generated struct: see repo/postgres/state_export.go.
+// The session, as SessionGet returns it, and its own state, as they were at one moment: a row with the session and the version
+// of its state, or 0 if it has none, and then a row with each key, ordered by key. In each, the columns of the other kind of
+// row are null, so that the session's metadata is not repeated. The rows are not scanned into the generated struct: see
+// repo/postgres/state_export.go.
 func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([]SessionExportRow, error) {
 	rows, err := db.Query(ctx, sessionExport, id)
 	if err != nil {
@@ -329,9 +323,8 @@ type SessionGetRow struct {
 	Plans        []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
-// Appends change only the counter row, so every query of sessions joins it. plans are the
-// linked plans, each as its id, phase and state.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Appends change only the counter row, so every
+// query of sessions joins it. plans are the linked plans, each as its id, phase and state.
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (SessionGetRow, error) {
 	row := db.QueryRow(ctx, sessionGet, id)
 	var i SessionGetRow
@@ -403,10 +396,10 @@ type SessionImportParams struct {
 	Audited           bool
 }
 
-// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with
-// an id that its caller chose, as SessionCreate does; restores says that the session with the id may have been
-// deleted. The counter's updated_at begins at -infinity. The document's time may be ahead
-// of the clock, which must not affect later messages, so only the session's row has it.
+// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with an id that its
+// caller chose, as SessionCreate does; restores says that the session with the id may have been deleted. The counter's
+// updated_at begins at -infinity. The document's time may be ahead of the clock, which must not affect later messages, so only
+// the session's row has it.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
 	result, err := db.Exec(ctx, sessionImport,
 		arg.ID,
@@ -468,9 +461,8 @@ type SessionListRow struct {
 	Plans        []string
 }
 
-// Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx,
-// backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
-// audit_lists.sql.
+// Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey.
+// Newest first. The query is rewritten before it is sent: see audit_lists.sql.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -557,10 +549,9 @@ type SessionListActiveRow struct {
 	ActiveAt     time.Time
 }
 
-// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
-// sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
-// 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and
-// would plan each page anew, which takes as long as reading it, or choose a parallel plan.
+// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+// Last active first. Rewritten like SessionList. 1001 is more than any max_rows. For an unknown limit the planner expects a
+// tenth of the table, and would plan each page anew, which takes as long as reading it, or choose a parallel plan.
 func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionListActiveParams) ([]SessionListActiveRow, error) {
 	rows, err := db.Query(ctx, sessionListActive,
 		arg.Namespace,
@@ -636,8 +627,8 @@ type SessionListTakenRow struct {
 	Plans        []string
 }
 
-// Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns
-// the sessions with the id and with the key, as SessionGet does.
+// Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns the sessions
+// with the id and with the key, as SessionGet does.
 func (q *Queries) SessionListTaken(ctx context.Context, db DBTX, arg SessionListTakenParams) ([]SessionListTakenRow, error) {
 	rows, err := db.Query(ctx, sessionListTaken, arg.ID, arg.Namespace, arg.Key)
 	if err != nil {
@@ -696,8 +687,8 @@ WHERE c.session_id = $1
 FOR UPDATE
 `
 
-// Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits
-// for the appends and the links to plans that are under way.
+// Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits for the appends and the links to
+// plans that are under way.
 func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, sessionLockWhole, id)
 	var next_sequence int64
@@ -714,8 +705,7 @@ type SessionMetadataLockRow struct {
 	Metadata []byte
 }
 
-// Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is
-// applied to.
+// Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is applied to.
 func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UUID) (SessionMetadataLockRow, error) {
 	row := db.QueryRow(ctx, sessionMetadataLock, id)
 	var i SessionMetadataLockRow
@@ -798,14 +788,12 @@ type SessionUpdateRow struct {
 	Plans             []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
-// Changes only what is set, and returns the whole session. If the session does not have
-// the version that is given, it changes nothing and current is false; if the new budget is
-// below the cost, it changes nothing and fits is false. updated_at is that of appends.
-// If fenced_only is set, the counter row must be locked.
-// The UPDATE finds the row as it was when the statement began. PostgreSQL checks the
-// constraints on a row made from that version before it notices that a newer one is
-// locked. So both columns of a constraint are set from the locked row.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns the whole
+// session. If the session does not have the version that is given, it changes nothing and current is false; if the new budget
+// is below the cost, it changes nothing and fits is false. updated_at is that of appends. If fenced_only is set, the counter
+// row must be locked. The UPDATE finds the row as it was when the statement began. PostgreSQL checks the constraints on a row
+// made from that version before it notices that a newer one is locked. So both columns of a constraint are set from the locked
+// row.
 func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateParams) (SessionUpdateRow, error) {
 	row := db.QueryRow(ctx, sessionUpdate,
 		arg.SetBudget,
@@ -862,8 +850,7 @@ type SessionUsageGetRow struct {
 	CostNanos         int64
 }
 
-// Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and
-// the totals.
+// Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and the totals.
 func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, usageID pgtype.UUID) (SessionUsageGetRow, error) {
 	row := db.QueryRow(ctx, sessionUsageGet, iD, usageID)
 	var i SessionUsageGetRow

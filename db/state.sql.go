@@ -109,17 +109,15 @@ type StateChangeRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey,
-// state_values_pkey. Makes the changes, if nothing is at fault, and returns a row "done" for each
-// scope that was changed, with its new version. Otherwise it returns the first fault: of a scope
-// ("missing", which only a session's own can be, or "scope") or of a change ("key", "type", "range"),
-// with the place of the scope or the change, and the actual version. The scopes must be locked: see
-// StateLockOwn. scopes are the places of the changes' scopes.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey, state_values_pkey. Makes the changes,
+// if nothing is at fault, and returns a row "done" for each scope that was changed, with its new version. Otherwise it returns
+// the first fault: of a scope ("missing", which only a session's own can be, or "scope") or of a change ("key", "type",
+// "range"), with the place of the scope or the change, and the actual version. The scopes must be locked: see StateLockOwn.
+// scopes are the places of the changes' scopes.
 //
-// A scope has a session, or a namespace and a name, which is empty for a session's. An expected
-// version of -1 means any. The first version of a scope is the time after the lock. A scope at version
-// 0 was created for this call; it is deleted again if it is not changed. The pattern bounds the digits
-// because a longer number may have no numeric.
+// A scope has a session, or a namespace and a name, which is empty for a session's. An expected version of -1 means any. The
+// first version of a scope is the time after the lock. A scope at version 0 was created for this call; it is deleted again if
+// it is not changed. The pattern bounds the digits because a longer number may have no numeric.
 func (q *Queries) StateChange(ctx context.Context, db DBTX, arg StateChangeParams) ([]StateChangeRow, error) {
 	rows, err := db.Query(ctx, stateChange,
 		arg.SessionIds,
@@ -168,9 +166,9 @@ WITH counted AS (
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n
 `
 
-// Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey.
-// Deletes a shared scope, and returns the number of its keys. The scope must be locked: see
-// StateLockShared, which has created it at version 0 if it did not exist.
+// Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
+// returns the number of its keys. The scope must be locked: see StateLockShared, which has created it at version 0 if it did
+// not exist.
 func (q *Queries) StateErase(ctx context.Context, db DBTX, namespace string, name string) (int64, error) {
 	row := db.QueryRow(ctx, stateErase, namespace, name)
 	var keys int64
@@ -205,9 +203,8 @@ type StateGetRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
-// state_values_pkey. As in StateChange, a scope has a session or a name. known is false if that session
-// does not exist, and version is 0 if the key does not.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. As in StateChange, a
+// scope has a session or a name. known is false if that session does not exist, and version is 0 if the key does not.
 func (q *Queries) StateGet(ctx context.Context, db DBTX, arg StateGetParams) (StateGetRow, error) {
 	row := db.QueryRow(ctx, stateGet,
 		arg.SessionID,
@@ -291,9 +288,8 @@ type StateListRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
-// state_values_pkey. The keys after a key and from first up to before, ordered by their bytes; a row
-// with an empty key if there is none.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
+// and from first up to before, ordered by their bytes; a row with an empty key if there is none.
 func (q *Queries) StateList(ctx context.Context, db DBTX, arg StateListParams) ([]StateListRow, error) {
 	rows, err := db.Query(ctx, stateList,
 		arg.SessionID,
@@ -339,13 +335,11 @@ ORDER BY t.id
 ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
 `
 
-// Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the
-// order of their ids, and creates those that do not exist, at version 0, at which no scope is when a
-// transaction ends: see StateChange. WHERE false: rows that exist are locked, not updated. A session
-// that does not exist gets none.
-// It is a statement of its own: the snapshot of the next one then has what was committed during the
-// wait. The subqueries hide the arrays from the planner, which would otherwise make a plan for each
-// call.
+// Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids, and
+// creates those that do not exist, at version 0, at which no scope is when a transaction ends: see StateChange. WHERE false:
+// rows that exist are locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot
+// of the next one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
+// otherwise make a plan for each call.
 func (q *Queries) StateLockOwn(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
 	_, err := db.Exec(ctx, stateLockOwn, sessionIds)
 	return err
@@ -367,8 +361,8 @@ type StateLockSharedParams struct {
 	Names      []string
 }
 
-// Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their
-// namespaces and names. ids are those of scopes that do not exist.
+// Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and names. ids
+// are those of scopes that do not exist.
 func (q *Queries) StateLockShared(ctx context.Context, db DBTX, arg StateLockSharedParams) error {
 	_, err := db.Exec(ctx, stateLockShared, arg.Ids, arg.Namespaces, arg.Names)
 	return err
@@ -435,11 +429,10 @@ type StateReadRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
-// state_values_pkey. A row for each key of the scopes, in the order of the scopes and then of the keys,
-// and a row with an empty key for a scope that has none. bytes is the sum of the keys and values up to
-// the row; above max_bytes the value is left out. The session is looked for by its id: EXISTS might
-// also read all sessions, and hash them.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A row for each key of
+// the scopes, in the order of the scopes and then of the keys, and a row with an empty key for a scope that has none. bytes is
+// the sum of the keys and values up to the row; above max_bytes the value is left out. The session is looked for by its id:
+// EXISTS might also read all sessions, and hash them.
 func (q *Queries) StateRead(ctx context.Context, db DBTX, arg StateReadParams) ([]StateReadRow, error) {
 	rows, err := db.Query(ctx, stateRead,
 		arg.MaxBytes,

@@ -71,16 +71,14 @@ type StreamAppendManyRow struct {
 	LockTimeout  int64
 }
 
-// Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it
-// skips those that are locked by others.
+// Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it skips those that are locked by
+// others.
 //
-// Each stream is given once, with the fence of its writer, the sequence of the first part
-// and the number of parts. For each part, owners is the place of its stream, from 1. The
-// answer has a row for each stream that exists. If stored is false, nothing was stored for
-// it: held says that its row is locked, and lock_timeout has the setting of that name in
-// milliseconds then; the other columns have what the row has. The clock is
-// read once, so that one that is not stored and fits has expired. A SELECT
-// around an argument, and LIMIT, are explained at MessageAppend.
+// Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
+// part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
+// nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
+// then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
+// SELECT around an argument, and LIMIT, are explained at MessageAppend.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
 		arg.StreamIds,
@@ -147,8 +145,8 @@ type StreamEndRow struct {
 	Expired bool
 }
 
-// Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It
-// returns the stream as it was before.
+// Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
+// the stream as it was before.
 func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (StreamEndRow, error) {
 	row := db.QueryRow(ctx, streamEnd,
 		arg.ID,
@@ -178,11 +176,10 @@ UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e))
 `
 
-// Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever,
-// also by a clock that steps back: only these are removed. Who has added a part had the lock
-// of the row before, so the statements after this one see all parts that there will be. It
-// leaves out streams that are locked by others. The array stands for few rows to the planner,
-// which expects an unknown LIMIT to be a tenth of all.
+// Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that steps back:
+// only these are removed. Who has added a part had the lock of the row before, so the statements after this one see all parts
+// that there will be. It leaves out streams that are locked by others. The array stands for few rows to the planner, which
+// expects an unknown LIMIT to be a tenth of all.
 func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	result, err := db.Exec(ctx, streamExpire, maxRows)
 	if err != nil {
@@ -213,8 +210,8 @@ type StreamGetRow struct {
 	Expired      bool
 }
 
-// Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits
-// for the row is followed by another one, which reads the clock.
+// Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits for
+// the row is followed by another one, which reads the clock.
 // Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
 func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key string) (StreamGetRow, error) {
 	row := db.QueryRow(ctx, streamGet, namespace, key)
@@ -256,9 +253,8 @@ UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= statement_timestamp()
 `
 
-// Index: streams_open_key. Ends the stream of a key that has expired before it ended, so
-// that another one can be opened. It has expired for ever then, also by a clock that steps
-// back.
+// Index: streams_open_key. Ends the stream of a key that has expired before it ended, so that another one can be opened. It has
+// expired for ever then, also by a clock that steps back.
 func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, key string) error {
 	_, err := db.Exec(ctx, streamLapse, namespace, key)
 	return err
@@ -282,9 +278,8 @@ type StreamListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is
-// not the given one, with the actual one, and those that have ended, expired or are
-// missing, with -1.
+// Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
+// one, and those that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, streamIds []pgtype.UUID, nextSequences []int64) ([]StreamListMovedRow, error) {
 	rows, err := db.Query(ctx, streamListMoved, streamIds, nextSequences)
 	if err != nil {
@@ -351,12 +346,10 @@ type StreamListNewsRow struct {
 	Data         []byte
 }
 
-// Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of
-// streams, of each from a sequence on, up to max_rows of one stream and max_bytes together.
-// Each row has the stream's place among stream_ids, from 1, and its next sequence, or -1 if
-// there is no such stream. A stream without parts from there on, or that has expired, has
-// one row, whose sequence is -1. One for which there was no room has none; the first one
-// always has. Sorted by place and sequence.
+// Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
+// to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids, from 1, and its next
+// sequence, or -1 if there is no such stream. A stream without parts from there on, or that has expired, has one row, whose
+// sequence is -1. One for which there was no room has none; the first one always has. Sorted by place and sequence.
 func (q *Queries) StreamListNews(ctx context.Context, db DBTX, arg StreamListNewsParams) ([]StreamListNewsRow, error) {
 	rows, err := db.Query(ctx, streamListNews,
 		arg.StreamIds,
@@ -439,10 +432,10 @@ type StreamOpenRow struct {
 	ExpiresAt    time.Time
 }
 
-// Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is
-// open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was
-// lost, is taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also
-// after that of the row that is locked.
+// Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is open.
+// It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
+// taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also after that of the
+// row that is locked.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,
@@ -516,8 +509,8 @@ USING doomed d
 WHERE p.stream_id = d.id AND p.sequence = d.sequence
 `
 
-// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired
-// for ever. It leaves out streams that are locked by others.
+// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever. It leaves out streams
+// that are locked by others.
 func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	result, err := db.Exec(ctx, streamPartRemove, maxRows)
 	if err != nil {
@@ -541,10 +534,9 @@ USING empty e
 WHERE s.id = e.id
 `
 
-// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key.
-// Removes streams that have expired for ever and have no part any more. It keeps the newest
-// one of a key while one before it lives, or may do so again by a clock that steps back,
-// which would be the newest otherwise.
+// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key. Removes streams that have
+// expired for ever and have no part any more. It keeps the newest one of a key while one before it lives, or may do so again by
+// a clock that steps back, which would be the newest otherwise.
 func (q *Queries) StreamRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	result, err := db.Exec(ctx, streamRemove, maxRows)
 	if err != nil {
@@ -557,9 +549,9 @@ const streamTurn = `-- name: StreamTurn :exec
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext($2::text)))
 `
 
-// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist
-// yet cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those
-// before have done. So fences of a key are in the order of commits.
+// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
+// cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those before have
+// done. So fences of a key are in the order of commits.
 func (q *Queries) StreamTurn(ctx context.Context, db DBTX, key string, namespace string) error {
 	_, err := db.Exec(ctx, streamTurn, key, namespace)
 	return err

@@ -171,9 +171,8 @@ type TurnFindValuesRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns
-// those of the keys that exist, with their places. scopes are the places of the keys' scopes,
-// of which each is looked up once.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys that exist,
+// with their places. scopes are the places of the keys' scopes, of which each is looked up once.
 func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValuesParams) ([]TurnFindValuesRow, error) {
 	rows, err := db.Query(ctx, turnFindValues,
 		arg.Scopes,
@@ -260,8 +259,7 @@ SELECT set_config('lock_timeout', '250ms', true)
 WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms'
 `
 
-// Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody
-// from another.
+// Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
 func (q *Queries) TurnLimitQueue(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, turnLimitQueue)
 	return err
@@ -272,8 +270,7 @@ SELECT set_config('lock_timeout', '20ms', true)
 WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms'
 `
 
-// Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is
-// below that.
+// Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that.
 func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, turnLimitWait)
 	return err
@@ -295,8 +292,8 @@ type TurnListMessagesParams struct {
 	MaxRows   int32
 }
 
-// Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
-// are max_rows, and none if it is not stored: its session may have been deleted since it was found.
+// Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there are max_rows, and none if
+// it is not stored: its session may have been deleted since it was found.
 func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMessagesParams) ([]Message, error) {
 	rows, err := db.Query(ctx, turnListMessages, arg.SessionID, arg.ID, arg.MaxRows)
 	if err != nil {
@@ -366,14 +363,12 @@ type TurnLockCountersRow struct {
 	LockTimeout  int64
 }
 
-// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and
-// either waits for each or skips those that are locked. The answer has a row for each
-// session that exists. held says that its row was skipped. lock_timeout is the setting of
-// that name, in milliseconds.
+// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
+// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+// the setting of that name, in milliseconds.
 //
-// What a turn depends on is read by statements of the same transaction that come after the
-// locks, so that they see what was committed before. A SELECT around an argument hides its
-// value from the planner: see MessageAppend.
+// What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
+// committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
 func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, waits bool) ([]TurnLockCountersRow, error) {
 	rows, err := db.Query(ctx, turnLockCounters, sessionIds, waits)
 	if err != nil {
@@ -450,9 +445,8 @@ type TurnLockScopesRow struct {
 	Now     time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like
-// TurnLockCounters, for the rows of scopes, which have their places in the arrays: see StateChange. now
-// is the database's clock after the lock.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockCounters, for the rows
+// of scopes, which have their places in the arrays: see StateChange. now is the database's clock after the lock.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes,
 		arg.SessionIds,
@@ -575,8 +569,8 @@ type TurnScopeVersionsRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those
-// of the scopes that exist, with their places in the arrays.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that exist,
+// with their places in the arrays.
 func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, arg TurnScopeVersionsParams) ([]TurnScopeVersionsRow, error) {
 	rows, err := db.Query(ctx, turnScopeVersions, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {

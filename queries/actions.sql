@@ -30,13 +30,12 @@ ORDER BY a.name
 LIMIT @max_rows;
 
 -- name: ActionLock :one
--- Index: actions_pkey. Locks the action before an update, so that the next statement sees
--- all that was committed before.
+-- Index: actions_pkey. Locks the action before an update, so that the next statement sees all that was committed before.
 SELECT a.version FROM actions a WHERE a.name = @name FOR NO KEY UPDATE;
 
 -- name: ActionUpdate :one
--- Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same
--- order, so that the same code fills in both; the name and created_by stay as they are.
+-- Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same order,
+-- so that the same code fills in both; the name and created_by stay as they are.
 WITH given AS (SELECT @name::text AS name, @server::text AS server, @namespace::text AS namespace, sqlc.narg(created_by)::text AS created_by)
 UPDATE actions a
 SET description = @description, definition_of_done = @definition_of_done, strategy_actor = sqlc.narg(strategy_actor),
@@ -58,8 +57,8 @@ SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated
 WHERE a.name = @name AND a.state = 'available';
 
 -- name: ActionDelete :one
--- Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan
--- is created meanwhile, the foreign key refuses the deletion.
+-- Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
+-- refuses the deletion.
 WITH used AS (
     SELECT EXISTS (SELECT FROM plans p WHERE p.action_name = @name) AS in_use
 ), deleted AS (

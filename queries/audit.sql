@@ -1,10 +1,8 @@
 -- name: AuditRecord :one
--- Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by
--- their ids, unless one has the id of another entry: differs is then the first such place
--- from 1. known counts those that were there, also those that have been pruned since: of
--- these, and of fields that were erased, no more can be compared. If an entry is neither
--- written nor known, another transaction recorded it meanwhile, which this statement does
--- not see. An empty text or a zero uuid stands for null.
+-- Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has the id
+-- of another entry: differs is then the first such place from 1. known counts those that were there, also those that have been
+-- pruned since: of these, and of fields that were erased, no more can be compared. If an entry is neither written nor known,
+-- another transaction recorded it meanwhile, which this statement does not see. An empty text or a zero uuid stands for null.
 WITH given AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
         nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details, n.place,
@@ -52,8 +50,8 @@ INSERT INTO audit_quarantine (id, document, reason) VALUES (@id, @document, @rea
 ON CONFLICT DO NOTHING;
 
 -- name: AuditPrunable :one
--- Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among the
--- next rows in the order of time, of which there are found, up to the place that is reached.
+-- Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among
+-- the next rows in the order of time, of which there are found, up to the place that is reached.
 WITH page AS MATERIALIZED (
     SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
         e.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality(@types::text[]) = 0 OR e.type = ANY (@types::text[])) AS meant
@@ -78,13 +76,13 @@ SELECT (SELECT count(*) FROM page)::bigint AS found,
 FROM judged j;
 
 -- name: AuditPruneBegin :exec
--- Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the
--- next statement sees the holds that it waited for.
+-- Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees the
+-- holds that it waited for.
 SELECT audit_prune_begin('audit_holds');
 
 -- name: AuditPruneBatch :one
--- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key,
--- audit_holds_pkey. Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
+-- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey.
+-- Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
 -- nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. The rest is as in
 -- AuditPrunable. With joins the planner might read all entries and leaves for each batch.
 WITH stated AS MATERIALIZED (
@@ -150,9 +148,9 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', CAST(
 SELECT c.note FROM audit_checkpoints c WHERE c.size = 0;
 
 -- name: AuditUnsealedSizes :many
--- Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to
--- seal, and their sizes. One that no longer exists is left out: see AuditLost. One that has a
--- leaf already was pruned, and inserted again without the library: it is skipped forever.
+-- Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to seal, and their sizes. One
+-- that no longer exists is left out: see AuditLost. One that has a leaf already was pruned, and inserted again without the
+-- library: it is skipped forever.
 SELECT u.recorded_at, u.entry_id, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
 FROM audit_unsealed u, LATERAL (SELECT * FROM audit_entries WHERE audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id LIMIT 1) IS NULL
@@ -170,8 +168,8 @@ ORDER BY n.ordinality;
 SELECT coalesce((SELECT l.sequence + 1 FROM audit_leaves l ORDER BY l.sequence DESC LIMIT 1), 0)::bigint AS size;
 
 -- name: AuditAddLeaves :execrows
--- Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they
--- keep in clear is what the entries have.
+-- Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they keep in clear is what the
+-- entries have.
 WITH kept AS MATERIALIZED (
     SELECT n.ordinality, e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, n.hidden, n.hash
     FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@hidden::bytea[]), unnest(@hashes::bytea[])) WITH ORDINALITY AS n (id, hidden, hash, ordinality),
@@ -206,8 +204,7 @@ LATERAL (SELECT * FROM audit_hashes WHERE audit_hashes.index = n.index LIMIT 1) 
 ORDER BY n.ordinality;
 
 -- name: AuditLeaves :many
--- Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that
--- was removed.
+-- Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that was removed.
 SELECT sqlc.embed(l),
     e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts
 FROM audit_leaves l
@@ -225,11 +222,10 @@ SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = @entry_id LIMIT 1;
 SELECT * FROM audit_checkpoints c WHERE c.size > 0 ORDER BY c.size DESC LIMIT 1;
 
 -- name: AuditStrays :many
--- Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey.
--- Returns a page of entries, and whether each is known; together the pages are the whole
--- audit trail. With EXISTS the planner might read all leaves for each page. A leaf with a
--- negative sequence, which only the tables' owner can insert, does not count, because no
--- verification reads it.
+-- Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey. Returns a page of entries, and
+-- whether each is known; together the pages are the whole audit trail. With EXISTS the planner might read all leaves for each
+-- page. A leaf with a negative sequence, which only the tables' owner can insert, does not count, because no verification reads
+-- it.
 SELECT e.id, e.occurred_at,
     coalesce(
         (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
@@ -242,16 +238,16 @@ ORDER BY e.occurred_at, e.id
 LIMIT @max_rows;
 
 -- name: AuditLost :many
--- Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no
--- longer exist, which only tampering can cause.
+-- Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only tampering
+-- can cause.
 SELECT u.entry_id FROM audit_unsealed u
 WHERE (SELECT true FROM audit_entries e WHERE e.id = u.entry_id LIMIT 1) IS NULL
 ORDER BY u.recorded_at, u.entry_id
 LIMIT @max_rows;
 
 -- name: AuditWaiting :one
--- Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the
--- server's clock, which also set its time of recording.
+-- Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the server's clock, which also set its time of
+-- recording.
 SELECT count(*) AS entries, coalesce(min(w.recorded_at), '0001-01-01Z')::timestamptz AS oldest,
     coalesce(extract(epoch FROM statement_timestamp() - min(w.recorded_at)), 0)::double precision AS age_seconds
 FROM (SELECT u.recorded_at FROM audit_unsealed u ORDER BY u.recorded_at, u.entry_id LIMIT @max_rows) AS w;

@@ -7,8 +7,7 @@ FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOI
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass));
 
 -- name: AuditDoctorGrants :many
--- Index: none. The rights with which others than the owner could change recorded entries.
--- The name of PUBLIC is empty.
+-- Index: none. The rights with which others than the owner could change recorded entries. The name of PUBLIC is empty.
 SELECT CAST(c.relname AS text) AS table_name, CAST(coalesce(r.rolname, '') AS text) AS grantee, CAST(a.privilege_type AS text) AS privilege
 FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS a (grantor, grantee, privilege_type, is_grantable)
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee

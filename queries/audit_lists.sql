@@ -1,11 +1,8 @@
--- Lists and counts of the audit trail. The queries are rewritten before they are sent
--- (repo/postgres/filters.go): of the optional filters, those that are not set are left
--- out, and the first that is set becomes a plain condition, for which a generic plan uses
--- an index. The others filter the rows that it finds, so the most selective filter comes
--- first.
--- A list begins after a place that is not outside of the range: of several conditions on the
--- same side, PostgreSQL might enter the index by the wider one. With both sides it expects few
--- rows, and does not sort them.
+-- Lists and counts of the audit trail. The queries are rewritten before they are sent (repo/postgres/filters.go): of the
+-- optional filters, those that are not set are left out, and the first that is set becomes a plain condition, for which a
+-- generic plan uses an index. The others filter the rows that it finds, so the most selective filter comes first. A list begins
+-- after a place that is not outside of the range: of several conditions on the same side, PostgreSQL might enter the index by
+-- the wider one. With both sides it expects few rows, and does not sort them.
 
 -- name: AuditListDescending :many
 -- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx, backwards.
@@ -34,8 +31,8 @@ ORDER BY e.occurred_at, e.id
 LIMIT @max_rows;
 
 -- name: AuditCount :one
--- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to
--- max_rows. In an order, since the planner would otherwise read the indexes of two filters whole, and join them.
+-- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to max_rows. In an order,
+-- since the planner would otherwise read the indexes of two filters whole, and join them.
 SELECT count(*) FROM (
     SELECT FROM audit_entries e
     WHERE e.occurred_at >= @occurred_from AND e.occurred_at < @occurred_before

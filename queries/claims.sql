@@ -1,42 +1,36 @@
 -- name: PlanByIndex :exec
--- Index: none. Comes before PlanClaim and PlanTransitionMany, in a transaction that has nothing else. The server keeps
--- their plans until it next looks at the tables. A table that was empty then, and now
--- is long, would be read as a whole meanwhile, by each of them. And it would plan each
--- anew, since it compares the kept plan with the first ones, which were for an empty table.
+-- Index: none. Comes before PlanClaim and PlanTransitionMany, in a transaction that has nothing else. The server keeps their
+-- plans until it next looks at the tables. A table that was empty then, and now is long, would be read as a whole meanwhile, by
+-- each of them. And it would plan each anew, since it compares the kept plan with the first ones, which were for an empty
+-- table.
 SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: PlanClaim :many
 -- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey.
--- Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones, of
--- each namespace in the order of their waiting, the namespaces in turns. A lane is a
--- namespace, a phase, and an action or '' for any. Returns whole plans in the order in which
--- they were claimed; place is that of the owner, from 1. What is sorted is bounded by depth,
--- the number of plans that are looked at in each lane. It is larger than their number,
--- because others may have the first ones.
+-- Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones,
+-- of each namespace in the order of their waiting, the namespaces in turns. A lane is a namespace, a phase, and an action or ''
+-- for any. Returns whole plans in the order in which they were claimed; place is that of the owner, from 1. What is sorted is
+-- bounded by depth, the number of plans that are looked at in each lane. It is larger than their number, because others may
+-- have the first ones.
 --
--- It waits for nobody: it skips plans that are locked, and leases whose row is. Whoever
--- acquires the lease of a plan has the lock of the plan, so that it has no row that others
--- are making.
--- Locking a lease also shows whether it was renewed since the statement began. Plans are
--- locked one by one, until there are enough. The trigger
--- plan_queue_move takes them from the queue, and deletes what plans leave behind that
--- have no attempt left.
+-- It waits for nobody: it skips plans that are locked, and leases whose row is. Whoever acquires the lease of a plan has the
+-- lock of the plan, so that it has no row that others are making. Locking a lease also shows whether it was renewed since the
+-- statement began. Plans are locked one by one, until there are enough. The trigger plan_queue_move takes them from the queue,
+-- and deletes what plans leave behind that have no attempt left.
 --
 -- A token is larger than all that were given for the plan: see LeaseTake.
 --
--- It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it,
--- in a caller's transaction, a plan for any arguments must not look dearer than one for
--- those of a call: so arguments are hidden behind SELECT.
--- Of a limit that it does not know the planner expects a tenth of what is there, and
--- would join the whole queue. So within it stands the largest that one claim may have.
+-- It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it, in a caller's transaction, a
+-- plan for any arguments must not look dearer than one for those of a call: so arguments are hidden behind SELECT. Of a limit
+-- that it does not know the planner expects a tenth of what is there, and would join the whole queue. So within it stands the
+-- largest that one claim may have.
 WITH lanes AS MATERIALIZED (
     SELECT n.place, n.namespace, n.phase, n.action
     FROM ROWS FROM (
         unnest((SELECT @places::integer[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @phases::text[])), unnest((SELECT @actions::text[]))
     ) AS n (place, namespace, phase, action)
 ), due AS MATERIALIZED (
-    -- Locked, so that no two claims look at the same one; a few more than are asked for, since
-    -- the leases of some were renewed.
+    -- Locked, so that no two claims look at the same one; a few more than are asked for, since the leases of some were renewed.
     SELECT d.plan_id, d.owner, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, l.place
     FROM (SELECT lanes.place, lanes.namespace FROM lanes GROUP BY lanes.place, lanes.namespace) AS l
     CROSS JOIN LATERAL (
@@ -97,8 +91,8 @@ WITH lanes AS MATERIALIZED (
         row_number() OVER (PARTITION BY w.place ORDER BY w.since, w.plan_id) AS turn, w.place, w.since
     FROM waiting w
 ), free AS (
-    -- Read, and locked, only as far as the next part asks for. The token of the lease's row is 0 if there is none, and null
-    -- if somebody holds it or has it locked.
+    -- Read, and locked, only as far as the next part asks for. The token of the lease's row is 0 if there is none, and null if
+    -- somebody holds it or has it locked.
     SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner,
         greatest(p.fence, h.token) AS latest
     FROM (SELECT * FROM candidates ORDER BY candidates.turn, candidates.place, candidates.since, candidates.plan_id) AS c
@@ -198,9 +192,9 @@ ORDER BY m.place;
 
 -- name: PlanClaimable :many
 -- Index: plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plan_claims_namespace_check_at_idx.
--- Returns the lanes, by their places in the arguments from 1, in which a claim may find
--- something. It is the poll of those who wait: a look-up in each lane. The planner would
--- turn EXISTS into a scan of the whole table, and does so without an order, too.
+-- Returns the lanes, by their places in the arguments from 1, in which a claim may find something. It is the poll of those who
+-- wait: a look-up in each lane. The planner would turn EXISTS into a scan of the whole table, and does so without an order,
+-- too.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
     unnest(@namespaces::text[]), unnest(@phases::text[]), unnest(@actions::text[])

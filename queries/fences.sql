@@ -1,12 +1,11 @@
--- Fences: the largest token that was given for the lease of a session or a plan, in the row
--- that a write locks anyway. An acquisition sends these statements in one transaction: FenceLock…,
--- LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both locks the session or plan first, and then the
--- lease: a transaction that has written to a session may acquire its lease, and the other way round.
+-- Fences: the largest token that was given for the lease of a session or a plan, in the row that a write locks anyway. An
+-- acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both
+-- locks the session or plan first, and then the lease: a transaction that has written to a session may acquire its lease, and
+-- the other way round.
 
 -- name: FenceLockSession :exec
--- Index: session_counters_pkey, leases_pkey. Locks a session whose lease
--- nobody holds, and waits for the writes under way. If somebody holds it, no token is given, and
--- nobody has to wait.
+-- Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under way. If
+-- somebody holds it, no token is given, and nobody has to wait.
 SELECT FROM session_counters c
 WHERE c.session_id = @session_id AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
@@ -14,19 +13,18 @@ WHERE c.session_id = @session_id AND NOT EXISTS (
 FOR NO KEY UPDATE OF c;
 
 -- name: FenceSession :exec
--- Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the
--- token that owner was given. It is a statement of its own: its snapshot is later than the wait for the lease,
--- and has a session that was created meanwhile. One that is created later still looks at the
--- lease itself: FenceCatchUpSession.
+-- Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the token that owner
+-- was given. It is a statement of its own: its snapshot is later than the wait for the lease, and has a session that was
+-- created meanwhile. One that is created later still looks at the lease itself: FenceCatchUpSession.
 UPDATE session_counters c SET fence = l.token
 FROM leases l
 WHERE c.session_id = @session_id AND c.fence < l.token
     AND l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.owner = @owner::text;
 
 -- name: FenceCatchUpSession :one
--- Index: session_counters_pkey, leases_pkey. Tells the session of a token that
--- it was not told of, because it did not exist, and returns the latest that it knows. It returns no row if it does not exist now.
--- The lease is locked, because somebody may be about to acquire it, and not see the session.
+-- Index: session_counters_pkey, leases_pkey. Tells the session of a token that it was not told of, because it did not exist,
+-- and returns the latest that it knows. It returns no row if it does not exist now. The lease is locked, because somebody may
+-- be about to acquire it, and not see the session.
 WITH locked AS MATERIALIZED (
     SELECT c.session_id, c.fence FROM session_counters c WHERE c.session_id = @session_id FOR NO KEY UPDATE
 ), given AS MATERIALIZED (

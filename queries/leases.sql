@@ -1,11 +1,9 @@
--- Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes
--- it locks it first, in a statement of its own, and reads the clock in the next one. So the
--- time, like the token, is later than what those before it did.
+-- Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
+-- its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
 
 -- name: LeaseLock :exec
--- Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one
--- that is free if there is none. If its snapshot shows somebody else who holds the lease, it
--- waits for nobody, and writes nothing.
+-- Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one that is free if there is none. If
+-- its snapshot shows somebody else who holds the lease, it waits for nobody, and writes nothing.
 WITH other AS (
     SELECT l.token FROM leases l
     WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
@@ -17,10 +15,9 @@ WHERE NOT EXISTS (SELECT FROM other)
 ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false;
 
 -- name: LeaseTake :exec
--- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to
--- owner unless somebody else holds it. If owner holds it already, its token stays. A new token is
--- larger than the one before, than the fence of the session or plan that the key names, and
--- than the time in microseconds since 1970: the row and the fence may be new.
+-- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
+-- holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
+-- session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
 UPDATE leases l
 SET owner = @owner::text,
     token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
@@ -50,8 +47,8 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
 FOR NO KEY UPDATE;
 
 -- name: LeaseRenew :one
--- Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never
--- shortens a life: the owner may have another holder, with a longer one.
+-- Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never shortens a life: the
+-- owner may have another holder, with a longer one.
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, c.until)
 FROM (
@@ -71,8 +68,8 @@ UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_a
 WHERE l.namespace = @namespace::text AND l.owner = @owner::text;
 
 -- name: LeaseSweep :exec
--- Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
--- release that it follows has freed. It waits for nobody.
+-- Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the release
+-- that it follows has freed. It waits for nobody.
 DELETE FROM leases l
 USING (
     SELECT f.namespace, f.kind, f.name FROM leases f
@@ -84,8 +81,8 @@ USING (
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 
 -- name: LeaseList :many
--- Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before
--- it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id.
+-- Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before it is sent: see audit_lists.sql. A
+-- name of any kind is that of a session or a plan if it is an id.
 SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name) > (@after_kind::text, @after_name::text)

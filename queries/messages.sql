@@ -1,27 +1,24 @@
 -- name: MessageAppend :batchone
--- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
--- Makes one append: it locks the counter row, advances it by the number of messages and
--- inserts them. It returns one row, or none if the session does not exist. created_at is
--- null if nothing was inserted: either known says that one of the ids is stored already,
--- or admitted is false and says that the token (fence; 0 for none) is not the latest one, which
--- is latest, or next_sequence is not the expected one. Go's zero time stands for an occurred_at that
--- is not given.
+-- Index: session_counters_pkey; messages_session_id_id_key when check_ids. Makes one append: it locks the counter row, advances
+-- it by the number of messages and inserts them. It returns one row, or none if the session does not exist. created_at is null
+-- if nothing was inserted: either known says that one of the ids is stored already, or admitted is false and says that the
+-- token (fence; 0 for none) is not the latest one, which is latest, or next_sequence is not the expected one. Go's zero time
+-- stands for an occurred_at that is not given.
 --
--- LIMIT makes the planner look up each id separately. If most sessions are short it would
--- otherwise choose a join, which reads a long session from end to end.
+-- LIMIT makes the planner look up each id separately. If most sessions are short it would otherwise choose a join, which reads
+-- a long session from end to end.
 --
--- A SELECT around an argument hides its value from the planner. With the values a custom
--- plan, for just these ids or without a look-up, would seem cheaper than a generic one,
--- and the planner would plan each append anew, which costs more than the append itself.
+-- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
+-- look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
+-- itself.
 --
--- updated_at, which is also the messages' created_at, does not go backwards when the
--- server's clock does.
+-- updated_at, which is also the messages' created_at, does not go backwards when the server's clock does.
 --
--- The sequence comes from the row that the lock returned. A second scan of the counter
--- could see it as it was before the wait for the lock.
+-- The sequence comes from the row that the lock returned. A second scan of the counter could see it as it was before the wait
+-- for the lock.
 --
--- kinds and call_ids have an empty text for none. They end at the last one that is not
--- empty, and are empty in most appends; unnest takes what is missing as null.
+-- kinds and call_ids have an empty text for none. They end at the last one that is not empty, and are empty in most appends;
+-- unnest takes what is missing as null.
 WITH locked AS (
     SELECT c.session_id, c.next_sequence, c.fence,
         coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)::boolean AS admitted,
@@ -59,15 +56,15 @@ LEFT JOIN advanced a ON true;
 
 -- name: MessageAppendOne :one
 -- Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an
--- expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns
--- no row if that is locked or does not exist, if the token (fence) is not the latest, or if
--- the id is stored already.
+-- expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter
+-- row, and returns no row if that is locked or does not exist, if the token (fence) is not the latest, or if the id is stored
+-- already.
 --
--- It does nothing in a transaction of another level than read committed, so that it can be
--- sent without a statement that sets the level.
+-- It does nothing in a transaction of another level than read committed, so that it can be sent without a statement that sets
+-- the level.
 --
--- The sequence comes from the row that the UPDATE wrote, which is the newest version. The
--- subselect may have seen an older one, and only finds and locks the row.
+-- The sequence comes from the row that the UPDATE wrote, which is the newest version. The subselect may have seen an older one,
+-- and only finds and locks the row.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + 1,
@@ -86,18 +83,17 @@ FROM advanced a
 RETURNING sequence, created_at;
 
 -- name: MessageAppendPlain :many
--- Index: session_counters_pkey. Appends messages to several sessions, without an expected
--- sequence and with generated ids. Most groups are of this kind, and it
--- costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has
--- no row in the answer if its counter row is locked or does not exist, or if its token
--- is not the latest. As MessageAppendOne, it does nothing in a transaction of another level than read committed.
+-- Index: session_counters_pkey. Appends messages to several sessions, without an expected sequence and with generated ids. Most
+-- groups are of this kind, and it costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has no
+-- row in the answer if its counter row is locked or does not exist, or if its token is not the latest. As MessageAppendOne, it
+-- does nothing in a transaction of another level than read committed.
 --
--- Each session is given once; sizes is the number of its messages. For each message,
--- owners is its session, and places the number of the session's messages from it to the
--- last one. fences are the sessions' tokens, 0 for none; it is empty if no session has one.
+-- Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
+-- number of the session's messages from it to the last one. fences are the sessions' tokens, 0 for none; it is empty if no
+-- session has one.
 --
--- As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT
--- hides the number of sessions from the planner: see MessageAppend, also for kinds.
+-- As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT hides the number of sessions from the
+-- planner: see MessageAppend, also for kinds.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence
@@ -129,19 +125,16 @@ WITH advanced AS (
 SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a;
 
 -- name: MessageAppendMany :many
--- Index: session_counters_pkey; messages_session_id_id_key when check_ids.
--- MessageAppend for many sessions, so that the fixed cost of a statement is paid once. It
--- does not wait for counter rows: it skips the sessions whose row is locked.
+-- Index: session_counters_pkey; messages_session_id_id_key when check_ids. MessageAppend for many sessions, so that the fixed
+-- cost of a statement is paid once. It does not wait for counter rows: it skips the sessions whose row is locked.
 --
--- Each session is given once; sizes is the number of its messages, and expecteds the
--- expected sequence, or -1 for any. fences are their tokens, 0 for none; it is empty if no
--- session has one. For each message, owners is its session, and places
--- its place among the session's messages, counted from the last one, which is 1. The answer has a row for each session
--- that exists, in any order. If created_at is null, nothing was inserted: held says that
--- the counter row is locked, and lock_timeout then has the setting of that name in
--- milliseconds; known says that one of the ids is stored already; admitted is false if the
--- token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that transactions are not read committed by
--- default. kinds and call_ids are as in MessageAppend.
+-- Each session is given once; sizes is the number of its messages, and expecteds the expected sequence, or -1 for any. fences
+-- are their tokens, 0 for none; it is empty if no session has one. For each message, owners is its session, and places its
+-- place among the session's messages, counted from the last one, which is 1. The answer has a row for each session that exists,
+-- in any order. If created_at is null, nothing was inserted: held says that the counter row is locked, and lock_timeout then
+-- has the setting of that name in milliseconds; known says that one of the ids is stored already; admitted is false if the
+-- token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that
+-- transactions are not read committed by default. kinds and call_ids are as in MessageAppend.
 WITH known AS (
     SELECT n.session_id
     FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
@@ -182,8 +175,8 @@ WITH known AS (
         unnest(@occurred_ats::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
 )
--- The second look-up of the counter row takes no lock: a row that it finds, but that is
--- not in locked, was skipped. LIMIT makes it a separate look-up for each such session.
+-- The second look-up of the counter row takes no lock: a row that it finds, but that is not in locked, was skipped. LIMIT makes
+-- it a separate look-up for each such session.
 SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known,
     coalesce(l.admitted, true)::boolean AS admitted, coalesce(l.fence, 0)::bigint AS latest, a.updated_at AS created_at,
@@ -196,9 +189,8 @@ WHERE l.session_id IS NOT NULL
     OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
 
 -- name: MessageImport :execrows
--- Index: session_counters_pkey. Inserts messages with their original times, after those
--- that were imported before. It inserts none if first_sequence is not the next sequence.
--- kinds and call_ids are as in MessageAppend.
+-- Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
+-- none if first_sequence is not the next sequence. kinds and call_ids are as in MessageAppend.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
@@ -220,8 +212,8 @@ FROM advanced a, ROWS FROM (
 SELECT * FROM messages WHERE session_id = @session_id AND id = @id;
 
 -- name: MessageListByIDs :many
--- Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes
--- the planner look up each id separately: see MessageAppend.
+-- Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
+-- separately: see MessageAppend.
 SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality),
 LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality;

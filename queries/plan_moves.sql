@@ -1,15 +1,13 @@
 -- name: PlanGetMany :many
--- Index: plans_pkey.
--- Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
+-- Index: plans_pkey. Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
 SELECT d.* FROM unnest(@ids::uuid[]) AS a (id),
 LATERAL (SELECT * FROM plans WHERE plans.id = a.id LIMIT 1) AS d;
 
 -- name: PlanTransitionMany :many
--- Index: plans_pkey, plan_claims_pkey, leases_pkey.
--- Does for many plans what PlanTransition does for one, and waits for nobody: it returns the
--- plans that it has moved, with their places in the arguments from 1. It leaves out those
--- that have changed, and those that are locked, or whose claim or its lease is, which the trigger
--- plan_queue_move deletes. Sent after PlanByIndex, and planned once: see PlanClaim.
+-- Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
+-- it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
+-- those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
+-- planned once: see PlanClaim.
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
         a.reversion_count, a.actor, a.reason, a.event_type, a.details, a.place

@@ -1,11 +1,10 @@
 -- name: PlanCreate :one
--- Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and
--- archives an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action
--- is not available in the version that was read, or if the session does not exist; the caller finds out which.
--- A concurrent use of an action that is not reusable waits for the lock of its row, and then finds another version. The
--- action is archived after the insert, which may wait for another use with the key and then make no plan.
--- Above read committed, a transaction may see an older state of the action or the parent.
--- Locking their rows aborts it if they have changed since.
+-- Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and archives
+-- an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action is not
+-- available in the version that was read, or if the session does not exist; the caller finds out which. A concurrent use of an
+-- action that is not reusable waits for the lock of its row, and then finds another version. The action is archived after the
+-- insert, which may wait for another use with the key and then make no plan. Above read committed, a transaction may see an
+-- older state of the action or the parent. Locking their rows aborts it if they have changed since.
 WITH seen AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND current_setting('transaction_isolation') <> 'read committed'
@@ -61,10 +60,9 @@ WITH seen AS (
 SELECT c.created_at, c.updated_at FROM created c;
 
 -- name: PlanLockTree :one
--- Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or
--- the tree is cancelled, so that the next statement sees all committed plans of the tree.
--- It is an UPDATE, although it changes nothing, so that a concurrent transaction above
--- read committed, which would not see those plans, is aborted.
+-- Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or the tree is cancelled, so that the
+-- next statement sees all committed plans of the tree. It is an UPDATE, although it changes nothing, so that a concurrent
+-- transaction above read committed, which would not see those plans, is aborted.
 UPDATE plans p SET depth = p.depth
 WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = @id)
 RETURNING p.id;
@@ -78,8 +76,8 @@ SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = @parent_id::uuid L
 SELECT * FROM plans d WHERE d.id = @id;
 
 -- name: PlanGetByKey :one
--- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey.
--- The plan that a use with this key has made: for the session or, without one, in the namespace.
+-- Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey. The plan that a use with this key has made: for the
+-- session or, without one, in the namespace.
 SELECT d.* FROM (
     SELECT p.id FROM plans p WHERE p.session_id = sqlc.narg(session_id)::uuid AND p.key = @key::text
     UNION ALL
@@ -93,9 +91,8 @@ SELECT d.* FROM (
 SELECT EXISTS (SELECT FROM plans WHERE id = @id);
 
 -- name: PlanList :many
--- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards.
--- Returns whole plans, newest first. The query is rewritten before it is sent: see
--- audit_lists.sql. With a parent, the other filters apply to its children.
+-- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards. Returns whole plans, newest first. The query is rewritten
+-- before it is sent: see audit_lists.sql. With a parent, the other filters apply to its children.
 SELECT * FROM plans d
 WHERE d.id < @after_id
     AND (sqlc.narg(parent_id)::uuid IS NULL OR d.parent_id = sqlc.narg(parent_id)::uuid)
@@ -106,9 +103,8 @@ ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByStage :many
--- Index: plans_namespace_phase_state_id_idx, backwards.
--- Returns whole plans, newest first. It reads up to a page of each stage. There are at most
--- as many stages as phases or states, so that the sort is small.
+-- Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
+-- There are at most as many stages as phases or states, so that the sort is small.
 SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
 LATERAL (
     SELECT * FROM plans
@@ -121,8 +117,8 @@ ORDER BY d.id DESC
 LIMIT @max_rows;
 
 -- name: PlanListBySession :many
--- Index: session_plans_pkey, backwards, plans_pkey.
--- Returns whole plans, newest first. The other filters apply to the session's plans.
+-- Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the session's
+-- plans.
 SELECT d.* FROM session_plans l,
 LATERAL (SELECT * FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = @session_id AND l.plan_id < @after_id
@@ -133,9 +129,9 @@ ORDER BY l.plan_id DESC
 LIMIT @max_rows;
 
 -- name: PlanListByProject :many
--- Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
--- project's plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise
--- choose a join, which reads all plans.
+-- Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the project's
+-- plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise choose a join,
+-- which reads all plans.
 SELECT d.* FROM plan_projects l,
 LATERAL (SELECT * FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = @project AND l.plan_id < @after_id
@@ -146,9 +142,8 @@ ORDER BY l.plan_id DESC
 LIMIT @max_rows;
 
 -- name: PlanTransition :one
--- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage
--- and version are those that the caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it
--- returns no row.
+-- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
+-- caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
 WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
@@ -170,13 +165,10 @@ WITH moved AS (
 SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
 
 -- name: PlanCancel :many
--- Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and
--- version are those that the caller read. The tree's root is locked, so that no plan is
--- added meanwhile.
--- It reads the whole tree by its root, and then selects the descendants, since the
--- planner cannot estimate how many plans a recursion on the table finds.
--- The new values come from the locked rows: a transition of a descendant may have been
--- committed since the statement began.
+-- Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the caller
+-- read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and then selects
+-- the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The new values come from
+-- the locked rows: a transition of a descendant may have been committed since the statement began.
 WITH RECURSIVE family AS (
     SELECT p.id, p.parent_id, p.id = @id AS is_target FROM plans p WHERE p.root_id = @root_id
 ), tree AS (
@@ -214,10 +206,9 @@ WITH RECURSIVE family AS (
 SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
--- Index: plans_pkey.
--- Returns no row if the plan is not processing, or does not exist, or if the token is not the latest. Otherwise it returns the
--- whole plan: the view shows it as it was when the statement began, so the columns that
--- change come from the UPDATE.
+-- Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
+-- Otherwise it returns the whole plan: the view shows it as it was when the statement began, so the columns that change come
+-- from the UPDATE.
 WITH moved AS (
     UPDATE plans p
     SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
@@ -232,8 +223,8 @@ FROM moved m CROSS JOIN plans
 WHERE plans.id = @id;
 
 -- name: PlanHold :exec
--- Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since
--- its snapshot. At read committed it does nothing.
+-- Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since its snapshot. At read committed it
+-- does nothing.
 SELECT FROM plans p WHERE p.id = @id AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE;
 
 -- name: PlanHistory :many
@@ -256,12 +247,10 @@ WITH found AS (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
 
 -- name: PlanUnlink :one
--- Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx.
--- Returns which of the two exist.
--- A transaction above read committed does not see a link that was created after its
--- snapshot. So the statement tries to create the link, which aborts the transaction if it
--- exists. If it does not, made is true, and the caller runs the statement again, which
--- deletes the link.
+-- Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Returns which of the two exist. A
+-- transaction above read committed does not see a link that was created after its snapshot. So the statement tries to create
+-- the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
+-- which deletes the link.
 WITH found AS (
     SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
         EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan

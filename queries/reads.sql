@@ -1,10 +1,8 @@
 -- name: SessionRead :many
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey,
--- state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
--- Returns sessions with some of their messages, and scopes of state. It is one statement, so
--- that it sees one snapshot at every isolation level. It is sent without the parts that are not
--- needed, since setting up a plan takes most of its time: see repo/postgres/parts.go. For the
--- same reason the three kinds of its rows, which come in any order, share columns:
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey, state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey.
+-- Returns sessions with some of their messages, and scopes of state. It is one statement, so that it sees one snapshot at every
+-- isolation level. It is sent without the parts that are not needed, since setting up a plan takes most of its time: see
+-- repo/postgres/parts.go. For the same reason the three kinds of its rows, which come in any order, share columns:
 --
 --             session            message      key of a state, or a scope without keys
 -- place       its place in ids   -place       0
@@ -20,28 +18,24 @@
 -- texts       automation_profile, plans
 -- numbers     low, usage, budget, fenced_only
 --
--- The others are null. low is the first sequence that is selected by from_sequence and since.
--- The rows are not scanned into the generated struct: see repo/postgres/read.go.
+-- The others are null. low is the first sequence that is selected by from_sequence and since. The rows are not scanned into the
+-- generated struct: see repo/postgres/read.go.
 --
--- Unless any_level, it does nothing in a transaction of another level than read committed,
--- except that it returns a row without a place. So it can be sent without a statement that
--- sets the level.
+-- Unless any_level, it does nothing in a transaction of another level than read committed, except that it returns a row without
+-- a place. So it can be sent without a statement that sets the level.
 --
--- search finds the first message that is not before since, by bisection: created_at does
--- not decrease with the sequence. It reads one message in each step, 20 of a million.
--- LIMIT makes that an index look-up. A session's last row, in which low is high, has the
--- result.
+-- search finds the first message that is not before since, by bisection: created_at does not decrease with the sequence. It
+-- reads one message in each step, 20 of a million. LIMIT makes that an index look-up. A session's last row, in which low is
+-- high, has the result.
 --
--- Messages are returned until the ones before have max_bytes. As long as each has at most
--- its share of that, small_bytes, all are. That is decided without reading a value that is
--- stored out of line, and without decompressing one: octet_length of a content or a payload
--- needs neither, but that of metadata does, so its size is bounded by its compressed one
--- (PostgreSQL's methods make less than 256 bytes of one). For the others there is cut, the last
--- message to be returned. It is looked for only then, in the order of the window, and the search ends there. Small
--- messages behind it are returned as well, and left out by the caller.
+-- Messages are returned until the ones before have max_bytes. As long as each has at most its share of that, small_bytes, all
+-- are. That is decided without reading a value that is stored out of line, and without decompressing one: octet_length of a
+-- content or a payload needs neither, but that of metadata does, so its size is bounded by its compressed one (PostgreSQL's
+-- methods make less than 256 bytes of one). For the others there is cut, the last message to be returned. It is looked for only
+-- then, in the order of the window, and the search ends there. Small messages behind it are returned as well, and left out by
+-- the caller.
 --
--- Of more keys than max_rows has room for, or values above max_state_bytes, there are not all,
--- and the read fails.
+-- Of more keys than max_rows has room for, or values above max_state_bytes, there are not all, and the read fails.
 --
 -- A SELECT hides the ids from the planner, and a CTE hides since: see MessageAppend.
 WITH RECURSIVE asked AS NOT MATERIALIZED (
@@ -183,10 +177,9 @@ SELECT NULL::bigint, NULL::bigint, NULL::bigint, NULL::uuid, NULL::text, NULL::t
     NULL::text[], NULL::bigint[]
 WHERE NOT @any_level::boolean AND current_setting('transaction_isolation') <> 'read committed';
 
--- The statements below make up a read of one session as most are, behind SessionGet and in
--- one snapshot: setting up the plan of SessionRead takes longer than all of them. A message
--- or a value that is too large for that is left out, and not read, either: SessionRead
--- decides what there is room for.
+-- The statements below make up a read of one session as most are, behind SessionGet and in one snapshot: setting up the plan of
+-- SessionRead takes longer than all of them. A message or a value that is too large for that is left out, and not read, either:
+-- SessionRead decides what there is room for.
 
 -- name: SessionReadFirst :many
 -- Index: messages_pkey, forwards.
@@ -209,8 +202,8 @@ SELECT m.* FROM (
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
 
 -- name: SessionReadState :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of
--- scopes, in any order, and a row without a key for a scope that has none.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of scopes, in any order, and
+-- a row without a key for a scope that has none.
 SELECT k.session_id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
     coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= @small_bytes::bigint THEN v.value END)::json AS value
 FROM (

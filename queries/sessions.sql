@@ -1,11 +1,11 @@
 -- name: SessionCreate :one
--- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row,
--- its row of session_activity and, if audited, an entry in the audit trail. It returns no row if a session
--- with this id or key exists, or one with this id was deleted; the caller then finds out (SessionListTaken).
+-- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row, its row of
+-- session_activity and, if audited, an entry in the audit trail. It returns no row if a session with this id or key exists, or
+-- one with this id was deleted; the caller then finds out (SessionListTaken).
 --
--- chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time,
--- the deletion has noted it by then: the statement fails with a violation of session_ids_pkey, and is sent
--- again.
+-- chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time, the deletion has
+-- noted it by then: the statement fails with a violation of session_ids_pkey, and is sent again. A function writes the entry:
+-- an INSERT here would open eight indexes for each session, audited or not, which is a third of the statement's time.
 WITH created AS (
     INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
     SELECT
@@ -23,17 +23,15 @@ WITH created AS (
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
-), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
-    SELECT c.created_at, audit_new_id(), 'session_created', c.namespace, sqlc.narg(actor), c.id FROM created c WHERE @audited::boolean
 )
-SELECT c.created_at, c.updated_at FROM created c;
+SELECT c.created_at, c.updated_at FROM created c
+WHERE NOT @audited::boolean OR audit_session_created(c.id, c.namespace, sqlc.narg(actor), c.created_at);
 
 -- name: SessionImport :execrows
--- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with
--- an id that its caller chose, as SessionCreate does; restores says that the session with the id may have been
--- deleted. The counter's updated_at begins at -infinity. The document's time may be ahead
--- of the clock, which must not affect later messages, so only the session's row has it.
+-- Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with an id that its
+-- caller chose, as SessionCreate does; restores says that the session with the id may have been deleted. The counter's
+-- updated_at begins at -infinity. The document's time may be ahead of the clock, which must not affect later messages, so only
+-- the session's row has it.
 WITH created AS (
     INSERT INTO sessions (
         id, namespace, key, owner, actor, automation_profile, metadata,
@@ -60,9 +58,8 @@ INSERT INTO session_counters (session_id, updated_at)
 SELECT c.id, '-infinity' FROM created c;
 
 -- name: SessionGet :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
--- Appends change only the counter row, so every query of sessions joins it. plans are the
--- linked plans, each as its id, phase and state.
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Appends change only the counter row, so every
+-- query of sessions joins it. plans are the linked plans, each as its id, phase and state.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -77,8 +74,8 @@ WHERE s.id = @id;
 SELECT s.id FROM sessions s WHERE s.namespace = @namespace AND s.key = @key::text;
 
 -- name: SessionListTaken :many
--- Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns
--- the sessions with the id and with the key, as SessionGet does.
+-- Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns the sessions
+-- with the id and with the key, as SessionGet does.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -98,11 +95,10 @@ SELECT EXISTS (SELECT FROM session_ids i WHERE i.id = @id);
 
 -- name: SessionExport :many
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
--- The session, as SessionGet returns it, and its own
--- state, as they were at one moment: a row with the session and the version of its state, or 0 if
--- it has none, and then a row with each key, ordered by key. In each, the columns of the other
--- kind of row are null, so that the session's metadata is not repeated. The rows are not scanned
--- into the generated struct: see repo/postgres/state_export.go.
+-- The session, as SessionGet returns it, and its own state, as they were at one moment: a row with the session and the version
+-- of its state, or 0 if it has none, and then a row with each key, ordered by key. In each, the columns of the other kind of
+-- row are null, so that the session's metadata is not repeated. The rows are not scanned into the generated struct: see
+-- repo/postgres/state_export.go.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -126,9 +122,8 @@ ORDER BY state_key NULLS FIRST;
 SELECT EXISTS (SELECT FROM session_counters WHERE session_id = @id);
 
 -- name: SessionList :many
--- Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx,
--- backwards, then session_counters_pkey, session_plans_pkey, plans_pkey. Newest first. The query is rewritten before it is sent: see
--- audit_lists.sql.
+-- Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey.
+-- Newest first. The query is rewritten before it is sent: see audit_lists.sql.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -146,10 +141,9 @@ ORDER BY s.created_at DESC, s.id DESC
 LIMIT @max_rows;
 
 -- name: SessionListActive :many
--- Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
--- sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
--- 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and
--- would plan each page anew, which takes as long as reading it, or choose a parallel plan.
+-- Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
+-- Last active first. Rewritten like SessionList. 1001 is more than any max_rows. For an unknown limit the planner expects a
+-- tenth of the table, and would plan each page anew, which takes as long as reading it, or choose a parallel plan.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(
         SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -170,14 +164,12 @@ ORDER BY a.active_at DESC, a.session_id DESC
 LIMIT @max_rows;
 
 -- name: SessionUpdate :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
--- Changes only what is set, and returns the whole session. If the session does not have
--- the version that is given, it changes nothing and current is false; if the new budget is
--- below the cost, it changes nothing and fits is false. updated_at is that of appends.
--- If fenced_only is set, the counter row must be locked.
--- The UPDATE finds the row as it was when the statement began. PostgreSQL checks the
--- constraints on a row made from that version before it notices that a newer one is
--- locked. So both columns of a constraint are set from the locked row.
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns the whole
+-- session. If the session does not have the version that is given, it changes nothing and current is false; if the new budget
+-- is below the cost, it changes nothing and fits is false. updated_at is that of appends. If fenced_only is set, the counter
+-- row must be locked. The UPDATE finds the row as it was when the statement began. PostgreSQL checks the constraints on a row
+-- made from that version before it notices that a newer one is locked. So both columns of a constraint are set from the locked
+-- row.
 WITH locked AS (
     SELECT s.*,
         (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos, true))::boolean AS fits,
@@ -216,19 +208,16 @@ FROM stored s
 JOIN session_counters c ON c.session_id = s.id;
 
 -- name: SessionMetadataLock :one
--- Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is
--- applied to.
+-- Index: sessions_pkey. Locks the session for SessionUpdate, and returns what a patch is applied to.
 SELECT s.version, s.metadata FROM sessions s WHERE s.id = @id FOR NO KEY UPDATE;
 
 -- name: SessionAddUsage :one
--- Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for
--- each usage id. The totals are computed from the locked row, since a second scan could
--- see an older version. SessionUpdate explains why it sets the budget.
+-- Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for each usage id. The totals are
+-- computed from the locked row, since a second scan could see an older version. SessionUpdate explains why it sets the budget.
 --
--- The known_ columns are the amounts that were stored with the id when the statement began.
--- If the id was stored while the statement waited for the lock, the unique key prevents a
--- second row, and nothing is added. If the usage is neither added nor known, it was either
--- stored meanwhile or exceeds the budget; the caller finds out which.
+-- The known_ columns are the amounts that were stored with the id when the statement began. If the id was stored while the
+-- statement waited for the lock, the unique key prevents a second row, and nothing is added. If the usage is neither added nor
+-- known, it was either stored meanwhile or exceeds the budget; the caller finds out which.
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
         coalesce(s.cost_nanos::numeric + @cost_nanos::bigint <= s.budget_nanos, true)::boolean AS fits
@@ -261,8 +250,7 @@ FROM locked l
 LEFT JOIN known k ON true;
 
 -- name: SessionUsageGet :one
--- Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and
--- the totals.
+-- Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and the totals.
 SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
     s.input_tokens, s.output_tokens, s.cost_nanos
 FROM session_usages u
@@ -270,19 +258,18 @@ JOIN sessions s ON s.id = u.session_id
 WHERE u.session_id = @id AND u.id = @usage_id;
 
 -- name: SessionLockWhole :one
--- Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits
--- for the appends and the links to plans that are under way.
+-- Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits for the appends and the links to
+-- plans that are under way.
 SELECT c.next_sequence FROM session_counters c
 JOIN sessions s ON s.id = c.session_id
 WHERE c.session_id = @id
 FOR UPDATE;
 
 -- name: SessionDelete :one
--- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey.
--- The cascade uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the
--- session's state. The session and its state must be locked, so that the counts are those of
--- the rows that the cascade deletes. next_sequence is the number of messages, since sequences
--- have no gaps. The id is noted, so that it is not given again.
+-- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey. The cascade
+-- uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the session's state. The session and its state
+-- must be locked, so that the counts are those of the rows that the cascade deletes. next_sequence is the number of messages,
+-- since sequences have no gaps. The id is noted, so that it is not given again.
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans,
         (SELECT s.namespace FROM sessions s WHERE s.id = @id) AS namespace,

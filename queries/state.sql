@@ -1,11 +1,9 @@
 -- name: StateLockOwn :exec
--- Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the
--- order of their ids, and creates those that do not exist, at version 0, at which no scope is when a
--- transaction ends: see StateChange. WHERE false: rows that exist are locked, not updated. A session
--- that does not exist gets none.
--- It is a statement of its own: the snapshot of the next one then has what was committed during the
--- wait. The subqueries hide the arrays from the planner, which would otherwise make a plan for each
--- call.
+-- Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids, and
+-- creates those that do not exist, at version 0, at which no scope is when a transaction ends: see StateChange. WHERE false:
+-- rows that exist are locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot
+-- of the next one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
+-- otherwise make a plan for each call.
 WITH there AS (
     SELECT s.id FROM unnest((SELECT @session_ids::uuid[])) AS w (id), LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
 )
@@ -15,8 +13,8 @@ ORDER BY t.id
 ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false;
 
 -- name: StateLockShared :exec
--- Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their
--- namespaces and names. ids are those of scopes that do not exist.
+-- Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and names. ids
+-- are those of scopes that do not exist.
 INSERT INTO state_scopes (id, namespace, name, version)
 SELECT w.id, w.namespace, w.name, 0
 FROM ROWS FROM (
@@ -26,17 +24,15 @@ ORDER BY w.namespace COLLATE "C", w.name COLLATE "C"
 ON CONFLICT (namespace, name) DO UPDATE SET version = state_scopes.version WHERE false;
 
 -- name: StateChange :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey,
--- state_values_pkey. Makes the changes, if nothing is at fault, and returns a row "done" for each
--- scope that was changed, with its new version. Otherwise it returns the first fault: of a scope
--- ("missing", which only a session's own can be, or "scope") or of a change ("key", "type", "range"),
--- with the place of the scope or the change, and the actual version. The scopes must be locked: see
--- StateLockOwn. scopes are the places of the changes' scopes.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey, state_values_pkey. Makes the changes,
+-- if nothing is at fault, and returns a row "done" for each scope that was changed, with its new version. Otherwise it returns
+-- the first fault: of a scope ("missing", which only a session's own can be, or "scope") or of a change ("key", "type",
+-- "range"), with the place of the scope or the change, and the actual version. The scopes must be locked: see StateLockOwn.
+-- scopes are the places of the changes' scopes.
 --
--- A scope has a session, or a namespace and a name, which is empty for a session's. An expected
--- version of -1 means any. The first version of a scope is the time after the lock. A scope at version
--- 0 was created for this call; it is deleted again if it is not changed. The pattern bounds the digits
--- because a longer number may have no numeric.
+-- A scope has a session, or a namespace and a name, which is empty for a session's. An expected version of -1 means any. The
+-- first version of a scope is the time after the lock. A scope at version 0 was created for this call; it is deleted again if
+-- it is not changed. The pattern bounds the digits because a longer number may have no numeric.
 WITH scopes AS (
     SELECT w.expected, w.changed, w.place, s.id, s.version,
         CASE WHEN s.version = 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.version + 1 END AS next
@@ -113,9 +109,8 @@ UNION ALL
 SELECT 'done', a.place, a.version FROM advanced a;
 
 -- name: StateGet :one
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
--- state_values_pkey. As in StateChange, a scope has a session or a name. known is false if that session
--- does not exist, and version is 0 if the key does not.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. As in StateChange, a
+-- scope has a session or a name. known is false if that session does not exist, and version is 0 if the key does not.
 SELECT (@session_id::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = @session_id::uuid))::boolean AS known,
     v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
 FROM (SELECT 1) AS one
@@ -128,11 +123,10 @@ LEFT JOIN LATERAL (
 LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = @key;
 
 -- name: StateRead :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
--- state_values_pkey. A row for each key of the scopes, in the order of the scopes and then of the keys,
--- and a row with an empty key for a scope that has none. bytes is the sum of the keys and values up to
--- the row; above max_bytes the value is left out. The session is looked for by its id: EXISTS might
--- also read all sessions, and hash them.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A row for each key of
+-- the scopes, in the order of the scopes and then of the keys, and a row with an empty key for a scope that has none. bytes is
+-- the sum of the keys and values up to the row; above max_bytes the value is left out. The session is looked for by its id:
+-- EXISTS might also read all sessions, and hash them.
 WITH found AS (
     SELECT w.place, w.session_id, s.version AS scope_version, v.key, v.value, v.version, v.updated_at, v.bytes
     FROM ROWS FROM (
@@ -164,9 +158,8 @@ FROM measured m
 ORDER BY m.place, m.key;
 
 -- name: StateList :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey,
--- state_values_pkey. The keys after a key and from first up to before, ordered by their bytes; a row
--- with an empty key if there is none.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
+-- and from first up to before, ordered by their bytes; a row with an empty key if there is none.
 SELECT (@session_id::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = @session_id::uuid))::boolean AS known,
     coalesce(s.version, 0)::bigint AS scope_version, coalesce(v.key, '')::text AS key, v.value,
     coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
@@ -186,9 +179,9 @@ LEFT JOIN LATERAL (
 ORDER BY v.key;
 
 -- name: StateErase :one
--- Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey.
--- Deletes a shared scope, and returns the number of its keys. The scope must be locked: see
--- StateLockShared, which has created it at version 0 if it did not exist.
+-- Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
+-- returns the number of its keys. The scope must be locked: see StateLockShared, which has created it at version 0 if it did
+-- not exist.
 WITH counted AS (
     SELECT s.id, s.version, (SELECT count(*) FROM state_values v WHERE v.scope_id = s.id) AS keys
     FROM state_scopes s

@@ -1,5 +1,5 @@
--- Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits
--- for the row is followed by another one, which reads the clock.
+-- Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits for
+-- the row is followed by another one, which reads the clock.
 
 -- name: StreamGet :one
 -- Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
@@ -15,23 +15,22 @@ LIMIT 1;
 SELECT (s.namespace = @namespace::text AND s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
 
 -- name: StreamTurn :exec
--- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist
--- yet cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those
--- before have done. So fences of a key are in the order of commits.
+-- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
+-- cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those before have
+-- done. So fences of a key are in the order of commits.
 SELECT pg_advisory_xact_lock(hashtextextended(@key::text, hashtext(@namespace::text)));
 
 -- name: StreamLapse :exec
--- Index: streams_open_key. Ends the stream of a key that has expired before it ended, so
--- that another one can be opened. It has expired for ever then, also by a clock that steps
--- back.
+-- Index: streams_open_key. Ends the stream of a key that has expired before it ended, so that another one can be opened. It has
+-- expired for ever then, also by a clock that steps back.
 UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expires_at <= statement_timestamp();
 
 -- name: StreamOpen :one
--- Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is
--- open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was
--- lost, is taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also
--- after that of the row that is locked.
+-- Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is open.
+-- It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
+-- taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also after that of the
+-- row that is locked.
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = @namespace AND s.key = @key
@@ -58,16 +57,14 @@ RETURNING id, fence, next_sequence, opened_at, expires_at;
 SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 
 -- name: StreamAppendMany :many
--- Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it
--- skips those that are locked by others.
+-- Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it skips those that are locked by
+-- others.
 --
--- Each stream is given once, with the fence of its writer, the sequence of the first part
--- and the number of parts. For each part, owners is the place of its stream, from 1. The
--- answer has a row for each stream that exists. If stored is false, nothing was stored for
--- it: held says that its row is locked, and lock_timeout has the setting of that name in
--- milliseconds then; the other columns have what the row has. The clock is
--- read once, so that one that is not stored and fits has expired. A SELECT
--- around an argument, and LIMIT, are explained at MessageAppend.
+-- Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
+-- part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
+-- nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
+-- then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
+-- SELECT around an argument, and LIMIT, are explained at MessageAppend.
 WITH locked AS (
     SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
         s.expires_at <= statement_timestamp() AS expired,
@@ -105,8 +102,8 @@ WHERE l.place IS NOT NULL
     OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1);
 
 -- name: StreamEnd :one
--- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It
--- returns the stream as it was before.
+-- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
+-- the stream as it was before.
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
@@ -128,12 +125,10 @@ ORDER BY p.sequence
 LIMIT @max_rows;
 
 -- name: StreamListNews :many
--- Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of
--- streams, of each from a sequence on, up to max_rows of one stream and max_bytes together.
--- Each row has the stream's place among stream_ids, from 1, and its next sequence, or -1 if
--- there is no such stream. A stream without parts from there on, or that has expired, has
--- one row, whose sequence is -1. One for which there was no room has none; the first one
--- always has. Sorted by place and sequence.
+-- Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
+-- to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids, from 1, and its next
+-- sequence, or -1 if there is no such stream. A stream without parts from there on, or that has expired, has one row, whose
+-- sequence is -1. One for which there was no room has none; the first one always has. Sorted by place and sequence.
 SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
     coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
@@ -162,9 +157,8 @@ WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
 ORDER BY f.place, f.sequence;
 
 -- name: StreamListMoved :many
--- Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is
--- not the given one, with the actual one, and those that have ended, expired or are
--- missing, with -1.
+-- Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
+-- one, and those that have ended, expired or are missing, with -1.
 SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (
     unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))
@@ -177,11 +171,10 @@ LEFT JOIN LATERAL (
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 
 -- name: StreamExpire :execrows
--- Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever,
--- also by a clock that steps back: only these are removed. Who has added a part had the lock
--- of the row before, so the statements after this one see all parts that there will be. It
--- leaves out streams that are locked by others. The array stands for few rows to the planner,
--- which expects an unknown LIMIT to be a tenth of all.
+-- Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that steps back:
+-- only these are removed. Who has added a part had the lock of the row before, so the statements after this one see all parts
+-- that there will be. It leaves out streams that are locked by others. The array stands for few rows to the planner, which
+-- expects an unknown LIMIT to be a tenth of all.
 WITH expired AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at <= statement_timestamp() AND s.expires_at > 'epoch'
@@ -193,8 +186,8 @@ UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e));
 
 -- name: StreamPartRemove :execrows
--- Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired
--- for ever. It leaves out streams that are locked by others.
+-- Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever. It leaves out streams
+-- that are locked by others.
 WITH gone AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
@@ -214,10 +207,9 @@ USING doomed d
 WHERE p.stream_id = d.id AND p.sequence = d.sequence;
 
 -- name: StreamRemove :execrows
--- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key.
--- Removes streams that have expired for ever and have no part any more. It keeps the newest
--- one of a key while one before it lives, or may do so again by a clock that steps back,
--- which would be the newest otherwise.
+-- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key. Removes streams that have
+-- expired for ever and have no part any more. It keeps the newest one of a key while one before it lives, or may do so again by
+-- a clock that steps back, which would be the newest otherwise.
 WITH empty AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch'

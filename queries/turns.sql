@@ -1,24 +1,20 @@
 -- name: TurnLimitWait :exec
--- Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is
--- below that.
+-- Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that.
 SELECT set_config('lock_timeout', '20ms', true)
 WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms';
 
 -- name: TurnLimitQueue :exec
--- Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody
--- from another.
+-- Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
 SELECT set_config('lock_timeout', '250ms', true)
 WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
 
 -- name: TurnLockCounters :many
--- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and
--- either waits for each or skips those that are locked. The answer has a row for each
--- session that exists. held says that its row was skipped. lock_timeout is the setting of
--- that name, in milliseconds.
+-- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
+-- those that are locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+-- the setting of that name, in milliseconds.
 --
--- What a turn depends on is read by statements of the same transaction that come after the
--- locks, so that they see what was committed before. A SELECT around an argument hides its
--- value from the planner: see MessageAppend.
+-- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
+-- committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
 WITH locked AS (
     SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only
     FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
@@ -67,9 +63,8 @@ WITH locked AS (
 SELECT l.session_id::uuid AS session_id, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos FROM locked l;
 
 -- name: TurnLockScopes :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like
--- TurnLockCounters, for the rows of scopes, which have their places in the arrays: see StateChange. now
--- is the database's clock after the lock.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockCounters, for the rows
+-- of scopes, which have their places in the arrays: see StateChange. now is the database's clock after the lock.
 WITH found AS (
     SELECT n.place, s.id
     FROM ROWS FROM (
@@ -111,8 +106,8 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text
 ) AS t;
 
 -- name: TurnListMessages :many
--- Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there
--- are max_rows, and none if it is not stored: its session may have been deleted since it was found.
+-- Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there are max_rows, and none if
+-- it is not stored: its session may have been deleted since it was found.
 SELECT m.* FROM messages m
 WHERE m.session_id = @session_id AND m.sequence >= (
     SELECT t.first_sequence FROM session_turns t
@@ -138,9 +133,8 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 ) AS u;
 
 -- name: TurnFindValues :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns
--- those of the keys that exist, with their places. scopes are the places of the keys' scopes,
--- of which each is looked up once.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys that exist,
+-- with their places. scopes are the places of the keys' scopes, of which each is looked up once.
 WITH found AS MATERIALIZED (
     SELECT n.place, s.id
     FROM ROWS FROM (
@@ -210,8 +204,8 @@ FROM ROWS FROM (
 WHERE s.id = n.session_id;
 
 -- name: TurnScopeVersions :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those
--- of the scopes that exist, with their places in the arrays.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that exist,
+-- with their places in the arrays.
 SELECT n.place::bigint AS place, s.version
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))

@@ -3,11 +3,11 @@
 -- +goose Up
 
 -- The rules of a table are one CHECK that calls one function: PostgreSQL reads the expressions of CHECKs anew for each
--- statement, and keeps the plan of a function. A function names the first rule that is broken as the constraint of its
--- error, so that the error is that of a CHECK of its own. As in a CHECK, a rule that is null holds.
+-- statement, and keeps the plan of a function. A function names the first rule that is broken as the constraint of its error,
+-- so that the error is that of a CHECK of its own. As in a CHECK, a rule that is null holds.
 --
--- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is
--- called for each message, names pg_catalog with each operator: setting the path would take longer than the rules.
+-- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is called for
+-- each message, names pg_catalog with each operator: setting the path would take longer than the rules.
 
 -- +goose StatementBegin
 CREATE FUNCTION sessions_valid(namespace text, key text, owner text, actor text, automation_profile text, metadata json, version bigint,
@@ -37,9 +37,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- A conversation session. Everything here changes rarely or never; what every append changes is in session_counters.
--- key is the caller's own name of the session, unique in its namespace. owner is the user whose session it is. version
--- counts the updates. The free space left in each page (fillfactor) keeps updates of the usage heap-only.
+-- A conversation session. Everything here changes rarely or never; what every append changes is in session_counters. key is the
+-- caller's own name of the session, unique in its namespace. owner is the user whose session it is. version counts the updates.
+-- The free space left in each page (fillfactor) keeps updates of the usage heap-only.
 CREATE TABLE sessions (
     id                 uuid        NOT NULL,
     namespace          text        NOT NULL DEFAULT 'local',
@@ -67,16 +67,16 @@ CREATE INDEX sessions_namespace_created_at_idx ON sessions (namespace, created_a
 CREATE INDEX sessions_namespace_actor_created_at_idx ON sessions (namespace, actor, created_at, id) WHERE actor IS NOT NULL;
 CREATE INDEX sessions_namespace_owner_created_at_idx ON sessions (namespace, owner, created_at, id) WHERE owner IS NOT NULL;
 
--- The ids that callers chose, and those of sessions that were deleted: an id is never given twice. A creation with an id
--- of its caller's inserts it, and so does each deletion, so that this key decides, at every isolation level.
+-- The ids that callers chose, and those of sessions that were deleted: an id is never given twice. A creation with an id of its
+-- caller's inserts it, and so does each deletion, so that this key decides, at every isolation level.
 CREATE TABLE session_ids (
     id uuid NOT NULL,
     CONSTRAINT session_ids_pkey PRIMARY KEY (id)
 );
 
--- The counter row: the one row that an append locks. It is narrow, and half of each page is left free, so that an update
--- is heap-only and the dead versions are pruned in place. fence is the largest token that was given for a lease of the
--- session: a write under another one is refused. fenced_only: writes without a token are refused, too.
+-- The counter row: the one row that an append locks. It is narrow, and half of each page is left free, so that an update is
+-- heap-only and the dead versions are pruned in place. fence is the largest token that was given for a lease of the session: a
+-- write under another one is refused. fenced_only: writes without a token are refused, too.
 CREATE TABLE session_counters (
     session_id    uuid        NOT NULL,
     next_sequence bigint      NOT NULL DEFAULT 0,
@@ -114,9 +114,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- Messages refer to the counter row, not to the session: the appending transaction holds that row's lock already, so that
--- the foreign key's own lock costs no second lock holder (no multixact) however many writers there are. kind says what
--- a message is beyond its role, such as a tool call. call_id joins a call and its result.
+-- Messages refer to the counter row, not to the session: the appending transaction holds that row's lock already, so that the
+-- foreign key's own lock costs no second lock holder (no multixact) however many writers there are. kind says what a message is
+-- beyond its role, such as a tool call. call_id joins a call and its result.
 CREATE TABLE messages (
     session_id  uuid        NOT NULL,
     sequence    bigint      NOT NULL,
@@ -138,8 +138,8 @@ CREATE TABLE messages (
 -- The messages of a call. Few messages have one.
 CREATE INDEX messages_session_id_call_id_sequence_idx ON messages (session_id, call_id, sequence) WHERE call_id IS NOT NULL;
 
--- What was added to a session's usage, each under its id, so that adding it again adds nothing. Rows are written once and
--- go with their session.
+-- What was added to a session's usage, each under its id, so that adding it again adds nothing. Rows are written once and go
+-- with their session.
 CREATE TABLE session_usages (
     session_id    uuid        NOT NULL,
     id            uuid        NOT NULL,
@@ -167,9 +167,9 @@ CREATE TABLE session_turns (
     CONSTRAINT session_turns_first_sequence_check CHECK (first_sequence >= 0)
 );
 
--- Listing by last activity. active_at is when the session was created, or the time of its first append in the last minute
--- in which it had one: an index on the exact time would have to be written by every append. An index covers active_at, so
--- an update leaves a dead entry in each index, over which a list has to step. These settings bound their number.
+-- Listing by last activity. active_at is when the session was created, or the time of its first append in the last minute in
+-- which it had one: an index on the exact time would have to be written by every append. An index covers active_at, so an
+-- update leaves a dead entry in each index, over which a list has to step. These settings bound their number.
 CREATE TABLE session_activity (
     session_id uuid        NOT NULL,
     namespace  text        NOT NULL,
@@ -181,8 +181,8 @@ CREATE TABLE session_activity (
 CREATE INDEX session_activity_namespace_active_at_idx ON session_activity (namespace, active_at, session_id);
 CREATE INDEX session_activity_namespace_owner_active_at_idx ON session_activity (namespace, owner, active_at, session_id) WHERE owner IS NOT NULL;
 
--- Triggers' functions write the tables of the schema in which their trigger's table is, wherever that is now: a schema can
--- be renamed, and restored beside itself. They run with the rights of the tables' owner: roles only read what they write.
+-- Triggers' functions write the tables of the schema in which their trigger's table is, wherever that is now: a schema can be
+-- renamed, and restored beside itself. They run with the rights of the tables' owner: roles only read what they write.
 -- +goose StatementBegin
 CREATE FUNCTION session_activity_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

@@ -23,8 +23,8 @@ $$;
 -- +goose StatementEnd
 
 -- A scope of state: a session's own, or a shared one with a name, unique in its namespace. Every change locks this row and
--- advances version, so that the order of versions is the order of commits. Half of each page is left free, so that an
--- update is heap-only.
+-- advances version, so that the order of versions is the order of commits. Half of each page is left free, so that an update is
+-- heap-only.
 CREATE TABLE state_scopes (
     id         uuid        NOT NULL,
     session_id uuid,
@@ -38,8 +38,8 @@ CREATE TABLE state_scopes (
     CONSTRAINT state_scopes_check CHECK (state_scopes_valid(id, session_id, namespace, name, version))
 ) WITH (fillfactor = 50);
 
--- For the cascade. It is not unique, although session_id is: ON CONFLICT (id) may otherwise find a racing insert in this
--- index first, which is an error.
+-- For the cascade. It is not unique, although session_id is: ON CONFLICT (id) may otherwise find a racing insert in this index
+-- first, which is an error.
 CREATE INDEX state_scopes_session_id_idx ON state_scopes (session_id) WHERE session_id IS NOT NULL;
 
 -- +goose StatementBegin
@@ -61,8 +61,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix
--- are together in every database.
+-- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix are
+-- together in every database.
 CREATE TABLE state_values (
     scope_id   uuid        NOT NULL,
     key        text        COLLATE "C" NOT NULL,

@@ -67,8 +67,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the
--- name, because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
+-- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the name,
+-- because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
 CREATE TABLE actions (
     name               text        NOT NULL COLLATE "C",
     server             text        NOT NULL DEFAULT '',
@@ -170,8 +170,8 @@ $$;
 -- +goose StatementEnd
 
 -- A plan is one use of an action. Its phase and state change together, by conditional updates on both and the version.
--- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is
--- the use's idempotency key, unique in that session, or in the namespace if there is none.
+-- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is the
+-- use's idempotency key, unique in that session, or in the namespace if there is none.
 CREATE TABLE plans (
     id                        uuid        NOT NULL,
     name                      text,
@@ -219,8 +219,8 @@ CREATE TABLE plans (
         invariant_sources, projects, project_aliases, project_read_onlys))
 ) WITH (fillfactor = 85);
 
--- Listing: newest first, which the id holds, within a namespace, within a stage
--- of it, and among the children of one plan. Deleting an action looks for plans.
+-- Listing: newest first, which the id holds, within a namespace, within a stage of it, and among the children of one plan.
+-- Deleting an action looks for plans.
 CREATE INDEX plans_namespace_id_idx ON plans (namespace, id);
 CREATE INDEX plans_namespace_phase_state_id_idx ON plans (namespace, phase, state, id);
 CREATE INDEX plans_parent_id_id_idx ON plans (parent_id, id) WHERE parent_id IS NOT NULL;
@@ -279,8 +279,7 @@ CREATE TABLE plan_history (
     CONSTRAINT plan_history_check CHECK (plan_history_valid(version, transition, from_phase, from_state, to_phase, to_state, actor, reason))
 );
 
--- Which plans a session is linked to. The link goes with the session; the plan
--- stays.
+-- Which plans a session is linked to. The link goes with the session; the plan stays.
 CREATE TABLE session_plans (
     session_id uuid NOT NULL,
     plan_id    uuid NOT NULL,
@@ -291,9 +290,9 @@ CREATE TABLE session_plans (
 
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
--- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write
--- the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as
--- the plan waits, so that most are dead: these settings bound how many a claim has to step over.
+-- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write the
+-- table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as the plan
+-- waits, so that most are dead: these settings bound how many a claim has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
     namespace   text        NOT NULL,
@@ -324,9 +323,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- The plans that are processed under a claim: whose, in which attempt of how many. check_at is when to see whether its
--- lease, which is in lease_namespace, has expired: renewing a lease does not write here. A trigger removes the row, and the
--- lease, when the plan leaves processing.
+-- The plans that are processed under a claim: whose, in which attempt of how many. check_at is when to see whether its lease,
+-- which is in lease_namespace, has expired: renewing a lease does not write here. A trigger removes the row, and the lease,
+-- when the plan leaves processing.
 CREATE TABLE plan_claims (
     plan_id         uuid        NOT NULL,
     namespace       text        NOT NULL,
@@ -380,8 +379,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired the
--- lease by hand after the claim expired.
+-- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired the lease
+-- by hand after the claim expired.
 -- +goose StatementBegin
 CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

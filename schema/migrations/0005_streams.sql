@@ -27,12 +27,12 @@ END
 $$;
 -- +goose StatementEnd
 
--- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one
--- after the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each
--- call of Open takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream before.
--- opener identifies the call, which may be sent twice. At most one stream of a key is open: one that expired before it
--- ended has lapsed when the next one is opened. An append locks the row and advances next_sequence, which no index has, and seldom
--- changes expires_at: so it is heap-only, as long as the page has room.
+-- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one after
+-- the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open
+-- takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream before. opener identifies
+-- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has lapsed when the
+-- next one is opened. An append locks the row and advances next_sequence, which no index has, and seldom changes expires_at: so
+-- it is heap-only, as long as the page has room.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
     namespace     text        NOT NULL DEFAULT 'local',
@@ -55,8 +55,8 @@ CREATE TABLE streams (
 CREATE UNIQUE INDEX streams_open_key ON streams (namespace, key) WHERE status = 'open';
 CREATE INDEX streams_expires_at_idx ON streams (expires_at);
 
--- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would
--- check the same again, at two thirds of the cost of a part.
+-- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would check
+-- the same again, at two thirds of the cost of a part.
 CREATE TABLE stream_parts (
     stream_id uuid   NOT NULL,
     sequence  bigint NOT NULL,

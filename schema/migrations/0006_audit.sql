@@ -31,8 +31,8 @@ $$;
 -- The audit trail: append-only, and sealed in the background. An entry is its id: recorded again it is the same.
 --
 -- A person's data is in four fields: actor, user_name, project and details. salts has for each of them, in this order, 16
--- random bytes. An erasure removes the value (details become '{}') and puts the field's digest, 32 bytes, in the salt's
--- place, so that the entry is still what was sealed: docs/audit.md.
+-- random bytes. An erasure removes the value (details become '{}') and puts the field's digest, 32 bytes, in the salt's place,
+-- so that the entry is still what was sealed: docs/audit.md.
 CREATE TABLE audit_entries (
     id          uuid        NOT NULL,
     occurred_at timestamptz NOT NULL,
@@ -88,8 +88,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- The leaves of the log. They outlive their entries: what is in clear is what the bounds of a prune are compared with.
--- hidden is the hash of the digests of the other fields.
+-- The leaves of the log. They outlive their entries: what is in clear is what the bounds of a prune are compared with. hidden
+-- is the hash of the digests of the other fields.
 CREATE TABLE audit_leaves (
     sequence    bigint      NOT NULL,
     entry_id    uuid        NOT NULL,
@@ -207,9 +207,21 @@ AS $$
         OPERATOR(pg_catalog.||) pg_catalog.right(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-'::text, ''::text), 20))::uuid
 $$;
 
+-- What SessionCreate records: see there. It is true.
+-- +goose StatementBegin
+CREATE FUNCTION audit_session_created(session_id uuid, namespace text, actor text, created_at timestamptz) RETURNS boolean LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
+    VALUES ($4, audit_new_id(), 'session_created', $2, $3, $1);
+    RETURN true;
+END
+$$;
+-- +goose StatementEnd
+
 -- Queues what a statement has recorded, COPY too, and however late its transaction commits. It runs with the rights of the
--- tables' owner: those who record need none on the queue. The transition table is read first: a distributed database plans
--- the INSERT elsewhere, where there is no such table.
+-- tables' owner: those who record need none on the queue. The transition table is read first: a distributed database plans the
+-- INSERT elsewhere, where there is no such table.
 -- +goose StatementBegin
 CREATE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -316,5 +328,5 @@ DROP TABLE audit_hashes;
 DROP TABLE audit_leaves;
 DROP TABLE audit_unsealed;
 DROP TABLE audit_entries;
-DROP FUNCTION audit_queue, audit_refuse, audit_prune_begin, audit_new_id, audit_entries_valid, audit_leaves_valid, audit_hashes_valid, audit_checkpoints_valid,
+DROP FUNCTION audit_queue, audit_refuse, audit_prune_begin, audit_new_id, audit_session_created, audit_entries_valid, audit_leaves_valid, audit_hashes_valid, audit_checkpoints_valid,
     audit_holds_valid;
