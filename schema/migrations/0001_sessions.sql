@@ -7,7 +7,8 @@
 -- so that the error is that of a CHECK of its own. As in a CHECK, a rule that is null holds.
 --
 -- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is called for
--- each message, names pg_catalog with each operator: setting the path would take longer than the rules.
+-- each message, names pg_catalog with each operator and type: setting the path would take longer than the rules. (A role's own
+-- type with the name text, to which its own cast makes null of everything, would break no rule.)
 
 -- +goose StatementBegin
 CREATE FUNCTION sessions_valid(namespace text, key text, owner text, actor text, automation_profile text, metadata json, version bigint,
@@ -93,7 +94,7 @@ CREATE FUNCTION messages_valid(sequence bigint, role text, kind text, call_id te
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (sequence OPERATOR(pg_catalog.>=) 0) THEN 'messages_sequence_check'
         WHEN NOT (role OPERATOR(pg_catalog.=) ANY (ARRAY['user', 'assistant', 'system', 'developer', 'tool'])) THEN 'messages_role_check'
         WHEN NOT (kind OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(kind) OPERATOR(pg_catalog.<=) 255) THEN 'messages_kind_check'

@@ -47,7 +47,7 @@ CREATE FUNCTION state_values_valid(key text, value json, version bigint)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024)
             THEN 'state_values_key_check'
         WHEN NOT (pg_catalog.octet_length(value::pg_catalog.text) OPERATOR(pg_catalog.<=) 1048576) THEN 'state_values_value_check'

@@ -7,7 +7,7 @@ CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
             THEN 'streams_namespace_check'
         WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_key_check'

@@ -7,7 +7,7 @@ CREATE FUNCTION audit_entries_valid(type text, namespace text, actor text, user_
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (type OPERATOR(pg_catalog.~) '^[a-z][a-z0-9_]{0,62}$') THEN 'audit_entries_type_check'
         WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
             THEN 'audit_entries_namespace_check'
@@ -75,7 +75,7 @@ CREATE FUNCTION audit_leaves_valid(sequence bigint, hidden bytea, hash bytea)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (sequence OPERATOR(pg_catalog.>=) 0) THEN 'audit_leaves_sequence_check'
         WHEN NOT (pg_catalog.octet_length(hidden) OPERATOR(pg_catalog.=) 32) THEN 'audit_leaves_hidden_check'
         WHEN NOT (pg_catalog.octet_length(hash) OPERATOR(pg_catalog.=) 32) THEN 'audit_leaves_hash_check'
@@ -112,7 +112,7 @@ CREATE FUNCTION audit_hashes_valid(index bigint, hash bytea)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-    broken CONSTANT text := CASE
+    broken CONSTANT pg_catalog.text := CASE
         WHEN NOT (index OPERATOR(pg_catalog.>=) 0) THEN 'audit_hashes_index_check'
         WHEN NOT (pg_catalog.octet_length(hash) OPERATOR(pg_catalog.=) 32) THEN 'audit_hashes_hash_check'
     END;

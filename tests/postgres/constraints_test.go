@@ -16,8 +16,9 @@ func TestConstraints(t *testing.T) {
 	tables.CheckRules(t, pgtest.Connect(t, databaseURL), "")
 }
 
-// hostileSchema makes operators and functions that say yes to everything, and a rule of a naive
-// function, which finds them if they are before PostgreSQL's.
+// hostileSchema makes operators and functions that say yes to everything, a type text of which
+// a cast makes null whatever is broken, and rules of naive functions, which find them if they are
+// before PostgreSQL's.
 const hostileSchema = `
 CREATE SCHEMA hostile;
 CREATE FUNCTION naive_valid(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN value <> '' AND octet_length(value) <= 10; END $$;
@@ -44,7 +45,16 @@ BEGIN
     END LOOP;
     CREATE FUNCTION hostile.json_typeof(json) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'object'::text $$;
 END
-$do$`
+$do$;
+CREATE TYPE hostile.text AS ENUM ();
+CREATE FUNCTION hostile.nothing(pg_catalog.text) RETURNS hostile.text LANGUAGE sql AS $$ SELECT NULL::hostile.text $$;
+CREATE CAST (pg_catalog.text AS hostile.text) WITH FUNCTION hostile.nothing AS ASSIGNMENT;
+CREATE FUNCTION naive_typed_valid(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    broken CONSTANT text := CASE WHEN value OPERATOR(pg_catalog.=) '' THEN 'naive_typed_check' END;
+BEGIN RETURN broken IS NULL; END $$;
+CREATE TABLE naive_typed AS SELECT 'x' AS value;
+ALTER TABLE naive_typed ADD CONSTRAINT naive_typed_check CHECK (naive_typed_valid(value)) NOT VALID`
 
 // No rule depends on what the caller's search_path finds. The harness notices one that does.
 func TestConstraintsUnderAHostileSearchPath(t *testing.T) {
@@ -58,6 +68,10 @@ func TestConstraintsUnderAHostileSearchPath(t *testing.T) {
 			t.Errorf("a naive rule under the search_path %q: %v", path, refused)
 		}
 	}
-	pgtest.Exec(t, conn, "DROP TABLE naive")
+	// A function keeps the types that it found first.
+	if refused := tables.Break(t, conn, "naive_typed", "value = ''", "hostile, pg_catalog"); refused != nil {
+		t.Errorf("a rule of a naive variable: %v", refused)
+	}
+	pgtest.Exec(t, conn, "DROP TABLE naive, naive_typed")
 	tables.CheckRules(t, conn, "hostile, pg_catalog")
 }
