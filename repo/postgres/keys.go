@@ -72,8 +72,13 @@ func (c *keyCache) put(key repo.SessionKey, id repo.ID) {
 	key.Namespace, key.Key = strings.Clone(key.Namespace), strings.Clone(key.Key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.old.drop(key)
-	c.young.drop(key)
+	for _, g := range []*generation{&c.young, &c.old} {
+		g.drop(key)
+		// A session that was restored may have another key than before.
+		if earlier, found := g.keys[id]; found {
+			g.drop(earlier)
+		}
+	}
 	c.add(key, id)
 }
 

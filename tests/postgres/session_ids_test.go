@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -252,5 +253,45 @@ func TestFindSessionOfAnotherProcess(t *testing.T) {
 				t.Errorf("%s, in a transaction: %t: found %s, %v, want %s", name, inTx, found, err, second.ID)
 			}
 		}
+	}
+}
+
+// A session that was restored under another key may be found by the one before for a while, but not
+// when it is gone: not even by a process that has found it by both.
+func TestFindSessionRestoredUnderAnotherKey(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	ours, theirs := pgtest.OpenStore(t, databaseURL, agentstore.Options{}), process(t, databaseURL)
+	elsewhere := pgtest.NewStore(t, agentstore.Options{})
+	first, err := ours.Sessions().Create(t.Context(), repo.NewSession{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document bytes.Buffer
+	if _, err = elsewhere.Sessions().Create(t.Context(), repo.NewSession{ID: first.ID, Key: "archived"}); err == nil {
+		err = elsewhere.Sessions().Export(t.Context(), first.ID, &document)
+	}
+	if err == nil {
+		_, err = theirs.Sessions().Delete(t.Context(), first.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := theirs.Sessions().Create(t.Context(), repo.NewSession{Key: "k"})
+	if err == nil {
+		_, err = theirs.Sessions().Import(t.Context(), &document, repo.ImportOptions{Restore: true})
+	}
+	if err == nil {
+		_, err = ours.Sessions().Find(t.Context(), repo.SessionKey{Key: "archived"})
+	}
+	if err == nil {
+		_, err = theirs.Sessions().Delete(t.Context(), first.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := repo.ByKey(ours.Sessions(), repo.SessionKey{Key: "k"}).AppendTurn(t.Context(), repo.Turn{Messages: []repo.NewMessage{user("x")}})
+	if err != nil || added.SessionID != second.ID {
+		t.Errorf("appended to %s, %v, want %s", added.SessionID, err, second.ID)
 	}
 }
