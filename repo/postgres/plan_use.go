@@ -83,7 +83,10 @@ func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.Use
 		return stored, nil
 	}
 	// The plan may have been unlinked since.
-	return stored, p.exec.unread(p.Link(ctx, use.SessionID, stored.ID))
+	if err := p.Link(ctx, use.SessionID, stored.ID); err != nil {
+		return repo.Plan{}, p.exec.unread(err)
+	}
+	return stored, nil
 }
 
 func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {

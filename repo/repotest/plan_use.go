@@ -140,8 +140,11 @@ func testUseKeyOfADeletedSession(t *testing.T, r repo.Repositories) {
 	first := usePlan(t, r, name, use)
 	document := export(t, r.Sessions(), session)
 	remove(t, r.Sessions(), session)
-	_, err := r.Plans().Use(t.Context(), name, use)
+	refused, err := r.Plans().Use(t.Context(), name, use)
 	wantNotFound(t, err, "session", session)
+	if !refused.ID.IsZero() {
+		t.Errorf("the plan %s beside the error", refused.ID)
+	}
 	wantPlan(t, getPlan(t, r, first.ID), first)
 	importFrom(t, r.Sessions(), bytes.NewReader(document))
 	wantPlan(t, usePlan(t, r, name, use), first)
