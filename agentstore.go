@@ -84,8 +84,8 @@ func (s *Store) Close() error {
 // servers older than PostgreSQL 13, session_replication_role = replica, and, for a
 // role that may write, default_transaction_read_only = on unless the URL sets it. If
 // the URL selects the mode exec or simple_protocol, in which values are sent as
-// text, bytea_output must be hex and array_nulls on; in simple_protocol,
-// transform_null_equals must be off.
+// text, bytea_output must be hex, array_nulls on and extra_float_digits 1 or more; in
+// simple_protocol, transform_null_equals must be off.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err

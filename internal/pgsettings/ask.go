@@ -17,7 +17,8 @@ const anyPooler = pgx.QueryExecModeSimpleProtocol
 const askSQL = `
 SELECT coalesce(current_setting('server_version', true), ''), current_setting('server_version_num')::int,
        coalesce(current_setting('bytea_output', true), ''), coalesce(current_setting('array_nulls', true), ''),
-       coalesce(current_setting('transform_null_equals', true), ''), coalesce(current_setting('session_replication_role', true), '')`
+       coalesce(current_setting('transform_null_equals', true), ''), coalesce(current_setting('session_replication_role', true), ''),
+       coalesce(current_setting('extra_float_digits', true), '')`
 
 // Ask checks the settings that the server has reported, and queries the others in one
 // round trip. It returns an [Error], or the query's error.

@@ -94,6 +94,10 @@ var asked = []need{
 		"a missing value would be stored as the word NULL"},
 	{"transform_null_equals", inSimple, is("off"), "it must be off where arguments are part of the statement (default_query_exec_mode simple_protocol)"},
 	{"session_replication_role", always, func(value string) bool { return value != "replica" }, "foreign keys and cascades do not work under it"},
+	{
+		"extra_float_digits", inText, func(value string) bool { return value >= "1" },
+		"it must be 1 or more where results travel as text (default_query_exec_mode exec and simple_protocol): bounds of arguments would be rounded",
+	},
 }
 
 func (n need) check(value string, at where) error {

@@ -116,8 +116,8 @@ func (s *Store) Close() error {
 // trip: if one is wrong the operation fails with repo.ErrSchema and a
 // *schema.SettingError, and nothing was sent. The caller is responsible for those
 // that the driver does not know and agentstore.OpenPool would check: in those
-// two modes bytea_output must be hex and array_nulls on, in simple_protocol
-// transform_null_equals off, and session_replication_role may not be replica. The
+// two modes bytea_output must be hex, array_nulls on and extra_float_digits 1 or more, in
+// simple_protocol transform_null_equals off, and session_replication_role may not be replica. The
 // caller also checks the schema's version (schema.Check). Translate gives errors of
 // the caller's own statements the sentinels of the store's.
 func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }

@@ -25,7 +25,7 @@ const accented = "é"
 // not affect a store.
 var hostile = []string{
 	"client_encoding=LATIN1", "DateStyle=SQL, DMY", "TimeZone=Asia/Kolkata", "standard_conforming_strings=off",
-	"IntervalStyle=sql_standard", "extra_float_digits=-15", "xmloption=document", "row_security=off", "quote_all_identifiers=on",
+	"IntervalStyle=sql_standard", "xmloption=document", "row_security=off", "quote_all_identifiers=on",
 }
 
 // alterDatabase sets settings of a database (name=value), for new sessions.
@@ -195,6 +195,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{"DateStyle", "SQL, DMY", "exec simple_protocol", false, true, true},
 		{"bytea_output", "escape", "exec simple_protocol", true, true, false},
 		{"array_nulls", "off", "exec simple_protocol", true, true, false},
+		{"extra_float_digits", "0", "exec simple_protocol", true, true, false},
+		{"extra_float_digits", "-15", "exec simple_protocol", true, true, false},
 		{"transform_null_equals", "on", "simple_protocol", true, true, false},
 		{"session_replication_role", "replica", "cache_statement exec simple_protocol", true, true, false},
 		{"default_transaction_read_only", "on", "cache_statement exec simple_protocol", true, true, false},
