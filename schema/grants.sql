@@ -73,6 +73,12 @@ GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"aud
 -- Recording an entry looks for pruned ones here.
 GRANT SELECT ON audit_leaves TO :"application";
 
+-- The rules of the tables, and what statements call. Everybody may execute functions, unless the
+-- default privileges of the owner say otherwise.
+GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
+    plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created TO :"application";
+GRANT EXECUTE ON FUNCTION audit_entries_valid, audit_leaves_valid, audit_hashes_valid, audit_checkpoints_valid TO :"audit";
+
 -- The audit role also seals.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
 REVOKE INSERT ON audit_leaves, audit_checkpoints FROM :"audit";
