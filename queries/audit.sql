@@ -81,10 +81,11 @@ FROM judged j;
 SELECT audit_prune_begin('audit_holds');
 
 -- name: AuditPruneBatch :one
--- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey.
+-- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey, audit_unsealed_pkey.
 -- Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
--- nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. The rest is as in
--- AuditPrunable. With joins the planner might read all entries and leaves for each batch.
+-- nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. One that was pruned
+-- and inserted again keeps the leaf that it has, and leaves the queue. The rest is as in AuditPrunable. With joins the planner
+-- might read all entries and leaves for each batch.
 WITH stated AS MATERIALIZED (
     SELECT CAST(e.details ->> 'before' AS timestamptz) AS before,
         ARRAY(SELECT t.type FROM json_array_elements_text(e.details -> 'types') AS t (type)) AS types,
@@ -108,16 +109,21 @@ WITH stated AS MATERIALIZED (
         coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
-        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) < s.sequence, false) AS sealed
+        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) < s.sequence, false) AS sealed,
+        (SELECT l.pruned_by FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) IS NOT NULL AS again
     FROM page p CROSS JOIN stated s
     WHERE p.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality(s.types) = 0 OR p.type = ANY (s.types))
 ), deleted AS (
     DELETE FROM audit_entries e
     WHERE e.id = ANY (ARRAY(SELECT j.id FROM judged j WHERE j.sealed AND NOT j.held))
-    RETURNING e.id
+    RETURNING e.id, e.recorded_at
 ), noted AS (
     UPDATE audit_leaves l SET pruned_by = @by_entry
-    WHERE l.entry_id = ANY (ARRAY(SELECT d.id FROM deleted d))
+    WHERE l.entry_id = ANY (ARRAY(SELECT d.id FROM deleted d)) AND l.pruned_by IS NULL
+), unqueued AS (
+    DELETE FROM audit_unsealed u
+    WHERE u.recorded_at = ANY (ARRAY(SELECT d.recorded_at FROM deleted d JOIN judged j ON j.id = d.id AND j.again))
+        AND u.entry_id = ANY (ARRAY(SELECT j.id FROM judged j WHERE j.again))
 )
 SELECT (SELECT count(*) FROM page)::bigint AS found, (SELECT count(*) FROM deleted)::bigint AS pruned,
     count(*) FILTER (WHERE j.held) AS held,
