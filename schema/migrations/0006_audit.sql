@@ -3,11 +3,14 @@
 -- +goose Up
 
 -- +goose StatementBegin
-CREATE FUNCTION audit_entries_valid(type text, namespace text, actor text, user_name text, project text, details json, salts bytea[])
+CREATE FUNCTION audit_entries_valid(occurred_at timestamptz, type text, namespace text, actor text, user_name text, project text, details json, salts bytea[])
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
     broken CONSTANT pg_catalog.text := CASE
+        -- Nobody could read, or seal, a time without an end.
+        WHEN NOT (occurred_at OPERATOR(pg_catalog.>=) '2000-01-01Z' AND occurred_at OPERATOR(pg_catalog.<) '2101-01-01Z')
+            THEN 'audit_entries_occurred_at_check'
         WHEN NOT (type OPERATOR(pg_catalog.~) '^[a-z][a-z0-9_]{0,62}$') THEN 'audit_entries_type_check'
         WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
             THEN 'audit_entries_namespace_check'
@@ -50,7 +53,7 @@ CREATE TABLE audit_entries (
         uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid())
     ],
     CONSTRAINT audit_entries_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_entries_check CHECK (audit_entries_valid(type, namespace, actor, user_name, project, details, salts))
+    CONSTRAINT audit_entries_check CHECK (audit_entries_valid(occurred_at, type, namespace, actor, user_name, project, details, salts))
 );
 
 -- Time ranges, paging and pruning, and each filter in the order of time.
