@@ -44,8 +44,6 @@ func (p Place) Check() error {
 		return p.refuse("none of its schemas exists and may be used")
 	case first != p.current:
 		return p.refuse("its first schema, %q, does not exist or may not be used, and tables would be created in %q", first, p.current)
-	case unwritable(p.current):
-		return p.refuse("a schema's name may not contain {literal} or $body$")
 	case p.versions != "" && p.versions != p.current:
 		return p.refuse("agentstore's tables are in %q, and new ones would be created in %q", p.versions, p.current)
 	}
@@ -78,12 +76,6 @@ func (p Place) refuse(reason string, args ...any) error {
 
 const searchPath = "search_path"
 
-// Migration 6 inserts the schema's name into the text of functions, in the place of
-// {literal}, between $body$ quotes.
-func unwritable(name string) bool {
-	return strings.Contains(name, "{literal}") || strings.Contains(name, "$body$")
-}
-
 // maxNameBytes is PostgreSQL's limit: it truncates longer names.
 const maxNameBytes = 63
 
@@ -99,8 +91,6 @@ func CheckSchemaName(name string) string {
 		return "begins with pg_, which PostgreSQL keeps for itself"
 	case name == "$user":
 		return "is $user, which a search_path takes for the role's name"
-	case unwritable(name):
-		return "holds {literal} or $body$"
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ func TestCheckSchemaName(t *testing.T) {
 			t.Errorf("%q %s", name, reason)
 		}
 	}
-	for _, name := range []string{"", "pg_x", "$user", "a\x00", "a\xff", "a$body$", "{literal}", strings.Repeat("x", 64)} {
+	for _, name := range []string{"", "pg_x", "$user", "a\x00", "a\xff", strings.Repeat("x", 64)} {
 		if CheckSchemaName(name) == "" {
 			t.Errorf("%q is taken", name)
 		}

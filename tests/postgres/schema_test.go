@@ -78,7 +78,7 @@ func TestStoresInSchemasAreApart(t *testing.T) {
 func TestOpenRefusesSchemas(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
-	for _, name := range []string{"pg_agents", strings.Repeat("x", 64), "a\x00b", "a\xffb", "$user", "a{literal}"} {
+	for _, name := range []string{"pg_agents", strings.Repeat("x", 64), "a\x00b", "a\xffb", "$user"} {
 		_, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{Schema: name})
 		var invalid *repo.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != "options.Schema" {
