@@ -40,6 +40,18 @@ func figures() []workload {
 			},
 		}
 	}
+	snapshot := func(name, title, unit string, writers int, work work) workload {
+		return workload{
+			name: "snapshot-" + name, title: title + ", a snapshot open that is older", unit: unit,
+			prepare: besideSnapshot(writers, work), goals: []goal{{subject: waySnapshot, baseline: wayNoSnapshot, figure: 0.9}},
+		}
+	}
+	heldScope := func(name, title, unit string, turns bool, figure float64) workload {
+		return workload{
+			name: "held-scope-" + name, title: title + ", beside turns on a shared scope that is held", unit: unit,
+			prepare: besideHeldScope(16, turns), goals: []goal{{subject: wayScopeHeld, baseline: wayScopeFree, figure: figure}},
+		}
+	}
 	return []workload{
 		appendWorkload(64, 1, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 20), rate(wayBare, 2)),
 		appendWorkload(64, 1000, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 4), rate(wayBare, 1.3)),
@@ -54,6 +66,12 @@ func figures() []workload {
 		},
 		held(1),
 		held(100),
+		heldScope("turns", "16 writers of turns on another shared scope", "turns/s", true, 0.9),
+		heldScope("appends", "16 writers of appends", "appends/s", false, 0.95),
+		snapshot("8w-10s", "8 writers, 10 sessions", "appends/s", 8, appendWork(10)),
+		snapshot("1w-1s", "1 writer, 1 session", "appends/s", 1, appendWork(1)),
+		snapshot("parts", "parts of 8 streams", "parts/s", 8, partWork(8)),
+		snapshot("claims", "8 workers that queue, claim and complete plans", "plans/s", 8, claimWork),
 		{
 			name: "turns-64w-1000s", title: "turns that change a shared scope, 64 writers, 1,000 sessions", unit: "turns/s",
 			prepare: turns(64, 1000),
