@@ -12,34 +12,37 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const messageAppendMany = `-- name: MessageAppendMany :many
-WITH known AS (
-    SELECT n.session_id
-    FROM ROWS FROM (unnest((SELECT $2::uuid[])), unnest((SELECT $3::uuid[]))) AS n (session_id, id), LATERAL (
-        SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
-    ) AS stored
-    WHERE (SELECT $4::boolean)
-), locked AS (
-    SELECT s.session_id, s.size, nullif(s.expected, -1) AS expected, c.next_sequence, c.fence,
-        coalesce(nullif(s.fence, 0) = c.fence, NOT c.fenced_only) AS admitted,
-        s.session_id IN (SELECT k.session_id FROM known k) AS known
-    FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])),
-        unnest((SELECT $7::bigint[]))
-    ) AS s (session_id, size, expected, fence), LATERAL (
-        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
-        WHERE session_counters.session_id = s.session_id
-        FOR UPDATE SKIP LOCKED
-    ) AS c
-), advanced AS (
+const messageAppend = `-- name: MessageAppend :many
+WITH advanced AS (
     UPDATE session_counters c
-    SET next_sequence = l.next_sequence + l.size,
+    SET next_sequence = c.next_sequence
+            + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
         updated_at = greatest(c.updated_at, statement_timestamp())
-    FROM locked l
-    WHERE c.session_id = l.session_id
-        AND NOT l.known AND l.admitted
-        AND l.next_sequence = coalesce(l.expected, l.next_sequence)
-    RETURNING c.session_id, c.next_sequence, c.updated_at
+    WHERE c.ctid = ANY (ARRAY(
+            SELECT l.ctid FROM session_counters l
+            WHERE l.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[]))
+                AND array_position(CAST($2 AS uuid[]), l.session_id) IS NOT NULL -- no index has that
+            FOR UPDATE SKIP LOCKED
+        ) || ARRAY(
+            SELECT l.ctid FROM session_counters l
+            WHERE l.session_id = ANY (CAST((SELECT CAST($4 AS uuid[])) AS uuid[]))
+            FOR UPDATE SKIP LOCKED
+        ))
+        AND CASE WHEN cardinality(CAST($5 AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
+            nullif((CAST($5 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], 0) = c.fence,
+            NOT c.fenced_only
+        ) END
+        AND (cardinality(CAST($6 AS bigint[])) = 0 OR c.next_sequence = coalesce(
+            nullif((CAST($6 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], -1), c.next_sequence
+        ))
+        AND ($7::boolean OR current_setting('transaction_isolation') = 'read committed')
+        AND NOT ((SELECT $8::boolean) AND c.session_id = ANY (ARRAY(
+            SELECT n.session_id
+            FROM ROWS FROM (unnest((SELECT $9::uuid[])), unnest((SELECT $10::uuid[]))) AS n (session_id, id), LATERAL (
+                SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
+            ) AS stored
+        )))
+    RETURNING c.session_id, c.next_sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
     SELECT a.session_id, a.next_sequence - n.place,
@@ -47,32 +50,26 @@ WITH known AS (
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
     FROM advanced a
     JOIN ROWS FROM (
-        unnest((SELECT $2::uuid[])), unnest($8::bigint[]),
-        unnest($3::uuid[]), unnest($9::text[]), unnest($10::text[]),
-        unnest($11::text[]), unnest($12::bytea[]), unnest($13::text[]), unnest($14::text[]),
-        unnest($15::timestamptz[])
+        unnest((SELECT $9::uuid[])), unnest($11::bigint[]),
+        unnest($10::uuid[]), unnest($12::text[]), unnest($13::text[]),
+        unnest($14::text[]), unnest($15::bytea[]), unnest($16::text[]), unnest($17::text[]),
+        unnest($18::timestamptz[])
     ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
 )
-SELECT s.session_id::uuid AS session_id, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    (l.session_id IS NULL)::boolean AS held, coalesce(l.known, false)::boolean AS known,
-    coalesce(l.admitted, true)::boolean AS admitted, coalesce(l.fence, 0)::bigint AS latest, a.updated_at AS created_at,
-    (CASE WHEN l.session_id IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout,
-    (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
-FROM unnest((SELECT $1::uuid[])) AS s (session_id)
-LEFT JOIN locked l ON l.session_id = s.session_id
-LEFT JOIN advanced a ON a.session_id = s.session_id
-WHERE l.session_id IS NOT NULL
-    OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1)
+SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a
 `
 
-type MessageAppendManyParams struct {
+type MessageAppendParams struct {
+	Sizes       []int64
 	SessionIds  []pgtype.UUID
+	Hints       []pgtype.TID
+	Unplaced    []pgtype.UUID
+	Fences      []int64
+	Expecteds   []int64
+	AtAnyLevel  bool
+	CheckIds    bool
 	Owners      []pgtype.UUID
 	Ids         []pgtype.UUID
-	CheckIds    bool
-	Sizes       []int64
-	Expecteds   []int64
-	Fences      []int64
 	Places      []int64
 	Roles       []string
 	Contents    []string
@@ -83,39 +80,40 @@ type MessageAppendManyParams struct {
 	OccurredAts []time.Time
 }
 
-type MessageAppendManyRow struct {
+type MessageAppendRow struct {
 	SessionID    pgtype.UUID
 	NextSequence int64
-	Held         bool
-	Known        bool
-	Admitted     bool
-	Latest       int64
-	CreatedAt    *time.Time
-	LockTimeout  int64
-	OtherLevel   bool
+	UpdatedAt    time.Time
+	Hint         pgtype.TID
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key when check_ids. MessageAppend for many sessions, so that the fixed
-// cost of a statement is paid once. It does not wait for counter rows: it skips the sessions whose row is locked.
+// Index: session_counters_pkey; messages_session_id_id_key if check_ids. MessageAppendOne for many messages of many sessions, so
+// that the fixed cost of a statement is paid once. A session has no row in the answer if nothing was appended to it, for one of
+// the reasons above, or because its hint was not right.
 //
-// Each session is given once; sizes is the number of its messages, and expecteds the expected sequence, or -1 for any. fences
-// are their tokens, 0 for none; it is empty if no session has one. For each message, owners is its session, and places its
-// place among the session's messages, counted from the last one, which is 1. The answer has a row for each session that exists,
-// in any order. If created_at is null, nothing was inserted: held says that the counter row is locked, and lock_timeout then
-// has the setting of that name in milliseconds; known says that one of the ids is stored already; admitted is false if the
-// token is not the latest one, which is latest; otherwise next_sequence is not the expected one. other_level says that
-// transactions are not read committed by default. kinds and call_ids are as in MessageAppend.
-// The second look-up of the counter row takes no lock: a row that it finds, but that is not in locked, was skipped. LIMIT makes
-// it a separate look-up for each such session.
-func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageAppendManyParams) ([]MessageAppendManyRow, error) {
-	rows, err := db.Query(ctx, messageAppendMany,
+// Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
+// number of the session's messages from it to the last one. hints are the places of the counter rows, and unplaced the sessions
+// that have none. expecteds are the expected sequences, -1 for any, and fences the tokens, 0 for none; both are empty if no
+// session has one. kinds and call_ids have an empty text for none, end at the last one that is not empty, and are empty in most
+// appends; unnest takes what is missing as null. Go's zero time stands for an occurred_at that is not given. at_any_level says
+// that the transaction may have another level than read committed.
+//
+// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
+// look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
+// itself. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a
+// long session from end to end.
+func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) ([]MessageAppendRow, error) {
+	rows, err := db.Query(ctx, messageAppend,
+		arg.Sizes,
 		arg.SessionIds,
+		arg.Hints,
+		arg.Unplaced,
+		arg.Fences,
+		arg.Expecteds,
+		arg.AtAnyLevel,
+		arg.CheckIds,
 		arg.Owners,
 		arg.Ids,
-		arg.CheckIds,
-		arg.Sizes,
-		arg.Expecteds,
-		arg.Fences,
 		arg.Places,
 		arg.Roles,
 		arg.Contents,
@@ -129,19 +127,14 @@ func (q *Queries) MessageAppendMany(ctx context.Context, db DBTX, arg MessageApp
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MessageAppendManyRow
+	var items []MessageAppendRow
 	for rows.Next() {
-		var i MessageAppendManyRow
+		var i MessageAppendRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.NextSequence,
-			&i.Held,
-			&i.Known,
-			&i.Admitted,
-			&i.Latest,
-			&i.CreatedAt,
-			&i.LockTimeout,
-			&i.OtherLevel,
+			&i.UpdatedAt,
+			&i.Hint,
 		); err != nil {
 			return nil, err
 		}
@@ -158,22 +151,30 @@ WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + 1,
         updated_at = greatest(c.updated_at, statement_timestamp())
-    WHERE c.session_id = (
-        SELECT l.session_id FROM session_counters l WHERE l.session_id = $1 FOR UPDATE SKIP LOCKED
-    ) AND coalesce(nullif($10::bigint, 0) = c.fence, NOT c.fenced_only)
+    WHERE c.ctid = coalesce(
+            (SELECT l.ctid FROM session_counters l WHERE l.ctid = $1::tid AND l.session_id = $2 FOR UPDATE SKIP LOCKED),
+            (SELECT l.ctid FROM session_counters l WHERE l.session_id = $2 FOR UPDATE SKIP LOCKED)
+        )
+        AND coalesce(nullif($3::bigint, 0) = c.fence, NOT c.fenced_only)
+        AND c.next_sequence = coalesce($4::bigint, c.next_sequence)
         AND current_setting('transaction_isolation') = 'read committed'
-        AND NOT ((SELECT $11::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $1 AND m.id = $2 LIMIT 1) IS TRUE)
-    RETURNING c.next_sequence - 1 AS first_sequence, c.updated_at
+        AND NOT ((SELECT $5::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $2 AND m.id = $6 LIMIT 1) IS TRUE)
+    RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
+), inserted AS (
+    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
+    SELECT $2, a.sequence, $6, $7, nullif($8::text, ''), nullif($9::text, ''), $10,
+        CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+    FROM advanced a
 )
-INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
-SELECT $1, a.first_sequence, $2, $3, nullif($4::text, ''), nullif($5::text, ''), $6,
-    CAST($7::text AS json), $8, nullif($9::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
-FROM advanced a
-RETURNING sequence, created_at
+SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a
 `
 
 type MessageAppendOneParams struct {
+	Hint       pgtype.TID
 	SessionID  pgtype.UUID
+	Fence      int64
+	Expected   *int64
+	CheckID    bool
 	ID         pgtype.UUID
 	Role       string
 	Kind       string
@@ -182,28 +183,33 @@ type MessageAppendOneParams struct {
 	Metadata   string
 	Payload    []byte
 	OccurredAt time.Time
-	Fence      int64
-	CheckID    bool
 }
 
 type MessageAppendOneRow struct {
 	Sequence  int64
-	CreatedAt time.Time
+	UpdatedAt time.Time
+	Hint      pgtype.TID
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key when check_id. Appends one message to one session, without an
-// expected sequence. It serves a lone writer, where the cost of array arguments is noticeable. It does not wait for the counter
-// row, and returns no row if that is locked or does not exist, if the token (fence) is not the latest, or if the id is stored
-// already.
+// Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a lone
+// writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no row if that is
+// locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, or
+// if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/turn_ledger.go).
+//
+// hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a snapshot
+// is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all of them. If the
+// row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If somebody else has written
+// it since the statement began, that is none that the statement sees, and there is no row in the answer.
 //
 // It does nothing in a transaction of another level than read committed, so that it can be sent without a statement that sets
-// the level.
-//
-// The sequence comes from the row that the UPDATE wrote, which is the newest version. The subselect may have seen an older one,
-// and only finds and locks the row.
+// the level. updated_at, which is also the message's created_at, does not go backwards when the server's clock does.
 func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
 	row := db.QueryRow(ctx, messageAppendOne,
+		arg.Hint,
 		arg.SessionID,
+		arg.Fence,
+		arg.Expected,
+		arg.CheckID,
 		arg.ID,
 		arg.Role,
 		arg.Kind,
@@ -212,111 +218,10 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 		arg.Metadata,
 		arg.Payload,
 		arg.OccurredAt,
-		arg.Fence,
-		arg.CheckID,
 	)
 	var i MessageAppendOneRow
-	err := row.Scan(&i.Sequence, &i.CreatedAt)
+	err := row.Scan(&i.Sequence, &i.UpdatedAt, &i.Hint)
 	return i, err
-}
-
-const messageAppendPlain = `-- name: MessageAppendPlain :many
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = c.next_sequence
-            + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, statement_timestamp())
-    WHERE c.session_id = ANY (ARRAY(
-        SELECT l.session_id FROM session_counters l
-        WHERE l.session_id = ANY (CAST((SELECT CAST($2 AS uuid[])) AS uuid[]))
-        FOR UPDATE SKIP LOCKED
-    )) AND CASE WHEN cardinality(CAST($3 AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
-            nullif((CAST($3 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], 0) = c.fence,
-            NOT c.fenced_only
-        ) END
-        AND current_setting('transaction_isolation') = 'read committed'
-    RETURNING c.session_id, c.next_sequence, c.updated_at
-), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
-    SELECT a.session_id, a.next_sequence - n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
-    FROM advanced a
-    JOIN ROWS FROM (
-        unnest((SELECT $4::uuid[])), unnest($5::bigint[]),
-        unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]),
-        unnest($9::text[]), unnest($10::bytea[]), unnest($11::text[]), unnest($12::text[]),
-        unnest($13::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
-)
-SELECT a.session_id, a.next_sequence, a.updated_at FROM advanced a
-`
-
-type MessageAppendPlainParams struct {
-	Sizes       []int64
-	SessionIds  []pgtype.UUID
-	Fences      []int64
-	Owners      []pgtype.UUID
-	Places      []int64
-	Ids         []pgtype.UUID
-	Roles       []string
-	Contents    []string
-	Metadatas   []string
-	Payloads    [][]byte
-	Kinds       []string
-	CallIds     []string
-	OccurredAts []time.Time
-}
-
-type MessageAppendPlainRow struct {
-	SessionID    pgtype.UUID
-	NextSequence int64
-	UpdatedAt    time.Time
-}
-
-// Index: session_counters_pkey. Appends messages to several sessions, without an expected sequence and with generated ids. Most
-// groups are of this kind, and it costs two thirds of MessageAppendMany. It does not wait for counter rows. A session has no
-// row in the answer if its counter row is locked or does not exist, or if its token is not the latest. As MessageAppendOne, it
-// does nothing in a transaction of another level than read committed.
-//
-// Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
-// number of the session's messages from it to the last one. fences are the sessions' tokens, 0 for none; it is empty if no
-// session has one.
-//
-// As in MessageAppendOne, the sequence comes from the row that the UPDATE wrote. A SELECT hides the number of sessions from the
-// planner: see MessageAppend, also for kinds.
-func (q *Queries) MessageAppendPlain(ctx context.Context, db DBTX, arg MessageAppendPlainParams) ([]MessageAppendPlainRow, error) {
-	rows, err := db.Query(ctx, messageAppendPlain,
-		arg.Sizes,
-		arg.SessionIds,
-		arg.Fences,
-		arg.Owners,
-		arg.Places,
-		arg.Ids,
-		arg.Roles,
-		arg.Contents,
-		arg.Metadatas,
-		arg.Payloads,
-		arg.Kinds,
-		arg.CallIds,
-		arg.OccurredAts,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MessageAppendPlainRow
-	for rows.Next() {
-		var i MessageAppendPlainRow
-		if err := rows.Scan(&i.SessionID, &i.NextSequence, &i.UpdatedAt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const messageGet = `-- name: MessageGet :one

@@ -328,18 +328,18 @@ func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMes
 
 const turnLockCounters = `-- name: TurnLockCounters :many
 WITH locked AS (
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
     FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
-        WHERE session_counters.session_id = s.session_id
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        WHERE t.session_id = s.session_id
         FOR UPDATE SKIP LOCKED
     ) AS c
     WHERE NOT (SELECT $2::boolean)
     UNION ALL
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
     FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT session_counters.next_sequence, session_counters.fence, session_counters.fenced_only FROM session_counters
-        WHERE session_counters.session_id = s.session_id
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        WHERE t.session_id = s.session_id
         FOR UPDATE
     ) AS c
     WHERE (SELECT $2::boolean)
@@ -347,7 +347,9 @@ WITH locked AS (
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.fenced_only, false)::boolean AS fenced_only,
-    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
+    coalesce(l.hint, '(0,0)')::tid AS hint,
+    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
+    (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM unnest((SELECT $1::uuid[])) AS s (session_id)
 LEFT JOIN locked l ON l.session_id = s.session_id
 WHERE l.session_id IS NOT NULL
@@ -360,12 +362,15 @@ type TurnLockCountersRow struct {
 	NextSequence int64
 	Fence        int64
 	FencedOnly   bool
+	Hint         pgtype.TID
 	LockTimeout  int64
+	OtherLevel   bool
 }
 
 // Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
-// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
-// the setting of that name, in milliseconds.
+// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
+// the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
+// are not read committed by default.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 // committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
@@ -384,7 +389,9 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, sessionIds []pg
 			&i.NextSequence,
 			&i.Fence,
 			&i.FencedOnly,
+			&i.Hint,
 			&i.LockTimeout,
+			&i.OtherLevel,
 		); err != nil {
 			return nil, err
 		}

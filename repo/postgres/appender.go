@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -46,9 +45,12 @@ type appender struct {
 	making chan struct{}
 	// apart bounds the callers whose turns wait for rows in a transaction of their own.
 	apart chan struct{}
+	// scopes are those that others hold.
+	scopes *heldScopes
 	// setsLevel: transactions have another level by default, so that statements which
 	// check that would do nothing. It affects the speed alone, and is never reset.
 	setsLevel atomic.Bool
+	hints     hints
 	// grouping is the number of connections that groups hold or wait for.
 	grouping atomic.Int32
 	// evicted is when a waiter last gave its connection up.
@@ -63,6 +65,7 @@ func newAppender(conns conns, tell func(...news)) *appender {
 		conns: conns, tell: tell, patient: waitBound(connections) == 0, making: make(chan struct{}, 1),
 		apart: make(chan struct{}, max(1, waitBound(connections))),
 	}
+	p.scopes = newHeldScopes(conns, p.apart, func() bool { return !p.patient && p.mayWait() })
 	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *appending]{
 		Limits: appendLimits,
 		Groups: groupBound(connections),
@@ -153,27 +156,48 @@ func (p *appender) mayEvict() bool {
 	return true
 }
 
+// awaitScopes waits while a scope that a turn changes is known to be held.
+func (p *appender) awaitScopes(ctx context.Context, a *appending) error {
+	if a.turn == nil && a.parts == nil {
+		return nil
+	}
+	var patience time.Duration
+	if a.patience > 0 && !a.skipped.IsZero() {
+		patience = max(1, a.patience-time.Since(a.skipped))
+	}
+	switch {
+	case p.scopes.await(ctx, a, patience):
+		return nil
+	case ctx.Err() != nil:
+		return translate(ctx, ctx.Err(), unsent)
+	}
+	return &storeError{repo.ErrContention, errLockTimeout}
+}
+
 // submit has an append committed and waits for its answer. If ctx ends before the
 // append is sent, it is withdrawn and was not written. If ctx ends later, the outcome
 // is unknown.
-func (p *appender) submit(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
+func (p *appender) submit(ctx context.Context, a *appending) error {
 	err := p.scheduler.Submit(ctx, a.sessionID, a, a.size())
 	switch {
 	case err == nil:
-		return a.row, a.err
+		return a.err
 	case errors.Is(err, scheduler.ErrWithdrawn) && !a.unsure:
-		return db.MessageAppendRow{}, translate(ctx, ctx.Err(), unsent)
+		return translate(ctx, ctx.Err(), unsent)
 	case errors.Is(err, scheduler.ErrClosed):
-		return db.MessageAppendRow{}, repo.ErrClosed
+		return repo.ErrClosed
 	case errors.Is(err, scheduler.ErrFull):
-		return db.MessageAppendRow{}, &storeError{repo.ErrUnavailable, err}
+		return &storeError{repo.ErrUnavailable, err}
 	default:
-		return db.MessageAppendRow{}, &storeError{repo.ErrUnknownOutcome, ctx.Err()}
+		return &storeError{repo.ErrUnknownOutcome, ctx.Err()}
 	}
 }
 
 // close waits for the appends under way. No more may be submitted.
-func (p *appender) close() { p.scheduler.Close() }
+func (p *appender) close() {
+	p.scheduler.Close()
+	p.scopes.close()
+}
 
 func (a *appending) size() (size scheduler.Size) {
 	for _, part := range a.parts {

@@ -23,8 +23,8 @@ type executor interface {
 	write(ctx context.Context, statement func(db.DBTX) error) error
 	// writeByID is like write, for a statement that an id makes idempotent.
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
-	// append runs an append's statement.
-	append(ctx context.Context, a *appending) (db.MessageAppendRow, error)
+	// append makes an append or a turn, and sets its outcome.
+	append(ctx context.Context, a *appending) error
 	// appendParts appends parts to a stream. If they may be stored already, it returns
 	// errRepeated.
 	appendParts(ctx context.Context, a *partsAppending) error
@@ -114,20 +114,25 @@ func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) e
 	})
 }
 
-func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow, error) {
+func (p *pooled) append(ctx context.Context, a *appending) error {
 	if err := p.enter(ctx); err != nil {
-		return db.MessageAppendRow{}, err
+		return err
 	}
 	defer p.gate.leave()
 	for skips := 1; ; {
-		row, err := p.appender.submit(ctx, a)
+		if err := p.appender.awaitScopes(ctx, a); err != nil {
+			return settled(afterDoubt(a.unsure, err))
+		}
+		err := p.appender.submit(ctx, a)
 		switch {
 		case errors.Is(err, errNoScope): // a group leaves that to its callers
 			err = p.makeScopes(ctx, a)
+		case errors.Is(err, errScopeHeld):
+			err = nil // it is waited for before the next attempt
 		case errors.Is(err, errSkipped):
 			if err = p.goOn(ctx, a, skips); err == nil {
-				p.changed(a.news(row)...)
-				return row, nil
+				p.changed(a.news()...)
+				return nil
 			}
 			skips++
 			if errors.Is(err, errSkipped) {
@@ -136,10 +141,10 @@ func (p *pooled) append(ctx context.Context, a *appending) (db.MessageAppendRow,
 		case isAhead(err):
 			err = p.catchUp(ctx, err)
 		default:
-			return row, err
+			return err
 		}
 		if err != nil {
-			return db.MessageAppendRow{}, settled(afterDoubt(a.unsure, err))
+			return settled(afterDoubt(a.unsure, err))
 		}
 	}
 }
@@ -222,41 +227,26 @@ func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) err
 	return b.write(ctx, statement)
 }
 
-// append first takes the lock with a separate statement if messages may be stored
-// already. Otherwise the append would look for them with a snapshot from before its
-// wait for the lock, miss those committed meanwhile, and fail on the unique key, which
-// aborts the transaction.
-func (b bound) append(ctx context.Context, a *appending) (row db.MessageAppendRow, err error) {
-	if a.turn != nil {
-		err := b.read(ctx, func(q db.DBTX) error { return appendAll(ctx, q, []*appending{a}, atLength) })
-		if err == nil {
-			b.changed(a.news(a.row)...)
-		}
-		return a.row, err
-	}
-	err = b.read(ctx, func(q db.DBTX) (err error) {
-		if a.repeatable {
-			if _, err := queries.SessionLock(ctx, q, toUUID(a.sessionID)); err != nil {
-				return err
-			}
-		}
-		for {
-			if row, err = sendAppend(ctx, q, a.params()); err != nil || !isRefused(row) {
-				return err
-			}
-			err := a.fenced(row)
-			if isAhead(err) {
-				err = catchUp(ctx, q, err)
-			}
+// append waits for the counter row.
+func (b bound) append(ctx context.Context, a *appending) error {
+	err := b.read(ctx, func(q db.DBTX) error {
+		if a.turn == nil {
+			one := newStatement(a)
+			answer, err := sendLocked(ctx, q, one, atAnyLevel)
 			if err != nil {
-				return &answer{err}
+				return err
+			}
+			if answer != nil {
+				one.written(answer.first, answer.createdAt)
+				return nil
 			}
 		}
+		return appendAll(ctx, q, []*appending{a}, atLength)
 	})
 	if err == nil {
-		b.changed(a.news(row)...)
+		b.changed(a.news()...)
 	}
-	return row, err
+	return err
 }
 
 func (b bound) changed(news ...news) {

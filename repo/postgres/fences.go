@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -14,16 +16,6 @@ import (
 // write compares in the statement that locks the row anyway. Whoever acquires the lease
 // tells them, if they exist by then. So a token that is larger than what they know is
 // refused at first. Then they catch up with the lease, and the write is tried again.
-
-// isRefused reports an answer that says that nothing was written because of the token.
-func isRefused(row db.MessageAppendRow) bool {
-	return row.CreatedAt == nil && !isKnown(row) && !row.Admitted
-}
-
-// fenced returns the error of an append that was refused.
-func (a *appending) fenced(row db.MessageAppendRow) error {
-	return rules.Fence{Key: repo.SessionLease(a.sessionID), Latest: row.Latest, Only: true}.Check(a.fence)
-}
 
 func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 	return rules.Fence{Key: repo.SessionLease(session), Latest: c.fence, Only: c.fencedOnly}
@@ -87,7 +79,7 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*appending) err
 		if err != nil {
 			return err
 		}
-		counter.fence = latest
+		counter.fence, counter.hint = latest, pgtype.TID{} // that has moved it
 	}
 	return nil
 }

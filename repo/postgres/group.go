@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,34 +16,30 @@ import (
 // group is a batch of appends that is being committed.
 type group struct {
 	*batch
+	*appender
 	// ctx is the batch's, or ends earlier if the waiter must give up its
 	// connection.
-	ctx   context.Context
-	conns conns
+	ctx context.Context
 	// waits: the batch is of one session, and waits for its counter row.
 	waits bool
-	// patient and setsLevel are the appender's.
-	patient   bool
-	setsLevel *atomic.Bool
 	// awaits: the group waits briefly for scopes that others lock, too.
 	awaits bool
 	// held are the sessions whose row a statement skipped. Their further appends in
 	// the group have to wait, too.
 	held map[repo.ID]bool
-	// tell says what is new, and news is what was not told yet.
-	tell func(...news)
+	// news is what was not told yet.
 	news []news
 }
 
 // commitGroup commits a group, which never waits for a counter row. It has one
 // statement for each session: the session's other appends return to the scheduler.
 func (p *appender) commitGroup(b *batch) {
-	g := &group{batch: b, ctx: b.Context(), conns: p.conns, tell: p.tell, patient: p.patient, setsLevel: &p.setsLevel}
+	g := &group{batch: b, appender: p, ctx: b.Context()}
 	if hasTurn(b.Tasks) {
 		// Its transaction takes several appends to a session, whatever they expect. A
 		// group that waits has only turns that change shared scopes, so that it delays
 		// no other append. A pool that has no connection to spare has no such group.
-		g.awaits = !p.patient && slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() && t.Item.skipped.IsZero() })
+		g.awaits = !p.patient && slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() })
 		g.runTurns(b.Tasks)
 		return
 	}
@@ -64,91 +59,27 @@ func (p *appender) commitGroup(b *batch) {
 
 // commitWaiting commits one session's appends, and waits for its counter row.
 func (p *appender) commitWaiting(b *batch) {
-	g := &group{batch: b, conns: p.conns, tell: p.tell, waits: true}
+	g := &group{batch: b, appender: p, waits: true}
 	var cancel context.CancelFunc
 	g.ctx, cancel = context.WithCancel(b.Turn())
 	defer cancel()
 	defer p.evictWhenCrowded(cancel)()
-	switch {
-	case slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() }):
+	if slices.ContainsFunc(b.Tasks, func(t *task) bool { return t.Item.shares() }) {
 		g.awaitTurns(g.skipSpanning(b.Tasks))
 		return
-	case hasTurn(b.Tasks):
-		g.runTurns(b.Tasks)
-		return
 	}
-	g.run(statements(b.Tasks))
-}
-
-// statement has the appends to one session that one statement makes.
-type statement struct {
-	tasks []*task
-	// fence is the token that all have. 0: none.
-	fence    int64
-	checkIDs bool
-}
-
-func (s *statement) sessionID() repo.ID { return s.tasks[0].Key }
-func (s *statement) expected() *int64   { return s.tasks[0].Item.expected }
-
-// unsure reports whether an earlier attempt at one of the appends may have been
-// committed.
-func (s *statement) unsure() bool {
-	return slices.ContainsFunc(s.tasks, func(t *task) bool { return t.Item.unsure })
-}
-
-func (s *statement) params() db.MessageAppendParams {
-	appends := make([]*appending, len(s.tasks))
-	for i, t := range s.tasks {
-		appends[i] = t.Item
-	}
-	return appendParams(s.sessionID(), s.expected(), s.checkIDs, appends...)
-}
-
-// size is the number of messages.
-func (s *statement) size() (size int) {
-	for _, t := range s.tasks {
-		size += len(t.Item.messages)
-	}
-	return size
-}
-
-// statements joins consecutive appends that one statement can make: those that expect
-// no sequence, have the same token and give no id twice.
-func statements(tasks []*task) []*statement {
-	var all []*statement
-	var last *statement
-	given := map[repo.ID]struct{}{} // by callers, in the last statement
-	for _, t := range tasks {
-		a := t.Item
-		if last == nil || last.sessionID() != t.Key || last.expected() != nil || last.tasks[0].Item.single ||
-			a.expected != nil || a.single || a.fence != last.fence || a.repeatable && givesAgain(given, a) {
-			last = &statement{fence: a.fence}
-			all = append(all, last)
-			clear(given)
-		}
-		last.tasks = append(last.tasks, t)
-		last.checkIDs = last.checkIDs || a.repeatable || a.unsure
-		if a.repeatable {
-			for i := range a.messages {
-				given[a.messages[i].ID] = struct{}{}
-			}
+	if !hasTurn(b.Tasks) {
+		if all := statements(b.Tasks); len(all) == 1 {
+			g.run(all)
+			return
 		}
 	}
-	return all
+	g.runTurns(b.Tasks)
 }
 
-func givesAgain(given map[repo.ID]struct{}, a *appending) bool {
-	return slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool {
-		_, again := given[m.ID]
-		return again
-	})
-}
-
-func (g *group) done(t *task, row db.MessageAppendRow, err error) {
-	t.Item.row, t.Item.err = row, err
-	if err == nil {
-		g.news = append(g.news, t.Item.news(row)...)
+func (g *group) done(t *task, err error) {
+	if t.Item.err = err; err == nil {
+		g.news = append(g.news, t.Item.news()...)
 	}
 	g.Done(t)
 }
@@ -159,36 +90,23 @@ func (g *group) announce() {
 	g.news = g.news[:0]
 }
 
-// failed answers all appends of a statement with an error.
-func (g *group) failed(s *statement, err error) {
-	for _, t := range s.tasks {
-		g.done(t, db.MessageAppendRow{}, err)
-	}
-}
-
 // run sends statements as one transaction until each append has its answer, or
 // its session is held.
 func (g *group) run(statements []*statement) {
 	for attempt := 1; len(statements) > 0; attempt++ {
-		rows, err := g.send(statements)
+		answers, err := g.send(statements)
 		switch {
 		case err == nil:
-			// The remaining appends were not written because of stored ids of
-			// others in the statement. Alone, each gets its answer.
-			statements = g.answer(statements, rows)
+			statements = g.answer(statements, answers)
 			attempt = 0
 		case isRejection(err) && (len(statements) > 1 || len(statements[0].tasks) > 1):
 			// One append aborted the transaction of all: send each separately.
-			for _, single := range split(statements...) {
+			for _, single := range split(statements) {
 				if !g.held[single.sessionID()] {
 					g.run([]*statement{single})
 				}
 			}
 			return
-		case violates(err, uniqueMessageID) && attempt < maxAttempts:
-			// The message was committed after the statement began and before it
-			// got the lock. A new statement sees it.
-			statements[0].checkIDs = true
 		case isPassing(err) && !isRejection(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
 			for _, s := range statements {
 				s.checkIDs = s.checkIDs || s.unsure()
@@ -204,49 +122,80 @@ func (g *group) run(statements []*statement) {
 	}
 }
 
-// answerRow is the database's answer to a statement. Nil: there is no such session.
-type answerRow struct {
-	db.MessageAppendRow
-	held bool
-	// patience is how long a held row is worth trying for: as long as the attempts
-	// that larger pools make of such a wait. Zero: as long as the context.
-	patience time.Duration
-}
-
-// patienceOf returns the patience for a lock timeout in milliseconds.
-func patienceOf(lockTimeout int64) time.Duration {
-	return maxAttempts * time.Duration(lockTimeout) * time.Millisecond
-}
-
-// send sends the statements as one transaction. All appends outside of a
-// caller's transaction are sent here.
-func (g *group) send(statements []*statement) (rows []*answerRow, err error) {
+// send sends the statements as one transaction. They find the counter rows by the hints, if
+// there are any. Only a batch that waits, and has no hint, waits for the row.
+func (g *group) send(statements []*statement) (answers []*written, err error) {
+	for _, s := range statements {
+		s.hint = g.hints.of(s.sessionID())
+	}
 	err = g.conns.run(g.ctx, committing, func(q db.DBTX) (err error) {
-		if g.waits {
-			rows, err = g.sendWaiting(q, statements)
-		} else {
-			rows, err = g.sendGroup(q.(alone), statements)
+		if g.waits && !statements[0].hint.Valid {
+			answers, err = g.sendWaiting(q, statements[0])
+			return err
 		}
+		// These check the level themselves, so that none has to be set before them.
+		guarded := db.DBTX(q.(alone).conn)
+		if g.setsLevel.Load() {
+			guarded = q
+		}
+		answers, err = sendAppends(g.ctx, guarded, statements)
 		return err
 	})
 	unsure := errors.Is(err, repo.ErrUnknownOutcome)
 	for _, s := range statements {
-		for _, t := range s.tasks {
-			t.Item.unsure = t.Item.unsure || unsure
+		for _, a := range s.appends {
+			a.unsure = a.unsure || unsure
 		}
 	}
-	return rows, afterDoubt(slices.ContainsFunc(statements, (*statement).unsure), err)
+	return answers, afterDoubt(slices.ContainsFunc(statements, (*statement).unsure), err)
 }
 
-// sendWaiting sends the statements of one session, which wait for its counter row.
-func (g *group) sendWaiting(q db.DBTX, statements []*statement) (_ []*answerRow, err error) {
+// sendWaiting sends the statement of one session, which waits for its counter row.
+func (g *group) sendWaiting(q db.DBTX, s *statement) (_ []*written, err error) {
 	ctx, stop := g.giveUp(q.(alone).conn)
 	defer func() { stop(err) }()
-	params := make([]db.MessageAppendParams, len(statements))
+	answer, err := sendLocked(ctx, q, s, atReadCommitted)
+	return []*written{answer}, err
+}
+
+// answer gives those that were written their answer. It returns the statements to be sent
+// again, without the hint that was wrong. The other appends are left to the scheduler, if
+// their session is likely to be held, or decided on one by one.
+func (g *group) answer(statements []*statement, answers []*written) (again []*statement) {
+	var rest []*task
+	places := make([]place, 0, len(statements))
 	for i, s := range statements {
-		params[i] = s.params()
+		switch answer := answers[i]; {
+		case answer != nil:
+			places = append(places, answer.place)
+			s.written(answer.first, answer.createdAt)
+			for _, t := range s.tasks {
+				g.done(t, nil)
+			}
+		case s.hint.Valid || g.waits && g.hints.of(s.sessionID()).Valid:
+			g.hints.forget(s.sessionID())
+			again = append(again, s)
+		case s.isPlain() && !g.waits:
+			for _, t := range s.tasks {
+				g.hold(t, 0)
+			}
+		default:
+			rest = append(rest, s.tasks...)
+		}
 	}
-	return sendAppends(ctx, q, params)
+	g.hints.learn(places...)
+	g.announce()
+	if len(rest) > 0 {
+		g.runTurns(rest)
+	}
+	return again
+}
+
+// patienceOf returns how long a held row is worth trying for: as long as the attempts that
+// larger pools make of such a wait, given the lock timeout in milliseconds. Zero: as long
+// as the context.
+func patienceOf(lockTimeout int64) time.Duration {
+	return maxAttempts * time.Duration(lockTimeout) * time.Millisecond
 }
 
 // answerTime bounds the wait for the answer to an evicted waiter's statement.
@@ -282,35 +231,6 @@ func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 	}
 }
 
-// answer gives each append its row, and returns the statements to be run again.
-func (g *group) answer(statements []*statement, rows []*answerRow) (again []*statement) {
-	defer g.announce()
-	for i, s := range statements {
-		row := rows[i]
-		switch {
-		case row != nil && row.held:
-			for _, t := range s.tasks {
-				g.hold(t, row.patience)
-			}
-		case s.unsure() && s.mayFitLater(row):
-			g.failed(s, &storeError{repo.ErrUnknownOutcome, errLateAttempt})
-		case row == nil:
-			g.failed(s, pgx.ErrNoRows)
-		case row.CreatedAt == nil && isKnown(row.MessageAppendRow) && len(s.tasks) > 1:
-			again = append(again, g.alone(s)...)
-		case isRefused(row.MessageAppendRow):
-			g.failed(s, s.tasks[0].Item.fenced(row.MessageAppendRow))
-		default:
-			own := row.MessageAppendRow
-			for _, t := range s.tasks {
-				g.done(t, own, nil)
-				own.NextSequence += int64(len(t.Item.messages))
-			}
-		}
-	}
-	return again
-}
-
 // hold leaves an append whose session's row was skipped to the scheduler, unless it was
 // tried for longer than patience.
 func (g *group) hold(t *task, patience time.Duration) {
@@ -321,21 +241,8 @@ func (g *group) hold(t *task, patience time.Duration) {
 	if t.Item.skipped.IsZero() {
 		t.Item.skipped = time.Now()
 	} else if g.patient && patience > 0 && time.Since(t.Item.skipped) >= patience {
-		g.done(t, db.MessageAppendRow{}, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
+		g.done(t, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
 	}
-}
-
-// alone makes a statement of each append: in this batch if a session may have several
-// statements in it, otherwise in later groups.
-func (g *group) alone(s *statement) []*statement {
-	if g.waits {
-		return split(s)
-	}
-	for _, t := range s.tasks {
-		t.Item.single = true
-		g.Return(t)
-	}
-	return nil
 }
 
 var errLockTimeout = errors.New("a row was locked for longer than the lock timeout")
@@ -343,32 +250,6 @@ var errLockTimeout = errors.New("a row was locked for longer than the lock timeo
 // errLateAttempt: this attempt wrote nothing, but one whose answer was lost may write
 // later.
 var errLateAttempt = errors.New("an earlier attempt may still be committed")
-
-// mayFitLater reports an answer that a later state may reverse: that there is no
-// session, that it has fewer messages than expected, or that a write needs a token. An attempt whose connection
-// broke may still be on its way to the server, and find that state. (Other answers are
-// final, because sequences only grow and messages are kept.)
-func (s *statement) mayFitLater(row *answerRow) bool {
-	if row == nil {
-		return true
-	}
-	if isRefused(row.MessageAppendRow) {
-		return s.fence == 0 // the session may take such writes later
-	}
-	expected := s.expected()
-	return row.CreatedAt == nil && !isKnown(row.MessageAppendRow) && expected != nil && *expected > row.NextSequence
-}
-
-// split makes a statement of each append.
-func split(statements ...*statement) []*statement {
-	var singles []*statement
-	for _, s := range statements {
-		for _, t := range s.tasks {
-			singles = append(singles, &statement{tasks: []*task{t}, fence: t.Item.fence, checkIDs: t.Item.repeatable || t.Item.unsure})
-		}
-	}
-	return singles
-}
 
 // circumstances are SQLSTATE classes, and one SQLSTATE, of errors that are caused by the
 // connection, the transaction, the server or the moment, not by the appends.

@@ -11,86 +11,25 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// sendGroup sends statements, one for each session, as the cheapest single statement
-// that can replace them (docs/performance.md). It never waits for a counter row.
-func (g *group) sendGroup(q alone, statements []*statement) ([]*answerRow, error) {
-	// These check the level themselves, so that none has to be set before them.
-	var guarded db.DBTX = q.conn
-	if g.setsLevel.Load() {
-		guarded = q
-	}
-	alone, plain := len(statements) == 1 && statements[0].size() == 1, !slices.ContainsFunc(statements, (*statement).isPeculiar)
-	switch {
-	case alone && (plain || statements[0].isNamed()):
-		rows, err := sendOne(g.ctx, guarded, statements[0])
-		if err == nil && rows[0].held && !plain { // or something else, which the other one tells
-			return g.sendMany(q, statements)
-		}
-		return rows, err
-	case plain:
-		return sendPlain(g.ctx, guarded, statements)
-	}
-	return g.sendMany(q, statements)
+// written says where a statement has left the counter row, and when. Nil: nothing was
+// written.
+type written struct {
+	place
+
+	createdAt time.Time
 }
 
-// isPeculiar reports whether the statement has ids or sequences to look up. The statements for other appends cannot tell a locked row from a
-// missing session, or from a token that is not the latest, so an append that they have skipped once is peculiar.
-func (s *statement) isPeculiar() bool { return s.checkIDs || !s.isNamed() }
-
-// isNamed reports whether the statement is peculiar for its ids at most.
-func (s *statement) isNamed() bool {
-	return s.expected() == nil && !slices.ContainsFunc(s.tasks, func(t *task) bool {
-		return !t.Item.skipped.IsZero()
-	})
+// sendAppends sends statements, one for each session, as one that does not wait for any
+// counter row.
+func sendAppends(ctx context.Context, q db.DBTX, statements []*statement) ([]*written, error) {
+	if len(statements) == 1 && statements[0].size() == 1 {
+		return sendOne(ctx, q, statements[0])
+	}
+	return sendMany(ctx, q, statements, atReadCommitted)
 }
 
-func (g *group) sendMany(q db.DBTX, statements []*statement) ([]*answerRow, error) {
-	found, err := queries.MessageAppendMany(g.ctx, q, manyParams(statements))
-	if err != nil {
-		return nil, err
-	}
-	bySession := make(map[repo.ID]*answerRow, len(found))
-	for i := range found {
-		row := &found[i]
-		if row.OtherLevel {
-			g.setsLevel.Store(true)
-		}
-		bySession[row.SessionID.Bytes] = &answerRow{
-			MessageAppendRow: db.MessageAppendRow{
-				NextSequence: row.NextSequence, Known: &row.Known, Admitted: row.Admitted, Latest: row.Latest, CreatedAt: row.CreatedAt,
-			},
-			held:     row.Held,
-			patience: patienceOf(row.LockTimeout),
-		}
-	}
-	rows := make([]*answerRow, len(statements))
-	for i, s := range statements {
-		rows[i] = bySession[s.sessionID()] // nil: there is no session
-	}
-	return rows, nil
-}
-
-func sendPlain(ctx context.Context, q db.DBTX, statements []*statement) ([]*answerRow, error) {
-	found, err := queries.MessageAppendPlain(ctx, q, plainParams(statements))
-	if err != nil {
-		return nil, err
-	}
-	bySession := make(map[repo.ID]*db.MessageAppendPlainRow, len(found))
-	for i := range found {
-		bySession[found[i].SessionID.Bytes] = &found[i]
-	}
-	rows := make([]*answerRow, len(statements))
-	for i, s := range statements {
-		rows[i] = &answerRow{held: true}
-		if row := bySession[s.sessionID()]; row != nil {
-			rows[i] = plainAnswer(row.NextSequence-int64(s.size()), &row.UpdatedAt)
-		}
-	}
-	return rows, nil
-}
-
-func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error) {
-	m := &s.tasks[0].Item.messages[0]
+func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*written, error) {
+	m := &s.appends[0].messages[0]
 	row, err := queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
 		SessionID:  toUUID(s.sessionID()),
 		ID:         toUUID(m.ID),
@@ -102,54 +41,97 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*answerRow, error)
 		CallID:     m.CallID,
 		OccurredAt: m.OccurredAt,
 		Fence:      s.fence,
+		Expected:   s.expected(),
 		CheckID:    s.checkIDs,
+		Hint:       s.hint,
 	})
 	switch {
 	case err == nil:
-		return []*answerRow{plainAnswer(row.Sequence, &row.CreatedAt)}, nil
+		s.hint = row.Hint // otherwise the index has found the row
+		return []*written{{place{s.sessionID(), row.Hint, row.Sequence, row.Sequence + 1}, row.UpdatedAt}}, nil
 	case isNoRows(err):
-		return []*answerRow{{held: true}}, nil
+		s.hint = pgtype.TID{}
+		return []*written{nil}, nil
 	}
 	return nil, err
 }
 
-func plainAnswer(first int64, createdAt *time.Time) *answerRow {
-	return &answerRow{MessageAppendRow: db.MessageAppendRow{NextSequence: first, CreatedAt: createdAt}}
+func sendMany(ctx context.Context, q db.DBTX, statements []*statement, at level) ([]*written, error) {
+	found, err := queries.MessageAppend(ctx, q, manyParams(statements, at))
+	if err != nil {
+		return nil, err
+	}
+	bySession := make(map[repo.ID]*db.MessageAppendRow, len(found))
+	for i := range found {
+		bySession[found[i].SessionID.Bytes] = &found[i]
+	}
+	answers := make([]*written, len(statements))
+	for i, s := range statements {
+		if row := bySession[s.sessionID()]; row != nil {
+			answers[i] = &written{place{s.sessionID(), row.Hint, row.NextSequence - int64(s.size()), row.NextSequence}, row.UpdatedAt}
+		}
+	}
+	return answers, nil
+}
+
+// sendLocked sends a statement behind one that waits for the counter row, in one round trip.
+func sendLocked(ctx context.Context, q db.DBTX, s *statement, at level) (answer *written, err error) {
+	s.hint = pgtype.TID{}
+	answers, err := after(ctx, q,
+		func(q db.DBTX) error {
+			if _, err := queries.SessionLock(ctx, q, toUUID(s.sessionID())); !isNoRows(err) {
+				return err
+			}
+			return nil // the session may be created before the next statement, which finds it then
+		},
+		func(q db.DBTX) ([]*written, error) { return sendMany(ctx, q, []*statement{s}, at) })
+	if err != nil {
+		return nil, err
+	}
+	return answers[0], nil
 }
 
 // anySequence is used for an append that expects no sequence.
 const anySequence = -1
 
-func manyParams(statements []*statement) db.MessageAppendManyParams {
+func manyParams(statements []*statement, at level) db.MessageAppendParams {
 	total := 0
 	for _, s := range statements {
 		total += s.size()
 	}
-	params := db.MessageAppendManyParams{
+	params := db.MessageAppendParams{
 		CheckIds:   slices.ContainsFunc(statements, func(s *statement) bool { return s.checkIDs }),
+		AtAnyLevel: at == atAnyLevel,
 		SessionIds: make([]pgtype.UUID, 0, len(statements)),
 		Sizes:      make([]int64, 0, len(statements)),
-		Expecteds:  make([]int64, 0, len(statements)),
 		Owners:     make([]pgtype.UUID, 0, total),
 		Places:     make([]int64, 0, total),
 	}
 	c := newColumns(total)
 	for _, s := range statements {
 		owner, size := toUUID(s.sessionID()), int64(s.size())
-		for _, t := range s.tasks {
-			c.add(t.Item.messages...)
+		for _, a := range s.appends {
+			c.add(a.messages...)
 		}
 		for place := size; place > 0; place-- {
 			params.Owners = append(params.Owners, owner)
 			params.Places = append(params.Places, place)
 		}
-		expected := int64(anySequence)
-		if e := s.expected(); e != nil {
-			expected = *e
+		if s.hint.Valid {
+			params.Hints = append(params.Hints, s.hint)
+		} else {
+			params.Unplaced = append(params.Unplaced, owner)
 		}
-		params.Expecteds = append(params.Expecteds, expected)
 		params.SessionIds = append(params.SessionIds, owner)
 		params.Sizes = append(params.Sizes, size)
+	}
+	if slices.ContainsFunc(statements, func(s *statement) bool { return s.expected() != nil }) {
+		params.Expecteds = each(statements, func(s *statement) int64 {
+			if expected := s.expected(); expected != nil {
+				return *expected
+			}
+			return anySequence
+		})
 	}
 	if slices.ContainsFunc(statements, func(s *statement) bool { return s.fence != 0 }) {
 		params.Fences = each(statements, func(s *statement) int64 { return s.fence })
@@ -158,15 +140,4 @@ func manyParams(statements []*statement) db.MessageAppendManyParams {
 	params.Metadatas, params.Payloads, params.OccurredAts = c.metadatas, c.payloads, c.occurredAts
 	params.Kinds, params.CallIds = c.kinds, c.callIDs
 	return params
-}
-
-// plainParams are those of manyParams that a plain statement has.
-func plainParams(statements []*statement) db.MessageAppendPlainParams {
-	many := manyParams(statements)
-	return db.MessageAppendPlainParams{
-		SessionIds: many.SessionIds, Sizes: many.Sizes, Fences: many.Fences, Owners: many.Owners, Places: many.Places,
-		Ids: many.Ids, Roles: many.Roles, Contents: many.Contents,
-		Metadatas: many.Metadatas, Payloads: many.Payloads, Kinds: many.Kinds, CallIds: many.CallIds,
-		OccurredAts: many.OccurredAts,
-	}
 }

@@ -22,7 +22,7 @@ var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 // query of sqlc, which does not support SET.)
 const beReadCommitted = "SET transaction_isolation TO 'read committed'"
 
-// The statements of most appends (MessageAppendOne, MessageAppendPlain) check their level
+// The statements of most appends (MessageAppendOne, MessageAppend) check their level
 // themselves and are sent without it, which saves a twentieth of a lone append. At another
 // level they do nothing; the append is then sent again, as if its row had been locked.
 
@@ -136,3 +136,11 @@ func (r lastRow) Scan(dest ...any) error {
 	}
 	return err
 }
+
+// level says in transactions of which level something works.
+type level bool
+
+const (
+	atReadCommitted level = false
+	atAnyLevel      level = true
+)

@@ -29,11 +29,15 @@ func (p *pipeline) exec(ctx context.Context, sql string) {
 	})
 }
 
-// send sends the statements, and returns the first error.
-func (p *pipeline) send(ctx context.Context, q interface {
+// sender sends statements together, as all connections and transactions do.
+type sender interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
-},
-) error {
+}
+
+// send sends the statements on a connection or in a transaction, and returns the first error.
+func (p *pipeline) send(ctx context.Context, q db.DBTX) error { return p.sendTo(ctx, q.(sender)) }
+
+func (p *pipeline) sendTo(ctx context.Context, q sender) error {
 	batch := &pgx.Batch{}
 	for _, step := range p.steps {
 		if err := step(recorder{batch}); !errors.Is(err, errRecorded) {
@@ -90,10 +94,6 @@ func (r recorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
 	return failedRow{errRecorded}
 }
 
-func (r recorder) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
-	panic("postgres: a batch in a pipeline")
-}
-
 // replayer reads the answers of a batch's statements, in their order.
 type replayer struct{ results pgx.BatchResults }
 
@@ -104,7 +104,3 @@ func (r replayer) Exec(context.Context, string, ...any) (pgconn.CommandTag, erro
 func (r replayer) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.results.Query() }
 
 func (r replayer) QueryRow(context.Context, string, ...any) pgx.Row { return r.results.QueryRow() }
-
-func (r replayer) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults {
-	panic("postgres: a batch in a pipeline")
-}

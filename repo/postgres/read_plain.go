@@ -80,7 +80,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 	err = p.read(ctx, func(q db.DBTX) error {
 		s.drop() // what a failed attempt has left
 		messages = nil
-		return steps.send(ctx, oneSnapshot{q.(alone).conn})
+		return steps.sendTo(ctx, oneSnapshot{q.(alone).conn})
 	})
 	if err != nil {
 		return false, err

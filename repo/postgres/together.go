@@ -77,7 +77,7 @@ func (a *appending) doubt() {
 
 // mayConflict reports whether a message of a part is stored, perhaps with other values.
 func (a *appending) mayConflict() bool {
-	return slices.ContainsFunc(a.parts, func(part *appending) bool { return isKnown(part.row) && part.repeatable })
+	return slices.ContainsFunc(a.parts, func(part *appending) bool { return part.outcome.known && part.repeatable })
 }
 
 // decideWhole decides on the next append, turn, or turns that are made together: all of
@@ -86,7 +86,7 @@ func (l *ledger) decideWhole(a *appending) verdict {
 	if a.parts == nil {
 		return l.decide(a)
 	}
-	a.err, a.missing, a.awaited, a.keeps = nil, nil, nil, false
+	a.err, a.missing, a.heldScope, a.awaited, a.keeps = nil, nil, nil, nil, false
 	l.undo, l.undoes = nil, true
 	defer func() { l.undo, l.undoes = nil, false }()
 	whole := answered
@@ -106,7 +106,7 @@ func (l *ledger) decideWhole(a *appending) verdict {
 			a.err = orMissing(part.err, sessionNotFound(part.sessionID))
 			if v == held {
 				a.awaited, a.keeps = l.awaiting(part)
-				a.patience = l.patience(a)
+				a.heldScope, a.patience = part.heldScope, l.patience(a)
 			}
 			if errors.Is(part.err, errNoScope) {
 				a.missing, a.patience = l.missing(a.parts), l.patience(a)
@@ -170,7 +170,7 @@ func (l *ledger) missing(parts []*appending) (missing []repo.Scope) {
 	return missing
 }
 
-// patience returns how long the turns may find rows locked: see answerRow.
+// patience returns how long the turns may find rows locked: see patienceOf.
 func (l *ledger) patience(a *appending) time.Duration {
 	for _, part := range a.parts {
 		if row := l.counters[part.sessionID]; row != nil {
@@ -213,12 +213,12 @@ func awaitScope(ctx context.Context, q db.DBTX, scope repo.Scope) error {
 	return err
 }
 
-// skip lets turns that are made together leave the groups.
-func (g *group) skip(t *task) {
+// leave lets turns leave the groups, for a row that is locked elsewhere.
+func (g *group) leave(t *task, why error) {
 	if t.Item.skipped.IsZero() {
 		t.Item.skipped = time.Now()
 	}
-	g.done(t, db.MessageAppendRow{}, errSkipped)
+	g.done(t, why)
 }
 
 // longestSkip bounds the pauses of a caller whose rows are locked elsewhere.

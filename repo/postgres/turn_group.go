@@ -53,7 +53,7 @@ func (g *group) runTurns(tasks []*task) {
 // failAll answers tasks that one failure has ended.
 func (g *group) failAll(tasks []*task, err error) {
 	for _, t := range tasks {
-		g.done(t, db.MessageAppendRow{}, settled(afterDoubt(t.Item.unsure, err)))
+		g.done(t, settled(afterDoubt(t.Item.unsure, err)))
 	}
 }
 
@@ -75,7 +75,7 @@ func (g *group) sendTurns(tasks []*task) error {
 		}
 		l.decideAll(items, verdicts)
 		p := &pipeline{}
-		if !l.write(g.Context(), p, atReadCommitted) {
+		if !l.write(g.Context(), p) {
 			return nil
 		}
 		if conn.IsClosed() { // surely not committed
@@ -95,6 +95,10 @@ func (g *group) sendTurns(tasks []*task) error {
 			}
 		}
 		return afterDoubt(slices.ContainsFunc(items, func(a *appending) bool { return a.unsure }), err)
+	}
+	g.hints.learn(l.places...)
+	if l.otherLevel {
+		g.setsLevel.Store(true)
 	}
 	for i, t := range tasks {
 		g.settleTurn(t, verdicts[i], l)
@@ -133,7 +137,7 @@ func (l *ledger) decideAll(items []*appending, verdicts []verdict) {
 			v = l.decideWhole(a)
 		}
 		verdicts[i] = v
-		if v == deferred || v == held && !a.spans {
+		if v == deferred || v == held && !a.spans && a.heldScope == nil {
 			for _, part := range a.each() {
 				left[part.sessionID] = v
 			}
@@ -144,8 +148,11 @@ func (l *ledger) decideAll(items []*appending, verdicts []verdict) {
 // settleTurn answers a task after its transaction, or leaves it to the scheduler.
 func (g *group) settleTurn(t *task, v verdict, l *ledger) {
 	switch {
+	case v == held && t.Item.heldScope != nil:
+		g.scopes.add(*t.Item.heldScope)
+		g.leave(t, errScopeHeld)
 	case v == held && t.Item.spans:
-		g.skip(t)
+		g.leave(t, errSkipped)
 	case v == held:
 		var patience time.Duration
 		if row := l.counters[t.Key]; row != nil {
@@ -159,7 +166,7 @@ func (g *group) settleTurn(t *task, v verdict, l *ledger) {
 			g.Return(t)
 		}
 	default:
-		g.done(t, t.Item.row, t.Item.err)
+		g.done(t, t.Item.err)
 	}
 }
 
@@ -168,7 +175,7 @@ func (g *group) settleTurn(t *task, v verdict, l *ledger) {
 func (g *group) skipSpanning(tasks []*task) (rest []*task) {
 	for _, t := range tasks {
 		if t.Item.spans {
-			g.skip(t)
+			g.leave(t, errSkipped)
 			continue
 		}
 		rest = append(rest, t)
@@ -176,9 +183,9 @@ func (g *group) skipSpanning(tasks []*task) (rest []*task) {
 	return rest
 }
 
-// awaitTurns waits for the rows of turns of one session, of which others lock some, too.
-// It waits for each in a transaction of its own, so that nobody waits for a row that it
-// already has. Then it returns the turns to the groups: at most one group at a time
+// awaitTurns waits for the session of turns that change shared scopes, for its counter and
+// its usage each in a transaction of its own, so that nobody waits for a row that it already
+// has. Then it returns the turns to the groups: at most one group at a time
 // changes shared scopes, and turns that were made beside it would compete with it.
 func (g *group) awaitTurns(tasks []*task) {
 	for attempt := 1; len(tasks) > 0; attempt++ {
@@ -210,11 +217,6 @@ func (g *group) await(tasks []*task) error {
 		}
 		if usages := sortedIDs(l.usages); len(usages) > 0 {
 			if err := awaitUsages(ctx, q, usages...); err != nil {
-				return err
-			}
-		}
-		for _, scope := range sortedScopes(l.scopes) {
-			if err := awaitScope(ctx, q, scope); err != nil {
 				return err
 			}
 		}

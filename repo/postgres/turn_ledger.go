@@ -31,6 +31,8 @@ type ledger struct {
 	messages map[ofSession]bool
 	added    map[ofSession]repo.Usage
 	now      time.Time
+	// otherLevel: transactions are not read committed by default.
+	otherLevel bool
 
 	// What is written: sessions have the appends to each in their order.
 	sessions []repo.ID
@@ -41,6 +43,8 @@ type ledger struct {
 	inserted []*appending
 	writes   map[ofScope]rules.StateWrite
 	used     []*appending
+	// places are where the counter rows are after that.
+	places []place
 
 	// undoes: what is decided may be taken back, by undo.
 	undoes bool
@@ -63,10 +67,11 @@ type (
 type counterRow struct {
 	next int64
 	held bool
+	hint pgtype.TID // see hints
 	// fence is the latest token of the session's lease. fencedOnly: writes need a token.
 	fence      int64
 	fencedOnly bool
-	// patience: see answerRow.
+	// patience: see patienceOf.
 	patience time.Duration
 	appends  []*appending // that are written
 }
@@ -135,9 +140,10 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 					continue // it was deleted during the wait
 				}
 				l.counters[row.SessionID.Bytes] = &counterRow{
-					next: row.NextSequence, held: row.Held, fence: row.Fence, fencedOnly: row.FencedOnly,
+					next: row.NextSequence, held: row.Held, hint: row.Hint, fence: row.Fence, fencedOnly: row.FencedOnly,
 					patience: patienceOf(row.LockTimeout),
 				}
+				l.otherLevel = l.otherLevel || row.OtherLevel
 			}
 			return err
 		})
@@ -296,7 +302,8 @@ var errNoScope = errors.New("the scope has no row")
 // decide decides on the next append or turn. It sets its result, or what of it is known
 // before it is written.
 func (l *ledger) decide(a *appending) verdict {
-	a.row, a.err, a.stored, a.missing, a.made = db.MessageAppendRow{}, nil, false, nil, rules.TurnChanges{}
+	a.outcome, a.err, a.stored, a.missing, a.made = outcome{}, nil, false, nil, rules.TurnChanges{}
+	a.heldScope = nil
 	counter := l.counters[a.sessionID]
 	switch {
 	case counter == nil:
@@ -310,7 +317,7 @@ func (l *ledger) decide(a *appending) verdict {
 	case l.givesAgain(a):
 		return deferred
 	}
-	a.row.NextSequence = counter.next
+	a.outcome.first = counter.next
 	if t := a.turn; t != nil && t.ID != "" {
 		if row, found := l.turns[ofTurn{a.sessionID, t.ID}]; found {
 			a.stored, a.err = true, t.StoredTurn(row.Digest)
@@ -318,9 +325,8 @@ func (l *ledger) decide(a *appending) verdict {
 		}
 	}
 	if a.turn == nil || a.turn.ID == "" {
-		known := slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] })
-		if known {
-			a.row.Known = &known
+		if slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] }) {
+			a.outcome.known = true
 			return answered
 		}
 	}
@@ -350,6 +356,9 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		case row == nil:
 			a.missing = append(a.missing, scope.Scope)
 		case row.held:
+			if scope.Scope.Name != "" {
+				a.heldScope, a.patience = &scope.Scope, counter.patience
+			}
 			return held
 		}
 	}
@@ -438,67 +447,44 @@ func (l *ledger) accept(a *appending, counter *counterRow) {
 	}
 }
 
-// level says in transactions of which level something works.
-type level bool
-
-const (
-	atReadCommitted level = false
-	atAnyLevel      level = true
-)
-
 // write adds the statements that write what was accepted. It reports false if that is
 // nothing.
-func (l *ledger) write(ctx context.Context, p *pipeline, at level) bool {
-	l.writeMessages(ctx, p, at)
+func (l *ledger) write(ctx context.Context, p *pipeline) bool {
+	l.writeMessages(ctx, p)
 	l.writeTurns(ctx, p)
 	l.writeState(ctx, p)
 	l.writeUsages(ctx, p)
 	return len(p.steps) > 0
 }
 
-func (l *ledger) writeMessages(ctx context.Context, p *pipeline, at level) {
+// writeMessages adds the statement that writes the messages. Its transaction has the locks, at
+// whatever level, and what was accepted fits: each session has its row in the answer.
+func (l *ledger) writeMessages(ctx context.Context, p *pipeline) {
 	if len(l.sessions) == 0 {
 		return
 	}
 	statements := make([]*statement, len(l.sessions))
 	for i, session := range l.sessions {
+		counter := l.counters[session]
 		// What was accepted has the latest token, or none, which needs none.
-		statements[i] = &statement{fence: l.counters[session].fence}
-		for _, a := range l.counters[session].appends {
-			statements[i].tasks = append(statements[i].tasks, &task{Key: session, Item: a})
-		}
-	}
-	written := 0
-	done := func(session pgtype.UUID, at *time.Time) {
-		for _, a := range l.counters[session.Bytes].appends {
-			a.row.CreatedAt = at
-		}
-		if at != nil {
-			written++
-		}
+		statements[i] = &statement{appends: counter.appends, fence: counter.fence, hint: counter.hint}
 	}
 	p.add(func(q db.DBTX) error {
-		if at == atAnyLevel { // sequences that are expected are known to be the next ones
-			rows, err := queries.MessageAppendMany(ctx, q, manyParams(statements))
-			for _, row := range rows {
-				done(row.SessionID, row.CreatedAt)
+		answers, err := sendMany(ctx, q, statements, atAnyLevel)
+		if err != nil {
+			return err
+		}
+		for i, answer := range answers {
+			if answer == nil {
+				return errors.New("a session was not written whose row is locked")
 			}
-			return l.whole(written, err)
+			for _, a := range statements[i].appends {
+				a.outcome.createdAt = &answer.createdAt
+			}
+			l.places = append(l.places, answer.place)
 		}
-		rows, err := queries.MessageAppendPlain(ctx, q, plainParams(statements))
-		for _, row := range rows {
-			done(row.SessionID, &row.UpdatedAt)
-		}
-		return l.whole(written, err)
+		return nil
 	})
-}
-
-// whole returns an error if not all sessions were written, although their rows are locked.
-func (l *ledger) whole(written int, err error) error {
-	if err == nil && written != len(l.sessions) {
-		return errors.New("a session was not written whose row is locked")
-	}
-	return err
 }
 
 func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
@@ -510,7 +496,7 @@ func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
 		params.SessionIds = append(params.SessionIds, toUUID(a.sessionID))
 		params.Ids = append(params.Ids, a.turn.ID)
 		params.Digests = append(params.Digests, a.turn.Digest[:])
-		params.FirstSequences = append(params.FirstSequences, a.row.NextSequence)
+		params.FirstSequences = append(params.FirstSequences, a.outcome.first)
 	}
 	p.add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
 }

@@ -49,7 +49,7 @@ func (s *sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) (
 	if !ok || call.creates {
 		return call.together(ctx)
 	}
-	_, err := pool.append(ctx, newTogether(call.items))
+	err := pool.append(ctx, newTogether(call.items))
 	missing, vanished := call.hasVanished(s.exec.noted(err))
 	if vanished {
 		if err := call.replace(missing); err != nil {
@@ -126,7 +126,7 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 		}
 	}
 	p = &pipeline{}
-	if !l.write(ctx, p, atAnyLevel) {
+	if !l.write(ctx, p) {
 		return nil
 	}
 	err := p.send(ctx, q)
@@ -194,7 +194,7 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 	case a.stored:
 		result, err = s.storedTurn(ctx, a)
 		return result, s.exec.unread(err)
-	case isKnown(a.row):
+	case a.outcome.known:
 		if result.Messages, err = s.stored(ctx, a.sessionID, a.messages); err == nil && a.turn != nil {
 			err = s.current(ctx, a.turn, &result)
 		}
@@ -203,10 +203,8 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 		}
 		result.Repeated = a.repeatable
 		return result, nil
-	case len(a.messages) > 0 && a.row.CreatedAt == nil:
-		return repo.AppendedTurn{}, &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: a.row.NextSequence}
 	case len(a.messages) > 0:
-		result.Messages = appended(a.sessionID, a.messages, a.row)
+		result.Messages = appended(a.sessionID, a.messages, a.outcome)
 	}
 	result.Scopes = a.made.Scopes
 	if a.turn != nil && a.turn.Usage != nil {

@@ -136,7 +136,7 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 	}
 	if err == nil {
 		for _, a := range c.items {
-			exec.changed(a.news(a.row)...)
+			exec.changed(a.news()...)
 		}
 		for key, id := range c.ids {
 			exec.learn(key, id)

@@ -115,9 +115,9 @@ END
 $$;
 -- +goose StatementEnd
 
--- Messages refer to the counter row, not to the session: the appending transaction holds that row's lock already, so that the
--- foreign key's own lock costs no second lock holder (no multixact) however many writers there are. kind says what a message is
--- beyond its role, such as a tool call. call_id joins a call and its result.
+-- A message has no foreign key: it is inserted by whoever has the lock of its session's counter row, and goes with that row
+-- (session_counters_delete). The key would look the row up for each message by the index, through all versions that an open
+-- snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and its result.
 CREATE TABLE messages (
     session_id  uuid        NOT NULL,
     sequence    bigint      NOT NULL,
@@ -132,7 +132,6 @@ CREATE TABLE messages (
     created_at  timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT messages_pkey PRIMARY KEY (session_id, sequence),
     CONSTRAINT messages_session_id_id_key UNIQUE (session_id, id),
-    CONSTRAINT messages_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE CASCADE,
     CONSTRAINT messages_check CHECK (messages_valid(sequence, role, kind, call_id, content, metadata, payload))
 );
 
@@ -154,7 +153,7 @@ CREATE TABLE session_usages (
 );
 
 -- A turn that was given an id by its caller, any text, so that making it again changes nothing. digest is of what the turn
--- contains.
+-- contains. It has no foreign key, as a message.
 CREATE TABLE session_turns (
     session_id     uuid        NOT NULL,
     id             text        COLLATE "C" NOT NULL,
@@ -162,7 +161,6 @@ CREATE TABLE session_turns (
     first_sequence bigint      NOT NULL,
     created_at     timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT session_turns_pkey PRIMARY KEY (session_id, id),
-    CONSTRAINT session_turns_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE CASCADE,
     CONSTRAINT session_turns_id_check CHECK (id <> '' AND octet_length(id) <= 255),
     CONSTRAINT session_turns_digest_check CHECK (octet_length(digest) = 32),
     CONSTRAINT session_turns_first_sequence_check CHECK (first_sequence >= 0)
@@ -197,7 +195,23 @@ END
 $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION session_activity_move FROM PUBLIC;
+-- The messages and turns of a session go with its counter row. Nobody adds any meanwhile: this transaction has the row's lock.
+-- The search_path stays the caller's, as in a foreign key's cascade: triggers of the owner's may depend on it.
+-- +goose StatementBegin
+CREATE FUNCTION session_counters_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+BEGIN
+    EXECUTE pg_catalog.format('DELETE FROM %I.messages WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
+    EXECUTE pg_catalog.format('DELETE FROM %I.session_turns WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+REVOKE EXECUTE ON FUNCTION session_activity_move, session_counters_delete FROM PUBLIC;
+
+CREATE TRIGGER session_counters_delete AFTER DELETE ON session_counters
+    FOR EACH ROW EXECUTE FUNCTION session_counters_delete();
 
 -- An append in a minute that has had one evaluates the condition, and no more.
 CREATE TRIGGER session_activity_move AFTER UPDATE OF updated_at ON session_counters
@@ -232,4 +246,4 @@ DROP TABLE messages;
 DROP TABLE session_counters;
 DROP TABLE session_ids;
 DROP TABLE sessions;
-DROP FUNCTION session_activity_move, messages_valid, sessions_valid;
+DROP FUNCTION session_activity_move, session_counters_delete, messages_valid, sessions_valid;

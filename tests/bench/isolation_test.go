@@ -87,16 +87,13 @@ func BenchmarkIsolation(b *testing.B) {
 		name string
 		run  func(q between) error
 	}{
-		{"append", func(q between) (failure error) {
-			results := queries.MessageAppend(ctx, q, []db.MessageAppendParams{{
-				SessionID: id, Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user"},
+		{"append", func(q between) error {
+			_, err := queries.MessageAppend(ctx, q, db.MessageAppendParams{
+				SessionIds: []pgtype.UUID{id}, Unplaced: []pgtype.UUID{id}, Sizes: []int64{1}, Owners: []pgtype.UUID{id}, Places: []int64{1},
+				Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user"},
 				Contents: []string{"hello"}, Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
-			}})
-			results.QueryRow(func(_ int, _ db.MessageAppendRow, err error) { failure = err })
-			if err := results.Close(); failure == nil {
-				failure = err
-			}
-			return failure
+			})
+			return err
 		}},
 		{"get", func(q between) error { _, err := queries.SessionGet(ctx, q, id); return err }},
 	} {

@@ -40,8 +40,8 @@ func TestPlainAppendFollowsTheRow(t *testing.T) {
 		return err
 	}
 	plain := func(ctx context.Context, conn *pgx.Conn, session pgtype.UUID) error {
-		rows, err := queries.MessageAppendPlain(ctx, conn, db.MessageAppendPlainParams{
-			SessionIds: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1},
+		rows, err := queries.MessageAppend(ctx, conn, db.MessageAppendParams{
+			SessionIds: []pgtype.UUID{session}, Unplaced: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1},
 			Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user"}, Contents: []string{"x"},
 			Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
 		})

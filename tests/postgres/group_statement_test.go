@@ -22,7 +22,7 @@ import (
 type joinCounter struct{ count atomic.Int64 }
 
 func (c *joinCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "-- name: MessageAppendMany") || strings.Contains(data.SQL, "-- name: MessageAppendPlain") {
+	if strings.Contains(data.SQL, "-- name: MessageAppend ") {
 		c.count.Add(1)
 	}
 	return ctx
@@ -242,8 +242,11 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 	t.Parallel()
 	store, others := openNarrow(t) // its only connection waits for nobody
 	id := pgtest.NewSession(t, store)
+	if _, err := store.Sessions().Append(t.Context(), id, user("before")); err != nil { // the store has a hint
+		t.Fatal(err)
+	}
 	release := hold(t, others, id)
-	unknown := 0 // messages of attempts that were under way, which may arrive late
+	unknown := 1 // with the messages of attempts that were under way, which may arrive late
 	for _, messages := range [][]repo.NewMessage{{user("one")}, {user("one"), user("two")}} {
 		withdrawn := 0
 		for range 10 {
@@ -308,7 +311,7 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for _, name := range []string{"MessageAppend ", "MessageAppendOne ", "MessageAppendPlain ", "MessageAppendMany "} {
+	for _, name := range []string{"MessageAppend ", "MessageAppendOne "} {
 		wantPlannedOnce(t, pool, name)
 	}
 }

@@ -390,8 +390,8 @@ func TestStatementsThatCheckTheirLevel(t *testing.T) {
 	session := pgtype.UUID{Bytes: id, Valid: true}
 	message := pgtype.UUID{Bytes: repo.NewID(), Valid: true}
 	one := db.MessageAppendOneParams{SessionID: session, ID: message, Role: "user", Content: "x", Metadata: "{}"}
-	plain := db.MessageAppendPlainParams{
-		SessionIds: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1}, Ids: []pgtype.UUID{message},
+	plain := db.MessageAppendParams{
+		SessionIds: []pgtype.UUID{session}, Unplaced: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1}, Ids: []pgtype.UUID{message},
 		Roles: []string{"user"}, Contents: []string{"x"}, Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
 	}
 	statements := map[string]func(tx pgx.Tx) (written bool, err error){
@@ -402,8 +402,8 @@ func TestStatementsThatCheckTheirLevel(t *testing.T) {
 			}
 			return true, err
 		},
-		"MessageAppendPlain": func(tx pgx.Tx) (bool, error) {
-			rows, err := db.New().MessageAppendPlain(t.Context(), tx, plain)
+		"MessageAppend": func(tx pgx.Tx) (bool, error) {
+			rows, err := db.New().MessageAppend(t.Context(), tx, plain)
 			return len(rows) > 0, err
 		},
 	}

@@ -185,6 +185,10 @@ func TestLockedStreamStopsNoOther(t *testing.T) {
 	t.Parallel()
 	store, others := openNarrow(t)
 	locked, free := openStream(t, store, "locked"), openStream(t, store, "free")
+	var err error
+	if locked.Next, err = store.Streams().Append(t.Context(), locked, []byte("w")); err != nil { // the store has a hint
+		t.Fatal(err)
+	}
 	release := lock(t, others, "SELECT FROM streams WHERE id = $1 FOR UPDATE", [16]byte(locked.ID))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -196,7 +200,7 @@ func TestLockedStreamStopsNoOther(t *testing.T) {
 		waiting <- err
 	}()
 	go func() {
-		_, err := store.Streams().Append(ctx, repo.Stream{Key: "locked", ID: locked.ID, Fence: locked.Fence, Next: 1}, []byte("y"))
+		_, err := store.Streams().Append(ctx, repo.Stream{Key: "locked", ID: locked.ID, Fence: locked.Fence, Next: 2}, []byte("y"))
 		withdrawn <- err
 	}()
 	for range 50 {
@@ -220,8 +224,8 @@ func TestLockedStreamStopsNoOther(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	if got := pgtest.Value[int64](t, others, "SELECT count(*) FROM stream_parts WHERE stream_id = $1", [16]byte(locked.ID)); got != 1 {
-		t.Errorf("%d parts are stored, want 1", got)
+	if got := pgtest.Value[int64](t, others, "SELECT count(*) FROM stream_parts WHERE stream_id = $1", [16]byte(locked.ID)); got != 2 {
+		t.Errorf("%d parts are stored, want 2", got)
 	}
 }
 

@@ -8,14 +8,14 @@ const (
 // The audit trail: nothing is lost, and nothing is changed unnoticed.
 var auditMutants = []mutant{
 	{"audit/a pruned entry is recorded again", query("AuditRecord.given", never("l.entry_id")), inPool("AuditStore")},
-	{"audit/an entry is recorded twice", query("AuditRecord", dropConflict()), inPool("Audit")},
+	{"audit/an entry is recorded twice", query("AuditRecord", dropConflict()), inPostgres("TestEntryRecordedAtOnce")},
 	{"audit/two sealers work at once", query("AuditSealLock", swap("'agentstore.audit_seal'", "gen_random_uuid()::text")), inPool("AuditStore/SealAlone")},
 	{"audit/sealed in the wrong order", query("AuditUnsealed", reverse()), inPool("AuditStore")},
 	{"audit/strays are not found", query("AuditStrays", swap("false", "true")), inAudit("TestTampering")},
 	{"audit/lost entries are not found", query("AuditLost", never("audit_entries")), inAudit("TestTampering")},
 	{"audit/a prune that any role can imitate", function("audit_refuse", always("current_user")), inAudit("TestImmutable")},
 	{"audit/a prune of what is on hold", query("AuditPruneBatch.deleted", always("j.held")), inPool("AuditStore")},
-	{"audit/a prune of what is not sealed", query("AuditPruneBatch.deleted", always("j.sealed")), inPool("AuditStore")},
+	{"audit/a prune of what is not sealed", query("AuditPruneBatch.deleted", always("j.sealed")), test("tests/audit", "TestPrune.*")},
 	{"audit/leaves that a replica's settings change", notAlways("audit_leaves_refuse"), inAudit("TestImmutable")},
 	{"audit/hashes can be truncated", dropTrigger("audit_hashes_refuse"), inAudit("TestImmutable")},
 

@@ -2,7 +2,7 @@ package main
 
 // Sessions and their usage.
 var sessionMutants = []mutant{
-	{"sessions/created twice", query("SessionCreate", dropConflict()), inPool("Sessions")},
+	{"sessions/created twice", query("SessionCreate", dropConflict()), inPool("(Keys|Create|Concurrency)")},
 	{"sessions/updated at another version", query("SessionUpdate.updated", always("l.current")), inPool("Update/IfVersion")},
 	{"sessions/a patch of what others change", query("SessionMetadataLock", dropLock()), inPool("Concurrency/Patch")},
 	{"sessions/deleted beside an append", query("SessionLockWhole", dropLock()), inPool("Concurrency/AppendAndDelete")},

@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// heldScopes are the shared scopes that a group has found locked for longer than it waits. The
+// turns that change one of them leave the groups, so that the groups lose no time to it, and
+// wait here until it is free: together, and one goroutine looks at all of them.
+type heldScopes struct {
+	conns conns
+	// apart bounds the waits in the database, and spare reports whether the pool has a
+	// connection left for others beside one more that waits.
+	apart chan struct{}
+	spare func() bool
+
+	ctx        context.Context //nolint:containedctx // ends when the store is closed
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
+
+	mu       sync.Mutex
+	held     map[repo.Scope]*heldScope
+	watching bool
+}
+
+type heldScope struct {
+	scope repo.Scope
+	free  chan struct{} // closed when it is
+	since time.Time
+	// queued: somebody waits for it in the database.
+	queued  bool
+	waiting int
+	left    time.Time // when the last one that waited has left
+}
+
+// errScopeHeld: a shared scope is locked elsewhere. The turn was not made.
+var errScopeHeld = errors.New("a shared scope is locked elsewhere")
+
+const (
+	lookPause = 20 * time.Millisecond
+	// A look that does not wait may find a scope held each time, if others queue for it. So
+	// those that are held for longer are waited for, too.
+	queueAfter = 100 * time.Millisecond
+	// heldLinger is how long a scope is looked at for nobody: those who come in that time
+	// cost the groups nothing.
+	heldLinger = time.Second
+	// maxLooks bounds the scopes of one look. Others have another time.
+	maxLooks = 1000
+)
+
+func newHeldScopes(conns conns, apart chan struct{}, spare func() bool) *heldScopes {
+	h := &heldScopes{conns: conns, apart: apart, spare: spare, held: map[repo.Scope]*heldScope{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+func (h *heldScopes) close() {
+	h.cancel()
+	h.goroutines.Wait()
+}
+
+// add notes that a scope is locked elsewhere.
+func (h *heldScopes) add(scope repo.Scope) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[scope] != nil || h.ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	h.held[scope] = &heldScope{scope: scope, free: make(chan struct{}), since: now, left: now}
+	if !h.watching {
+		h.watching = true
+		h.goroutines.Go(h.watch)
+	}
+}
+
+// await waits while one of the scopes of a turn is held, at most for patience, if that is not
+// zero. It reports false if that or the context has ended.
+func (h *heldScopes) await(ctx context.Context, a *appending, patience time.Duration) bool {
+	var ended <-chan time.Time
+	for s := h.first(a); s != nil; s = h.first(a) {
+		if patience != 0 && ended == nil {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			ended = timer.C
+		}
+		free := false
+		select {
+		case <-s.free:
+			free = true
+		case <-ctx.Done():
+		case <-ended:
+		}
+		h.leave(s)
+		if !free {
+			return false
+		}
+	}
+	return true
+}
+
+// first joins those who wait for the first scope that is held, if any.
+func (h *heldScopes) first(a *appending) *heldScope {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.held) == 0 {
+		return nil
+	}
+	for _, part := range a.each() {
+		if part.turn == nil {
+			continue
+		}
+		for _, scope := range part.turn.State.Scopes {
+			if s := h.held[scope.Scope]; s != nil {
+				s.waiting++
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+func (h *heldScopes) leave(s *heldScope) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.waiting--
+	s.left = time.Now()
+}
+
+// watch looks until no scope is held.
+func (h *heldScopes) watch() {
+	timer := time.NewTimer(lookPause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+		case <-timer.C:
+		}
+		looked := h.due()
+		if looked == nil {
+			return
+		}
+		h.look(looked)
+		timer.Reset(lookPause)
+	}
+}
+
+// due returns scopes to be looked at, and lets go those for which nobody waits. It returns nil
+// if there are none.
+func (h *heldScopes) due() (due []*heldScope) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.held {
+		switch {
+		case h.ctx.Err() != nil || s.waiting == 0 && time.Since(s.left) >= heldLinger:
+			h.release(s)
+		case len(due) < maxLooks:
+			due = append(due, s)
+		}
+	}
+	h.watching = len(due) > 0
+	return due
+}
+
+func (h *heldScopes) release(s *heldScope) {
+	if h.held[s.scope] == s {
+		delete(h.held, s.scope)
+		close(s.free)
+	}
+}
+
+// look releases the scopes that are no longer locked. If the database says nothing of that,
+// those who wait find out themselves what is wrong.
+func (h *heldScopes) look(due []*heldScope) {
+	var rows []db.TurnLockScopesRow
+	err := h.conns.run(h.ctx, reading, func(q db.DBTX) (err error) {
+		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }), false)
+		rows, err = queries.TurnLockScopes(h.ctx, q, params)
+		return err
+	})
+	locked := map[*heldScope]bool{}
+	for _, row := range rows {
+		locked[due[row.Place-1]] = row.Held
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range due {
+		switch {
+		case err != nil || !locked[s]:
+			h.release(s)
+		case !s.queued && time.Since(s.since) >= queueAfter && h.spare():
+			select {
+			case h.apart <- struct{}{}:
+				s.queued = true
+				h.goroutines.Go(func() { h.queue(s) })
+			default: // others are waited for
+			}
+		}
+	}
+}
+
+// queue waits for a scope for a short time.
+func (h *heldScopes) queue(s *heldScope) {
+	err := h.conns.run(h.ctx, reading, func(q db.DBTX) error {
+		wait := &pipeline{}
+		wait.add(func(q db.DBTX) error { return queries.TurnLimitQueue(h.ctx, q) })
+		wait.add(func(q db.DBTX) error { return awaitScope(h.ctx, q, s.scope) })
+		return wait.send(h.ctx, q)
+	})
+	<-h.apart
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.queued = false
+	if !hasCode(err, lockNotAvailable) {
+		h.release(s)
+	}
+}
