@@ -46,6 +46,37 @@ func BenchmarkAppendNamed(b *testing.B) {
 	}
 }
 
+// A session that is named by its key costs what one that is named by its id does: the process
+// knows the id after the first call.
+func BenchmarkAppendByKey(b *testing.B) {
+	for _, writers := range []int{1, 64} {
+		for _, keyed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("writers=%d/keyed=%v", writers, keyed), func(b *testing.B) {
+				const sessions = 100
+				store := pgtest.NewStore(b, agentstore.Options{})
+				ids, keys := make([]repo.ID, sessions), make([]repo.SessionKey, sessions)
+				for i := range keys {
+					keys[i] = repo.SessionKey{Key: fmt.Sprint("conversation ", i)}
+					session, err := store.Sessions().Create(b.Context(), repo.NewSession{Key: keys[i].Key})
+					if err != nil {
+						b.Fatal(err)
+					}
+					ids[i] = session.ID
+				}
+				together(b, writers, func(i int) (err error) {
+					if keyed {
+						_, err = repo.ByKey(store.Sessions(), keys[i%sessions]).Append(b.Context(), message())
+					} else {
+						_, err = store.Sessions().Append(b.Context(), ids[i%sessions], message())
+					}
+					return err
+				})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+			})
+		}
+	}
+}
+
 func BenchmarkAppendBatch(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("messages=%d", size), func(b *testing.B) {
