@@ -27,17 +27,15 @@ func (q *Queries) ActionArchive(ctx context.Context, db DBTX, name string) (int6
 
 const actionCreate = `-- name: ActionCreate :one
 INSERT INTO actions (
-    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
-    invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
-    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name,
-    server, namespace, created_by
+    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
+    automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds,
+    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, server, namespace, created_by
 )
 VALUES (
-    $1, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10,
-    $11, CAST($12::text AS json), $13, $14, $15, $16, $17,
-    $18, $19, $20, $21, $22, $23, $24,
-    $25, $26
+    $1, $2, $3, $4, $5, $6,
+    $7, $8, $9, $10, $11,
+    CAST($12::text AS json), $13, $14, $15, $16, $17, $18,
+    $19, $20, $21, $22, $23, $24, $25, $26
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at
@@ -186,8 +184,7 @@ SELECT name, server, namespace, state, version, description, definition_of_done,
 WHERE a.server = $1 AND a.namespace = $2 AND a.name > $3
     AND ($4::text = '' OR a.state = $4::text)
     AND ($5::text = '' OR $5::text = ANY (a.tags))
-ORDER BY a.name
-LIMIT $6
+ORDER BY a.name LIMIT $6
 `
 
 type ActionListParams struct {
@@ -281,8 +278,7 @@ SET description = $1, definition_of_done = $2, strategy_actor = $3,
     argument_types = $16, argument_requireds = $17, argument_descriptions = $18,
     argument_defaults = $19, argument_mins = $20, argument_maxs = $21,
     argument_patterns = $22, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
-FROM given g
-WHERE a.name = g.name
+FROM given g WHERE a.name = g.name
 RETURNING a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.created_by, a.created_at, a.updated_at
 `
 

@@ -217,11 +217,9 @@ func (q *Queries) AuditLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID)
 const auditLeaves = `-- name: AuditLeaves :many
 SELECT l.sequence, l.entry_id, l.occurred_at, l.recorded_at, l.type, l.namespace, l.plan_id, l.session_id, l.hidden, l.hash, l.pruned_by,
     e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts
-FROM audit_leaves l
-LEFT JOIN audit_entries e ON e.id = l.entry_id
+FROM audit_leaves l LEFT JOIN audit_entries e ON e.id = l.entry_id
 WHERE l.sequence >= $1
-ORDER BY l.sequence
-LIMIT $2
+ORDER BY l.sequence LIMIT $2
 `
 
 type AuditLeavesRow struct {
@@ -300,8 +298,7 @@ func (q *Queries) AuditLogSize(ctx context.Context, db DBTX) (int64, error) {
 const auditLost = `-- name: AuditLost :many
 SELECT u.entry_id FROM audit_unsealed u
 WHERE (SELECT true FROM audit_entries e WHERE e.id = u.entry_id LIMIT 1) IS NULL
-ORDER BY u.recorded_at, u.entry_id
-LIMIT $1
+ORDER BY u.recorded_at, u.entry_id LIMIT $1
 `
 
 // Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only tampering
@@ -330,22 +327,17 @@ const auditPrunable = `-- name: AuditPrunable :one
 WITH page AS MATERIALIZED (
     SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
         e.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality($3::text[]) = 0 OR e.type = ANY ($3::text[])) AS meant
-    FROM audit_entries e
-    WHERE e.occurred_at < $4 AND (e.occurred_at, e.id) > ($1, $2::uuid)
-    ORDER BY e.occurred_at, e.id
-    LIMIT 1000
+    FROM audit_entries e WHERE e.occurred_at < $4 AND (e.occurred_at, e.id) > ($1, $2::uuid)
+    ORDER BY e.occurred_at, e.id LIMIT 1000
 ), judged AS (
     SELECT p.meant,
         (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
         (SELECT true FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) IS NOT NULL AS sealed
-    FROM page p
-    WHERE p.meant
+    FROM page p WHERE p.meant
 )
-SELECT (SELECT count(*) FROM page)::bigint AS found,
-    count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
-    count(*) FILTER (WHERE j.held) AS held,
-    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+SELECT (SELECT count(*) FROM page)::bigint AS found, count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
+    count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
     coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
 FROM judged j
@@ -402,11 +394,9 @@ WITH stated AS MATERIALIZED (
         SELECT e.id, e.occurred_at, e.type, e.plan_id, e.session_id
         FROM audit_entries e
         WHERE e.occurred_at < (SELECT s.before FROM stated s) AND (e.occurred_at, e.id) > ($1, $2::uuid)
-        ORDER BY e.occurred_at, e.id
-        LIMIT 1000
+        ORDER BY e.occurred_at, e.id LIMIT 1000
     ) AS n
-    ORDER BY n.occurred_at, n.id
-    LIMIT $4
+    ORDER BY n.occurred_at, n.id LIMIT $4
 ), judged AS MATERIALIZED (
     SELECT p.id,
         coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
@@ -429,8 +419,7 @@ WITH stated AS MATERIALIZED (
         AND u.entry_id = ANY (ARRAY(SELECT j.id FROM judged j WHERE j.again))
 )
 SELECT (SELECT count(*) FROM page)::bigint AS found, (SELECT count(*) FROM deleted)::bigint AS pruned,
-    count(*) FILTER (WHERE j.held) AS held,
-    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+    count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
     coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
 FROM judged j
@@ -533,8 +522,7 @@ WITH given AS MATERIALIZED (
 ), written AS (
     INSERT INTO audit_entries (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details)
     SELECT g.id, g.occurred_at, g.type, g.namespace, g.plan_id, g.session_id, g.actor, g.user_name, g.project, CAST(g.details AS json)
-    FROM given g
-    WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
+    FROM given g WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
     ON CONFLICT DO NOTHING
     RETURNING id
 )
@@ -623,13 +611,10 @@ const auditStrays = `-- name: AuditStrays :many
 SELECT e.id, e.occurred_at,
     coalesce(
         (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
-        (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1),
-        false
+        (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1), false
     )::boolean AS known
-FROM audit_entries e
-WHERE (e.occurred_at, e.id) > ($1, $2::uuid)
-ORDER BY e.occurred_at, e.id
-LIMIT $3
+FROM audit_entries e WHERE (e.occurred_at, e.id) > ($1, $2::uuid)
+ORDER BY e.occurred_at, e.id LIMIT $3
 `
 
 type AuditStraysParams struct {
@@ -712,8 +697,7 @@ const auditUnsealedSizes = `-- name: AuditUnsealedSizes :many
 SELECT u.recorded_at, u.entry_id, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
 FROM audit_unsealed u, LATERAL (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id LIMIT 1) IS NULL
-ORDER BY u.recorded_at, u.entry_id
-LIMIT $1
+ORDER BY u.recorded_at, u.entry_id LIMIT $1
 `
 
 type AuditUnsealedSizesRow struct {

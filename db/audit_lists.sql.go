@@ -22,8 +22,7 @@ SELECT count(*) FROM (
         AND ($6::text IS NULL OR e.actor = $6::text)
         AND ($7::text IS NULL OR e.project = $7::text)
         AND ($8::text IS NULL OR e.type = $8::text)
-    ORDER BY e.occurred_at, e.id
-    LIMIT $9
+    ORDER BY e.occurred_at, e.id LIMIT $9
 ) AS found
 `
 
@@ -67,8 +66,7 @@ WHERE e.occurred_at >= $1 AND e.occurred_at < $2 AND (e.occurred_at, e.id) > ($1
     AND ($7::text IS NULL OR e.actor = $7::text)
     AND ($8::text IS NULL OR e.project = $8::text)
     AND ($9::text IS NULL OR e.type = $9::text)
-ORDER BY e.occurred_at, e.id
-LIMIT $10
+ORDER BY e.occurred_at, e.id LIMIT $10
 `
 
 type AuditListAscendingParams struct {
@@ -139,8 +137,7 @@ WHERE e.occurred_at <= $1 AND e.occurred_at >= $2 AND (e.occurred_at, e.id) < ($
     AND ($7::text IS NULL OR e.actor = $7::text)
     AND ($8::text IS NULL OR e.project = $8::text)
     AND ($9::text IS NULL OR e.type = $9::text)
-ORDER BY e.occurred_at DESC, e.id DESC
-LIMIT $10
+ORDER BY e.occurred_at DESC, e.id DESC LIMIT $10
 `
 
 type AuditListDescendingParams struct {

@@ -40,12 +40,9 @@ WITH lanes AS MATERIALIZED (
             WHERE c.namespace = l.namespace AND c.check_at <= statement_timestamp()
                 AND (
                     SELECT true FROM lanes a
-                    WHERE a.namespace = c.namespace AND a.phase = c.phase AND (a.action = '' OR a.action = c.action_name)
-                    LIMIT 1
+                    WHERE a.namespace = c.namespace AND a.phase = c.phase AND (a.action = '' OR a.action = c.action_name) LIMIT 1
                 )
-            ORDER BY c.check_at
-            LIMIT 108
-            FOR UPDATE OF c SKIP LOCKED
+            ORDER BY c.check_at LIMIT 108 FOR UPDATE OF c SKIP LOCKED
         ) AS c
         LIMIT (SELECT $5::integer)
     ) AS d
@@ -68,24 +65,21 @@ WITH lanes AS MATERIALIZED (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
                 WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase
-                ORDER BY q.since, q.plan_id
-                LIMIT 356
+                ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
             LIMIT (SELECT $6::integer)
         ) UNION ALL (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
                 WHERE l.action <> '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.action_name = l.action
-                ORDER BY q.since, q.plan_id
-                LIMIT 356
+                ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
             LIMIT (SELECT $6::integer)
         )
     ) AS w
 ), candidates AS (
     SELECT k.plan_id, k.phase, 'processing' AS state, k.owner, 0 AS turn, k.place, k.check_at AS since
-    FROM looked k
-    WHERE k.held_until IS NULL AND k.attempt < k.max_attempts
+    FROM looked k WHERE k.held_until IS NULL AND k.attempt < k.max_attempts
     UNION ALL
     SELECT w.plan_id, w.phase, 'queued' AS state, NULL AS owner,
         row_number() OVER (PARTITION BY w.place ORDER BY w.since, w.plan_id) AS turn, w.place, w.since
@@ -93,15 +87,13 @@ WITH lanes AS MATERIALIZED (
 ), free AS (
     -- Read, and locked, only as far as the next part asks for. The token of the lease's row is 0 if there is none, and null if
     -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner,
-        greatest(p.fence, h.token) AS latest
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner, greatest(p.fence, h.token) AS latest
     FROM (SELECT plan_id, phase, state, owner, turn, place, since FROM candidates ORDER BY candidates.turn, candidates.place, candidates.since, candidates.plan_id) AS c
     CROSS JOIN LATERAL (
         SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
             plans.fence
         FROM plans
-        WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
-        FOR NO KEY UPDATE SKIP LOCKED
+        WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
     CROSS JOIN LATERAL (
         SELECT CASE WHEN (SELECT true FROM leases h WHERE h.namespace = $7::text AND h.kind = 'plan' AND h.name = p.id::text) THEN (
@@ -110,8 +102,7 @@ WITH lanes AS MATERIALIZED (
             FOR NO KEY UPDATE SKIP LOCKED
         ) ELSE 0 END AS token OFFSET 0
     ) AS h
-    WHERE h.token IS NOT NULL
-    LIMIT 100
+    WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
     SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.owner, f.latest, row_number() OVER () AS place, ((SELECT $8::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
@@ -151,8 +142,7 @@ WITH lanes AS MATERIALIZED (
         FROM looked k
         CROSS JOIN LATERAL (
             SELECT plans.id, plans.phase, plans.version, plans.updated_at FROM plans
-            WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing'
-            FOR NO KEY UPDATE SKIP LOCKED
+            WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing' FOR NO KEY UPDATE SKIP LOCKED
         ) AS n
         WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts
             AND CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.lease_namespace AND h.kind = 'plan' AND h.name = n.id::text) THEN (
@@ -166,8 +156,7 @@ WITH lanes AS MATERIALIZED (
 ), steps AS MATERIALIZED (
     SELECT m.id, m.version - 1 AS version, 'expire' AS transition, m.phase, 'processing' AS from_state, 'queued' AS to_state,
         format('the claim of %s expired in attempt %s', m.before, m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor, m.namespace
-    FROM claimed m
-    WHERE m.from_state = 'processing'
+    FROM claimed m WHERE m.from_state = 'processing'
     UNION ALL
     SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant, m.namespace FROM claimed m
     UNION ALL
@@ -324,14 +313,12 @@ WHERE coalesce(
         (
             SELECT true FROM plan_queue q
             WHERE n.action = '' AND q.namespace = n.namespace AND q.phase = n.phase
-            ORDER BY q.since, q.plan_id
-            LIMIT 1
+            ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (
             SELECT true FROM plan_queue q
             WHERE n.action <> '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.action_name = n.action
-            ORDER BY q.since, q.plan_id
-            LIMIT 1
+            ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (
             SELECT true FROM plan_claims c

@@ -59,8 +59,7 @@ const fenceLockPlan = `-- name: FenceLockPlan :exec
 SELECT FROM plans p
 WHERE p.id = $1 AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at > statement_timestamp()
-)
-FOR NO KEY UPDATE OF p
+) FOR NO KEY UPDATE OF p
 `
 
 // Index: plans_pkey, leases_pkey. Like FenceLockSession.
@@ -74,8 +73,7 @@ const fenceLockSession = `-- name: FenceLockSession :exec
 SELECT FROM session_counters c
 WHERE c.session_id = $1 AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
-)
-FOR NO KEY UPDATE OF c
+) FOR NO KEY UPDATE OF c
 `
 
 // Fences: the largest token that was given for the lease of a session or a plan, in the row that a write locks anyway. An

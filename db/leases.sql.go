@@ -53,8 +53,7 @@ WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2:
     AND ($6::text IS NULL OR l.kind = $6::text)
     AND ($7::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN $7::text WHEN 'plan' THEN $7::text ELSE $8::text END)
     AND (l.expires_at <= statement_timestamp()) = ANY($9::boolean[])
-ORDER BY l.kind, l.name
-LIMIT $10
+ORDER BY l.kind, l.name LIMIT $10
 `
 
 type LeaseListParams struct {
@@ -157,8 +156,7 @@ func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) e
 
 const leaseLockToken = `-- name: LeaseLockToken :exec
 SELECT FROM leases l
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4
-FOR NO KEY UPDATE
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 FOR NO KEY UPDATE
 `
 
 type LeaseLockTokenParams struct {
@@ -222,9 +220,7 @@ func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, namespace string
 const leaseRenew = `-- name: LeaseRenew :one
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, c.until)
-FROM (
-    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until
-) AS c
+FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until) AS c
 WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 AND l.expires_at > c.now
 RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
 `
@@ -269,9 +265,7 @@ DELETE FROM leases l
 USING (
     SELECT f.namespace, f.kind, f.name FROM leases f
     WHERE f.namespace = $1::text AND f.owner IS NULL AND f.acquired_at < statement_timestamp() - interval '1 day'
-    ORDER BY f.acquired_at
-    LIMIT 4
-    FOR UPDATE SKIP LOCKED
+    ORDER BY f.acquired_at LIMIT 4 FOR UPDATE SKIP LOCKED
 ) AS old
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name
 `
@@ -285,10 +279,8 @@ func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) err
 
 const leaseTake = `-- name: LeaseTake :exec
 UPDATE leases l
-SET owner = $1::text,
-    token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
-    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END,
-    expires_at = greatest(l.expires_at, c.until)
+SET owner = $1::text, token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until,
         (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,

@@ -32,10 +32,7 @@ SELECT l.heard::boolean AS heard, (CASE WHEN l.heard THEN (
     FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s, unnest((SELECT $1::text[])) AS p (payload),
         LATERAL pg_notify('agentstore_' || 'session_counters'::regclass::oid, p.payload)
 ) ELSE 0 END)::bigint AS sent
-FROM (
-    SELECT NOT pg_try_advisory_xact_lock($2::integer, 'session_counters'::regclass::oid::integer) AS heard
-    OFFSET 0
-) AS l
+FROM (SELECT NOT pg_try_advisory_xact_lock($2::integer, 'session_counters'::regclass::oid::integer) AS heard OFFSET 0) AS l
 `
 
 type LiveNotifyRow struct {
@@ -67,32 +64,22 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const messageListNews = `-- name: MessageListNews :many
-SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
-    f.occurred_at, f.created_at
+SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at
 FROM (
-    SELECT a.place, a.next_sequence,
-        t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at, t.created_at, t.size,
-        sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
-    FROM (
-        SELECT n.place, n.session_id, n.from_sequence, c.next_sequence
-        FROM ROWS FROM (
-            unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
-        ) WITH ORDINALITY AS n (session_id, from_sequence, place)
-        LEFT JOIN LATERAL (
-            SELECT session_counters.next_sequence FROM session_counters
-            WHERE session_counters.session_id = n.session_id
-            LIMIT 1
-        ) AS c ON true
-    ) AS a
+    SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at,
+        t.created_at, t.size, sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    FROM ROWS FROM (
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
+    ) WITH ORDINALITY AS n (session_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload,
-            messages.kind, messages.call_id, messages.occurred_at, messages.created_at,
-            octet_length(messages.content) + octet_length(messages.metadata::text)
+        SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
+    ) AS c ON true
+    LEFT JOIN LATERAL (
+        SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload, messages.kind,
+            messages.call_id, messages.occurred_at, messages.created_at, octet_length(messages.content) + octet_length(messages.metadata::text)
                 + coalesce(octet_length(messages.payload), 0) AS size
-        FROM messages
-        WHERE messages.session_id = a.session_id AND messages.sequence >= a.from_sequence
-        ORDER BY messages.sequence
-        LIMIT $3::integer
+        FROM messages WHERE messages.session_id = n.session_id AND messages.sequence >= n.from_sequence
+        ORDER BY messages.sequence LIMIT $3::integer
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < $4::bigint
@@ -168,13 +155,9 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 
 const sessionListMoved = `-- name: SessionListMoved :many
 SELECT n.session_id::uuid AS session_id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
-FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
-) AS n (session_id, next_sequence)
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT session_counters.next_sequence FROM session_counters
-    WHERE session_counters.session_id = n.session_id
-    LIMIT 1
+    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
 ) AS c ON true
 WHERE c.next_sequence IS DISTINCT FROM n.next_sequence
 `

@@ -102,8 +102,7 @@ WITH asked AS MATERIALIZED (
     WHERE CASE WHEN k.namespace IS NOT NULL THEN
         CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text) THEN (
             SELECT true FROM leases h
-            WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text
-            FOR UPDATE SKIP LOCKED
+            WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text FOR UPDATE SKIP LOCKED
         ) ELSE true END
         AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED)
     ELSE true END

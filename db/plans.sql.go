@@ -22,20 +22,15 @@ WITH RECURSIVE family AS (
 ), locked AS (
     SELECT p.id, p.phase, p.state, p.version, p.error_message, p.error_details,
         p.id = $1 AND p.phase = $3 AND p.state = $4 AND p.version = $5 AS is_target
-    FROM plans p
-    WHERE p.root_id = $2 AND p.id IN (SELECT t.id FROM tree t)
-    FOR NO KEY UPDATE OF p
+    FROM plans p WHERE p.root_id = $2 AND p.id IN (SELECT t.id FROM tree t) FOR NO KEY UPDATE OF p
 ), live AS (
     SELECT l.id, l.phase, l.state, l.version, l.error_message, l.error_details
-    FROM locked l
-    WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
+    FROM locked l WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
 ), moved AS (
     UPDATE plans p
-    SET phase = l.phase, state = 'cancelled', version = l.version + 1,
-        error_message = l.error_message, error_details = l.error_details,
+    SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message, error_details = l.error_details,
         cancelled_at = statement_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, statement_timestamp())
-    FROM live l
-    WHERE p.root_id = $2 AND p.id = l.id
+    FROM live l WHERE p.root_id = $2 AND p.id = l.id
     RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -107,16 +102,13 @@ func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtyp
 const planCreate = `-- name: PlanCreate :one
 WITH seen AS (
     SELECT a.name FROM actions a
-    WHERE a.name = $1 AND current_setting('transaction_isolation') <> 'read committed'
-    FOR SHARE
+    WHERE a.name = $1 AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 ), parent AS (
     SELECT p.id FROM plans p
-    WHERE p.id = $2::uuid AND current_setting('transaction_isolation') <> 'read committed'
-    FOR SHARE
+    WHERE p.id = $2::uuid AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 ), once AS (
     SELECT a.name FROM actions a
-    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable
-    FOR NO KEY UPDATE
+    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable FOR NO KEY UPDATE
 ), usable AS (
     SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND a.reusable
@@ -129,11 +121,10 @@ WITH seen AS (
         phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
         invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name,
-        $2::uuid, $9, $10, $11, $12, $13, $14, $15,
-        $16::text, $17::text, CAST($18::text AS json),
-        $19::text[], $20::text[], $21::text[], $22::text[],
-        $23::text[], $24::text[], $25::boolean[]
+    SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name, $2::uuid,
+        $9, $10, $11, $12, $13, $14, $15, $16::text,
+        $17::text, CAST($18::text AS json), $19::text[], $20::text[],
+        $21::text[], $22::text[], $23::text[], $24::text[], $25::boolean[]
     FROM usable u
     WHERE ($7::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $7::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -360,8 +351,7 @@ func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyPar
 const planHistory = `-- name: PlanHistory :many
 SELECT plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at FROM plan_history h
 WHERE h.plan_id = $1 AND h.version >= $2
-ORDER BY h.version
-LIMIT $3
+ORDER BY h.version LIMIT $3
 `
 
 type PlanHistoryParams struct {
@@ -415,11 +405,9 @@ func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
 
 const planLink = `-- name: PlanLink :one
 WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session,
-        EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
 ), linked AS (
-    INSERT INTO session_plans (session_id, plan_id)
-    SELECT $1, $2 FROM found f WHERE f.session AND f.plan
+    INSERT INTO session_plans (session_id, plan_id) SELECT $1, $2 FROM found f WHERE f.session AND f.plan
     ON CONFLICT DO NOTHING
 )
 SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f
@@ -461,8 +449,7 @@ WHERE d.id < $1
     AND ($3::text IS NULL OR d.namespace = $3::text)
     AND ($4::text IS NULL OR d.phase = $4::text)
     AND ($5::text IS NULL OR d.state = $5::text)
-ORDER BY d.id DESC
-LIMIT $6
+ORDER BY d.id DESC LIMIT $6
 `
 
 type PlanListParams struct {
@@ -546,8 +533,7 @@ WHERE l.project = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
     AND ($5::text = '' OR d.state = $5::text)
-ORDER BY l.plan_id DESC
-LIMIT $6
+ORDER BY l.plan_id DESC LIMIT $6
 `
 
 type PlanListByProjectParams struct {
@@ -632,8 +618,7 @@ WHERE l.session_id = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
     AND ($5::text = '' OR d.state = $5::text)
-ORDER BY l.plan_id DESC
-LIMIT $6
+ORDER BY l.plan_id DESC LIMIT $6
 `
 
 type PlanListBySessionParams struct {
@@ -716,11 +701,9 @@ LATERAL (
     SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
     WHERE plans.namespace = $3 AND plans.phase = n.phase AND plans.state = n.state
         AND plans.id < $4
-    ORDER BY plans.id DESC
-    LIMIT $5
+    ORDER BY plans.id DESC LIMIT $5
 ) AS d
-ORDER BY d.id DESC
-LIMIT $5
+ORDER BY d.id DESC LIMIT $5
 `
 
 type PlanListByStageParams struct {
@@ -850,8 +833,8 @@ type PlanProgressRow struct {
 }
 
 // Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
-// Otherwise it returns the whole plan: the view shows it as it was when the statement began, so the columns that change come
-// from the UPDATE.
+// Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
+// the UPDATE.
 func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
 	row := db.QueryRow(ctx, planProgress,
 		arg.ID,
@@ -985,8 +968,7 @@ func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitio
 
 const planUnlink = `-- name: PlanUnlink :one
 WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session,
-        EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
 ), made AS (
     INSERT INTO session_plans (session_id, plan_id)
     SELECT $1, $2 FROM found f

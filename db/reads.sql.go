@@ -284,8 +284,7 @@ const sessionReadFirst = `-- name: SessionReadFirst :many
 SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM (
     SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
     WHERE session_id = $1 AND sequence >= $2
-    ORDER BY sequence
-    LIMIT $3
+    ORDER BY sequence LIMIT $3
 ) AS m
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= $4::bigint
 `
@@ -342,8 +341,7 @@ const sessionReadLast = `-- name: SessionReadLast :many
 SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM (
     SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
     WHERE session_id = $1 AND sequence >= $2
-    ORDER BY sequence DESC
-    LIMIT $3
+    ORDER BY sequence DESC LIMIT $3
 ) AS m
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= $4::bigint
 `
@@ -405,8 +403,7 @@ FROM (
 ) AS k
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
-    WHERE t.scope_id = k.id
-    LIMIT $5::integer
+    WHERE t.scope_id = k.id LIMIT $5::integer
 ) AS v ON true
 LIMIT $5::integer
 `

@@ -16,33 +16,26 @@ const sessionAddUsage = `-- name: SessionAddUsage :one
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
         coalesce(s.cost_nanos::numeric + $1::bigint <= s.budget_nanos, true)::boolean AS fits
-    FROM sessions s
-    WHERE s.id = $2
-    FOR NO KEY UPDATE
+    FROM sessions s WHERE s.id = $2 FOR NO KEY UPDATE
 ), known AS (
     SELECT u.input_tokens, u.output_tokens, u.cost_nanos FROM session_usages u
     WHERE u.session_id = $2 AND u.id = $3
 ), noted AS (
     INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
     SELECT $2, $3, $4::bigint, $5::bigint, $1::bigint
-    FROM locked l
-    WHERE l.fits AND NOT EXISTS (SELECT FROM known)
+    FROM locked l WHERE l.fits AND NOT EXISTS (SELECT FROM known)
     ON CONFLICT (session_id, id) DO NOTHING
     RETURNING session_id
 ), added AS (
     UPDATE sessions s
-    SET input_tokens = l.input_tokens + $4::bigint,
-        output_tokens = l.output_tokens + $5::bigint,
-        cost_nanos = l.cost_nanos + $1::bigint,
-        budget_nanos = l.budget_nanos
-    FROM locked l, noted n
-    WHERE s.id = $2 AND n.session_id = $2
+    SET input_tokens = l.input_tokens + $4::bigint, output_tokens = l.output_tokens + $5::bigint,
+        cost_nanos = l.cost_nanos + $1::bigint, budget_nanos = l.budget_nanos
+    FROM locked l, noted n WHERE s.id = $2 AND n.session_id = $2
     RETURNING s.id
 )
 SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, EXISTS (SELECT FROM added)::boolean AS added,
     k.input_tokens AS known_input_tokens, k.output_tokens AS known_output_tokens, k.cost_nanos AS known_cost_nanos
-FROM locked l
-LEFT JOIN known k ON true
+FROM locked l LEFT JOIN known k ON true
 `
 
 type SessionAddUsageParams struct {
@@ -102,8 +95,7 @@ WITH created AS (
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id)
-    SELECT c.id FROM created c WHERE $10::boolean
+    INSERT INTO session_ids (id) SELECT c.id FROM created c WHERE $10::boolean
 ), counted AS (
     INSERT INTO session_counters (session_id, updated_at, fenced_only)
     SELECT c.id, c.updated_at, $11::boolean FROM created c
@@ -165,8 +157,7 @@ WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
         (SELECT s.namespace FROM sessions s WHERE s.id = $1) AS namespace,
         (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys
-    FROM session_counters c
-    WHERE c.session_id = $1
+    FROM session_counters c WHERE c.session_id = $1
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = $1
 ), noted AS (
@@ -175,8 +166,7 @@ WITH counted AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
         format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
-    FROM counted n
-    WHERE $2::boolean
+    FROM counted n WHERE $2::boolean
 )
 SELECT n.next_sequence, n.plans, n.state_keys FROM counted n
 `
@@ -212,20 +202,16 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 
 const sessionExport = `-- name: SessionExport :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
     NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
-FROM sessions s
-JOIN session_counters c ON c.session_id = s.id
+FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
-FROM state_scopes o
-JOIN state_values v ON v.scope_id = o.id
+FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = $1
 ORDER BY state_key NULLS FIRST
 `
@@ -306,12 +292,9 @@ func (q *Queries) SessionFind(ctx context.Context, db DBTX, namespace string, ke
 
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans
-FROM sessions s
-JOIN session_counters c ON c.session_id = s.id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
+FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 `
 
@@ -365,8 +348,7 @@ WITH created AS (
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id)
-    SELECT c.id FROM created c WHERE NOT $14::boolean
+    INSERT INTO session_ids (id) SELECT c.id FROM created c WHERE NOT $14::boolean
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
@@ -374,8 +356,7 @@ WITH created AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $5, c.id, '{"imported":true}' FROM created c WHERE $15::boolean
 )
-INSERT INTO session_counters (session_id, updated_at)
-SELECT c.id, '-infinity' FROM created c
+INSERT INTO session_counters (session_id, updated_at) SELECT c.id, '-infinity' FROM created c
 `
 
 type SessionImportParams struct {
@@ -426,20 +407,16 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans
-FROM sessions s
-JOIN session_counters c ON c.session_id = s.id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
+FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.namespace = $1
     AND ($2::text IS NULL OR s.owner = $2::text)
     AND ($3::text IS NULL OR s.actor = $3::text)
     AND s.created_at >= $4
     AND s.created_at < $5
     AND (s.created_at, s.id) < ($6::timestamptz, $7::uuid)
-ORDER BY s.created_at DESC, s.id DESC
-LIMIT $8
+ORDER BY s.created_at DESC, s.id DESC LIMIT $8
 `
 
 type SessionListParams struct {
@@ -513,23 +490,19 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 
 const sessionListActive = `-- name: SessionListActive :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.active_at
 FROM (
     SELECT a.session_id, a.active_at FROM session_activity a
     WHERE a.namespace = $1
     AND ($2::text IS NULL OR a.owner = $2::text)
     AND (a.active_at, a.session_id) < ($3::timestamptz, $4::uuid)
-    ORDER BY a.active_at DESC, a.session_id DESC
-    LIMIT 1001
+    ORDER BY a.active_at DESC, a.session_id DESC LIMIT 1001
 ) AS a
 JOIN sessions s ON s.id = a.session_id
 JOIN session_counters c ON c.session_id = a.session_id
-ORDER BY a.active_at DESC, a.session_id DESC
-LIMIT $5
+ORDER BY a.active_at DESC, a.session_id DESC LIMIT $5
 `
 
 type SessionListActiveParams struct {
@@ -600,15 +573,9 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 
 const sessionListTaken = `-- name: SessionListTaken :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans
-FROM (
-    SELECT $1::uuid AS id
-    UNION
-    SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text
-) AS t
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
+FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text) AS t
 JOIN sessions s ON s.id = t.id
 JOIN session_counters c ON c.session_id = s.id
 `
@@ -683,8 +650,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id pgtype.UUID) (int
 const sessionLockWhole = `-- name: SessionLockWhole :one
 SELECT c.next_sequence FROM session_counters c
 JOIN sessions s ON s.id = c.session_id
-WHERE c.session_id = $1
-FOR UPDATE
+WHERE c.session_id = $1 FOR UPDATE
 `
 
 // Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits for the appends and the links to
@@ -715,27 +681,20 @@ func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UU
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at,
-        (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
+    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
         coalesce(s.version = $3::bigint, true)::boolean AS current
-    FROM sessions s
-    WHERE s.id = $4
-    FOR NO KEY UPDATE
+    FROM sessions s WHERE s.id = $4 FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s
-    SET version = s.version + 1,
-        actor = CASE WHEN $5::boolean THEN $6::text ELSE s.actor END,
+    SET version = s.version + 1, actor = CASE WHEN $5::boolean THEN $6::text ELSE s.actor END,
         automation_profile = CASE WHEN $7::boolean THEN $8::text ELSE s.automation_profile END,
         metadata = coalesce(CAST($9::text AS json), s.metadata),
-        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END,
-        cost_nanos = l.cost_nanos
-    FROM locked l
-    WHERE s.id = l.id AND l.fits AND l.current
+        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END, cost_nanos = l.cost_nanos
+    FROM locked l WHERE s.id = l.id AND l.fits AND l.current
     RETURNING s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
 ), fenced AS (
     UPDATE session_counters c SET fenced_only = $10::boolean
-    FROM updated u
-    WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
+    FROM updated u WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
     RETURNING c.fenced_only
 ), stored AS (
     SELECT u.id, u.namespace, u.key, u.owner, u.actor, u.automation_profile, u.metadata, u.version, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, true AS fits, true AS current FROM updated u
@@ -744,12 +703,9 @@ WITH locked AS (
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
-    ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    )::text[] AS plans
-FROM stored s
-JOIN session_counters c ON c.session_id = s.id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
+FROM stored s JOIN session_counters c ON c.session_id = s.id
 `
 
 type SessionUpdateParams struct {
@@ -836,8 +792,7 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 const sessionUsageGet = `-- name: SessionUsageGet :one
 SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
     s.input_tokens, s.output_tokens, s.cost_nanos
-FROM session_usages u
-JOIN sessions s ON s.id = u.session_id
+FROM session_usages u JOIN sessions s ON s.id = u.session_id
 WHERE u.session_id = $1 AND u.id = $2
 `
 

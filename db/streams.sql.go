@@ -136,13 +136,11 @@ const streamEnd = `-- name: StreamEnd :one
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
-    FROM streams s
-    WHERE s.id = $1
+    FROM streams s WHERE s.id = $1
 ), ended AS (
     UPDATE streams s
     SET status = $2::text, reason = $3::text, expires_at = t.expires_at
-    FROM stored t
-    WHERE s.id = t.id AND t.fence = $4::bigint AND t.status = 'open' AND NOT t.expired
+    FROM stored t WHERE s.id = t.id AND t.fence = $4::bigint AND t.status = 'open' AND NOT t.expired
 )
 SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t
 `
@@ -184,9 +182,7 @@ const streamExpire = `-- name: StreamExpire :execrows
 WITH expired AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at <= statement_timestamp() AND s.expires_at > 'epoch'
-    ORDER BY s.expires_at
-    LIMIT $1::bigint
-    FOR UPDATE SKIP LOCKED
+    ORDER BY s.expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 )
 UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e))
@@ -208,10 +204,8 @@ const streamGet = `-- name: StreamGet :one
 
 SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
     (s.expires_at <= statement_timestamp())::boolean AS expired
-FROM streams s
-WHERE s.namespace = $1 AND s.key = $2
-ORDER BY s.began DESC
-LIMIT 1
+FROM streams s WHERE s.namespace = $1 AND s.key = $2
+ORDER BY s.began DESC LIMIT 1
 `
 
 type StreamGetRow struct {
@@ -278,13 +272,10 @@ func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, ke
 
 const streamListMoved = `-- name: StreamListMoved :many
 SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
-FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
-) AS n (stream_id, next_sequence)
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
     SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
-    WHERE streams.id = n.stream_id
-    LIMIT 1
+    WHERE streams.id = n.stream_id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence
 `
@@ -320,25 +311,20 @@ const streamListNews = `-- name: StreamListNews :many
 SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
     coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
-    SELECT a.place, a.next_sequence, a.status, a.reason, a.expired, t.sequence, t.data, t.size,
-        sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
-    FROM (
-        SELECT n.place, n.stream_id, n.from_sequence, s.next_sequence, s.status, s.reason, s.expired
-        FROM ROWS FROM (
-            unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
-        ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
-        LEFT JOIN LATERAL (
-            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired FROM streams
-            WHERE streams.id = n.stream_id
-            LIMIT 1
-        ) AS s ON true
-    ) AS a
+    SELECT n.place, s.next_sequence, s.status, s.reason, s.expired, t.sequence, t.data, t.size,
+        sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    FROM ROWS FROM (
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
+    LEFT JOIN LATERAL (
+        SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
+        FROM streams WHERE streams.id = n.stream_id LIMIT 1
+    ) AS s ON true
     LEFT JOIN LATERAL (
         SELECT stream_parts.sequence, stream_parts.data, octet_length(stream_parts.data) AS size
         FROM stream_parts
-        WHERE stream_parts.stream_id = a.stream_id AND stream_parts.sequence >= a.from_sequence AND NOT a.expired
-        ORDER BY stream_parts.sequence
-        LIMIT $3::integer
+        WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
+        ORDER BY stream_parts.sequence LIMIT $3::integer
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < $4::bigint
@@ -413,8 +399,7 @@ const streamOpen = `-- name: StreamOpen :one
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = $2 AND s.key = $3
-    ORDER BY s.began DESC
-    LIMIT 1
+    ORDER BY s.began DESC LIMIT 1
 ), next AS (
     SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
     FROM (SELECT statement_timestamp() AS now, make_interval(secs => $5::float8) AS ttl) AS n
@@ -423,11 +408,9 @@ INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opene
 SELECT $1, $2, $3, $4, $1, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
 FROM next n
 ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
-    owner = excluded.owner,
-    opener = excluded.opener,
+    owner = excluded.owner, opener = excluded.opener,
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
-    ttl = excluded.ttl,
-    expires_at = greatest(streams.expires_at, excluded.expires_at)
+    ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
 WHERE streams.expires_at > excluded.opened_at
 RETURNING id, fence, next_sequence, opened_at, expires_at
 `
@@ -474,8 +457,7 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 const streamPartList = `-- name: StreamPartList :many
 SELECT p.data FROM stream_parts p
 WHERE p.stream_id = $1 AND p.sequence >= $2
-ORDER BY p.sequence
-LIMIT $3
+ORDER BY p.sequence LIMIT $3
 `
 
 type StreamPartListParams struct {
@@ -508,15 +490,13 @@ func (q *Queries) StreamPartList(ctx context.Context, db DBTX, arg StreamPartLis
 const streamPartRemove = `-- name: StreamPartRemove :execrows
 WITH gone AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
-    LIMIT $1::bigint
+    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT $1::bigint
     FOR UPDATE SKIP LOCKED
 ), doomed AS (
     SELECT g.id, p.sequence FROM gone g, LATERAL (
         SELECT stream_parts.sequence FROM stream_parts
         WHERE stream_parts.stream_id = g.id
-        ORDER BY stream_parts.sequence
-        LIMIT $1::bigint
+        ORDER BY stream_parts.sequence LIMIT $1::bigint
     ) AS p
     LIMIT $1::bigint
 )
@@ -542,8 +522,7 @@ WITH empty AS (
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
         AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began LIMIT 1)
             OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
-    LIMIT $1::bigint
-    FOR UPDATE SKIP LOCKED
+    LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM streams s
 USING empty e

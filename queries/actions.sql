@@ -1,17 +1,15 @@
 -- name: ActionCreate :one
 -- Index: actions_pkey. It returns no row if an action of this name exists; the caller then reads and compares it.
 INSERT INTO actions (
-    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
-    invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
-    argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name,
-    server, namespace, created_by
+    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
+    automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds,
+    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, server, namespace, created_by
 )
 VALUES (
-    @description, @definition_of_done, sqlc.narg(strategy_actor), sqlc.narg(execution_actor), sqlc.narg(review_actor),
-    sqlc.narg(apply_actor), sqlc.narg(estimation_actor), sqlc.narg(invariant_actor), sqlc.narg(automation_profile), @reusable,
-    @read_only, CAST(@inputs_schema::text AS json), @tags, @invariants, @argument_names, @argument_types, @argument_requireds,
-    @argument_descriptions, @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @name, @server,
-    @namespace, sqlc.narg(created_by)
+    @description, @definition_of_done, sqlc.narg(strategy_actor), sqlc.narg(execution_actor), sqlc.narg(review_actor), sqlc.narg(apply_actor),
+    sqlc.narg(estimation_actor), sqlc.narg(invariant_actor), sqlc.narg(automation_profile), @reusable, @read_only,
+    CAST(@inputs_schema::text AS json), @tags, @invariants, @argument_names, @argument_types, @argument_requireds, @argument_descriptions,
+    @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @name, @server, @namespace, sqlc.narg(created_by)
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at;
@@ -26,8 +24,7 @@ SELECT * FROM actions a
 WHERE a.server = @server AND a.namespace = @namespace AND a.name > @after_name
     AND (@state::text = '' OR a.state = @state::text)
     AND (@tag::text = '' OR @tag::text = ANY (a.tags))
-ORDER BY a.name
-LIMIT @max_rows;
+ORDER BY a.name LIMIT @max_rows;
 
 -- name: ActionLock :one
 -- Index: actions_pkey. Locks the action before an update, so that the next statement sees all that was committed before.
@@ -46,8 +43,7 @@ SET description = @description, definition_of_done = @definition_of_done, strate
     argument_types = @argument_types, argument_requireds = @argument_requireds, argument_descriptions = @argument_descriptions,
     argument_defaults = @argument_defaults, argument_mins = @argument_mins, argument_maxs = @argument_maxs,
     argument_patterns = @argument_patterns, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
-FROM given g
-WHERE a.name = g.name
+FROM given g WHERE a.name = g.name
 RETURNING a.*;
 
 -- name: ActionArchive :execrows

@@ -31,8 +31,7 @@ WITH given AS MATERIALIZED (
 ), written AS (
     INSERT INTO audit_entries (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details)
     SELECT g.id, g.occurred_at, g.type, g.namespace, g.plan_id, g.session_id, g.actor, g.user_name, g.project, CAST(g.details AS json)
-    FROM given g
-    WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
+    FROM given g WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
     ON CONFLICT DO NOTHING
     RETURNING id
 )
@@ -55,22 +54,17 @@ ON CONFLICT DO NOTHING;
 WITH page AS MATERIALIZED (
     SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
         e.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality(@types::text[]) = 0 OR e.type = ANY (@types::text[])) AS meant
-    FROM audit_entries e
-    WHERE e.occurred_at < @before AND (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
-    ORDER BY e.occurred_at, e.id
-    LIMIT 1000
+    FROM audit_entries e WHERE e.occurred_at < @before AND (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
+    ORDER BY e.occurred_at, e.id LIMIT 1000
 ), judged AS (
     SELECT p.meant,
         (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
         (SELECT true FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) IS NOT NULL AS sealed
-    FROM page p
-    WHERE p.meant
+    FROM page p WHERE p.meant
 )
-SELECT (SELECT count(*) FROM page)::bigint AS found,
-    count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
-    count(*) FILTER (WHERE j.held) AS held,
-    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+SELECT (SELECT count(*) FROM page)::bigint AS found, count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
+    count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
     coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), @after_occurred_at)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), @after_id)::uuid AS reached_id
 FROM judged j;
@@ -99,11 +93,9 @@ WITH stated AS MATERIALIZED (
         SELECT e.id, e.occurred_at, e.type, e.plan_id, e.session_id
         FROM audit_entries e
         WHERE e.occurred_at < (SELECT s.before FROM stated s) AND (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
-        ORDER BY e.occurred_at, e.id
-        LIMIT 1000
+        ORDER BY e.occurred_at, e.id LIMIT 1000
     ) AS n
-    ORDER BY n.occurred_at, n.id
-    LIMIT @max_rows
+    ORDER BY n.occurred_at, n.id LIMIT @max_rows
 ), judged AS MATERIALIZED (
     SELECT p.id,
         coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
@@ -126,8 +118,7 @@ WITH stated AS MATERIALIZED (
         AND u.entry_id = ANY (ARRAY(SELECT j.id FROM judged j WHERE j.again))
 )
 SELECT (SELECT count(*) FROM page)::bigint AS found, (SELECT count(*) FROM deleted)::bigint AS pruned,
-    count(*) FILTER (WHERE j.held) AS held,
-    count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
+    count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
     coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), @after_occurred_at)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), @after_id)::uuid AS reached_id
 FROM judged j;
@@ -160,8 +151,7 @@ SELECT c.note FROM audit_checkpoints c WHERE c.size = 0;
 SELECT u.recorded_at, u.entry_id, coalesce(octet_length(e.details::text), 0)::bigint AS bytes
 FROM audit_unsealed u, LATERAL (SELECT * FROM audit_entries WHERE audit_entries.id = u.entry_id LIMIT 1) AS e
 WHERE (SELECT true FROM audit_leaves l WHERE l.entry_id = u.entry_id LIMIT 1) IS NULL
-ORDER BY u.recorded_at, u.entry_id
-LIMIT @max_rows;
+ORDER BY u.recorded_at, u.entry_id LIMIT @max_rows;
 
 -- name: AuditUnsealed :many
 -- Index: audit_entries_pkey. Returns entries in the order of the ids.
@@ -213,11 +203,9 @@ ORDER BY n.ordinality;
 -- Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that was removed.
 SELECT sqlc.embed(l),
     e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts
-FROM audit_leaves l
-LEFT JOIN audit_entries e ON e.id = l.entry_id
+FROM audit_leaves l LEFT JOIN audit_entries e ON e.id = l.entry_id
 WHERE l.sequence >= @from_sequence
-ORDER BY l.sequence
-LIMIT @max_rows;
+ORDER BY l.sequence LIMIT @max_rows;
 
 -- name: AuditLeafOf :one
 -- Index: audit_leaves_entry_id_key.
@@ -235,21 +223,17 @@ SELECT * FROM audit_checkpoints c WHERE c.size > 0 ORDER BY c.size DESC LIMIT 1;
 SELECT e.id, e.occurred_at,
     coalesce(
         (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
-        (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1),
-        false
+        (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1), false
     )::boolean AS known
-FROM audit_entries e
-WHERE (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
-ORDER BY e.occurred_at, e.id
-LIMIT @max_rows;
+FROM audit_entries e WHERE (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
+ORDER BY e.occurred_at, e.id LIMIT @max_rows;
 
 -- name: AuditLost :many
 -- Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only tampering
 -- can cause.
 SELECT u.entry_id FROM audit_unsealed u
 WHERE (SELECT true FROM audit_entries e WHERE e.id = u.entry_id LIMIT 1) IS NULL
-ORDER BY u.recorded_at, u.entry_id
-LIMIT @max_rows;
+ORDER BY u.recorded_at, u.entry_id LIMIT @max_rows;
 
 -- name: AuditWaiting :one
 -- Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the server's clock, which also set its time of

@@ -14,8 +14,7 @@ WHERE e.occurred_at <= @after_occurred_at AND e.occurred_at >= @bound AND (e.occ
     AND (sqlc.narg(actor)::text IS NULL OR e.actor = sqlc.narg(actor)::text)
     AND (sqlc.narg(project)::text IS NULL OR e.project = sqlc.narg(project)::text)
     AND (sqlc.narg(type)::text IS NULL OR e.type = sqlc.narg(type)::text)
-ORDER BY e.occurred_at DESC, e.id DESC
-LIMIT @max_rows;
+ORDER BY e.occurred_at DESC, e.id DESC LIMIT @max_rows;
 
 -- name: AuditListAscending :many
 -- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx.
@@ -27,8 +26,7 @@ WHERE e.occurred_at >= @after_occurred_at AND e.occurred_at < @bound AND (e.occu
     AND (sqlc.narg(actor)::text IS NULL OR e.actor = sqlc.narg(actor)::text)
     AND (sqlc.narg(project)::text IS NULL OR e.project = sqlc.narg(project)::text)
     AND (sqlc.narg(type)::text IS NULL OR e.type = sqlc.narg(type)::text)
-ORDER BY e.occurred_at, e.id
-LIMIT @max_rows;
+ORDER BY e.occurred_at, e.id LIMIT @max_rows;
 
 -- name: AuditCount :one
 -- Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to max_rows. In an order,
@@ -42,6 +40,5 @@ SELECT count(*) FROM (
         AND (sqlc.narg(actor)::text IS NULL OR e.actor = sqlc.narg(actor)::text)
         AND (sqlc.narg(project)::text IS NULL OR e.project = sqlc.narg(project)::text)
         AND (sqlc.narg(type)::text IS NULL OR e.type = sqlc.narg(type)::text)
-    ORDER BY e.occurred_at, e.id
-    LIMIT @max_rows
+    ORDER BY e.occurred_at, e.id LIMIT @max_rows
 ) AS found;

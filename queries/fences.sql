@@ -9,8 +9,7 @@
 SELECT FROM session_counters c
 WHERE c.session_id = @session_id AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
-)
-FOR NO KEY UPDATE OF c;
+) FOR NO KEY UPDATE OF c;
 
 -- name: FenceSession :exec
 -- Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the token that owner
@@ -41,8 +40,7 @@ SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given
 SELECT FROM plans p
 WHERE p.id = @plan_id AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at > statement_timestamp()
-)
-FOR NO KEY UPDATE OF p;
+) FOR NO KEY UPDATE OF p;
 
 -- name: FencePlan :exec
 -- Index: plans_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Like FenceSession.

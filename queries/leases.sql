@@ -19,10 +19,8 @@ ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE f
 -- holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
 -- session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
 UPDATE leases l
-SET owner = @owner::text,
-    token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
-    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END,
-    expires_at = greatest(l.expires_at, c.until)
+SET owner = @owner::text, token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until,
         (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,
@@ -43,17 +41,14 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
 -- name: LeaseLockToken :exec
 -- Index: leases_pkey. Comes before LeaseRenew.
 SELECT FROM leases l
-WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token
-FOR NO KEY UPDATE;
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token FOR NO KEY UPDATE;
 
 -- name: LeaseRenew :one
 -- Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never shortens a life: the
 -- owner may have another holder, with a longer one.
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, c.until)
-FROM (
-    SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until
-) AS c
+FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until) AS c
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.expires_at > c.now
 RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at;
 
@@ -74,9 +69,7 @@ DELETE FROM leases l
 USING (
     SELECT f.namespace, f.kind, f.name FROM leases f
     WHERE f.namespace = @namespace::text AND f.owner IS NULL AND f.acquired_at < statement_timestamp() - interval '1 day'
-    ORDER BY f.acquired_at
-    LIMIT 4
-    FOR UPDATE SKIP LOCKED
+    ORDER BY f.acquired_at LIMIT 4 FOR UPDATE SKIP LOCKED
 ) AS old
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 
@@ -91,5 +84,4 @@ WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name
     AND (sqlc.narg(kind)::text IS NULL OR l.kind = sqlc.narg(kind)::text)
     AND (sqlc.narg(id)::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN sqlc.narg(id)::text WHEN 'plan' THEN sqlc.narg(id)::text ELSE @text::text END)
     AND (l.expires_at <= statement_timestamp()) = ANY(@has_expired::boolean[])
-ORDER BY l.kind, l.name
-LIMIT @max_rows;
+ORDER BY l.kind, l.name LIMIT @max_rows;

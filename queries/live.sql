@@ -6,32 +6,22 @@
 -- sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
 --
 -- A SELECT around an argument, and LIMIT, are explained at MessageAppend; octet_length at SessionRead.
-SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
-    f.occurred_at, f.created_at
+SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at
 FROM (
-    SELECT a.place, a.next_sequence,
-        t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at, t.created_at, t.size,
-        sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
-    FROM (
-        SELECT n.place, n.session_id, n.from_sequence, c.next_sequence
-        FROM ROWS FROM (
-            unnest((SELECT @session_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
-        ) WITH ORDINALITY AS n (session_id, from_sequence, place)
-        LEFT JOIN LATERAL (
-            SELECT session_counters.next_sequence FROM session_counters
-            WHERE session_counters.session_id = n.session_id
-            LIMIT 1
-        ) AS c ON true
-    ) AS a
+    SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at,
+        t.created_at, t.size, sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    FROM ROWS FROM (
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
+    ) WITH ORDINALITY AS n (session_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload,
-            messages.kind, messages.call_id, messages.occurred_at, messages.created_at,
-            octet_length(messages.content) + octet_length(messages.metadata::text)
+        SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
+    ) AS c ON true
+    LEFT JOIN LATERAL (
+        SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload, messages.kind,
+            messages.call_id, messages.occurred_at, messages.created_at, octet_length(messages.content) + octet_length(messages.metadata::text)
                 + coalesce(octet_length(messages.payload), 0) AS size
-        FROM messages
-        WHERE messages.session_id = a.session_id AND messages.sequence >= a.from_sequence
-        ORDER BY messages.sequence
-        LIMIT @max_rows::integer
+        FROM messages WHERE messages.session_id = n.session_id AND messages.sequence >= n.from_sequence
+        ORDER BY messages.sequence LIMIT @max_rows::integer
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
@@ -42,13 +32,9 @@ ORDER BY f.place, f.sequence;
 -- -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
 -- where nothing is new.
 SELECT n.session_id::uuid AS session_id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
-FROM ROWS FROM (
-    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))
-) AS n (session_id, next_sequence)
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (session_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT session_counters.next_sequence FROM session_counters
-    WHERE session_counters.session_id = n.session_id
-    LIMIT 1
+    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
 ) AS c ON true
 WHERE c.next_sequence IS DISTINCT FROM n.next_sequence;
 
@@ -62,10 +48,7 @@ SELECT l.heard::boolean AS heard, (CASE WHEN l.heard THEN (
     FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s, unnest((SELECT @payloads::text[])) AS p (payload),
         LATERAL pg_notify('agentstore_' || 'session_counters'::regclass::oid, p.payload)
 ) ELSE 0 END)::bigint AS sent
-FROM (
-    SELECT NOT pg_try_advisory_xact_lock(@lock_class::integer, 'session_counters'::regclass::oid::integer) AS heard
-    OFFSET 0
-) AS l;
+FROM (SELECT NOT pg_try_advisory_xact_lock(@lock_class::integer, 'session_counters'::regclass::oid::integer) AS heard OFFSET 0) AS l;
 
 -- name: LiveListen :one
 -- Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection lasts, and returns the

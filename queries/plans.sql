@@ -7,16 +7,13 @@
 -- older state of the action or the parent. Locking their rows aborts it if they have changed since.
 WITH seen AS (
     SELECT a.name FROM actions a
-    WHERE a.name = @action_name AND current_setting('transaction_isolation') <> 'read committed'
-    FOR SHARE
+    WHERE a.name = @action_name AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 ), parent AS (
     SELECT p.id FROM plans p
-    WHERE p.id = sqlc.narg(parent_id)::uuid AND current_setting('transaction_isolation') <> 'read committed'
-    FOR SHARE
+    WHERE p.id = sqlc.narg(parent_id)::uuid AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 ), once AS (
     SELECT a.name FROM actions a
-    WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable
-    FOR NO KEY UPDATE
+    WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable FOR NO KEY UPDATE
 ), usable AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND a.reusable
@@ -29,11 +26,10 @@ WITH seen AS (
         phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
         invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name,
-        sqlc.narg(parent_id)::uuid, @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state,
-        sqlc.narg(automation_profile)::text, sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json),
-        @argument_names::text[], @argument_values::text[], @invariants::text[], @invariant_sources::text[],
-        @projects::text[], @project_aliases::text[], @project_read_onlys::boolean[]
+    SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name, sqlc.narg(parent_id)::uuid,
+        @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text,
+        sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json), @argument_names::text[], @argument_values::text[],
+        @invariants::text[], @invariant_sources::text[], @projects::text[], @project_aliases::text[], @project_read_onlys::boolean[]
     FROM usable u
     WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
         AND (SELECT count(*) FROM parent) >= 0
@@ -99,8 +95,7 @@ WHERE d.id < @after_id
     AND (sqlc.narg(namespace)::text IS NULL OR d.namespace = sqlc.narg(namespace)::text)
     AND (sqlc.narg(phase)::text IS NULL OR d.phase = sqlc.narg(phase)::text)
     AND (sqlc.narg(state)::text IS NULL OR d.state = sqlc.narg(state)::text)
-ORDER BY d.id DESC
-LIMIT @max_rows;
+ORDER BY d.id DESC LIMIT @max_rows;
 
 -- name: PlanListByStage :many
 -- Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
@@ -110,11 +105,9 @@ LATERAL (
     SELECT * FROM plans
     WHERE plans.namespace = @namespace AND plans.phase = n.phase AND plans.state = n.state
         AND plans.id < @after_id
-    ORDER BY plans.id DESC
-    LIMIT @max_rows
+    ORDER BY plans.id DESC LIMIT @max_rows
 ) AS d
-ORDER BY d.id DESC
-LIMIT @max_rows;
+ORDER BY d.id DESC LIMIT @max_rows;
 
 -- name: PlanListBySession :many
 -- Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the session's
@@ -125,8 +118,7 @@ WHERE l.session_id = @session_id AND l.plan_id < @after_id
     AND (@namespace::text = '' OR d.namespace = @namespace::text)
     AND (@phase::text = '' OR d.phase = @phase::text)
     AND (@state::text = '' OR d.state = @state::text)
-ORDER BY l.plan_id DESC
-LIMIT @max_rows;
+ORDER BY l.plan_id DESC LIMIT @max_rows;
 
 -- name: PlanListByProject :many
 -- Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the project's
@@ -138,8 +130,7 @@ WHERE l.project = @project AND l.plan_id < @after_id
     AND (@namespace::text = '' OR d.namespace = @namespace::text)
     AND (@phase::text = '' OR d.phase = @phase::text)
     AND (@state::text = '' OR d.state = @state::text)
-ORDER BY l.plan_id DESC
-LIMIT @max_rows;
+ORDER BY l.plan_id DESC LIMIT @max_rows;
 
 -- name: PlanTransition :one
 -- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
@@ -178,20 +169,15 @@ WITH RECURSIVE family AS (
 ), locked AS (
     SELECT p.id, p.phase, p.state, p.version, p.error_message, p.error_details,
         p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version AS is_target
-    FROM plans p
-    WHERE p.root_id = @root_id AND p.id IN (SELECT t.id FROM tree t)
-    FOR NO KEY UPDATE OF p
+    FROM plans p WHERE p.root_id = @root_id AND p.id IN (SELECT t.id FROM tree t) FOR NO KEY UPDATE OF p
 ), live AS (
     SELECT l.id, l.phase, l.state, l.version, l.error_message, l.error_details
-    FROM locked l
-    WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
+    FROM locked l WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
 ), moved AS (
     UPDATE plans p
-    SET phase = l.phase, state = 'cancelled', version = l.version + 1,
-        error_message = l.error_message, error_details = l.error_details,
+    SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message, error_details = l.error_details,
         cancelled_at = statement_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, statement_timestamp())
-    FROM live l
-    WHERE p.root_id = @root_id AND p.id = l.id
+    FROM live l WHERE p.root_id = @root_id AND p.id = l.id
     RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -207,8 +193,8 @@ SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
 -- Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
--- Otherwise it returns the whole plan: the view shows it as it was when the statement began, so the columns that change come
--- from the UPDATE.
+-- Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
+-- the UPDATE.
 WITH moved AS (
     UPDATE plans p
     SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
@@ -231,17 +217,14 @@ SELECT FROM plans p WHERE p.id = @id AND current_setting('transaction_isolation'
 -- Index: plan_history_pkey.
 SELECT * FROM plan_history h
 WHERE h.plan_id = @plan_id AND h.version >= @from_version
-ORDER BY h.version
-LIMIT @max_rows;
+ORDER BY h.version LIMIT @max_rows;
 
 -- name: PlanLink :one
 -- Index: sessions_pkey, plans_pkey, session_plans_pkey. Returns which of the two exist.
 WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
-        EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session, EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
 ), linked AS (
-    INSERT INTO session_plans (session_id, plan_id)
-    SELECT @session_id, @plan_id FROM found f WHERE f.session AND f.plan
+    INSERT INTO session_plans (session_id, plan_id) SELECT @session_id, @plan_id FROM found f WHERE f.session AND f.plan
     ON CONFLICT DO NOTHING
 )
 SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
@@ -252,8 +235,7 @@ SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
 -- the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
 -- which deletes the link.
 WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session,
-        EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session, EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
 ), made AS (
     INSERT INTO session_plans (session_id, plan_id)
     SELECT @session_id, @plan_id FROM found f

@@ -186,8 +186,7 @@ WHERE NOT @any_level::boolean AND current_setting('transaction_isolation') <> 'r
 SELECT m.* FROM (
     SELECT * FROM messages
     WHERE session_id = @session_id AND sequence >= @from_sequence
-    ORDER BY sequence
-    LIMIT @max_messages
+    ORDER BY sequence LIMIT @max_messages
 ) AS m
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
 
@@ -196,8 +195,7 @@ WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_
 SELECT m.* FROM (
     SELECT * FROM messages
     WHERE session_id = @session_id AND sequence >= @from_sequence
-    ORDER BY sequence DESC
-    LIMIT @max_messages
+    ORDER BY sequence DESC LIMIT @max_messages
 ) AS m
 WHERE octet_length(m.content) + coalesce(octet_length(m.payload), 0) + 256 * pg_column_size(m.metadata)::bigint <= @small_bytes::bigint;
 
@@ -215,7 +213,6 @@ FROM (
 ) AS k
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
-    WHERE t.scope_id = k.id
-    LIMIT @max_rows::integer
+    WHERE t.scope_id = k.id LIMIT @max_rows::integer
 ) AS v ON true
 LIMIT @max_rows::integer;

@@ -7,8 +7,7 @@
 WITH there AS (
     SELECT s.id FROM unnest((SELECT @session_ids::uuid[])) AS w (id), LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
 )
-INSERT INTO state_scopes (id, session_id, version)
-SELECT t.id, t.id, 0 FROM there t
+INSERT INTO state_scopes (id, session_id, version) SELECT t.id, t.id, 0 FROM there t
 ORDER BY t.id
 ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false;
 
@@ -62,8 +61,7 @@ WITH scopes AS (
 ), faults AS (
     SELECT f.fault, f.place, f.version FROM (
         SELECT 1 AS part, s.place, coalesce(s.version, 0) AS version, CASE WHEN s.version IS NULL THEN 'missing' ELSE 'scope' END AS fault
-        FROM scopes s
-        WHERE s.version IS NULL OR s.expected >= 0 AND s.expected <> s.version
+        FROM scopes s WHERE s.version IS NULL OR s.expected >= 0 AND s.expected <> s.version
         UNION ALL
         SELECT 2 AS part, c.place, c.version,
             CASE
@@ -78,19 +76,16 @@ WITH scopes AS (
                 AND c.number + c.by BETWEEN -9223372036854775808 AND 9223372036854775807
             ) IS NOT TRUE
     ) AS f
-    ORDER BY f.part, f.place
-    LIMIT 1
+    ORDER BY f.part, f.place LIMIT 1
 ), advanced AS (
     UPDATE state_scopes s
     SET version = w.next, updated_at = greatest(s.updated_at, statement_timestamp())
-    FROM scopes w
-    WHERE s.id = w.id AND w.changed AND NOT EXISTS (SELECT FROM faults)
+    FROM scopes w WHERE s.id = w.id AND w.changed AND NOT EXISTS (SELECT FROM faults)
     RETURNING s.id, w.place, s.version, s.updated_at
 ), written AS (
     INSERT INTO state_values (scope_id, key, value, version, updated_at)
     SELECT c.scope_id, c.key, coalesce((c.number + c.by)::text, c.value)::json, a.version, a.updated_at
-    FROM changes c
-    JOIN advanced a ON a.id = c.scope_id
+    FROM changes c JOIN advanced a ON a.id = c.scope_id
     WHERE c.op <> 'remove'
     ON CONFLICT (scope_id, key) DO UPDATE
     SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
@@ -141,11 +136,9 @@ WITH found AS (
     LEFT JOIN LATERAL (
         SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
         WHERE t.scope_id = s.id
-        ORDER BY t.key
-        LIMIT @max_rows::integer
+        ORDER BY t.key LIMIT @max_rows::integer
     ) AS v ON true
-    ORDER BY w.place, v.key
-    LIMIT @max_rows::integer
+    ORDER BY w.place, v.key LIMIT @max_rows::integer
 ), measured AS (
     SELECT f.*, sum(f.bytes) OVER (ORDER BY f.place, f.key) AS total FROM found f
 )
@@ -154,8 +147,7 @@ SELECT m.place::bigint AS place,
     coalesce(m.scope_version, 0)::bigint AS scope_version, coalesce(m.total, 0)::bigint AS bytes,
     coalesce(m.key, '')::text AS key, (CASE WHEN m.total <= @max_bytes::bigint THEN m.value END)::json AS value,
     coalesce(m.version, 0)::bigint AS version, coalesce(m.updated_at, 'epoch')::timestamptz AS updated_at
-FROM measured m
-ORDER BY m.place, m.key;
+FROM measured m ORDER BY m.place, m.key;
 
 -- name: StateList :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
@@ -173,8 +165,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT t.key, t.value, t.version, t.updated_at FROM state_values t
     WHERE t.scope_id = s.id AND t.key >= @first::text AND t.key > @after::text AND t.key < @before::text
-    ORDER BY t.key
-    LIMIT @max_rows::integer
+    ORDER BY t.key LIMIT @max_rows::integer
 ) AS v ON true
 ORDER BY v.key;
 
@@ -184,15 +175,13 @@ ORDER BY v.key;
 -- not exist.
 WITH counted AS (
     SELECT s.id, s.version, (SELECT count(*) FROM state_values v WHERE v.scope_id = s.id) AS keys
-    FROM state_scopes s
-    WHERE s.namespace = @namespace::text AND s.name = @name::text
+    FROM state_scopes s WHERE s.namespace = @namespace::text AND s.name = @name::text
 ), deleted AS (
     DELETE FROM state_scopes s USING counted n WHERE s.id = n.id
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, details)
     SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
-    FROM counted n
-    WHERE n.version > 0
+    FROM counted n WHERE n.version > 0
 )
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n;
 

@@ -5,10 +5,8 @@
 -- Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
 SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
     (s.expires_at <= statement_timestamp())::boolean AS expired
-FROM streams s
-WHERE s.namespace = @namespace AND s.key = @key
-ORDER BY s.began DESC
-LIMIT 1;
+FROM streams s WHERE s.namespace = @namespace AND s.key = @key
+ORDER BY s.began DESC LIMIT 1;
 
 -- name: StreamHasKey :one
 -- Index: streams_pkey.
@@ -34,8 +32,7 @@ WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expi
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = @namespace AND s.key = @key
-    ORDER BY s.began DESC
-    LIMIT 1
+    ORDER BY s.began DESC LIMIT 1
 ), next AS (
     SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
     FROM (SELECT statement_timestamp() AS now, make_interval(secs => @ttl_seconds::float8) AS ttl) AS n
@@ -44,11 +41,9 @@ INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opene
 SELECT @id, @namespace, @key, @owner, @id, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
 FROM next n
 ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
-    owner = excluded.owner,
-    opener = excluded.opener,
+    owner = excluded.owner, opener = excluded.opener,
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
-    ttl = excluded.ttl,
-    expires_at = greatest(streams.expires_at, excluded.expires_at)
+    ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
 WHERE streams.expires_at > excluded.opened_at
 RETURNING id, fence, next_sequence, opened_at, expires_at;
 
@@ -119,13 +114,11 @@ WHERE l.place IS NOT NULL
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
-    FROM streams s
-    WHERE s.id = @id
+    FROM streams s WHERE s.id = @id
 ), ended AS (
     UPDATE streams s
     SET status = @status::text, reason = @reason::text, expires_at = t.expires_at
-    FROM stored t
-    WHERE s.id = t.id AND t.fence = @fence::bigint AND t.status = 'open' AND NOT t.expired
+    FROM stored t WHERE s.id = t.id AND t.fence = @fence::bigint AND t.status = 'open' AND NOT t.expired
 )
 SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t;
 
@@ -133,8 +126,7 @@ SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t;
 -- Index: stream_parts_pkey. Returns parts from a sequence on.
 SELECT p.data FROM stream_parts p
 WHERE p.stream_id = @stream_id AND p.sequence >= @from_sequence
-ORDER BY p.sequence
-LIMIT @max_rows;
+ORDER BY p.sequence LIMIT @max_rows;
 
 -- name: StreamListNews :many
 -- Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
@@ -144,25 +136,20 @@ LIMIT @max_rows;
 SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
     coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
-    SELECT a.place, a.next_sequence, a.status, a.reason, a.expired, t.sequence, t.data, t.size,
-        sum(t.size) OVER (ORDER BY a.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
-    FROM (
-        SELECT n.place, n.stream_id, n.from_sequence, s.next_sequence, s.status, s.reason, s.expired
-        FROM ROWS FROM (
-            unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
-        ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
-        LEFT JOIN LATERAL (
-            SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired FROM streams
-            WHERE streams.id = n.stream_id
-            LIMIT 1
-        ) AS s ON true
-    ) AS a
+    SELECT n.place, s.next_sequence, s.status, s.reason, s.expired, t.sequence, t.data, t.size,
+        sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    FROM ROWS FROM (
+        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
+    LEFT JOIN LATERAL (
+        SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
+        FROM streams WHERE streams.id = n.stream_id LIMIT 1
+    ) AS s ON true
     LEFT JOIN LATERAL (
         SELECT stream_parts.sequence, stream_parts.data, octet_length(stream_parts.data) AS size
         FROM stream_parts
-        WHERE stream_parts.stream_id = a.stream_id AND stream_parts.sequence >= a.from_sequence AND NOT a.expired
-        ORDER BY stream_parts.sequence
-        LIMIT @max_rows::integer
+        WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
+        ORDER BY stream_parts.sequence LIMIT @max_rows::integer
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
@@ -172,13 +159,10 @@ ORDER BY f.place, f.sequence;
 -- Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 -- one, and those that have ended, expired or are missing, with -1.
 SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
-FROM ROWS FROM (
-    unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))
-) AS n (stream_id, next_sequence)
+FROM ROWS FROM (unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
     SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
-    WHERE streams.id = n.stream_id
-    LIMIT 1
+    WHERE streams.id = n.stream_id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 
@@ -190,9 +174,7 @@ WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 WITH expired AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at <= statement_timestamp() AND s.expires_at > 'epoch'
-    ORDER BY s.expires_at
-    LIMIT @max_rows::bigint
-    FOR UPDATE SKIP LOCKED
+    ORDER BY s.expires_at LIMIT @max_rows::bigint FOR UPDATE SKIP LOCKED
 )
 UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e));
@@ -202,15 +184,13 @@ WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e));
 -- that are locked by others.
 WITH gone AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1)
-    LIMIT @max_rows::bigint
+    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
 ), doomed AS (
     SELECT g.id, p.sequence FROM gone g, LATERAL (
         SELECT stream_parts.sequence FROM stream_parts
         WHERE stream_parts.stream_id = g.id
-        ORDER BY stream_parts.sequence
-        LIMIT @max_rows::bigint
+        ORDER BY stream_parts.sequence LIMIT @max_rows::bigint
     ) AS p
     LIMIT @max_rows::bigint
 )
@@ -228,8 +208,7 @@ WITH empty AS (
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
         AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began LIMIT 1)
             OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
-    LIMIT @max_rows::bigint
-    FOR UPDATE SKIP LOCKED
+    LIMIT @max_rows::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM streams s
 USING empty e

@@ -45,60 +45,37 @@ WHERE l.session_id IS NOT NULL
     OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
 
 -- name: TurnLockUsages :many
--- Index: sessions_pkey. Like TurnLockCounters, for the rows that have the usage of sessions.
-WITH locked AS (
-    SELECT s.session_id, c.input_tokens, c.output_tokens, c.cost_nanos, c.budget_nanos
-    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
-        WHERE sessions.id = s.session_id
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS c
-    WHERE NOT (SELECT @waits::boolean)
-    UNION ALL
-    SELECT s.session_id, c.input_tokens, c.output_tokens, c.cost_nanos, c.budget_nanos
-    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
-        WHERE sessions.id = s.session_id
-        FOR NO KEY UPDATE
-    ) AS c
-    WHERE (SELECT @waits::boolean)
-)
-SELECT l.session_id::uuid AS session_id, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos FROM locked l;
+-- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that are locked, or
+-- waits for them if it is sent without that part (repo/postgres/parts.go).
+SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
+FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
+    SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
+    WHERE sessions.id = n.session_id FOR NO KEY UPDATE
+    -- with skips
+    SKIP LOCKED
+    -- end of skips
+) AS s;
 
 -- name: TurnLockScopes :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockCounters, for the rows
--- of scopes, which have their places in the arrays: see StateChange. now is the database's clock after the lock.
-WITH found AS (
-    SELECT n.place, s.id
-    FROM ROWS FROM (
-        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
-    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
-        SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
-        UNION ALL
-        SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
-        LIMIT 1
-    ) AS s
-), locked AS (
-    SELECT f.place, c.version, clock_timestamp() AS now
-    FROM found f, LATERAL (
-        SELECT state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = f.id
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS c
-    WHERE NOT (SELECT @waits::boolean)
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
+-- scopes, which have their places in the arrays: see StateChange. held says that a row was skipped. now is the database's clock
+-- after the lock.
+SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held, coalesce(c.version, 0)::bigint AS version,
+    clock_timestamp()::timestamptz AS now
+FROM ROWS FROM (
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
+) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
     UNION ALL
-    SELECT f.place, c.version, clock_timestamp() AS now
-    FROM found f, LATERAL (
-        SELECT state_scopes.version FROM state_scopes
-        WHERE state_scopes.id = f.id
-        FOR NO KEY UPDATE
-    ) AS c
-    WHERE (SELECT @waits::boolean)
-)
-SELECT f.place::bigint AS place, f.id::uuid AS id, (l.place IS NULL)::boolean AS held,
-    coalesce(l.version, 0)::bigint AS version, coalesce(l.now, 'epoch')::timestamptz AS now
-FROM found f
-LEFT JOIN locked l ON l.place = f.place;
+    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    LIMIT 1
+) AS s
+LEFT JOIN LATERAL (
+    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE
+    -- with skips
+    SKIP LOCKED
+    -- end of skips
+) AS c ON true;
 
 -- name: TurnFind :many
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
@@ -116,8 +93,7 @@ WHERE m.session_id = @session_id AND m.sequence >= (
     SELECT t.first_sequence FROM session_turns t
     WHERE t.session_id = @session_id AND t.id = @id
 )
-ORDER BY m.sequence
-LIMIT @max_rows;
+ORDER BY m.sequence LIMIT @max_rows;
 
 -- name: TurnFindMessages :many
 -- Index: messages_session_id_id_key. Returns those of the messages that are stored.
@@ -131,8 +107,7 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 SELECT u.session_id, u.id, u.input_tokens, u.output_tokens, u.cost_nanos
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
     SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens, session_usages.cost_nanos
-    FROM session_usages
-    WHERE session_usages.session_id = n.session_id AND session_usages.id = n.id LIMIT 1
+    FROM session_usages WHERE session_usages.session_id = n.session_id AND session_usages.id = n.id LIMIT 1
 ) AS u;
 
 -- name: TurnFindValues :many

@@ -77,7 +77,7 @@ GRANT SELECT ON audit_leaves TO :"application";
 -- default privileges of the owner say otherwise.
 GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
     plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created TO :"application";
-GRANT EXECUTE ON FUNCTION audit_entries_valid, audit_leaves_valid, audit_hashes_valid, audit_checkpoints_valid TO :"audit";
+GRANT EXECUTE ON FUNCTION audit_entries_valid TO :"audit";
 
 -- The audit role also seals.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";

@@ -180,8 +180,8 @@ func (h *heldScopes) release(s *heldScope) {
 func (h *heldScopes) look(due []*heldScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.run(h.ctx, reading, func(q db.DBTX) (err error) {
-		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }), false)
-		rows, err = queries.TurnLockScopes(h.ctx, q, params)
+		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }))
+		rows, err = queries.TurnLockScopes(h.ctx, locking(q, false), params)
 		return err
 	})
 	locked := map[*heldScope]bool{}

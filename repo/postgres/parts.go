@@ -1,9 +1,14 @@
 package postgres
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/db"
 )
 
 // A query may have parts that are left out unless they are needed: even a part that
@@ -56,4 +61,25 @@ func onlyParts(sql string, parts []string) string {
 		}
 	}
 	return kept.String()
+}
+
+// withPart sends a query with one of its parts, or, if the name is empty, with none.
+type withPart struct {
+	db.DBTX
+	part string
+}
+
+// Query implements db.DBTX.
+func (w withPart) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	sql, args = withParts(sql, args, w.part)
+	return w.DBTX.Query(ctx, sql, args...)
+}
+
+// locking returns what a query that locks rows is sent to: it waits for those that are
+// locked, or skips them.
+func locking(q db.DBTX, waits bool) db.DBTX {
+	if waits {
+		return withPart{q, ""}
+	}
+	return withPart{q, "skips"}
 }

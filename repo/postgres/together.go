@@ -204,12 +204,12 @@ func awaitCounters(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
 }
 
 func awaitUsages(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
-	_, err := queries.TurnLockUsages(ctx, q, ids, true)
+	_, err := queries.TurnLockUsages(ctx, locking(q, true), ids)
 	return err
 }
 
 func awaitScope(ctx context.Context, q db.DBTX, scope repo.Scope) error {
-	_, err := queries.TurnLockScopes(ctx, q, lockParams([]repo.Scope{scope}, true))
+	_, err := queries.TurnLockScopes(ctx, locking(q, true), lockParams([]repo.Scope{scope}))
 	return err
 }
 

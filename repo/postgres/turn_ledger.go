@@ -150,7 +150,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 	}
 	if sessions := sortedIDs(l.usages); len(sessions) > 0 {
 		p.add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockUsages(ctx, q, sessions, waits.sessions)
+			rows, err := queries.TurnLockUsages(ctx, locking(q, waits.sessions), sessions)
 			for _, row := range rows {
 				l.usages[row.SessionID.Bytes] = &usageRow{
 					total:  usageOf(row.InputTokens, row.OutputTokens, row.CostNanos),
@@ -169,7 +169,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 	}
 	if len(scopes) > 0 {
 		p.add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockScopes(ctx, q, lockParams(scopes, waits.scopes))
+			rows, err := queries.TurnLockScopes(ctx, locking(q, waits.scopes), lockParams(scopes))
 			for _, row := range rows {
 				if row.Held && waits.scopes {
 					continue // it was erased during the wait
@@ -184,9 +184,9 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 	}
 }
 
-func lockParams(scopes []repo.Scope, waits bool) db.TurnLockScopesParams {
+func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
 	columns := newScopeColumns(scopes)
-	return db.TurnLockScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, Waits: waits}
+	return db.TurnLockScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

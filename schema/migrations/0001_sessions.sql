@@ -1,42 +1,39 @@
 -- oldest library: 1
-
 -- +goose Up
+-- +goose StatementBegin
 
--- The rules of a table are one CHECK that calls one function: PostgreSQL reads the expressions of CHECKs anew for each
--- statement, and keeps the plan of a function. A function names the first rule that is broken as the constraint of its error,
--- so that the error is that of a CHECK of its own. As in a CHECK, a rule that is null holds.
+-- Where there are many rules, or statements are hot, they are one CHECK that calls one function: PostgreSQL reads the
+-- expressions of CHECKs anew for each statement, and keeps the plan of a function. A function names the first rule that is
+-- broken as the constraint of its error, so that the error is that of a CHECK of its own. As in a CHECK, a rule that is null
+-- holds.
 --
 -- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is called for
 -- each message, names pg_catalog with each operator and type: setting the path would take longer than the rules. (A role's own
 -- type with the name text, to which its own cast makes null of everything, would break no rule.)
 
--- +goose StatementBegin
 CREATE FUNCTION sessions_valid(namespace text, key text, owner text, actor text, automation_profile text, metadata json, version bigint,
     input_tokens bigint, output_tokens bigint, cost_nanos bigint, budget_nanos bigint)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'sessions_namespace_check'
-        WHEN NOT (key <> '' AND octet_length(key) <= 1024) THEN 'sessions_key_check'
-        WHEN NOT (owner <> '' AND octet_length(owner) <= 1024) THEN 'sessions_owner_check'
-        WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'sessions_actor_check'
-        WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'sessions_automation_profile_check'
-        WHEN NOT (json_typeof(metadata) = 'object') THEN 'sessions_metadata_check'
-        WHEN NOT (version >= 1) THEN 'sessions_version_check'
-        WHEN NOT (input_tokens >= 0) THEN 'sessions_input_tokens_check'
-        WHEN NOT (output_tokens >= 0) THEN 'sessions_output_tokens_check'
-        WHEN NOT (cost_nanos >= 0) THEN 'sessions_cost_nanos_check'
-        WHEN NOT (budget_nanos >= 0) THEN 'sessions_budget_nanos_check'
-        WHEN NOT (cost_nanos <= budget_nanos) THEN 'sessions_cost_within_budget_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'sessions_namespace_check'
+    WHEN NOT (key <> '' AND octet_length(key) <= 1024) THEN 'sessions_key_check'
+    WHEN NOT (owner <> '' AND octet_length(owner) <= 1024) THEN 'sessions_owner_check'
+    WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'sessions_actor_check'
+    WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'sessions_automation_profile_check'
+    WHEN NOT (json_typeof(metadata) = 'object') THEN 'sessions_metadata_check'
+    WHEN NOT (version >= 1) THEN 'sessions_version_check'
+    WHEN NOT (input_tokens >= 0) THEN 'sessions_input_tokens_check'
+    WHEN NOT (output_tokens >= 0) THEN 'sessions_output_tokens_check'
+    WHEN NOT (cost_nanos >= 0) THEN 'sessions_cost_nanos_check'
+    WHEN NOT (budget_nanos >= 0) THEN 'sessions_budget_nanos_check'
+    WHEN NOT (cost_nanos <= budget_nanos) THEN 'sessions_cost_within_budget_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "sessions" violates check constraint "' || broken || '"',
         TABLE = 'sessions', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A conversation session. Everything here changes rarely or never; what every append changes is in session_counters. key is the
 -- caller's own name of the session, unique in its namespace. owner is the user whose session it is. version counts the updates.
@@ -89,31 +86,26 @@ CREATE TABLE session_counters (
     CONSTRAINT session_counters_next_sequence_check CHECK (next_sequence >= 0)
 ) WITH (fillfactor = 50);
 
--- +goose StatementBegin
 CREATE FUNCTION messages_valid(sequence bigint, role text, kind text, call_id text, content text, metadata json, payload bytea)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        WHEN NOT (sequence OPERATOR(pg_catalog.>=) 0) THEN 'messages_sequence_check'
-        WHEN NOT (role OPERATOR(pg_catalog.=) ANY (ARRAY['user', 'assistant', 'system', 'developer', 'tool'])) THEN 'messages_role_check'
-        WHEN NOT (kind OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(kind) OPERATOR(pg_catalog.<=) 255) THEN 'messages_kind_check'
-        WHEN NOT (call_id OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(call_id) OPERATOR(pg_catalog.<=) 1024)
-            THEN 'messages_call_id_check'
-        WHEN NOT (pg_catalog.octet_length(content) OPERATOR(pg_catalog.<=) 16777216 AND (
-                content OPERATOR(pg_catalog.<>) '' OR pg_catalog.octet_length(payload) OPERATOR(pg_catalog.>) 0
-                OR metadata::pg_catalog.text OPERATOR(pg_catalog.<>) '{}'
-            ) IS TRUE) THEN 'messages_content_check'
-        WHEN NOT (pg_catalog.json_typeof(metadata) OPERATOR(pg_catalog.=) 'object') THEN 'messages_metadata_check'
-        WHEN NOT (pg_catalog.octet_length(payload) OPERATOR(pg_catalog.<=) 16777216) THEN 'messages_payload_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE broken CONSTANT pg_catalog.text := CASE
+    WHEN NOT (sequence OPERATOR(pg_catalog.>=) 0) THEN 'messages_sequence_check'
+    WHEN NOT (role OPERATOR(pg_catalog.=) ANY (ARRAY['user', 'assistant', 'system', 'developer', 'tool'])) THEN 'messages_role_check'
+    WHEN NOT (kind OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(kind) OPERATOR(pg_catalog.<=) 255) THEN 'messages_kind_check'
+    WHEN NOT (call_id OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(call_id) OPERATOR(pg_catalog.<=) 1024) THEN 'messages_call_id_check'
+    WHEN NOT (pg_catalog.octet_length(content) OPERATOR(pg_catalog.<=) 16777216 AND (
+            content OPERATOR(pg_catalog.<>) '' OR pg_catalog.octet_length(payload) OPERATOR(pg_catalog.>) 0
+            OR metadata::pg_catalog.text OPERATOR(pg_catalog.<>) '{}'
+        ) IS TRUE) THEN 'messages_content_check'
+    WHEN NOT (pg_catalog.json_typeof(metadata) OPERATOR(pg_catalog.=) 'object') THEN 'messages_metadata_check'
+    WHEN NOT (pg_catalog.octet_length(payload) OPERATOR(pg_catalog.<=) 16777216) THEN 'messages_payload_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "messages" violates check constraint "' || broken || '"',
         TABLE = 'messages', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A message has no foreign key: it is inserted by whoever has the lock of its session's counter row, and goes with that row
 -- (session_counters_delete). The key would look the row up for each message by the index, through all versions that an open
@@ -182,9 +174,7 @@ CREATE INDEX session_activity_namespace_owner_active_at_idx ON session_activity 
 
 -- Triggers' functions write the tables of the schema in which their trigger's table is, wherever that is now: a schema can be
 -- renamed, and restored beside itself. They run with the rights of the tables' owner: roles only read what they write.
--- +goose StatementBegin
-CREATE FUNCTION session_activity_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION session_activity_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- It never goes back. Nobody else changes this row meanwhile: whoever does has the lock of the counter row, as this
     -- transaction has now.
@@ -193,57 +183,42 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 
 -- The messages and turns of a session go with its counter row. Nobody adds any meanwhile: this transaction has the row's lock.
 -- The search_path stays the caller's, as in a foreign key's cascade: triggers of the owner's may depend on it.
--- +goose StatementBegin
-CREATE FUNCTION session_counters_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-AS $$
+CREATE FUNCTION session_counters_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     EXECUTE pg_catalog.format('DELETE FROM %I.messages WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
     EXECUTE pg_catalog.format('DELETE FROM %I.session_turns WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION session_activity_move, session_counters_delete FROM PUBLIC;
 
-CREATE TRIGGER session_counters_delete AFTER DELETE ON session_counters
-    FOR EACH ROW EXECUTE FUNCTION session_counters_delete();
+CREATE TRIGGER session_counters_delete AFTER DELETE ON session_counters FOR EACH ROW EXECUTE FUNCTION session_counters_delete();
 
 -- An append in a minute that has had one evaluates the condition, and no more.
 CREATE TRIGGER session_activity_move AFTER UPDATE OF updated_at ON session_counters
     FOR EACH ROW WHEN (OLD.updated_at < date_trunc('minute', NEW.updated_at)) EXECUTE FUNCTION session_activity_move();
+-- +goose StatementEnd
 
 -- +goose Down
-
--- Writers are kept out first: what was seen empty stays empty until the drop.
-LOCK TABLE sessions, session_ids IN ACCESS EXCLUSIVE MODE;
-
 -- +goose StatementBegin
+-- Writers are kept out first: what was seen empty stays empty until the drop. What belongs to a session cannot be there without
+-- it.
+LOCK TABLE sessions, session_ids IN ACCESS EXCLUSIVE MODE;
 DO $$
+DECLARE full_table CONSTANT text := CASE
+    WHEN EXISTS (SELECT FROM sessions) THEN 'sessions'
+    WHEN EXISTS (SELECT FROM session_ids) THEN 'session_ids'
+END;
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    -- What belongs to a session cannot be there without it.
-    IF EXISTS (SELECT FROM sessions) THEN
-        RAISE EXCEPTION 'table sessions still holds rows' USING ERRCODE = 'ZAS01';
-    END IF;
-    IF EXISTS (SELECT FROM session_ids) THEN
-        RAISE EXCEPTION 'table session_ids still holds rows' USING ERRCODE = 'ZAS01';
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND full_table IS NOT NULL THEN
+        RAISE EXCEPTION 'table % still holds rows', full_table USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
--- +goose StatementEnd
-
-DROP TABLE session_activity;
-DROP TABLE session_turns;
-DROP TABLE session_usages;
-DROP TABLE messages;
-DROP TABLE session_counters;
-DROP TABLE session_ids;
-DROP TABLE sessions;
+DROP TABLE session_activity, session_turns, session_usages, messages, session_counters, session_ids, sessions;
 DROP FUNCTION session_activity_move, session_counters_delete, messages_valid, sessions_valid;
+-- +goose StatementEnd

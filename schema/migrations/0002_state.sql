@@ -1,26 +1,22 @@
 -- oldest library: 1
-
 -- +goose Up
-
 -- +goose StatementBegin
+
 CREATE FUNCTION state_scopes_valid(id uuid, session_id uuid, namespace text, name text, version bigint)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'state_scopes_namespace_check'
-        WHEN NOT (name <> '' AND octet_length(name) <= 1024) THEN 'state_scopes_name_check'
-        WHEN NOT ((session_id IS NULL) <> (name IS NULL) AND (namespace IS NULL) = (name IS NULL) AND coalesce(session_id = id, true))
-            THEN 'state_scopes_whose_check'
-        WHEN NOT (version >= 0) THEN 'state_scopes_version_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'state_scopes_namespace_check'
+    WHEN NOT (name <> '' AND octet_length(name) <= 1024) THEN 'state_scopes_name_check'
+    WHEN NOT ((session_id IS NULL) <> (name IS NULL) AND (namespace IS NULL) = (name IS NULL) AND coalesce(session_id = id, true))
+        THEN 'state_scopes_whose_check'
+    WHEN NOT (version >= 0) THEN 'state_scopes_version_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "state_scopes" violates check constraint "' || broken || '"',
         TABLE = 'state_scopes', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A scope of state: a session's own, or a shared one with a name, unique in its namespace. Every change locks this row and
 -- advances version, so that the order of versions is the order of commits. Half of each page is left free, so that an update is
@@ -42,24 +38,19 @@ CREATE TABLE state_scopes (
 -- first, which is an error.
 CREATE INDEX state_scopes_session_id_idx ON state_scopes (session_id) WHERE session_id IS NOT NULL;
 
--- +goose StatementBegin
 CREATE FUNCTION state_values_valid(key text, value json, version bigint)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024)
-            THEN 'state_values_key_check'
-        WHEN NOT (pg_catalog.octet_length(value::pg_catalog.text) OPERATOR(pg_catalog.<=) 1048576) THEN 'state_values_value_check'
-        WHEN NOT (version OPERATOR(pg_catalog.>=) 1) THEN 'state_values_version_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE broken CONSTANT pg_catalog.text := CASE
+    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'state_values_key_check'
+    WHEN NOT (pg_catalog.octet_length(value::pg_catalog.text) OPERATOR(pg_catalog.<=) 1048576) THEN 'state_values_value_check'
+    WHEN NOT (version OPERATOR(pg_catalog.>=) 1) THEN 'state_values_version_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "state_values" violates check constraint "' || broken || '"',
         TABLE = 'state_values', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix are
 -- together in every database.
@@ -75,26 +66,19 @@ CREATE TABLE state_values (
     CONSTRAINT state_values_scope_id_fkey FOREIGN KEY (scope_id) REFERENCES state_scopes (id) ON DELETE CASCADE,
     CONSTRAINT state_values_check CHECK (state_values_valid(key, value, version))
 ) WITH (fillfactor = 70);
+-- +goose StatementEnd
 
 -- +goose Down
-
+-- +goose StatementBegin
 -- Writers are kept out first: what was seen empty stays empty until the drop.
 LOCK TABLE state_scopes, state_values IN ACCESS EXCLUSIVE MODE;
-
--- +goose StatementBegin
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT FROM state_scopes) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM state_scopes) THEN
         RAISE EXCEPTION 'table state_scopes still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
+DROP TABLE state_values, state_scopes;
+DROP FUNCTION state_values_valid, state_scopes_valid;
 -- +goose StatementEnd
-
-DROP TABLE state_values;
-DROP TABLE state_scopes;
-DROP FUNCTION state_values_valid;
-DROP FUNCTION state_scopes_valid;

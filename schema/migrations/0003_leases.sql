@@ -1,26 +1,22 @@
 -- oldest library: 1
-
 -- +goose Up
-
 -- +goose StatementBegin
+
 CREATE FUNCTION leases_valid(namespace text, kind text, name text, owner text, token bigint)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'leases_namespace_check'
-        WHEN NOT (kind <> '' AND octet_length(kind) <= 255) THEN 'leases_kind_check'
-        WHEN NOT (name <> '' AND octet_length(name) <= 768) THEN 'leases_name_check'
-        WHEN NOT (owner <> '' AND octet_length(owner) <= 1024) THEN 'leases_owner_check'
-        WHEN NOT (token >= 0) THEN 'leases_token_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'leases_namespace_check'
+    WHEN NOT (kind <> '' AND octet_length(kind) <= 255) THEN 'leases_kind_check'
+    WHEN NOT (name <> '' AND octet_length(name) <= 768) THEN 'leases_name_check'
+    WHEN NOT (owner <> '' AND octet_length(owner) <= 1024) THEN 'leases_owner_check'
+    WHEN NOT (token >= 0) THEN 'leases_token_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "leases" violates check constraint "' || broken || '"',
         TABLE = 'leases', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A lease is held by its owner until it expires, by this server's clock, or is released. A release frees the row: it has no
 -- owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because token is the counter of
@@ -41,24 +37,19 @@ CREATE TABLE leases (
 
 CREATE INDEX leases_namespace_owner_kind_name_idx ON leases (namespace, owner, kind, name) WHERE owner IS NOT NULL;
 CREATE INDEX leases_namespace_acquired_at_idx ON leases (namespace, acquired_at) WHERE owner IS NULL;
+-- +goose StatementEnd
 
 -- +goose Down
-
+-- +goose StatementBegin
 -- Acquirers are kept out first: what was seen empty stays empty until the drop.
 LOCK TABLE leases IN ACCESS EXCLUSIVE MODE;
-
--- +goose StatementBegin
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT FROM leases WHERE owner IS NOT NULL) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM leases WHERE owner IS NOT NULL) THEN
         RAISE EXCEPTION 'table leases still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
--- +goose StatementEnd
-
 DROP TABLE leases;
 DROP FUNCTION leases_valid;
+-- +goose StatementEnd

@@ -1,71 +1,55 @@
 -- oldest library: 1
-
 -- +goose Up
-
 -- +goose StatementBegin
+
 CREATE FUNCTION actions_valid(name text, server text, namespace text, state text, version bigint, description text, definition_of_done text, strategy_actor text,
     execution_actor text, review_actor text, apply_actor text, estimation_actor text, invariant_actor text, automation_profile text,
     inputs_schema json, tags text[], invariants text[], argument_names text[], argument_types text[], argument_requireds boolean[],
     argument_descriptions text[], argument_defaults text[], argument_mins double precision[], argument_maxs double precision[],
     argument_patterns text[], created_by text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
-            AND name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$')
-            THEN 'actions_name_check'
-        WHEN NOT (state IN ('available', 'archived')) THEN 'actions_state_check'
-        WHEN NOT (version >= 1) THEN 'actions_version_check'
-        WHEN NOT (octet_length(description) <= 65536) THEN 'actions_description_check'
-        WHEN NOT (octet_length(definition_of_done) <= 65536) THEN 'actions_definition_of_done_check'
-        WHEN NOT (strategy_actor <> '' AND octet_length(strategy_actor) <= 255) THEN 'actions_strategy_actor_check'
-        WHEN NOT (execution_actor <> '' AND octet_length(execution_actor) <= 255) THEN 'actions_execution_actor_check'
-        WHEN NOT (review_actor <> '' AND octet_length(review_actor) <= 255) THEN 'actions_review_actor_check'
-        WHEN NOT (apply_actor <> '' AND octet_length(apply_actor) <= 255) THEN 'actions_apply_actor_check'
-        WHEN NOT (estimation_actor <> '' AND octet_length(estimation_actor) <= 255) THEN 'actions_estimation_actor_check'
-        WHEN NOT (invariant_actor <> '' AND octet_length(invariant_actor) <= 255) THEN 'actions_invariant_actor_check'
-        WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'actions_automation_profile_check'
-        WHEN NOT (json_typeof(inputs_schema) = 'object') THEN 'actions_inputs_schema_check'
-        WHEN NOT (cardinality(tags) <= 100 AND array_position(tags, NULL) IS NULL) THEN 'actions_tags_check'
-        WHEN NOT (created_by <> '' AND octet_length(created_by) <= 255) THEN 'actions_created_by_check'
-        WHEN NOT (cardinality(invariants) <= 100 AND (SELECT coalesce(bool_and((i <> '' AND octet_length(i) <= 65536) IS TRUE), true)
-            FROM unnest(invariants) AS i)) THEN 'actions_invariants_check'
-        -- The arrays of arguments have one length, of at most 100, and no nulls. The names are different.
-        WHEN NOT (cardinality(argument_names) <= 100 AND array_position(argument_names, NULL) IS NULL
-            AND cardinality(argument_types) = cardinality(argument_names) AND array_position(argument_types, NULL) IS NULL
-            AND cardinality(argument_requireds) = cardinality(argument_names) AND array_position(argument_requireds, NULL) IS NULL
-            AND cardinality(argument_descriptions) = cardinality(argument_names) AND array_position(argument_descriptions, NULL) IS NULL
-            AND cardinality(argument_defaults) = cardinality(argument_names) AND array_position(argument_defaults, NULL) IS NULL
-            AND cardinality(argument_mins) = cardinality(argument_names) AND array_position(argument_mins, NULL) IS NULL
-            AND cardinality(argument_maxs) = cardinality(argument_names) AND array_position(argument_maxs, NULL) IS NULL
-            AND cardinality(argument_patterns) = cardinality(argument_names) AND array_position(argument_patterns, NULL) IS NULL)
-            THEN 'actions_arguments_check'
-        ELSE (
-            SELECT CASE
-                WHEN count(DISTINCT n.name) <> count(*) OR NOT bool_and(n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$')
-                    THEN 'actions_argument_names_check'
-                WHEN NOT bool_and(n.type IN ('string', 'integer', 'float', 'boolean', 'list')) THEN 'actions_argument_types_check'
-                WHEN NOT bool_and(octet_length(n.description) <= 65536) THEN 'actions_argument_descriptions_check'
-                WHEN NOT bool_and(n.default_value = '' OR NOT n.required AND json_typeof(n.default_value::json) <> '')
-                    THEN 'actions_argument_defaults_check'
-                -- NaN, which is no bound, is above all other numbers.
-                WHEN NOT bool_and(n.min_value <= n.max_value OR n.min_value = 'NaN') THEN 'actions_argument_mins_check'
-                WHEN NOT bool_and(n.min_value = 'NaN' AND n.max_value = 'NaN' OR n.type <> 'boolean') THEN 'actions_argument_maxs_check'
-                WHEN NOT bool_and((n.pattern = '' OR n.type = 'string') AND octet_length(n.pattern) <= 1000)
-                    THEN 'actions_argument_patterns_check'
-            END
-            FROM unnest(argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins,
-                argument_maxs, argument_patterns) AS n (name, type, required, description, default_value, min_value, max_value, pattern)
-        )
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
+        AND name ~ '^([A-Za-z0-9][A-Za-z0-9._-]{0,99}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$') THEN 'actions_name_check'
+    WHEN NOT (state IN ('available', 'archived')) THEN 'actions_state_check'
+    WHEN NOT (version >= 1) THEN 'actions_version_check'
+    WHEN NOT (octet_length(description) <= 65536) THEN 'actions_description_check'
+    WHEN NOT (octet_length(definition_of_done) <= 65536) THEN 'actions_definition_of_done_check'
+    WHEN NOT (strategy_actor <> '' AND octet_length(strategy_actor) <= 255) THEN 'actions_strategy_actor_check'
+    WHEN NOT (execution_actor <> '' AND octet_length(execution_actor) <= 255) THEN 'actions_execution_actor_check'
+    WHEN NOT (review_actor <> '' AND octet_length(review_actor) <= 255) THEN 'actions_review_actor_check'
+    WHEN NOT (apply_actor <> '' AND octet_length(apply_actor) <= 255) THEN 'actions_apply_actor_check'
+    WHEN NOT (estimation_actor <> '' AND octet_length(estimation_actor) <= 255) THEN 'actions_estimation_actor_check'
+    WHEN NOT (invariant_actor <> '' AND octet_length(invariant_actor) <= 255) THEN 'actions_invariant_actor_check'
+    WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'actions_automation_profile_check'
+    WHEN NOT (json_typeof(inputs_schema) = 'object') THEN 'actions_inputs_schema_check'
+    WHEN NOT (cardinality(tags) <= 100 AND array_position(tags, NULL) IS NULL) THEN 'actions_tags_check'
+    WHEN NOT (created_by <> '' AND octet_length(created_by) <= 255) THEN 'actions_created_by_check'
+    WHEN NOT (cardinality(invariants) <= 100 AND (SELECT coalesce(bool_and((i <> '' AND octet_length(i) <= 65536) IS TRUE), true)
+        FROM unnest(invariants) AS i)) THEN 'actions_invariants_check'
+    ELSE (
+        -- The arrays have one length, of at most 100, and no nulls: in a row of a shorter one, its column would be null.
+        SELECT CASE
+            WHEN count(*) > 100 OR NOT bool_and(n IS NOT NULL) THEN 'actions_arguments_check'
+            WHEN count(DISTINCT n.name) <> count(*) OR NOT bool_and(n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$') THEN 'actions_argument_names_check'
+            WHEN NOT bool_and(n.type IN ('string', 'integer', 'float', 'boolean', 'list')) THEN 'actions_argument_types_check'
+            WHEN NOT bool_and(octet_length(n.description) <= 65536) THEN 'actions_argument_descriptions_check'
+            WHEN NOT bool_and(n.default_value = '' OR NOT n.required AND json_typeof(n.default_value::json) <> '') THEN 'actions_argument_defaults_check'
+            -- NaN, which is no bound, is above all other numbers.
+            WHEN NOT bool_and(n.min_value <= n.max_value OR n.min_value = 'NaN') THEN 'actions_argument_mins_check'
+            WHEN NOT bool_and(n.min_value = 'NaN' AND n.max_value = 'NaN' OR n.type <> 'boolean') THEN 'actions_argument_maxs_check'
+            WHEN NOT bool_and((n.pattern = '' OR n.type = 'string') AND octet_length(n.pattern) <= 1000) THEN 'actions_argument_patterns_check'
+        END
+        FROM unnest(argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins,
+            argument_maxs, argument_patterns) AS n (name, type, required, description, default_value, min_value, max_value, pattern)
+    )
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "actions" violates check constraint "' || broken || '"',
         TABLE = 'actions', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the name,
 -- because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
@@ -110,64 +94,56 @@ CREATE TABLE actions (
 -- Listing: by name within a namespace.
 CREATE INDEX actions_server_namespace_name_idx ON actions (server, namespace, name);
 
--- +goose StatementBegin
 CREATE FUNCTION plans_valid(id uuid, name text, namespace text, key text, parent_id uuid, root_id uuid, depth integer, attempt integer,
     description text, definition_of_done text, phase text, state text, automation_profile text, automation_profile_source text,
     automation_snapshot json, error_message text, error_details json, reversion_count integer, last_completed_step bigint,
     last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text, argument_names text[], argument_values text[],
     invariants text[], invariant_sources text[], projects text[], project_aliases text[], project_read_onlys boolean[])
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (name <> '' AND octet_length(name) <= 255 AND (parent_id IS NULL OR name IS NULL)) THEN 'plans_name_check'
-        WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'plans_namespace_check'
-        WHEN NOT (key <> '' AND octet_length(key) <= 255) THEN 'plans_key_check'
-        WHEN NOT ((parent_id IS NULL) = (root_id = id) AND parent_id <> id) THEN 'plans_root_id_check'
-        WHEN NOT (depth BETWEEN 0 AND 10 AND (depth = 0) = (parent_id IS NULL)) THEN 'plans_depth_check'
-        WHEN NOT (attempt >= 1) THEN 'plans_attempt_check'
-        WHEN NOT (octet_length(description) <= 65536) THEN 'plans_description_check'
-        WHEN NOT (octet_length(definition_of_done) <= 1048576) THEN 'plans_definition_of_done_check'
-        WHEN NOT (phase IN ('strategize', 'execute', 'apply') AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
-            OR phase = 'apply' AND state IN ('applied', 'constrained')) THEN 'plans_stage_check'
-        WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'plans_automation_profile_check'
-        WHEN NOT ((automation_profile IS NULL) = (automation_profile_source IS NULL)
-            AND automation_profile_source <> '' AND octet_length(automation_profile_source) <= 255)
-            THEN 'plans_automation_profile_source_check'
-        WHEN NOT (json_typeof(automation_snapshot) = 'object') THEN 'plans_automation_snapshot_check'
-        -- A plan that stands at a failure says which; a cancelled one may still.
-        WHEN NOT (error_message <> '' AND octet_length(error_message) <= 65536
-            AND CASE state WHEN 'errored' THEN error_message IS NOT NULL WHEN 'cancelled' THEN true ELSE error_message IS NULL END)
-            THEN 'plans_error_message_check'
-        WHEN NOT (error_details IS NULL OR error_message IS NOT NULL AND json_typeof(error_details) = 'object')
-            THEN 'plans_error_details_check'
-        WHEN NOT (reversion_count BETWEEN 0 AND 3) THEN 'plans_reversion_count_check'
-        WHEN NOT (last_completed_step >= 0) THEN 'plans_last_completed_step_check'
-        WHEN NOT (last_checkpoint_id <> '' AND octet_length(last_checkpoint_id) <= 255) THEN 'plans_last_checkpoint_id_check'
-        WHEN NOT (version >= 1) THEN 'plans_version_check'
-        WHEN NOT ((state = 'cancelled') = (cancelled_at IS NOT NULL)) THEN 'plans_cancelled_at_check'
-        WHEN NOT ((state = 'cancelled') = (cancel_reason IS NOT NULL) AND cancel_reason <> '' AND octet_length(cancel_reason) <= 65536)
-            THEN 'plans_cancel_reason_check'
-        WHEN NOT (cardinality(argument_names) <= 100 AND cardinality(argument_values) = cardinality(argument_names)
-            AND (SELECT count(DISTINCT n.name) FILTER (WHERE n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$' AND json_typeof(n.value::json) <> '')
-                FROM unnest(argument_names, argument_values) AS n (name, value)) = cardinality(argument_names)) THEN 'plans_arguments_check'
-        WHEN NOT (cardinality(invariants) <= 200 AND cardinality(invariant_sources) = cardinality(invariants)
-            AND (SELECT count(*) FILTER (WHERE n.text <> '' AND octet_length(n.text) <= 65536 AND n.source <> '' AND octet_length(n.source) <= 255)
-                FROM unnest(invariants, invariant_sources) AS n (text, source)) = cardinality(invariants)) THEN 'plans_invariants_check'
-        WHEN NOT (cardinality(projects) <= 100 AND cardinality(project_aliases) = cardinality(projects)
-            AND cardinality(project_read_onlys) = cardinality(projects)
-            AND (SELECT count(DISTINCT n.alias) FILTER (WHERE n.project <> '' AND octet_length(n.project) <= 255
-                    AND n.alias <> '' AND octet_length(n.alias) <= 255 AND n.read_only IS NOT NULL)
-                FROM unnest(projects, project_aliases, project_read_onlys) AS n (project, alias, read_only)) = cardinality(projects))
-            THEN 'plans_projects_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (name <> '' AND octet_length(name) <= 255 AND (parent_id IS NULL OR name IS NULL)) THEN 'plans_name_check'
+    WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'plans_namespace_check'
+    WHEN NOT (key <> '' AND octet_length(key) <= 255) THEN 'plans_key_check'
+    WHEN NOT ((parent_id IS NULL) = (root_id = id) AND parent_id <> id) THEN 'plans_root_id_check'
+    WHEN NOT (depth BETWEEN 0 AND 10 AND (depth = 0) = (parent_id IS NULL)) THEN 'plans_depth_check'
+    WHEN NOT (attempt >= 1) THEN 'plans_attempt_check'
+    WHEN NOT (octet_length(description) <= 65536) THEN 'plans_description_check'
+    WHEN NOT (octet_length(definition_of_done) <= 1048576) THEN 'plans_definition_of_done_check'
+    WHEN NOT (phase IN ('strategize', 'execute', 'apply') AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+        OR phase = 'apply' AND state IN ('applied', 'constrained')) THEN 'plans_stage_check'
+    WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'plans_automation_profile_check'
+    WHEN NOT ((automation_profile IS NULL) = (automation_profile_source IS NULL)
+        AND automation_profile_source <> '' AND octet_length(automation_profile_source) <= 255) THEN 'plans_automation_profile_source_check'
+    WHEN NOT (json_typeof(automation_snapshot) = 'object') THEN 'plans_automation_snapshot_check'
+    -- A plan that stands at a failure says which; a cancelled one may still.
+    WHEN NOT (error_message <> '' AND octet_length(error_message) <= 65536
+        AND CASE state WHEN 'errored' THEN error_message IS NOT NULL WHEN 'cancelled' THEN true ELSE error_message IS NULL END) THEN 'plans_error_message_check'
+    WHEN NOT (error_details IS NULL OR error_message IS NOT NULL AND json_typeof(error_details) = 'object') THEN 'plans_error_details_check'
+    WHEN NOT (reversion_count BETWEEN 0 AND 3) THEN 'plans_reversion_count_check'
+    WHEN NOT (last_completed_step >= 0) THEN 'plans_last_completed_step_check'
+    WHEN NOT (last_checkpoint_id <> '' AND octet_length(last_checkpoint_id) <= 255) THEN 'plans_last_checkpoint_id_check'
+    WHEN NOT (version >= 1) THEN 'plans_version_check'
+    WHEN NOT ((state = 'cancelled') = (cancelled_at IS NOT NULL)) THEN 'plans_cancelled_at_check'
+    WHEN NOT ((state = 'cancelled') = (cancel_reason IS NOT NULL) AND cancel_reason <> '' AND octet_length(cancel_reason) <= 65536)
+        THEN 'plans_cancel_reason_check'
+    WHEN NOT (cardinality(argument_names) <= 100 AND cardinality(argument_values) = cardinality(argument_names)
+        AND (SELECT count(DISTINCT n.name) FILTER (WHERE n.name ~ '^[A-Za-z_][A-Za-z0-9_]{0,99}$' AND json_typeof(n.value::json) <> '')
+            FROM unnest(argument_names, argument_values) AS n (name, value)) = cardinality(argument_names)) THEN 'plans_arguments_check'
+    WHEN NOT (cardinality(invariants) <= 200 AND cardinality(invariant_sources) = cardinality(invariants)
+        AND (SELECT count(*) FILTER (WHERE n.text <> '' AND octet_length(n.text) <= 65536 AND n.source <> '' AND octet_length(n.source) <= 255)
+            FROM unnest(invariants, invariant_sources) AS n (text, source)) = cardinality(invariants)) THEN 'plans_invariants_check'
+    WHEN NOT (cardinality(projects) <= 100 AND cardinality(project_aliases) = cardinality(projects)
+        AND cardinality(project_read_onlys) = cardinality(projects)
+        AND (SELECT count(DISTINCT n.alias) FILTER (WHERE n.project <> '' AND octet_length(n.project) <= 255
+                AND n.alias <> '' AND octet_length(n.alias) <= 255 AND n.read_only IS NOT NULL)
+            FROM unnest(projects, project_aliases, project_read_onlys) AS n (project, alias, read_only)) = cardinality(projects)) THEN 'plans_projects_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "plans" violates check constraint "' || broken || '"',
         TABLE = 'plans', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A plan is one use of an action. Its phase and state change together, by conditional updates on both and the version.
 -- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is the
@@ -235,32 +211,28 @@ CREATE TABLE plan_projects (
     CONSTRAINT plan_projects_pkey PRIMARY KEY (project, plan_id)
 );
 
--- +goose StatementBegin
 CREATE FUNCTION plan_history_valid(version bigint, transition text, from_phase text, from_state text, to_phase text, to_state text,
     actor text, reason text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (version >= 1 AND (version = 1) = (transition = 'use')) THEN 'plan_history_version_check'
-        WHEN NOT (transition IN ('use', 'start', 'complete', 'fail', 'execute', 'apply', 'constrain', 'revert', 'resume', 'cancel', 'expire'))
-            THEN 'plan_history_transition_check'
-        WHEN NOT ((transition = 'use') = (from_phase IS NULL) AND (from_phase IS NULL) = (from_state IS NULL)
-            AND (from_phase IS NULL
-            OR from_phase IN ('strategize', 'execute', 'apply') AND from_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
-            OR from_phase = 'apply' AND from_state IN ('applied', 'constrained'))) THEN 'plan_history_from_check'
-        WHEN NOT (to_phase IN ('strategize', 'execute', 'apply') AND to_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
-            OR to_phase = 'apply' AND to_state IN ('applied', 'constrained')) THEN 'plan_history_to_check'
-        WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'plan_history_actor_check'
-        WHEN NOT (reason <> '' AND octet_length(reason) <= 65536) THEN 'plan_history_reason_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (version >= 1 AND (version = 1) = (transition = 'use')) THEN 'plan_history_version_check'
+    WHEN NOT (transition IN ('use', 'start', 'complete', 'fail', 'execute', 'apply', 'constrain', 'revert', 'resume', 'cancel', 'expire'))
+        THEN 'plan_history_transition_check'
+    WHEN NOT ((transition = 'use') = (from_phase IS NULL) AND (from_phase IS NULL) = (from_state IS NULL)
+        AND (from_phase IS NULL
+        OR from_phase IN ('strategize', 'execute', 'apply') AND from_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+        OR from_phase = 'apply' AND from_state IN ('applied', 'constrained'))) THEN 'plan_history_from_check'
+    WHEN NOT (to_phase IN ('strategize', 'execute', 'apply') AND to_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
+        OR to_phase = 'apply' AND to_state IN ('applied', 'constrained')) THEN 'plan_history_to_check'
+    WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'plan_history_actor_check'
+    WHEN NOT (reason <> '' AND octet_length(reason) <= 65536) THEN 'plan_history_reason_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "plan_history" violates check constraint "' || broken || '"',
         TABLE = 'plan_history', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- One row for each version of a plan: how it came to it.
 CREATE TABLE plan_history (
@@ -305,23 +277,19 @@ CREATE TABLE plan_queue (
 CREATE INDEX plan_queue_namespace_phase_since_idx ON plan_queue (namespace, phase, since, plan_id);
 CREATE INDEX plan_queue_namespace_phase_action_name_since_idx ON plan_queue (namespace, phase, action_name, since, plan_id);
 
--- +goose StatementBegin
 CREATE FUNCTION plan_claims_valid(owner text, attempt integer, max_attempts integer)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (owner <> '' AND octet_length(owner) <= 255) THEN 'plan_claims_owner_check'
-        WHEN NOT (attempt >= 1) THEN 'plan_claims_attempt_check'
-        WHEN NOT (max_attempts >= 1) THEN 'plan_claims_max_attempts_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE broken CONSTANT text := CASE
+    WHEN NOT (owner <> '' AND octet_length(owner) <= 255) THEN 'plan_claims_owner_check'
+    WHEN NOT (attempt >= 1) THEN 'plan_claims_attempt_check'
+    WHEN NOT (max_attempts >= 1) THEN 'plan_claims_max_attempts_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "plan_claims" violates check constraint "' || broken || '"',
         TABLE = 'plan_claims', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- The plans that are processed under a claim: whose, in which attempt of how many. check_at is when to see whether its lease,
 -- which is in lease_namespace, has expired: renewing a lease does not write here. A trigger removes the row, and the lease,
@@ -344,20 +312,7 @@ CREATE TABLE plan_claims (
 CREATE INDEX plan_claims_namespace_check_at_idx ON plan_claims (namespace, check_at);
 
 -- The triggers' functions: see session_activity_move.
--- +goose StatementBegin
-CREATE FUNCTION plan_queue_enter() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, since) VALUES ($1, $2, $3, $4, $5)', TG_TABLE_SCHEMA)
-    USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.updated_at;
-    RETURN NULL;
-END
-$$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-CREATE FUNCTION plan_queue_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION plan_queue_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF OLD.state = 'queued' THEN
         EXECUTE format('DELETE FROM %I.plan_queue WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
@@ -377,55 +332,37 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 
 -- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired the lease
 -- by hand after the claim expired.
--- +goose StatementBegin
-CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     EXECUTE format('UPDATE %I.plan_claims SET check_at = ''-infinity'' WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.name::uuid;
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION plan_queue_enter, plan_queue_move, plan_claim_release FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION plan_queue_move, plan_claim_release FROM PUBLIC;
 
-CREATE TRIGGER plan_queue_enter AFTER INSERT ON plans
-    FOR EACH ROW WHEN (NEW.state = 'queued') EXECUTE FUNCTION plan_queue_enter();
+CREATE TRIGGER plan_queue_enter AFTER INSERT ON plans FOR EACH ROW WHEN (NEW.state = 'queued') EXECUTE FUNCTION plan_queue_move();
 CREATE TRIGGER plan_queue_move AFTER UPDATE OF phase, state ON plans
     FOR EACH ROW WHEN (OLD.phase <> NEW.phase OR OLD.state <> NEW.state) EXECUTE FUNCTION plan_queue_move();
 CREATE TRIGGER plan_claim_release AFTER UPDATE OF owner ON leases
     FOR EACH ROW WHEN (NEW.kind = 'plan' AND NEW.owner IS NULL) EXECUTE FUNCTION plan_claim_release();
+-- +goose StatementEnd
 
 -- +goose Down
-
--- Writers are kept out first: what was seen empty stays empty until the drop.
-LOCK TABLE leases, actions, plans, session_plans IN ACCESS EXCLUSIVE MODE;
-
 -- +goose StatementBegin
+-- Writers are kept out first: what was seen empty stays empty until the drop. Without an action nothing else can be there.
+LOCK TABLE leases, actions, plans, session_plans IN ACCESS EXCLUSIVE MODE;
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    -- Nothing else can be there without an action.
-    IF EXISTS (SELECT FROM actions) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM actions) THEN
         RAISE EXCEPTION 'table actions still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
--- +goose StatementEnd
-
 DROP TRIGGER plan_claim_release ON leases;
-DROP TABLE plan_claims;
-DROP TABLE plan_queue;
-DROP TABLE session_plans;
-DROP TABLE plan_history;
-DROP TABLE plan_projects;
-DROP TABLE plans;
-DROP TABLE actions;
-DROP FUNCTION plan_claim_release, plan_queue_move, plan_queue_enter, plan_claims_valid, plan_history_valid, plans_valid,
-    actions_valid;
+DROP TABLE plan_claims, plan_queue, session_plans, plan_history, plan_projects, plans, actions;
+DROP FUNCTION plan_claim_release, plan_queue_move, plan_claims_valid, plan_history_valid, plans_valid, actions_valid;
+-- +goose StatementEnd

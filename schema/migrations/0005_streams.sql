@@ -1,31 +1,25 @@
 -- oldest library: 1
-
 -- +goose Up
-
 -- +goose StatementBegin
+
 CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text, reason text, next_sequence bigint)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
-            THEN 'streams_namespace_check'
-        WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_key_check'
-        WHEN NOT (owner OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(owner) OPERATOR(pg_catalog.<=) 1024)
-            THEN 'streams_owner_check'
-        WHEN NOT (began OPERATOR(pg_catalog.>=) 1 AND fence OPERATOR(pg_catalog.>=) began) THEN 'streams_fence_check'
-        WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed'])) THEN 'streams_status_check'
-        WHEN NOT (pg_catalog.octet_length(reason) OPERATOR(pg_catalog.<=) 65536
-            AND (reason OPERATOR(pg_catalog.=) '' OR status OPERATOR(pg_catalog.=) 'failed')) THEN 'streams_reason_check'
-        WHEN NOT (next_sequence OPERATOR(pg_catalog.>=) 0) THEN 'streams_next_sequence_check'
-    END;
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE broken CONSTANT pg_catalog.text := CASE
+    WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255) THEN 'streams_namespace_check'
+    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_key_check'
+    WHEN NOT (owner OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(owner) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_owner_check'
+    WHEN NOT (began OPERATOR(pg_catalog.>=) 1 AND fence OPERATOR(pg_catalog.>=) began) THEN 'streams_fence_check'
+    WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed'])) THEN 'streams_status_check'
+    WHEN NOT (pg_catalog.octet_length(reason) OPERATOR(pg_catalog.<=) 65536
+        AND (reason OPERATOR(pg_catalog.=) '' OR status OPERATOR(pg_catalog.=) 'failed')) THEN 'streams_reason_check'
+    WHEN NOT (next_sequence OPERATOR(pg_catalog.>=) 0) THEN 'streams_next_sequence_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "streams" violates check constraint "' || broken || '"',
         TABLE = 'streams', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one after
 -- the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open
@@ -65,25 +59,19 @@ CREATE TABLE stream_parts (
     CONSTRAINT stream_parts_sequence_check CHECK (sequence >= 0),
     CONSTRAINT stream_parts_data_check CHECK (octet_length(data) BETWEEN 1 AND 16777216)
 ) WITH (autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0.05);
+-- +goose StatementEnd
 
 -- +goose Down
-
+-- +goose StatementBegin
 -- Writers are kept out first: what was seen empty stays empty until the drop.
 LOCK TABLE streams, stream_parts IN ACCESS EXCLUSIVE MODE;
-
--- +goose StatementBegin
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT FROM streams) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM streams) THEN
         RAISE EXCEPTION 'table streams still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
--- +goose StatementEnd
-
-DROP TABLE stream_parts;
-DROP TABLE streams;
+DROP TABLE stream_parts, streams;
 DROP FUNCTION streams_valid;
+-- +goose StatementEnd

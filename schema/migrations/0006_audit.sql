@@ -1,35 +1,28 @@
 -- oldest library: 1
-
 -- +goose Up
-
 -- +goose StatementBegin
-CREATE FUNCTION audit_entries_valid(occurred_at timestamptz, type text, namespace text, actor text, user_name text, project text, details json, salts bytea[])
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        -- Nobody could read, or seal, a time without an end.
-        WHEN NOT (occurred_at OPERATOR(pg_catalog.>=) '2000-01-01Z' AND occurred_at OPERATOR(pg_catalog.<) '2101-01-01Z')
-            THEN 'audit_entries_occurred_at_check'
-        WHEN NOT (type OPERATOR(pg_catalog.~) '^[a-z][a-z0-9_]{0,62}$') THEN 'audit_entries_type_check'
-        WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
-            THEN 'audit_entries_namespace_check'
-        WHEN NOT (actor OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(actor) OPERATOR(pg_catalog.<=) 255)
-            THEN 'audit_entries_actor_check'
-        WHEN NOT (user_name OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(user_name) OPERATOR(pg_catalog.<=) 255)
-            THEN 'audit_entries_user_name_check'
-        WHEN NOT (project OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(project) OPERATOR(pg_catalog.<=) 255)
-            THEN 'audit_entries_project_check'
-        WHEN NOT (pg_catalog.json_typeof(details) OPERATOR(pg_catalog.=) 'object') THEN 'audit_entries_details_check'
-        WHEN NOT (pg_catalog.cardinality(salts) OPERATOR(pg_catalog.=) 4) THEN 'audit_entries_salts_check'
-    END;
+
+CREATE FUNCTION audit_entries_valid(occurred_at timestamptz, type text, namespace text, actor text, user_name text, project text,
+    details json, salts bytea[])
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE broken CONSTANT pg_catalog.text := CASE
+    -- Nobody could read, or seal, a time without an end.
+    WHEN NOT (occurred_at OPERATOR(pg_catalog.>=) '2000-01-01Z' AND occurred_at OPERATOR(pg_catalog.<) '2101-01-01Z')
+        THEN 'audit_entries_occurred_at_check'
+    WHEN NOT (type OPERATOR(pg_catalog.~) '^[a-z][a-z0-9_]{0,62}$') THEN 'audit_entries_type_check'
+    WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255) THEN 'audit_entries_namespace_check'
+    WHEN NOT (actor OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(actor) OPERATOR(pg_catalog.<=) 255) THEN 'audit_entries_actor_check'
+    WHEN NOT (user_name OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(user_name) OPERATOR(pg_catalog.<=) 255) THEN 'audit_entries_user_name_check'
+    WHEN NOT (project OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(project) OPERATOR(pg_catalog.<=) 255) THEN 'audit_entries_project_check'
+    WHEN NOT (pg_catalog.json_typeof(details) OPERATOR(pg_catalog.=) 'object') THEN 'audit_entries_details_check'
+    WHEN NOT (pg_catalog.cardinality(salts) OPERATOR(pg_catalog.=) 4) THEN 'audit_entries_salts_check'
+END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
     RAISE check_violation USING MESSAGE = 'new row for relation "audit_entries" violates check constraint "' || broken || '"',
         TABLE = 'audit_entries', CONSTRAINT = broken;
 END
 $$;
--- +goose StatementEnd
 
 -- The audit trail: append-only, and sealed in the background. An entry is its id: recorded again it is the same.
 --
@@ -49,9 +42,8 @@ CREATE TABLE audit_entries (
     project     text,
     -- json, not jsonb: what was hashed is what is read.
     details     json        NOT NULL DEFAULT '{}',
-    salts       bytea[]     NOT NULL DEFAULT ARRAY[
-        uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid())
-    ],
+    salts       bytea[]     NOT NULL DEFAULT ARRAY[uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid()),
+        uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid())],
     CONSTRAINT audit_entries_pkey PRIMARY KEY (id),
     CONSTRAINT audit_entries_check CHECK (audit_entries_valid(occurred_at, type, namespace, actor, user_name, project, details, salts))
 );
@@ -73,24 +65,6 @@ CREATE TABLE audit_unsealed (
     CONSTRAINT audit_unsealed_pkey PRIMARY KEY (recorded_at, entry_id)
 );
 
--- +goose StatementBegin
-CREATE FUNCTION audit_leaves_valid(sequence bigint, hidden bytea, hash bytea)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        WHEN NOT (sequence OPERATOR(pg_catalog.>=) 0) THEN 'audit_leaves_sequence_check'
-        WHEN NOT (pg_catalog.octet_length(hidden) OPERATOR(pg_catalog.=) 32) THEN 'audit_leaves_hidden_check'
-        WHEN NOT (pg_catalog.octet_length(hash) OPERATOR(pg_catalog.=) 32) THEN 'audit_leaves_hash_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "audit_leaves" violates check constraint "' || broken || '"',
-        TABLE = 'audit_leaves', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
 -- The leaves of the log. They outlive their entries: what is in clear is what the bounds of a prune are compared with. hidden
 -- is the hash of the digests of the other fields.
 CREATE TABLE audit_leaves (
@@ -107,50 +81,19 @@ CREATE TABLE audit_leaves (
     pruned_by   uuid,
     CONSTRAINT audit_leaves_pkey PRIMARY KEY (sequence),
     CONSTRAINT audit_leaves_entry_id_key UNIQUE (entry_id),
-    CONSTRAINT audit_leaves_check CHECK (audit_leaves_valid(sequence, hidden, hash))
+    CONSTRAINT audit_leaves_sequence_check CHECK (sequence >= 0),
+    CONSTRAINT audit_leaves_hidden_check CHECK (octet_length(hidden) = 32),
+    CONSTRAINT audit_leaves_hash_check CHECK (octet_length(hash) = 32)
 );
-
--- +goose StatementBegin
-CREATE FUNCTION audit_hashes_valid(index bigint, hash bytea)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-    broken CONSTANT pg_catalog.text := CASE
-        WHEN NOT (index OPERATOR(pg_catalog.>=) 0) THEN 'audit_hashes_index_check'
-        WHEN NOT (pg_catalog.octet_length(hash) OPERATOR(pg_catalog.=) 32) THEN 'audit_hashes_hash_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "audit_hashes" violates check constraint "' || broken || '"',
-        TABLE = 'audit_hashes', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
 
 -- The hashes of the tree, in the order in which they come to be.
 CREATE TABLE audit_hashes (
     index bigint NOT NULL,
     hash  bytea  NOT NULL,
     CONSTRAINT audit_hashes_pkey PRIMARY KEY (index),
-    CONSTRAINT audit_hashes_check CHECK (audit_hashes_valid(index, hash))
+    CONSTRAINT audit_hashes_index_check CHECK (index >= 0),
+    CONSTRAINT audit_hashes_hash_check CHECK (octet_length(hash) = 32)
 );
-
--- +goose StatementBegin
-CREATE FUNCTION audit_checkpoints_valid(size bigint, root bytea)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (size >= 0) THEN 'audit_checkpoints_size_check'
-        WHEN NOT (octet_length(root) = 32) THEN 'audit_checkpoints_root_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "audit_checkpoints" violates check constraint "' || broken || '"',
-        TABLE = 'audit_checkpoints', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
 
 -- What a sealer states about the tree.
 CREATE TABLE audit_checkpoints (
@@ -159,7 +102,8 @@ CREATE TABLE audit_checkpoints (
     note       bytea       NOT NULL,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT audit_checkpoints_pkey PRIMARY KEY (size),
-    CONSTRAINT audit_checkpoints_check CHECK (audit_checkpoints_valid(size, root))
+    CONSTRAINT audit_checkpoints_size_check CHECK (size >= 0),
+    CONSTRAINT audit_checkpoints_root_check CHECK (octet_length(root) = 32)
 );
 
 -- That of no leaves, which no sealer makes: its note is 16 random bytes that say which database this is. They stand in the
@@ -176,23 +120,6 @@ CREATE TABLE audit_quarantine (
     CONSTRAINT audit_quarantine_pkey PRIMARY KEY (id, digest)
 );
 
--- +goose StatementBegin
-CREATE FUNCTION audit_holds_valid(kind text, reason text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    broken CONSTANT text := CASE
-        WHEN NOT (kind IN ('plan', 'session')) THEN 'audit_holds_kind_check'
-        WHEN NOT (reason <> '' AND octet_length(reason) <= 65536) THEN 'audit_holds_reason_check'
-    END;
-BEGIN
-    IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "audit_holds" violates check constraint "' || broken || '"',
-        TABLE = 'audit_holds', CONSTRAINT = broken;
-END
-$$;
--- +goose StatementEnd
-
 -- Legal holds: what they name is not pruned.
 CREATE TABLE audit_holds (
     subject    uuid        NOT NULL,
@@ -200,37 +127,29 @@ CREATE TABLE audit_holds (
     reason     text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT audit_holds_pkey PRIMARY KEY (kind, subject),
-    CONSTRAINT audit_holds_check CHECK (audit_holds_valid(kind, reason))
+    CONSTRAINT audit_holds_kind_check CHECK (kind IN ('plan', 'session')),
+    CONSTRAINT audit_holds_reason_check CHECK (reason <> '' AND octet_length(reason) <= 65536)
 );
 
 -- An id as the library makes them: a time that sorts, then random bits.
-CREATE FUNCTION audit_new_id() RETURNS uuid LANGUAGE sql VOLATILE
-AS $$
+CREATE FUNCTION audit_new_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
     SELECT (pg_catalog.lpad(pg_catalog.to_hex((extract(epoch FROM pg_catalog.clock_timestamp())::double precision OPERATOR(pg_catalog.*) 1000::double precision)::bigint), 12, '0'::text)
         OPERATOR(pg_catalog.||) pg_catalog.right(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-'::text, ''::text), 20))::uuid
 $$;
 
 -- What SessionCreate records: see there. It is true.
--- +goose StatementBegin
-CREATE FUNCTION audit_session_created(session_id uuid, namespace text, actor text, created_at timestamptz) RETURNS boolean LANGUAGE plpgsql
-AS $$
+CREATE FUNCTION audit_session_created(session_id uuid, namespace text, actor text, created_at timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id)
-    VALUES ($4, audit_new_id(), 'session_created', $2, $3, $1);
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id) VALUES ($4, audit_new_id(), 'session_created', $2, $3, $1);
     RETURN true;
 END
 $$;
--- +goose StatementEnd
 
 -- Queues what a statement has recorded, COPY too, and however late its transaction commits. It runs with the rights of the
 -- tables' owner: those who record need none on the queue. The transition table is read first: a distributed database plans the
 -- INSERT elsewhere, where there is no such table.
--- +goose StatementBegin
-CREATE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    times timestamptz[];
-    ids uuid[];
+CREATE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE times timestamptz[]; ids uuid[];
 BEGIN
     SELECT array_agg(n.recorded_at), array_agg(n.id) INTO times, ids FROM new_entries n;
     EXECUTE format('INSERT INTO %I.audit_unsealed (recorded_at, entry_id) SELECT n.recorded_at, n.id FROM unnest($1, $2) AS n (recorded_at, id)', TG_TABLE_SCHEMA)
@@ -238,7 +157,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION audit_queue FROM PUBLIC;
 
@@ -248,9 +166,7 @@ CREATE TRIGGER audit_entries_queue AFTER INSERT ON audit_entries
 
 -- Refuses a statement, or a row, other than what a prune does: its argument names that operation. The prune says so with a
 -- setting for its transaction, which is of no use to anyone but the owner of the tables.
--- +goose StatementBegin
-CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_ARGV[0] = TG_OP AND current_setting('agentstore.audit_prune', true) = 'on'
         AND (SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = TG_RELID) THEN
@@ -259,41 +175,31 @@ BEGIN
     RAISE EXCEPTION '% of % is refused: the audit trail is append-only', TG_OP, TG_TABLE_NAME USING ERRCODE = 'ZAS02';
 END
 $$;
--- +goose StatementEnd
 
 -- Begins a batch of a prune: keeps those out who make holds until the end of the transaction, and allows it to remove entries.
 -- It runs with its caller's rights, who must be the owner.
--- +goose StatementBegin
-CREATE FUNCTION audit_prune_begin(holds regclass) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION audit_prune_begin(holds regclass) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     EXECUTE format('LOCK TABLE %s IN SHARE MODE', holds);
     PERFORM set_config('agentstore.audit_prune', 'on', true);
 END
 $$;
--- +goose StatementEnd
 
 -- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only those of rows, and
 -- so applies the publisher's prunes.
-CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE');
-CREATE TRIGGER audit_leaves_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_leaves
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('UPDATE');
-CREATE TRIGGER audit_hashes_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
-CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_checkpoints
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE');
+CREATE TRIGGER audit_leaves_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_leaves FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('UPDATE');
+CREATE TRIGGER audit_hashes_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
 
 -- Nor does a prune remove what tells of removals and gaps, or change a leaf but to name itself, once.
 CREATE TRIGGER audit_entries_keep BEFORE DELETE ON audit_entries
     FOR EACH ROW WHEN (OLD.type IN ('audit_pruned', 'audit_gap')) EXECUTE FUNCTION audit_refuse();
 CREATE TRIGGER audit_leaves_keep BEFORE UPDATE ON audit_leaves
-    FOR EACH ROW WHEN (
-        OLD.pruned_by IS NOT NULL
+    FOR EACH ROW WHEN (OLD.pruned_by IS NOT NULL
         OR (OLD.sequence, OLD.entry_id, OLD.occurred_at, OLD.recorded_at, OLD.type, OLD.namespace, OLD.plan_id, OLD.session_id, OLD.hidden, OLD.hash)
-            IS DISTINCT FROM
-            (NEW.sequence, NEW.entry_id, NEW.occurred_at, NEW.recorded_at, NEW.type, NEW.namespace, NEW.plan_id, NEW.session_id, NEW.hidden, NEW.hash)
-    ) EXECUTE FUNCTION audit_refuse();
+        IS DISTINCT FROM (NEW.sequence, NEW.entry_id, NEW.occurred_at, NEW.recorded_at, NEW.type, NEW.namespace, NEW.plan_id, NEW.session_id, NEW.hidden, NEW.hash))
+    EXECUTE FUNCTION audit_refuse();
 
 -- ALWAYS: session_replication_role = replica goes round any other trigger.
 ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse;
@@ -302,34 +208,23 @@ ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse;
 ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_keep;
 ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse;
 ALTER TABLE audit_checkpoints ENABLE ALWAYS TRIGGER audit_checkpoints_refuse;
+-- +goose StatementEnd
 
 -- +goose Down
-
-LOCK TABLE audit_entries, audit_leaves, audit_quarantine, audit_holds, audit_checkpoints IN ACCESS EXCLUSIVE MODE;
-
 -- +goose StatementBegin
+LOCK TABLE audit_entries, audit_leaves, audit_quarantine, audit_holds, audit_checkpoints IN ACCESS EXCLUSIVE MODE;
 DO $$
+DECLARE full_table CONSTANT text := CASE
+    WHEN EXISTS (SELECT FROM audit_entries) OR EXISTS (SELECT FROM audit_leaves) OR EXISTS (SELECT FROM audit_quarantine)
+        OR EXISTS (SELECT FROM audit_checkpoints c WHERE c.size > 0) THEN 'audit_entries'
+    WHEN EXISTS (SELECT FROM audit_holds) THEN 'audit_holds'
+END;
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') = 'on' THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT FROM audit_entries) OR EXISTS (SELECT FROM audit_leaves) OR EXISTS (SELECT FROM audit_quarantine)
-        OR EXISTS (SELECT FROM audit_checkpoints c WHERE c.size > 0) THEN
-        RAISE EXCEPTION 'table audit_entries still holds rows' USING ERRCODE = 'ZAS01';
-    END IF;
-    IF EXISTS (SELECT FROM audit_holds) THEN
-        RAISE EXCEPTION 'table audit_holds still holds rows' USING ERRCODE = 'ZAS01';
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND full_table IS NOT NULL THEN
+        RAISE EXCEPTION 'table % still holds rows', full_table USING ERRCODE = 'ZAS01';
     END IF;
 END
 $$;
+DROP TABLE audit_holds, audit_quarantine, audit_checkpoints, audit_hashes, audit_leaves, audit_unsealed, audit_entries;
+DROP FUNCTION audit_queue, audit_refuse, audit_prune_begin, audit_new_id, audit_session_created, audit_entries_valid;
 -- +goose StatementEnd
-
-DROP TABLE audit_holds;
-DROP TABLE audit_quarantine;
-DROP TABLE audit_checkpoints;
-DROP TABLE audit_hashes;
-DROP TABLE audit_leaves;
-DROP TABLE audit_unsealed;
-DROP TABLE audit_entries;
-DROP FUNCTION audit_queue, audit_refuse, audit_prune_begin, audit_new_id, audit_session_created, audit_entries_valid, audit_leaves_valid, audit_hashes_valid, audit_checkpoints_valid,
-    audit_holds_valid;

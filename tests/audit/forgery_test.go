@@ -180,7 +180,7 @@ var forgeries = []struct {
 		f.seal()
 	}},
 	{"insert an entry, with a leaf before the first", "unknown entry", "unknown entry", func(f *forged) {
-		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_check")
+		f.sql("ALTER TABLE audit_leaves DROP CONSTRAINT audit_leaves_sequence_check")
 		f.strayWithLeaf("-1")
 	}},
 	{"… with a second leaf in the place of the last", "sealed twice", "sealed twice", func(f *forged) {

@@ -42,22 +42,15 @@ func statements(file string) (all []string) {
 	_, file, _ = strings.Cut(file, "-- +goose Up")
 	file, _, _ = strings.Cut(file, "-- +goose Down")
 	var statement strings.Builder
-	whole := false // between StatementBegin and StatementEnd
+	quoted := false // between $$ and $$
 	for line := range strings.Lines(file) {
-		switch {
-		case strings.HasPrefix(line, "-- +goose StatementBegin"):
-			whole = true
-		case strings.HasPrefix(line, "-- +goose StatementEnd"):
-			whole = false
-		case strings.HasPrefix(strings.TrimSpace(line), "--"):
+		if strings.HasPrefix(strings.TrimSpace(line), "--") {
 			continue
-		default:
-			statement.WriteString(line)
 		}
-		if end := strings.HasSuffix(strings.TrimSpace(line), ";"); !whole && (end || strings.HasPrefix(line, "-- +goose")) {
-			if strings.TrimSpace(statement.String()) != "" {
-				all = append(all, statement.String())
-			}
+		statement.WriteString(line)
+		quoted = quoted != (strings.Count(line, "$$")%2 == 1)
+		if !quoted && strings.HasSuffix(strings.TrimSpace(line), ";") {
+			all = append(all, statement.String())
 			statement.Reset()
 		}
 	}

@@ -5,7 +5,7 @@ var schemaMutants = []mutant{
 	{"schema/a usage counted twice", dropConstraint("session_usages_pkey"), inPostgres("TestConstraints")},
 	{"schema/a cost above the budget", dropRule("sessions_cost_within_budget_check"), inPostgres("TestConstraints")},
 	{"schema/a stage that is none", dropRule("plans_stage_check"), inPostgres("TestConstraints")},
-	{"schema/a leaf that hides nothing", dropRule("audit_leaves_hidden_check"), inPostgres("TestConstraints")},
+	{"schema/a leaf that hides nothing", dropConstraint("audit_leaves_hidden_check"), inPostgres("TestConstraints")},
 	{"schema/activity goes back", executed("session_activity_move", always("active_at")), inPool("Activity")},
 }
 
