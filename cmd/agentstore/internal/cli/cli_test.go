@@ -179,7 +179,7 @@ func TestListAndSQLNeedNoDatabase(t *testing.T) {
 		t.Errorf("sql: code %d, %q", code, stdout)
 	}
 	code, stdout, _ = run("migrate", "sql", "--down")
-	if code != exitOK || !strings.Contains(stdout, "DROP TABLE sessions") {
+	if code != exitOK || !strings.Contains(stdout, "DROP TABLE ") || !strings.Contains(stdout, ", sessions;") {
 		t.Errorf("sql --down: code %d, %q", code, stdout)
 	}
 }
