@@ -14,49 +14,38 @@ import (
 
 const streamAppendMany = `-- name: StreamAppendMany :many
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence, s.hint,
+    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
         s.expires_at <= statement_timestamp() AS expired,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at,
         (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
-        unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::tid[]))
-    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, size, hint, place), LATERAL (
-        SELECT fence, status, next_sequence, ttl, expires_at, hint FROM (
-            SELECT t.fence, t.status, t.next_sequence, t.ttl, t.expires_at, t.ctid::tid AS hint FROM streams t
-            WHERE t.ctid = n.hint AND t.id = n.stream_id
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS there
-        UNION ALL
-        SELECT fence, status, next_sequence, ttl, expires_at, hint FROM (
-            SELECT t.fence, t.status, t.next_sequence, t.ttl, t.expires_at, t.ctid::tid AS hint FROM streams t
-            WHERE t.id = n.stream_id
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS elsewhere
-        LIMIT 1
+        unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, size, place), LATERAL (
+        SELECT streams.fence, streams.status, streams.next_sequence, streams.ttl, streams.expires_at FROM streams
+        WHERE streams.id = n.stream_id
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS s
 ), advanced AS (
     UPDATE streams s
     SET next_sequence = l.next_sequence + l.size, expires_at = l.expires_at
     FROM locked l
-    WHERE s.ctid = ANY (ARRAY(SELECT k.hint FROM locked k WHERE k.fits AND NOT k.expired)) AND l.stream_id = s.id
-    RETURNING l.place, l.stream_id, l.first_sequence, s.ctid::tid AS hint
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
-    SELECT a.stream_id, a.first_sequence + n.place_in_stream, n.data
-    FROM advanced a
+    SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
+    FROM locked l
     JOIN ROWS FROM (
-        unnest((SELECT $6::bigint[])), unnest($7::bigint[]), unnest($8::bytea[])
-    ) AS n (owner, place_in_stream, data) ON n.owner = a.place
+        unnest((SELECT $5::bigint[])), unnest($6::bigint[]), unnest($7::bytea[])
+    ) AS n (owner, place_in_stream, data) ON n.owner = l.place
+    WHERE l.fits AND NOT l.expired
 )
-SELECT s.place::bigint AS place, (a.place IS NOT NULL)::boolean AS stored, coalesce(a.hint, '(0,0)')::tid AS hint,
-    (l.place IS NULL OR l.fits AND NOT l.expired AND a.place IS NULL)::boolean AS held,
+SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     coalesce(l.expired, false)::boolean AS expired,
     (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
-LEFT JOIN advanced a ON a.place = s.place
 WHERE l.place IS NOT NULL
     OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1)
 `
@@ -66,7 +55,6 @@ type StreamAppendManyParams struct {
 	Fences         []int64
 	FirstSequences []int64
 	Sizes          []int64
-	Hints          []pgtype.TID
 	Owners         []int64
 	PlacesInStream []int64
 	Datas          [][]byte
@@ -75,7 +63,6 @@ type StreamAppendManyParams struct {
 type StreamAppendManyRow struct {
 	Place        int64
 	Stored       bool
-	Hint         pgtype.TID
 	Held         bool
 	Fence        int64
 	Status       string
@@ -88,18 +75,16 @@ type StreamAppendManyRow struct {
 // others.
 //
 // Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
-// part, owners is the place of its stream, from 1. hints are where the streams' rows were, or null: see MessageAppendOne. The
-// answer has a row for each stream that exists. If stored is false, nothing was stored for it: held says that its row is locked,
-// or was written since the statement began, and lock_timeout has the setting of that name in milliseconds then; the other
-// columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A SELECT around an
-// argument, and LIMIT, are explained at MessageAppend.
+// part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
+// nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
+// then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
+// SELECT around an argument, and LIMIT, are explained at MessageAppend.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
 		arg.StreamIds,
 		arg.Fences,
 		arg.FirstSequences,
 		arg.Sizes,
-		arg.Hints,
 		arg.Owners,
 		arg.PlacesInStream,
 		arg.Datas,
@@ -114,7 +99,6 @@ func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppen
 		if err := rows.Scan(
 			&i.Place,
 			&i.Stored,
-			&i.Hint,
 			&i.Held,
 			&i.Fence,
 			&i.Status,

@@ -8,17 +8,17 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// hints are the places of sessions' counter rows, or of streams' rows, as this process last
-// wrote them. A statement that is given one finds the row without the index, which leads it
-// over each version of the row that an open snapshot keeps (MessageAppendOne in
-// queries/messages.sql). A hint is never relied on: the statement locks the row that is there
-// if it is the right one, and otherwise finds none. The zero value is ready to use.
+// hints are the places of sessions' counter rows, as this process last wrote them. A statement
+// that is given one finds the row without the index, which leads it over each version of the row
+// that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied
+// on: the statement locks the row that is there if it is the right one, and otherwise finds
+// none. The zero value is ready to use.
 type hints struct {
 	mu sync.Mutex
 	at map[repo.ID]hint
 }
 
-// place is where a statement has left the row of a session or stream.
+// place is where a statement has left the counter row of a session.
 type place struct {
 	id   repo.ID
 	hint pgtype.TID

@@ -78,7 +78,6 @@ type partsAppender struct {
 	conns     conns
 	tell      func(...news)
 	scheduler *scheduler.Scheduler[repo.ID, *partsAppending]
-	hints     hints
 
 	mu       sync.Mutex
 	sweeping bool
@@ -152,8 +151,6 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 type partsRun struct {
 	tasks []*partsTask
 	items []*partsAppending
-	// hint is where the stream's row may be.
-	hint pgtype.TID
 }
 
 func (r *partsRun) add(t *partsTask) {
@@ -200,7 +197,6 @@ func partsParams(runs []*partsRun) (params db.StreamAppendManyParams) {
 			}
 		}
 		params.StreamIds = append(params.StreamIds, toUUID(first.ID))
-		params.Hints = append(params.Hints, run.hint)
 		params.Fences = append(params.Fences, first.Fence)
 		params.FirstSequences = append(params.FirstSequences, first.Next)
 		params.Sizes = append(params.Sizes, place)
@@ -247,9 +243,6 @@ func (g *partsGroup) commit(runs []*partsRun) {
 }
 
 func (g *partsGroup) send(runs []*partsRun) (rows []db.StreamAppendManyRow, err error) {
-	for _, run := range runs {
-		run.hint = g.appender.hints.of(run.items[0].stream.ID)
-	}
 	err = g.appender.conns.run(g.Context(), committing, func(q db.DBTX) (err error) {
 		rows, err = queries.StreamAppendMany(g.Context(), q, partsParams(runs))
 		return err
@@ -271,15 +264,11 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 		found[rows[i].Place-1] = &rows[i]
 	}
 	var stored []news
-	var places []place
 	for i, run := range runs {
 		if row := found[i]; row != nil && row.Stored {
-			first, last := run.items[0].stream, run.last()
-			stored = append(stored, news{Key: first.ID, Next: last.next()})
-			places = append(places, place{id: first.ID, hint: row.Hint, first: first.Next, next: last.next()})
+			stored = append(stored, news{Key: run.last().stream.ID, Next: run.last().next()})
 		}
 	}
-	g.appender.hints.learn(places...)
 	g.appender.tell(stored...)
 	for i, run := range runs {
 		switch row := found[i]; {
