@@ -107,7 +107,7 @@ BEGIN
 END
 $$;
 
--- A message has no foreign key: it is inserted by whoever has the lock of its session's counter row, and goes with that row
+-- A message has no foreign key: it is inserted by whoever writes its session's counter row, and goes with that row
 -- (session_counters_delete). The key would look the row up for each message by the index, through all versions that an open
 -- snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and its result.
 CREATE TABLE messages (
@@ -145,7 +145,8 @@ CREATE TABLE session_usages (
 );
 
 -- A turn that was given an id by its caller, any text, so that making it again changes nothing. digest is of what the turn
--- contains. It has no foreign key, as a message.
+-- contains. One without messages locks the counter row, and leaves it as it is. So a deletion whose snapshot is older is not
+-- refused for the row, nor sees the turn. The foreign key's cascade does.
 CREATE TABLE session_turns (
     session_id     uuid        NOT NULL,
     id             text        COLLATE "C" NOT NULL,
@@ -153,6 +154,7 @@ CREATE TABLE session_turns (
     first_sequence bigint      NOT NULL,
     created_at     timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT session_turns_pkey PRIMARY KEY (session_id, id),
+    CONSTRAINT session_turns_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE CASCADE,
     CONSTRAINT session_turns_id_check CHECK (id <> '' AND octet_length(id) <= 255),
     CONSTRAINT session_turns_digest_check CHECK (octet_length(digest) = 32),
     CONSTRAINT session_turns_first_sequence_check CHECK (first_sequence >= 0)
@@ -184,12 +186,11 @@ BEGIN
 END
 $$;
 
--- The messages and turns of a session go with its counter row. Nobody adds any meanwhile: this transaction has the row's lock.
+-- The messages of a session go with its counter row. Nobody adds any meanwhile: this transaction has the row's lock.
 -- The search_path stays the caller's, as in a foreign key's cascade: triggers of the owner's may depend on it.
 CREATE FUNCTION session_counters_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     EXECUTE pg_catalog.format('DELETE FROM %I.messages WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
-    EXECUTE pg_catalog.format('DELETE FROM %I.session_turns WHERE session_id OPERATOR(pg_catalog.=) $1', TG_TABLE_SCHEMA) USING OLD.session_id;
     RETURN NULL;
 END
 $$;

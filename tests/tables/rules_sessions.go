@@ -26,6 +26,7 @@ var sessionRules = map[string]string{
 	"messages_payload_check":               "payload = convert_to(repeat('x', 16777217), 'UTF8')",
 	"session_usages_session_id_fkey":       "session_id = gen_random_uuid()",
 	"session_usages_amounts_check":         "cost_nanos = -1",
+	"session_turns_session_id_fkey":        "session_id = gen_random_uuid()",
 	"session_turns_id_check":               "id = ''",
 	"session_turns_digest_check":           "digest = 'x'",
 	"session_turns_first_sequence_check":   "first_sequence = -1",

@@ -14,5 +14,6 @@ var appendMutants = []mutant{
 	{"append/one refused append fails its group", in(inRepo, "group.run", neverAll("isRejection", "tasks")), inPostgres("TestRejectedAppendFailsNoOther")},
 	{"append/a session that is made during the wait", in(inRepo, "sendLocked", neverAll("isNoRows")), inPool("TurnRaces/Create")},
 	{"append/its messages stay when a session goes", dropTrigger("session_counters_delete"), inPostgres("TestDeletionLeavesNothing")},
+	{"append/a turn stays when a session goes", dropConstraint("session_turns_session_id_fkey"), inPostgres("TestDeletionBesideEachWrite")},
 	{"append/in memory, at any sequence", in("repo/memory", "sessions.store", never("expected", "next")), inMemory("Append")},
 }
