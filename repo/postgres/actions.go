@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -18,7 +19,7 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 		return repo.Action{}, err
 	}
 	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, actionParams(name, definition, new.CreatedBy))
-	if isNoRows(err) {
+	if conn.IsNoRows(err) {
 		stored, err := a.get(ctx, name)
 		if err != nil {
 			return repo.Action{}, a.exec.unread(err)
@@ -50,7 +51,7 @@ func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
 func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, error) {
 	row, err := run(ctx, a.exec.read, queries.ActionGet, name.String())
 	if err != nil {
-		return repo.Action{}, orMissing(err, &repo.ActionNotFoundError{Name: name})
+		return repo.Action{}, conn.OrMissing(err, &repo.ActionNotFoundError{Name: name})
 	}
 	return actionOf(row)
 }
@@ -88,13 +89,13 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 			return err
 		}
 		if version != 0 && version != stored {
-			return &answer{&repo.ActionConflictError{Name: parsed, Field: "version", Version: stored}}
+			return &conn.Answer{Err: &repo.ActionConflictError{Name: parsed, Field: "version", Version: stored}}
 		}
 		row, err = queries.ActionUpdate(ctx, q, params)
 		return err
 	})
 	if err != nil {
-		return repo.Action{}, orMissing(err, &repo.ActionNotFoundError{Name: parsed})
+		return repo.Action{}, conn.OrMissing(err, &repo.ActionNotFoundError{Name: parsed})
 	}
 	return actionOf(row)
 }
@@ -118,7 +119,7 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 	}
 	row, err := run(ctx, a.exec.write, queries.ActionDelete, parsed.String())
 	switch {
-	case violates(err, planAction):
+	case conn.Violates(err, planAction):
 		return &repo.ActionInUseError{Name: parsed}
 	case err != nil:
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -98,7 +99,7 @@ func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int6
 func (s *sessions) appendOne(ctx context.Context, a *appending) (repo.AppendedTurn, error) {
 	err := s.exec.append(ctx, a)
 	switch {
-	case isNoRows(err):
+	case conn.IsNoRows(err):
 		return repo.AppendedTurn{}, s.orMissing(err, a.sessionID)
 	case err != nil:
 		return repo.AppendedTurn{}, s.exec.noted(err)

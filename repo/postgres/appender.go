@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -34,7 +35,7 @@ type (
 // statement for many sessions, which never waits for a counter row. A session whose row
 // is locked waits separately, in a statement of its own.
 type appender struct {
-	conns conns
+	conns conn.Conns
 	// tell says what is new, after each commit.
 	tell      func(...news)
 	scheduler *scheduler.Scheduler[repo.ID, *appending]
@@ -58,8 +59,8 @@ type appender struct {
 	evicted time.Time
 }
 
-func newAppender(conns conns, tell func(...news)) *appender {
-	config := conns.pool.Config()
+func newAppender(conns conn.Conns, tell func(...news)) *appender {
+	config := conns.Pool.Config()
 	connections := int(config.MaxConns)
 	p := &appender{
 		conns: conns, tell: tell, patient: waitBound(connections) == 0, making: make(chan struct{}, 1),
@@ -104,7 +105,7 @@ const maxGroups = 4
 // mayWait reports whether the pool has a connection left for other uses, including
 // open transactions, if one more waits for a counter row.
 func (p *appender) mayWait() bool {
-	stat := p.conns.pool.Stat()
+	stat := p.conns.Pool.Stat()
 	return stat.AcquiredConns()-p.grouping.Load() < stat.MaxConns()-1
 }
 
@@ -128,7 +129,7 @@ func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 		if stopped {
 			return
 		}
-		stat := p.conns.pool.Stat()
+		stat := p.conns.Pool.Stat()
 		last := given
 		given = stat.AcquireCount()
 		if stat.AcquiredConns() >= stat.MaxConns() && given == last && p.mayEvict() {
@@ -169,9 +170,9 @@ func (p *appender) awaitScopes(ctx context.Context, a *appending) error {
 	case p.scopes.await(ctx, a, patience):
 		return nil
 	case ctx.Err() != nil:
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	}
-	return &storeError{repo.ErrContention, errLockTimeout}
+	return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 }
 
 // submit has an append committed and waits for its answer. If ctx ends before the
@@ -183,13 +184,13 @@ func (p *appender) submit(ctx context.Context, a *appending) error {
 	case err == nil:
 		return a.err
 	case errors.Is(err, scheduler.ErrWithdrawn) && !a.unsure:
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	case errors.Is(err, scheduler.ErrClosed):
 		return repo.ErrClosed
 	case errors.Is(err, scheduler.ErrFull):
-		return &storeError{repo.ErrUnavailable, err}
+		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
 	default:
-		return &storeError{repo.ErrUnknownOutcome, ctx.Err()}
+		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -44,19 +45,19 @@ func recordAudit(ctx context.Context, q db.DBTX, entries []repo.AuditEntry) (wri
 		case err != nil:
 			return 0, err
 		case row.Differs > 0:
-			return 0, &answer{&repo.AuditConflictError{ID: entries[row.Differs-1].ID}}
+			return 0, &conn.Answer{Err: &repo.AuditConflictError{ID: entries[row.Differs-1].ID}}
 		case row.Written+row.Known == int64(len(entries)):
 			return written, nil
 		}
 		// Another recorded one meanwhile, which the next statement sees.
 	}
-	return 0, &answer{&storeError{repo.ErrUnavailable, errNotRecorded}}
+	return 0, &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errNotRecorded}}
 }
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	row, err := run(ctx, a.exec.read, queries.AuditGet, toUUID(id))
 	if err != nil {
-		return repo.AuditEntry{}, orMissing(err, &repo.NotFoundError{Kind: "audit entry", ID: id})
+		return repo.AuditEntry{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit entry", ID: id})
 	}
 	return auditEntryOf(row), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -41,19 +42,19 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 		unsealed := repo.AuditUnsealed{Size: size, Entries: each(rows, sealedEntryOf), More: more, Identity: identity}
 		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
 			hashes, err := readHashes(ctx, q, indexes)
-			return hashes, meaning(ctx, err, reading)
+			return hashes, conn.Meaning(ctx, err, conn.Reading)
 		})
 		if err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		if err := rules.CheckSeal(unsealed, seal); err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		added, err := queries.AuditAddLeaves(ctx, q, db.AuditAddLeavesParams{
 			FirstSequence: size, Ids: next.Ids, Hidden: toBytes(seal.Hidden), Hashes: toBytes(seal.Leaves),
 		})
 		if err == nil && added != int64(len(rows)) {
-			err = &answer{&storeError{repo.ErrContention, errors.New("entries were deleted while they were sealed")}}
+			err = &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("entries were deleted while they were sealed")}}
 		}
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 	case err != nil:
 		return 0, err
 	case !alone:
-		return 0, &storeError{repo.ErrContention, errors.New("another sealer is at work")}
+		return 0, &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("another sealer is at work")}
 	}
 	return sealed, nil
 }
@@ -112,8 +113,8 @@ func (a *auditStore) Identity(ctx context.Context) (repo.ID, error) {
 
 func readIdentity(ctx context.Context, q db.DBTX) (id repo.ID, err error) {
 	note, err := queries.AuditIdentity(ctx, q)
-	if err == nil && len(note) != len(id) || isNoRows(err) { // somebody changed or deleted it
-		return id, &answer{&repo.NotFoundError{Kind: "audit identity"}}
+	if err == nil && len(note) != len(id) || conn.IsNoRows(err) { // somebody changed or deleted it
+		return id, &conn.Answer{Err: &repo.NotFoundError{Kind: "audit identity"}}
 	}
 	copy(id[:], note)
 	return id, err
@@ -133,12 +134,12 @@ func readHashes(ctx context.Context, q db.DBTX, indexes []int64) ([][32]byte, er
 		return nil, err
 	}
 	if len(rows) != len(indexes) {
-		return nil, &answer{&repo.NotFoundError{Kind: "audit hash"}}
+		return nil, &conn.Answer{Err: &repo.NotFoundError{Kind: "audit hash"}}
 	}
 	hashes := make([][32]byte, len(rows))
 	for i, row := range rows {
 		if copy(hashes[i][:], row) != len(hashes[i]) {
-			return nil, &answer{&repo.NotFoundError{Kind: "audit hash"}}
+			return nil, &conn.Answer{Err: &repo.NotFoundError{Kind: "audit hash"}}
 		}
 	}
 	return hashes, nil
@@ -191,7 +192,7 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf,
 		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)
 		return err
 	})
-	if isNoRows(err) || err == nil && len(rows) == 0 {
+	if conn.IsNoRows(err) || err == nil && len(rows) == 0 {
 		return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
 	}
 	if err != nil {
@@ -203,7 +204,7 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf,
 func (a *auditStore) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
 	row, err := ask(ctx, a.exec.read, func(q db.DBTX) (db.AuditCheckpoint, error) { return queries.AuditCheckpointGet(ctx, q) })
 	if err != nil {
-		return repo.AuditCheckpoint{}, orMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})
+		return repo.AuditCheckpoint{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})
 	}
 	return checkpointOf(row), nil
 }

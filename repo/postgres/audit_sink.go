@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -20,7 +21,7 @@ func (a *auditStore) Sink(ctx context.Context) (repo.AuditSink, error) {
 		return nil, err
 	}
 	defer a.exec.gate.leave()
-	s := &sink{config: a.exec.conns.pool.Config()}
+	s := &sink{config: a.exec.conns.Pool.Config()}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -39,40 +40,40 @@ func (s *sink) connect(ctx context.Context) error {
 		return repo.ErrClosed
 	}
 	if s.conn != nil && !s.conn.IsClosed() {
-		return fits(s.conn)
+		return conn.Fits(s.conn)
 	}
 	// The pool's hooks apply here too: they may set a changing password, or types.
 	config := s.config.ConnConfig.Copy()
 	if hook := s.config.BeforeConnect; hook != nil {
 		if err := hook(ctx, config); err != nil {
-			return translate(ctx, err, unsent)
+			return conn.Translate(ctx, err, conn.Unsent)
 		}
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	pg, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return translate(ctx, err, unsent)
+		return conn.Translate(ctx, err, conn.Unsent)
 	}
 	if hook := s.config.AfterConnect; hook != nil {
-		if err := hook(ctx, conn); err != nil {
-			_ = conn.Close(ctx)
-			return translate(ctx, err, unsent)
+		if err := hook(ctx, pg); err != nil {
+			_ = pg.Close(ctx)
+			return conn.Translate(ctx, err, conn.Unsent)
 		}
 	}
-	if err := fits(conn); err != nil {
-		_ = conn.Close(ctx)
+	if err := conn.Fits(pg); err != nil {
+		_ = pg.Close(ctx)
 		return err
 	}
-	s.conn = conn
+	s.conn = pg
 	return nil
 }
 
 // failed translates an error. It closes the connection if its server takes no writes,
 // for example after a failover: the next connection may reach the one that does.
 func (s *sink) failed(ctx context.Context, err error) error {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == readOnlyTransaction || endsConnection(pgErr)) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == conn.ReadOnlyTransaction || conn.EndsConnection(pgErr)) {
 		_ = s.conn.Close(ctx)
 	}
-	return meaning(ctx, err, committing)
+	return conn.Meaning(ctx, err, conn.Committing)
 }
 
 func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
@@ -87,7 +88,7 @@ func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.Audi
 	if err := s.connect(ctx); err != nil {
 		return repo.AuditRecorded{}, err
 	}
-	written, err := recordAudit(ctx, alone{s.conn}, distinct)
+	written, err := recordAudit(ctx, conn.Alone{Conn: s.conn}, distinct)
 	if err != nil {
 		return repo.AuditRecorded{}, s.failed(ctx, err)
 	}
@@ -98,7 +99,7 @@ func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	err := queries.AuditQuarantine(ctx, alone{s.conn}, db.AuditQuarantineParams{
+	err := queries.AuditQuarantine(ctx, conn.Alone{Conn: s.conn}, db.AuditQuarantineParams{
 		ID: toUUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
 	})
 	return s.failed(ctx, err)
@@ -109,10 +110,10 @@ func (s *sink) Close() error {
 	if s.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), conn.RollbackTimeout)
 	defer cancel()
 	if err := s.conn.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return translate(ctx, err, reading)
+		return conn.Translate(ctx, err, conn.Reading)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -54,7 +55,7 @@ func claimParams(claim repo.Claim, owners []string) db.PlanClaimParams {
 
 // claimByIndex makes a claim in a transaction of its own.
 func claimByIndex(ctx context.Context, q db.DBTX, params db.PlanClaimParams) ([]db.PlanClaimRow, error) {
-	return after(ctx, q,
+	return conn.After(ctx, q,
 		func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
 		func(q db.DBTX) ([]db.PlanClaimRow, error) { return queries.PlanClaim(ctx, q, params) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
@@ -25,7 +26,7 @@ type claimTask = scheduler.Task[string, *claiming]
 // the same plans, at the head of the queue, and each would wait for a commit of its own.
 // All stores on a pool share one.
 type claimer struct {
-	conns     conns
+	conns     conn.Conns
 	scheduler *scheduler.Scheduler[string, *claiming]
 }
 
@@ -35,11 +36,11 @@ var claimLimits = scheduler.Limits{
 	Items: 1 << 16, Rows: 1 << 20, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
-func newClaimer(conns conns) *claimer {
+func newClaimer(conns conn.Conns) *claimer {
 	c := &claimer{conns: conns}
 	c.scheduler = scheduler.New(scheduler.Config[string, *claiming]{
 		Limits: claimLimits,
-		Groups: groupBound(int(conns.pool.Config().MaxConns)),
+		Groups: groupBound(int(conns.Pool.Config().MaxConns)),
 		Group:  func(b *scheduler.Batch[string, *claiming]) { c.claimAll(b) },
 	})
 	return c
@@ -59,13 +60,13 @@ func (c *claimer) submit(ctx context.Context, claim repo.Claim) ([]db.PlanClaimR
 	case err == nil:
 		return one.rows, one.err
 	case errors.Is(err, scheduler.ErrWithdrawn):
-		return nil, translate(ctx, ctx.Err(), unsent)
+		return nil, conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	case errors.Is(err, scheduler.ErrClosed):
 		return nil, repo.ErrClosed
 	case errors.Is(err, scheduler.ErrFull):
-		return nil, &storeError{repo.ErrUnavailable, err}
+		return nil, &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
 	}
-	return nil, &storeError{repo.ErrUnknownOutcome, ctx.Err()}
+	return nil, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
 }
 
 // claimAll sends a statement for the claims of each key.
@@ -94,7 +95,7 @@ func (c *claimer) claimAlike(ctx context.Context, tasks []*claimTask) {
 		}
 	}
 	var rows []db.PlanClaimRow
-	err := c.conns.run(ctx, committing, func(q db.DBTX) (err error) {
+	err := c.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
 		rows, err = claimByIndex(ctx, q, claimParams(whole, owners))
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // executor runs an operation's statements. There are two: on the pool, where
@@ -18,7 +19,7 @@ type executor interface {
 	read(ctx context.Context, statements func(db.DBTX) error) error
 	// readAt is like read, for one statement that returns errOtherLevel if it is told to
 	// require read committed, and the transaction has another level.
-	readAt(ctx context.Context, statement func(q db.DBTX, at level) error) error
+	readAt(ctx context.Context, statement func(q db.DBTX, at conn.Level) error) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
 	// writeByID is like write, for a statement that an id makes idempotent.
@@ -58,7 +59,7 @@ type executor interface {
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
-	conns    conns
+	conns    conn.Conns
 	appender *appender
 	parts    *partsAppender
 	claimer  *claimer
@@ -69,7 +70,7 @@ type pooled struct {
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.retried(ctx, func() error { return p.conns.run(ctx, reading, statements) })
+	return p.retried(ctx, func() error { return p.conns.Run(ctx, conn.Reading, statements) })
 }
 
 // errOtherLevel: a statement that requires read committed did nothing.
@@ -77,21 +78,21 @@ var errOtherLevel = errors.New("the transaction is not read committed")
 
 // readAt leaves out the statement that sets the level, unless the default turned out to
 // be another one.
-func (p *pooled) readAt(ctx context.Context, statement func(db.DBTX, level) error) error {
+func (p *pooled) readAt(ctx context.Context, statement func(db.DBTX, conn.Level) error) error {
 	return p.read(ctx, func(q db.DBTX) error {
 		if !p.appender.setsLevel.Load() {
-			err := statement(q.(alone).conn, atReadCommitted)
+			err := statement(q.(conn.Alone).Conn, conn.AtReadCommitted)
 			if !errors.Is(err, errOtherLevel) {
 				return err
 			}
 			p.appender.setsLevel.Store(true)
 		}
-		return statement(q, atAnyLevel)
+		return statement(q, conn.AtAnyLevel)
 	})
 }
 
 func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error {
-	return p.retried(ctx, func() error { return p.conns.run(ctx, committing, statement) })
+	return p.retried(ctx, func() error { return p.conns.Run(ctx, conn.Committing, statement) })
 }
 
 // errNotMoved: the statement found no row in the required state.
@@ -100,17 +101,17 @@ var errNotMoved = errors.New("not in the required state")
 func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	var unsure bool
 	return p.retried(ctx, func() error {
-		err := p.conns.run(ctx, committing, statement)
+		err := p.conns.Run(ctx, conn.Committing, statement)
 		switch {
 		case errors.Is(err, repo.ErrUnknownOutcome):
 			unsure = true
 		case unsure && (errors.Is(err, repo.ErrNotFound) || errors.Is(err, errNotMoved)):
 			// It may exist once the earlier attempt arrives.
-			return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+			return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 		case unsure && errors.Is(err, errExists):
-			return &storeError{repo.ErrUnknownOutcome, errEarlierAttempt}
+			return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: errEarlierAttempt}
 		}
-		return afterDoubt(unsure, err)
+		return conn.AfterDoubt(unsure, err)
 	})
 }
 
@@ -121,7 +122,7 @@ func (p *pooled) append(ctx context.Context, a *appending) error {
 	defer p.gate.leave()
 	for skips := 1; ; {
 		if err := p.appender.awaitScopes(ctx, a); err != nil {
-			return settled(afterDoubt(a.unsure, err))
+			return conn.Settled(conn.AfterDoubt(a.unsure, err))
 		}
 		err := p.appender.submit(ctx, a)
 		switch {
@@ -144,14 +145,14 @@ func (p *pooled) append(ctx context.Context, a *appending) error {
 			return err
 		}
 		if err != nil {
-			return settled(afterDoubt(a.unsure, err))
+			return conn.Settled(conn.AfterDoubt(a.unsure, err))
 		}
 	}
 }
 
 // unread returns ErrUnknownOutcome where the operation cannot know that nothing was
 // written.
-func (p *pooled) unread(err error) error { return settled(afterDoubt(true, err)) }
+func (p *pooled) unread(err error) error { return conn.Settled(conn.AfterDoubt(true, err)) }
 
 // sees: each statement sees what was committed before it.
 func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
@@ -159,7 +160,7 @@ func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
 // atomically runs the statements again if the database aborted them because of another
 // transaction, for example in a deadlock.
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.untilItStays(ctx, func(tx pgx.Tx) error { return meaning(ctx, statements(tx), reading) }, func(int) {})
+	return p.untilItStays(ctx, func(tx pgx.Tx) error { return conn.Meaning(ctx, statements(tx), conn.Reading) }, func(int) {})
 }
 
 func (p *pooled) changed(news ...news) { p.live.changed(news...) }
@@ -169,7 +170,7 @@ func (p *pooled) queued(namespaces ...string) { p.live.queued(namespaces...) }
 // enter begins an operation. It refuses one inside a transaction on the same pool,
 // which may hold the connection or the row for which the operation would wait.
 func (p *pooled) enter(ctx context.Context) error {
-	if inside.Is(ctx, p.conns.pool) {
+	if inside.Is(ctx, p.conns.Pool) {
 		return &repo.InsideTxError{}
 	}
 	return p.gate.enter()
@@ -193,8 +194,8 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 	defer p.gate.leave()
 	for attempt := 1; ; attempt++ {
 		err := operation()
-		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
-			return settled(err)
+		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
+			return conn.Settled(err)
 		}
 	}
 }
@@ -212,11 +213,11 @@ type bound struct {
 }
 
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
-	return meaning(ctx, statements(b.tx), reading)
+	return conn.Meaning(ctx, statements(b.tx), conn.Reading)
 }
 
-func (b bound) readAt(ctx context.Context, statement func(db.DBTX, level) error) error {
-	return b.read(ctx, func(q db.DBTX) error { return statement(q, atAnyLevel) })
+func (b bound) readAt(ctx context.Context, statement func(db.DBTX, conn.Level) error) error {
+	return b.read(ctx, func(q db.DBTX) error { return statement(q, conn.AtAnyLevel) })
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
@@ -232,7 +233,7 @@ func (b bound) append(ctx context.Context, a *appending) error {
 	err := b.read(ctx, func(q db.DBTX) error {
 		if a.turn == nil {
 			one := newStatement(a)
-			answer, err := sendLocked(ctx, q, one, atAnyLevel)
+			answer, err := sendLocked(ctx, q, one, conn.AtAnyLevel)
 			if err != nil {
 				return err
 			}
@@ -272,11 +273,11 @@ func (b bound) sees(ctx context.Context, statements func(db.DBTX) error) error {
 func (b bound) atomically(ctx context.Context, statements func(db.DBTX) error) error {
 	savepoint, err := b.tx.Begin(ctx)
 	if err != nil {
-		return translate(ctx, err, reading)
+		return conn.Translate(ctx, err, conn.Reading)
 	}
-	defer rollback(ctx, savepoint)
+	defer conn.Rollback(ctx, savepoint)
 	if err := statements(savepoint); err != nil {
-		return meaning(ctx, err, reading)
+		return conn.Meaning(ctx, err, conn.Reading)
 	}
-	return translate(ctx, savepoint.Commit(ctx), reading)
+	return conn.Translate(ctx, savepoint.Commit(ctx), conn.Reading)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -23,7 +24,7 @@ import (
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	err := s.export(ctx, id, w)
 	if errors.Is(err, export.ErrIncomplete) {
-		return &storeError{repo.ErrUnavailable, errMissingMessages}
+		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
 	}
 	return err
 }
@@ -130,7 +131,7 @@ func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.I
 	linked := linkedPlansOf(row.Plans)
 	for i, id := range ids { // both are in ascending order
 		if i == len(linked) || linked[i].ID != id {
-			return nil, &answer{rules.MissingPlan(i, id)}
+			return nil, &conn.Answer{Err: rules.MissingPlan(i, id)}
 		}
 	}
 	return linked, nil
@@ -163,7 +164,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case err != nil:
 		return err
 	case len(stored) > 0:
-		return &answer{rules.ImportTaken(session, stored[0].ID)}
+		return &conn.Answer{Err: rules.ImportTaken(session, stored[0].ID)}
 	}
 	if !options.Restore {
 		deleted, err := in.wasDeleted(ctx, session.ID)
@@ -171,10 +172,10 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		case err != nil:
 			return err
 		case deleted:
-			return &answer{rules.ImportDeleted(session.ID)}
+			return &conn.Answer{Err: rules.ImportDeleted(session.ID)}
 		}
 	}
-	return &storeError{repo.ErrContention, errVanished}
+	return &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
 // importMessages stores the reader's messages and returns their number.
@@ -189,7 +190,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 				break
 			}
 			if err != nil {
-				return 0, &answer{err}
+				return 0, &conn.Answer{Err: err}
 			}
 			imported := repo.NewMessage{
 				ID: message.ID, Role: message.Role, Content: message.Content, Metadata: message.Metadata,
@@ -216,13 +217,13 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			CreatedAts:    createdAts,
 		})
 		switch {
-		case violates(err, uniqueMessageID):
-			return 0, &answer{rules.MessageTwice()}
+		case conn.Violates(err, uniqueMessageID):
+			return 0, &conn.Answer{Err: rules.MessageTwice()}
 		case err != nil:
 			return 0, err
 		case written != int64(len(createdAts)):
 			// This transaction created the session, so nobody else can append.
-			return 0, &answer{&repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
+			return 0, &conn.Answer{Err: &repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
 		}
 		count += written
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -25,7 +26,7 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 // a token, an earlier attempt may arrive when the session takes writes without one.
 func (a *appending) refusal(err error) error {
 	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.unsure && fenced.Token == 0 {
-		return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
 }
@@ -47,22 +48,22 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	}
 	latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(id), leaseNamespace)
 	switch {
-	case isNoRows(err):
+	case conn.IsNoRows(err):
 		return nil // a new attempt finds no session
 	case err != nil:
 		return err
 	case latest == fenced.Token:
 		return nil
 	}
-	return &answer{&repo.FencedError{Key: fenced.Key, Token: fenced.Token, Latest: latest}}
+	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Token: fenced.Token, Latest: latest}}
 }
 
 // catchUp tells a session of the lease in a transaction of its own, whose outcome does not
 // matter: the write is tried again.
 func (p *pooled) catchUp(ctx context.Context, refused error) error {
 	for attempt := 1; ; attempt++ {
-		err := p.conns.run(ctx, reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
-		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
+		err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
+		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
 			return err
 		}
 	}
@@ -108,14 +109,14 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 		steps = slices.Insert(steps, 0, func(q db.DBTX) error { return queries.FenceLockPlan(ctx, q, told.PlanID, told.Namespace) })
 		steps = append(steps, func(q db.DBTX) error { return queries.FencePlan(ctx, q, told) })
 	}
-	p := &pipeline{steps: steps}
-	p.add(func(q db.DBTX) (err error) {
+	p := &conn.Pipeline{Steps: steps}
+	p.Add(func(q db.DBTX) (err error) {
 		row, err = queries.LeaseGet(ctx, q, get)
 		return err
 	})
 	for {
 		// No row: whoever was seen to hold it by the first statement has released it since.
-		if err := p.send(ctx, q); !isNoRows(err) {
+		if err := p.Send(ctx, q); !conn.IsNoRows(err) {
 			return row, err
 		}
 	}
@@ -128,7 +129,7 @@ func (p *plans) admit(ctx context.Context, id repo.ID, token int64) error {
 		return nil
 	}
 	err := p.exec.read(ctx, func(q db.DBTX) error { return admitPlan(ctx, q, id, token) })
-	return orMissing(err, planNotFound(id))
+	return conn.OrMissing(err, planNotFound(id))
 }
 
 // admitPlan is admit in a transaction, which keeps the plan locked.
@@ -141,7 +142,7 @@ func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, token int64) error {
 		return err
 	}
 	if err := (rules.Fence{Key: repo.PlanLease(id), Latest: latest}).Check(token); err != nil {
-		return &answer{err}
+		return &conn.Answer{Err: err}
 	}
 	return nil
 }

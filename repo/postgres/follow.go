@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -65,7 +66,7 @@ func followError(ctx context.Context, sessionID repo.ID, err error) error {
 	case errors.Is(err, follow.ErrClosed):
 		return repo.ErrClosed
 	}
-	return translate(ctx, err, reading)
+	return conn.Translate(ctx, err, conn.Reading)
 }
 
 // messageBytes is the memory that a message takes, more or less.
@@ -101,12 +102,12 @@ func endAtGap(found *follow.Found[repo.Message], from int64) {
 	}
 	for i, message := range found.Items {
 		if message.Sequence != from+int64(i) {
-			found.Items, found.End = found.Items[:i], &storeError{repo.ErrUnavailable, errMissingMessages}
+			found.Items, found.End = found.Items[:i], &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
 			return
 		}
 	}
 	if len(found.Items) == 0 && from < found.Next {
-		found.End = &storeError{repo.ErrUnavailable, errMissingMessages}
+		found.End = &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // group is a batch of appends that is being committed.
@@ -99,7 +99,7 @@ func (g *group) run(statements []*statement) {
 		case err == nil:
 			statements = g.answer(statements, answers)
 			attempt = 0
-		case isRejection(err) && (len(statements) > 1 || len(statements[0].tasks) > 1):
+		case conn.IsRejection(err) && (len(statements) > 1 || len(statements[0].tasks) > 1):
 			// One append aborted the transaction of all: send each separately.
 			for _, single := range split(statements) {
 				if !g.held[single.sessionID()] {
@@ -107,7 +107,7 @@ func (g *group) run(statements []*statement) {
 				}
 			}
 			return
-		case isPassing(err) && !isRejection(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
+		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil && conn.Pause(g.ctx, attempt):
 			for _, s := range statements {
 				s.checkIDs = s.checkIDs || s.unsure()
 			}
@@ -128,13 +128,13 @@ func (g *group) send(statements []*statement) (answers []*written, err error) {
 	for _, s := range statements {
 		s.hint = g.hints.of(s.sessionID())
 	}
-	err = g.conns.run(g.ctx, committing, func(q db.DBTX) (err error) {
+	err = g.conns.Run(g.ctx, conn.Committing, func(q db.DBTX) (err error) {
 		if g.waits && !statements[0].hint.Valid {
 			answers, err = g.sendWaiting(q, statements[0])
 			return err
 		}
 		// These check the level themselves, so that none has to be set before them.
-		guarded := db.DBTX(q.(alone).conn)
+		guarded := db.DBTX(q.(conn.Alone).Conn)
 		if g.setsLevel.Load() {
 			guarded = q
 		}
@@ -147,14 +147,14 @@ func (g *group) send(statements []*statement) (answers []*written, err error) {
 			a.unsure = a.unsure || unsure
 		}
 	}
-	return answers, afterDoubt(slices.ContainsFunc(statements, (*statement).unsure), err)
+	return answers, conn.AfterDoubt(slices.ContainsFunc(statements, (*statement).unsure), err)
 }
 
 // sendWaiting sends the statement of one session, which waits for its counter row.
 func (g *group) sendWaiting(q db.DBTX, s *statement) (_ []*written, err error) {
-	ctx, stop := g.giveUp(q.(alone).conn)
+	ctx, stop := g.giveUp(q.(conn.Alone).Conn)
 	defer func() { stop(err) }()
-	answer, err := sendLocked(ctx, q, s, atReadCommitted)
+	answer, err := sendLocked(ctx, q, s, conn.AtReadCommitted)
 	return []*written{answer}, err
 }
 
@@ -191,20 +191,13 @@ func (g *group) answer(statements []*statement, answers []*written) (again []*st
 	return again
 }
 
-// patienceOf returns how long a held row is worth trying for: as long as the attempts that
-// larger pools make of such a wait, given the lock timeout in milliseconds. Zero: as long
-// as the context.
-func patienceOf(lockTimeout int64) time.Duration {
-	return maxAttempts * time.Duration(lockTimeout) * time.Millisecond
-}
-
 // answerTime bounds the wait for the answer to an evicted waiter's statement.
 const answerTime = 5 * time.Second
 
 // giveUp has the server cancel a waiter's statement when the waiter is evicted: the
 // server's answer says that nothing was written, and the connection stays open. It
 // returns the statement's context, and a function to be called with its error.
-func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
+func (g *group) giveUp(pg *pgx.Conn) (ctx context.Context, stop func(error)) {
 	ctx, cancel := context.WithCancel(g.Context())
 	ended := make(chan struct{})
 	unless := context.AfterFunc(g.ctx, func() {
@@ -214,7 +207,7 @@ func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 		}
 		timed, free := context.WithTimeout(ctx, answerTime)
 		defer free()
-		_ = conn.PgConn().CancelRequest(timed)
+		_ = pg.PgConn().CancelRequest(timed)
 		<-timed.Done()
 		cancel()
 	})
@@ -224,9 +217,9 @@ func (g *group) giveUp(conn *pgx.Conn) (ctx context.Context, stop func(error)) {
 			return
 		}
 		<-ended
-		if !hasCode(err, queryCanceled) {
+		if !conn.HasCode(err, conn.QueryCanceled) {
 			// The request may still be on its way, and cancel the next statement.
-			_ = conn.Close(ctx)
+			_ = pg.Close(ctx)
 		}
 	}
 }
@@ -241,23 +234,6 @@ func (g *group) hold(t *task, patience time.Duration) {
 	if t.Item.skipped.IsZero() {
 		t.Item.skipped = time.Now()
 	} else if g.patient && patience > 0 && time.Since(t.Item.skipped) >= patience {
-		g.done(t, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
+		g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout})))
 	}
-}
-
-var errLockTimeout = errors.New("a row was locked for longer than the lock timeout")
-
-// errLateAttempt: this attempt wrote nothing, but one whose answer was lost may write
-// later.
-var errLateAttempt = errors.New("an earlier attempt may still be committed")
-
-// circumstances are SQLSTATE classes, and one SQLSTATE, of errors that are caused by the
-// connection, the transaction, the server or the moment, not by the appends.
-var circumstances = []string{"08", "0A", "25", "26", "40", "53", "55", "57", "58", "XX", duplicatePrepared}
-
-// isRejection reports an error that one append of a group, or a trigger of the owner's
-// on it, has caused and would cause again. It says nothing about the other appends.
-func isRejection(err error) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && !endsConnection(pgErr) && !slices.Contains(circumstances, class(pgErr)) && !slices.Contains(circumstances, pgErr.Code)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // written says where a statement has left the counter row, and when. Nil: nothing was
@@ -25,7 +26,7 @@ func sendAppends(ctx context.Context, q db.DBTX, statements []*statement) ([]*wr
 	if len(statements) == 1 && statements[0].size() == 1 {
 		return sendOne(ctx, q, statements[0])
 	}
-	return sendMany(ctx, q, statements, atReadCommitted)
+	return sendMany(ctx, q, statements, conn.AtReadCommitted)
 }
 
 func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*written, error) {
@@ -49,14 +50,14 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*written, error) {
 	case err == nil:
 		s.hint = row.Hint // otherwise the index has found the row
 		return []*written{{place{s.sessionID(), row.Hint, row.Sequence, row.Sequence + 1}, row.UpdatedAt}}, nil
-	case isNoRows(err):
+	case conn.IsNoRows(err):
 		s.hint = pgtype.TID{}
 		return []*written{nil}, nil
 	}
 	return nil, err
 }
 
-func sendMany(ctx context.Context, q db.DBTX, statements []*statement, at level) ([]*written, error) {
+func sendMany(ctx context.Context, q db.DBTX, statements []*statement, at conn.Level) ([]*written, error) {
 	found, err := queries.MessageAppend(ctx, q, manyParams(statements, at))
 	if err != nil {
 		return nil, err
@@ -75,11 +76,11 @@ func sendMany(ctx context.Context, q db.DBTX, statements []*statement, at level)
 }
 
 // sendLocked sends a statement behind one that waits for the counter row, in one round trip.
-func sendLocked(ctx context.Context, q db.DBTX, s *statement, at level) (answer *written, err error) {
+func sendLocked(ctx context.Context, q db.DBTX, s *statement, at conn.Level) (answer *written, err error) {
 	s.hint = pgtype.TID{}
-	answers, err := after(ctx, q,
+	answers, err := conn.After(ctx, q,
 		func(q db.DBTX) error {
-			if _, err := queries.SessionLock(ctx, q, toUUID(s.sessionID())); !isNoRows(err) {
+			if _, err := queries.SessionLock(ctx, q, toUUID(s.sessionID())); !conn.IsNoRows(err) {
 				return err
 			}
 			return nil // the session may be created before the next statement, which finds it then
@@ -94,14 +95,14 @@ func sendLocked(ctx context.Context, q db.DBTX, s *statement, at level) (answer 
 // anySequence is used for an append that expects no sequence.
 const anySequence = -1
 
-func manyParams(statements []*statement, at level) db.MessageAppendParams {
+func manyParams(statements []*statement, at conn.Level) db.MessageAppendParams {
 	total := 0
 	for _, s := range statements {
 		total += s.size()
 	}
 	params := db.MessageAppendParams{
 		CheckIds:   slices.ContainsFunc(statements, func(s *statement) bool { return s.checkIDs }),
-		AtAnyLevel: at == atAnyLevel,
+		AtAnyLevel: at == conn.AtAnyLevel,
 		SessionIds: make([]pgtype.UUID, 0, len(statements)),
 		Sizes:      make([]int64, 0, len(statements)),
 		Owners:     make([]pgtype.UUID, 0, total),

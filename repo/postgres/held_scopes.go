@@ -8,13 +8,14 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // heldScopes are the shared scopes that a group has found locked for longer than it waits. The
 // turns that change one of them leave the groups, so that the groups lose no time to it, and
 // wait here until it is free: together, and one goroutine looks at all of them.
 type heldScopes struct {
-	conns conns
+	conns conn.Conns
 	// apart bounds the waits in the database, and spare reports whether the pool has a
 	// connection left for others beside one more that waits.
 	apart chan struct{}
@@ -54,7 +55,7 @@ const (
 	maxLooks = 1000
 )
 
-func newHeldScopes(conns conns, apart chan struct{}, spare func() bool) *heldScopes {
+func newHeldScopes(conns conn.Conns, apart chan struct{}, spare func() bool) *heldScopes {
 	h := &heldScopes{conns: conns, apart: apart, spare: spare, held: map[repo.Scope]*heldScope{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -179,7 +180,7 @@ func (h *heldScopes) release(s *heldScope) {
 // those who wait find out themselves what is wrong.
 func (h *heldScopes) look(due []*heldScope) {
 	var rows []db.TurnLockScopesRow
-	err := h.conns.run(h.ctx, reading, func(q db.DBTX) (err error) {
+	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
 		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }))
 		rows, err = queries.TurnLockScopes(h.ctx, locking(q, false), params)
 		return err
@@ -207,17 +208,17 @@ func (h *heldScopes) look(due []*heldScope) {
 
 // queue waits for a scope for a short time.
 func (h *heldScopes) queue(s *heldScope) {
-	err := h.conns.run(h.ctx, reading, func(q db.DBTX) error {
-		wait := &pipeline{}
-		wait.add(func(q db.DBTX) error { return queries.TurnLimitQueue(h.ctx, q) })
-		wait.add(func(q db.DBTX) error { return awaitScope(h.ctx, q, s.scope) })
-		return wait.send(h.ctx, q)
+	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
+		wait := &conn.Pipeline{}
+		wait.Add(func(q db.DBTX) error { return queries.TurnLimitQueue(h.ctx, q) })
+		wait.Add(func(q db.DBTX) error { return awaitScope(h.ctx, q, s.scope) })
+		return wait.Send(h.ctx, q)
 	})
 	<-h.apart
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.queued = false
-	if !hasCode(err, lockNotAvailable) {
+	if !conn.HasCode(err, conn.LockNotAvailable) {
 		h.release(s)
 	}
 }

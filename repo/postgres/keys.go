@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -21,7 +22,7 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 	}
 	id, err := run2(ctx, s.exec.read, queries.SessionFind, normal.Namespace, normal.Key)
 	switch {
-	case isNoRows(err):
+	case conn.IsNoRows(err):
 		return repo.ID{}, &repo.NotFoundError{Kind: "session", Key: key}
 	case err != nil:
 		return repo.ID{}, err
@@ -132,7 +133,7 @@ func (p *pooled) known(ctx context.Context, key repo.SessionKey) (repo.ID, bool,
 		return repo.ID{}, false, err
 	}
 	if err := ctx.Err(); err != nil {
-		return repo.ID{}, false, translate(ctx, err, unsent)
+		return repo.ID{}, false, conn.Translate(ctx, err, conn.Unsent)
 	}
 	id, known := p.keys.get(key)
 	return id, known, nil

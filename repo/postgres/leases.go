@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -33,7 +34,7 @@ func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, 
 		}
 		found = leaseOf(lease.Key, row)
 		if found.Owner != lease.Owner {
-			return &answer{errNotMoved} // in doubt if an earlier attempt may arrive late
+			return &conn.Answer{Err: errNotMoved} // in doubt if an earlier attempt may arrive late
 		}
 		return nil
 	})
@@ -61,12 +62,12 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Token: locked.Token, TtlSeconds: ttl.Seconds(),
 	}
 	row, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) (db.LeaseRenewRow, error) {
-		return after(ctx, q,
+		return conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.LeaseLockToken(ctx, q, locked) },
 			func(q db.DBTX) (db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
 	})
 	if err != nil {
-		return repo.Lease{}, orMissing(err, rules.LeaseLost(lease))
+		return repo.Lease{}, conn.OrMissing(err, rules.LeaseLost(lease))
 	}
 	return leaseOf(lease.Key, db.LeaseGetRow(row)), nil
 }
@@ -92,15 +93,15 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 // release frees rows, and sweeps behind it. It does not in a caller's transaction, which
 // would keep others from the keys of the rows that it removes.
 func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (int64, error)) (released int64, err error) {
-	p := &pipeline{}
-	p.add(func(q db.DBTX) (err error) {
+	p := &conn.Pipeline{}
+	p.Add(func(q db.DBTX) (err error) {
 		released, err = release(q)
 		return err
 	})
 	if _, sweeps := l.exec.(*pooled); sweeps {
-		p.add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, leaseNamespace) })
+		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, leaseNamespace) })
 	}
-	err = by(ctx, func(q db.DBTX) error { return p.send(ctx, q) })
+	err = by(ctx, func(q db.DBTX) error { return p.Send(ctx, q) })
 	return released, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -31,7 +32,7 @@ const aboutMessages = 'm'
 // live tells those who follow sessions and streams, and those who wait for plans, what is
 // new: in this process at once, in others by notifications. All stores on a pool share one.
 type live struct {
-	conns     conns
+	conns     conn.Conns
 	messages  *follow.Hub[repo.ID, repo.Message]
 	parts     *follow.Hub[repo.ID, repo.StreamPart]
 	claims    *follow.Waiters[repo.Claim]
@@ -40,19 +41,19 @@ type live struct {
 	listening atomic.Bool
 }
 
-func newLive(conns conns) *live {
+func newLive(conns conn.Conns) *live {
 	l := &live{conns: conns}
 	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
 		Read:      l.readMessages,
 		Newest:    l.moved,
 		Size:      messageBytes,
-		Passes:    isPassing,
+		Passes:    conn.IsPassing,
 		Interval:  l.interval,
-		Readers:   readerBound(int(conns.pool.Config().MaxConns)),
+		Readers:   readerBound(int(conns.Pool.Config().MaxConns)),
 		Positions: maxPositions,
 	})
 	l.parts = l.newPartsHub()
-	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: isPassing, Interval: l.interval})
+	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: conn.IsPassing, Interval: l.interval})
 	l.notifier = follow.NewNotifier(l.notify)
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	return l
@@ -113,7 +114,7 @@ const (
 
 // readAttempts are the attempts of one read, as of other operations: a connection of the
 // pool may be lost.
-const readAttempts = maxAttempts
+const readAttempts = conn.MaxAttempts
 
 // within runs a statement for as long as ctx lives, and at most for bound. After that the
 // database counts as unavailable.
@@ -121,11 +122,11 @@ func (l *live) within(ctx context.Context, bound time.Duration, attempts int, st
 	timed, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := l.conns.run(timed, reading, func(q db.DBTX) error { return statement(timed, q) })
+		err := l.conns.Run(timed, conn.Reading, func(q db.DBTX) error { return statement(timed, q) })
 		switch {
 		case err != nil && timed.Err() != nil && ctx.Err() == nil:
-			return &storeError{repo.ErrUnavailable, errNoAnswer}
-		case !isPassing(err) || attempt >= attempts || !pause(timed, attempt):
+			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errNoAnswer}
+		case !conn.IsPassing(err) || attempt >= attempts || !conn.Pause(timed, attempt):
 			return err
 		}
 	}
@@ -164,7 +165,7 @@ func (l *live) heard(payload string) {
 // connect makes the listener's connection. It is not one of the pool's, since it is kept
 // for as long as somebody follows; it is made in the same way.
 func (l *live) connect(ctx context.Context) (follow.Line, error) {
-	pool := l.conns.pool.Config()
+	pool := l.conns.Pool.Config()
 	config := pool.ConnConfig.Copy()
 	// Nothing is left prepared on a pooler's connection.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -175,48 +176,48 @@ func (l *live) connect(ctx context.Context) (follow.Line, error) {
 	}
 	// Otherwise a function of the caller's would be given the notifications instead.
 	config.OnNotification = nil
-	conn, err := pgx.ConnectConfig(ctx, config)
+	pg, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	if pool.AfterConnect != nil {
-		err = pool.AfterConnect(ctx, conn)
+		err = pool.AfterConnect(ctx, pg)
 	}
 	if err == nil {
-		err = listen(ctx, conn)
+		err = listen(ctx, pg)
 	}
 	if err != nil {
-		closeLine(ctx, conn)
+		closeLine(ctx, pg)
 		return nil, err
 	}
-	return line{conn}, nil
+	return line{pg}, nil
 }
 
 // listen has a connection listen. (It is not a query of sqlc, which does not support
 // LISTEN.)
-func listen(ctx context.Context, conn *pgx.Conn) error {
-	process, err := queries.LiveProcess(ctx, alone{conn})
+func listen(ctx context.Context, pg *pgx.Conn) error {
+	process, err := queries.LiveProcess(ctx, conn.Alone{Conn: pg})
 	if err != nil {
 		return err
 	}
-	if uint32(process) != conn.PgConn().PID() {
+	if uint32(process) != pg.PgConn().PID() {
 		return follow.ErrDeaf
 	}
-	channel, err := queries.LiveListen(ctx, alone{conn}, notifyLock)
+	channel, err := queries.LiveListen(ctx, conn.Alone{Conn: pg}, notifyLock)
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
+	_, err = pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
 	return err
 }
 
 // closeTimeout bounds the closing of a connection.
 const closeTimeout = time.Second
 
-func closeLine(ctx context.Context, conn *pgx.Conn) {
+func closeLine(ctx context.Context, pg *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = conn.Close(ctx)
+	_ = pg.Close(ctx)
 }
 
 // line is a connection that listens.

@@ -7,12 +7,13 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
 	row, err := run2(ctx, s.exec.read, queries.MessageGet, toUUID(sessionID), toUUID(id))
-	if isNoRows(err) {
+	if conn.IsNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
 			return repo.Message{}, err
 		}

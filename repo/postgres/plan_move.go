@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -55,10 +56,10 @@ func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Trans
 	}
 	params := transitionParams(stored, moved, transition, cause)
 	row, err := p.move(ctx, stored, transition, params)
-	if isNoRows(err) && cause.Fence > 0 && p.admit(ctx, id, cause.Fence) == nil {
+	if conn.IsNoRows(err) && cause.Fence > 0 && p.admit(ctx, id, cause.Fence) == nil {
 		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the token
 	}
-	if isNoRows(err) {
+	if conn.IsNoRows(err) {
 		return p.overtaken(ctx, id, transition, cause.Fence)
 	}
 	if err != nil {
@@ -121,7 +122,7 @@ func (p *plans) moveBelowLive(
 			return err
 		}
 		if err := rules.CheckParent(parent, stored.ID, transition); err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		row, err = queries.PlanTransition(ctx, q, params)
 		return err
@@ -158,7 +159,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if _, _, err := rules.Moved(stored, repo.TransitionCancel, cause); err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
 			ID:        toUUID(id),
@@ -176,12 +177,12 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if len(cancelled) == 0 { // a worker moved it meanwhile
-			return &answer{rules.Refuse(after, repo.TransitionCancel)}
+			return &conn.Answer{Err: rules.Refuse(after, repo.TransitionCancel)}
 		}
 		return nil
 	})
 	if err != nil {
-		return repo.Plan{}, orMissing(err, planNotFound(id))
+		return repo.Plan{}, conn.OrMissing(err, planNotFound(id))
 	}
 	return after, nil
 }
@@ -222,8 +223,8 @@ func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress
 			CheckpointID:  optional(progress.CheckpointID),
 			Fence:         progress.Fence,
 		})
-		if isNoRows(err) {
-			return &answer{errNotMoved}
+		if conn.IsNoRows(err) {
+			return &conn.Answer{Err: errNotMoved}
 		}
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -44,7 +45,7 @@ type (
 // as it is, and waits for nobody. All others it leaves to their callers, who
 // find out why, or wait. All stores on a pool share one.
 type mover struct {
-	conns     conns
+	conns     conn.Conns
 	scheduler *scheduler.Scheduler[repo.ID, *moving]
 }
 
@@ -57,11 +58,11 @@ var moveLimits = scheduler.Limits{
 // larger for it.
 const maxMoveGroups = 2
 
-func newMover(conns conns) *mover {
+func newMover(conns conn.Conns) *mover {
 	m := &mover{conns: conns}
 	m.scheduler = scheduler.New(scheduler.Config[repo.ID, *moving]{
 		Limits: moveLimits,
-		Groups: min(groupBound(int(conns.pool.Config().MaxConns)), maxMoveGroups),
+		Groups: min(groupBound(int(conns.Pool.Config().MaxConns)), maxMoveGroups),
 		Group:  m.moveAll,
 	})
 	return m
@@ -80,13 +81,13 @@ func (p *pooled) transition(ctx context.Context, one *moving) error {
 	case err == nil:
 		return one.err
 	case errors.Is(err, scheduler.ErrWithdrawn), errors.Is(err, scheduler.ErrLeft) && one.take():
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	case errors.Is(err, scheduler.ErrClosed):
 		return repo.ErrClosed
 	case errors.Is(err, scheduler.ErrFull):
-		return &storeError{repo.ErrUnavailable, err}
+		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
 	}
-	return &storeError{repo.ErrUnknownOutcome, ctx.Err()}
+	return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
 }
 
 // transition leaves all to the caller, whose transaction waits for rows anyway.
@@ -104,13 +105,13 @@ func (m *mover) moveAll(b *movesBatch) {
 		return
 	}
 	var rows []db.PlanTransitionManyRow
-	err = m.conns.run(b.Context(), committing, func(q db.DBTX) (err error) {
+	err = m.conns.Run(b.Context(), conn.Committing, func(q db.DBTX) (err error) {
 		tasks = slices.DeleteFunc(tasks, func(t *moveTask) bool { return !t.Item.take() })
 		if len(tasks) == 0 {
 			return nil
 		}
 		params := transitionManyParams(tasks)
-		rows, err = after(b.Context(), q,
+		rows, err = conn.After(b.Context(), q,
 			func(q db.DBTX) error { return queries.PlanByIndex(b.Context(), q) },
 			func(q db.DBTX) ([]db.PlanTransitionManyRow, error) {
 				return queries.PlanTransitionMany(b.Context(), q, params)
@@ -141,7 +142,7 @@ func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTas
 		ids[i] = toUUID(t.Item.id)
 	}
 	var rows []db.Plan
-	err = m.conns.run(ctx, reading, func(q db.DBTX) (err error) {
+	err = m.conns.Run(ctx, conn.Reading, func(q db.DBTX) (err error) {
 		rows, err = queries.PlanGetMany(ctx, q, ids)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -38,7 +39,7 @@ func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (rep
 			return repo.Plan{}, err
 		}
 	}
-	return repo.Plan{}, &storeError{repo.ErrContention, errors.New("the action kept changing")}
+	return repo.Plan{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("the action kept changing")}
 }
 
 // errUseAgain: the statement created no plan, because the id or the key exists, or because
@@ -70,7 +71,7 @@ func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use 
 		SessionID: toOptionalUUID(use.SessionID), Namespace: namespace, Key: use.Key,
 	})
 	if err != nil {
-		return repo.Plan{}, orMissing(err, planNotFound(id))
+		return repo.Plan{}, conn.OrMissing(err, planNotFound(id))
 	}
 	return planOf(row)
 }
@@ -105,8 +106,8 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	}
 	create := func(q db.DBTX) error {
 		created, err := queries.PlanCreate(ctx, q, planParams(plan, action.Version, use))
-		if isNoRows(err) {
-			return &answer{errUseAgain}
+		if conn.IsNoRows(err) {
+			return &conn.Answer{Err: errUseAgain}
 		}
 		plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
 		return err
@@ -121,7 +122,7 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 			return create(q)
 		})
 	}
-	if violates(err, linkSession) { // the session was deleted meanwhile
+	if conn.Violates(err, linkSession) { // the session was deleted meanwhile
 		return repo.Plan{}, p.exec.noted(sessionNotFound(use.SessionID))
 	}
 	if err != nil {
@@ -134,8 +135,8 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 // underParent locks the parent's tree, and puts the plan into it.
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
-		if isNoRows(err) {
-			return &answer{planNotFound(plan.ParentID)}
+		if conn.IsNoRows(err) {
+			return &conn.Answer{Err: planNotFound(plan.ParentID)}
 		}
 		return err
 	}
@@ -148,7 +149,7 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 		return err
 	}
 	if err := rules.PutBelow(plan, parent, children); err != nil {
-		return &answer{err}
+		return &conn.Answer{Err: err}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -16,7 +17,7 @@ func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", I
 
 func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	plan, err := ask(ctx, p.exec.read, func(q db.DBTX) (repo.Plan, error) { return getPlan(ctx, q, id) })
-	return plan, orMissing(err, planNotFound(id))
+	return plan, conn.OrMissing(err, planNotFound(id))
 }
 
 func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.PlanPage, error) {
@@ -92,7 +93,7 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 		found, err := queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
-	if violates(err, linkSession) { // the session was deleted meanwhile
+	if conn.Violates(err, linkSession) { // the session was deleted meanwhile
 		err = sessionNotFound(sessionID)
 	}
 	return p.exec.noted(err)
@@ -113,9 +114,9 @@ func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {
 	case err != nil:
 		return err
 	case !session:
-		return &answer{sessionNotFound(sessionID)}
+		return &conn.Answer{Err: sessionNotFound(sessionID)}
 	case !plan:
-		return &answer{planNotFound(planID)}
+		return &conn.Answer{Err: planNotFound(planID)}
 	}
 	return nil
 }

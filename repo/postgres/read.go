@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -74,7 +75,7 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 			return s.noteMissing(read.IDs, snapshot), err
 		}
 	}
-	err = s.exec.readAt(ctx, func(q db.DBTX, at level) error {
+	err = s.exec.readAt(ctx, func(q db.DBTX, at conn.Level) error {
 		scanner.DBTX, params.AnyLevel = q, bool(at)
 		_, err := queries.SessionRead(ctx, scanner, params)
 		if err == nil && scanner.otherLevel {

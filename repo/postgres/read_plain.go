@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // smallStateKeys is how many keys a plain read returns. Each value may have its share of
@@ -27,10 +28,10 @@ func isPlainRead(read repo.ReadSessions) bool {
 // snapshot of its own, so it is for the pool alone.)
 func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool, err error) {
 	var messages []repo.Message
-	steps := &pipeline{}
-	steps.add(func(q db.DBTX) error {
+	steps := &conn.Pipeline{}
+	steps.Add(func(q db.DBTX) error {
 		row, err := queries.SessionGet(ctx, q, toUUID(s.read.IDs[0]))
-		if isNoRows(err) {
+		if conn.IsNoRows(err) {
 			return nil
 		}
 		if err == nil {
@@ -43,7 +44,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 		params := db.SessionReadLastParams{
 			SessionID: toUUID(s.read.IDs[0]), FromSequence: s.read.From, MaxMessages: int32(count), SmallBytes: repo.MaxReadBytes / int64(count),
 		}
-		steps.add(func(q db.DBTX) (err error) {
+		steps.Add(func(q db.DBTX) (err error) {
 			scanner := &messageScanner{DBTX: q, messages: messages}
 			if s.read.Last > 0 {
 				_, err = queries.SessionReadLast(ctx, scanner, params)
@@ -63,7 +64,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 		if s.read.State {
 			params.StateIds = toUUIDs(s.read.IDs)
 		}
-		steps.add(func(q db.DBTX) error {
+		steps.Add(func(q db.DBTX) error {
 			rows, err := queries.SessionReadState(ctx, q, params)
 			keys = len(rows)
 			for i := range rows {
@@ -80,7 +81,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 	err = p.read(ctx, func(q db.DBTX) error {
 		s.drop() // what a failed attempt has left
 		messages = nil
-		return steps.sendTo(ctx, oneSnapshot{q.(alone).conn})
+		return steps.SendTo(ctx, conn.OneSnapshot{Conn: q.(conn.Alone).Conn})
 	})
 	if err != nil {
 		return false, err

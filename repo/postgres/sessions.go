@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -28,14 +29,14 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Create
 	}
 	for attempt := 1; ; attempt++ {
 		created, err := s.create(ctx, new, chosen)
-		if isNoRows(err) || errors.Is(err, errExists) {
+		if conn.IsNoRows(err) || errors.Is(err, errExists) {
 			created, err = s.existing(ctx, new, chosen)
 		}
 		if err == nil && new.Key != "" {
 			s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, created.ID)
 		}
 		// It was deleted between the two statements.
-		if !errors.Is(err, errVanished) || !pause(ctx, attempt) {
+		if !errors.Is(err, errVanished) || !conn.Pause(ctx, attempt) {
 			return created, err
 		}
 		if !chosen { // the session may have been an earlier attempt's
@@ -58,8 +59,8 @@ var (
 func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool) (repo.CreatedSession, error) {
 	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (db.SessionCreateRow, error) {
 		row, err := createSession(ctx, q, s.createParams(new, chosen))
-		if isNoRows(err) && chosen && new.Existing == repo.ExistingNone {
-			err = &answer{errExists}
+		if conn.IsNoRows(err) && chosen && new.Existing == repo.ExistingNone {
+			err = &conn.Answer{Err: errExists}
 		}
 		return row, err
 	})
@@ -78,8 +79,8 @@ func createSession(ctx context.Context, q db.DBTX, params db.SessionCreateParams
 // ifDeletedMeanwhile converts the error of a statement that was creating a session with a chosen
 // id while the session that had it was being deleted. The next attempt finds that.
 func ifDeletedMeanwhile(err error) error {
-	if violates(err, uniqueChosenID) {
-		return &storeError{repo.ErrContention, err}
+	if conn.Violates(err, uniqueChosenID) {
+		return &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 	}
 	return err
 }
@@ -119,7 +120,7 @@ func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen boo
 			return repo.CreatedSession{}, rules.SessionDeleted(new.ID)
 		}
 	}
-	return repo.CreatedSession{}, &storeError{repo.ErrContention, errVanished}
+	return repo.CreatedSession{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
 // taken returns the sessions with an id and with a key, unless that is empty.
@@ -145,7 +146,7 @@ func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 
 // orMissing is the error of a statement whose lack of rows means that the session is missing.
 func (s *sessions) orMissing(err error, id repo.ID) error {
-	return s.exec.noted(orMissing(err, sessionNotFound(id)))
+	return s.exec.noted(conn.OrMissing(err, sessionNotFound(id)))
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
@@ -205,11 +206,11 @@ func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params
 			return err
 		}
 		if err := rules.SessionVersion(update, params.ID.Bytes, stored.Version); err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		metadata, err := rules.PatchMetadata(stored.Metadata, update.MetadataPatch)
 		if err != nil {
-			return &answer{err}
+			return &conn.Answer{Err: err}
 		}
 		params.Metadata = toText(metadata)
 		row, err = queries.SessionUpdate(ctx, q, params)
@@ -225,7 +226,7 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 			return err
 		}
 		var err error
-		row, err = after(ctx, q,
+		row, err = conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.StateOfSessionLock(ctx, q, toUUID(id)) },
 			func(q db.DBTX) (db.SessionDeleteRow, error) {
 				return queries.SessionDelete(ctx, q, toUUID(id), s.audited)
@@ -239,3 +240,5 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession,
 	s.exec.changed(news{Key: id, Next: follow.Look})
 	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans, StateKeys: row.StateKeys}, nil
 }
+
+func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -99,13 +100,13 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 		return 0, err
 	}
 	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
-		p := &pipeline{}
+		p := &conn.Pipeline{}
 		lockScopes(ctx, p, []repo.Scope{{Name: scopeName}})
-		p.add(func(q db.DBTX) (err error) {
+		p.Add(func(q db.DBTX) (err error) {
 			keys, err = queries.StateErase(ctx, q, scopeNamespace, scopeName)
 			return err
 		})
-		err = p.send(ctx, q)
+		err = p.Send(ctx, q)
 		return keys, err
 	})
 }

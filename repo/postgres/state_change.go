@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -26,17 +27,17 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditio
 // the changed scopes in the order of the changes.
 func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]repo.ScopeVersion, error) {
 	var rows []db.StateChangeRow
-	params, p := changeParams(changes), &pipeline{}
+	params, p := changeParams(changes), &conn.Pipeline{}
 	lockScopes(ctx, p, scopesOf(changes.Scopes))
-	p.add(func(q db.DBTX) (err error) {
+	p.Add(func(q db.DBTX) (err error) {
 		rows, err = queries.StateChange(ctx, q, params)
 		return err
 	})
-	err := p.send(ctx, q)
-	if violates(err, stateSession) {
+	err := p.Send(ctx, q)
+	if conn.Violates(err, stateSession) {
 		// A session was deleted while its scope was being created. The next attempt finds
 		// that it is missing.
-		return nil, &storeError{repo.ErrContention, err}
+		return nil, &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 	}
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]
 
 // lockScopes adds the statements that lock scopes for a change, in the order of
 // rules.CompareScopes, and create those that do not exist.
-func lockScopes(ctx context.Context, p *pipeline, scopes []repo.Scope) {
+func lockScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope) {
 	var own []pgtype.UUID
 	var shared db.StateLockSharedParams
 	for _, scope := range scopes {
@@ -58,10 +59,10 @@ func lockScopes(ctx context.Context, p *pipeline, scopes []repo.Scope) {
 		shared.Namespaces, shared.Names = append(shared.Namespaces, scopeNamespace), append(shared.Names, scope.Name)
 	}
 	if len(own) > 0 {
-		p.add(func(q db.DBTX) error { return queries.StateLockOwn(ctx, q, own) })
+		p.Add(func(q db.DBTX) error { return queries.StateLockOwn(ctx, q, own) })
 	}
 	if len(shared.Names) > 0 {
-		p.add(func(q db.DBTX) error { return queries.StateLockShared(ctx, q, shared) })
+		p.Add(func(q db.DBTX) error { return queries.StateLockShared(ctx, q, shared) })
 	}
 }
 
@@ -74,7 +75,7 @@ func changed(changes rules.StateChanges, rows []db.StateChangeRow) ([]repo.Scope
 	versions := make(map[repo.Scope]int64, len(rows))
 	for _, row := range rows {
 		if row.Outcome != "done" {
-			return nil, &answer{faultOf(changes, row)}
+			return nil, &conn.Answer{Err: faultOf(changes, row)}
 		}
 		versions[changes.Scopes[row.Place-1].Scope] = row.Version
 	}

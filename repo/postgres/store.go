@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // Options configure a store. The zero value is the default.
@@ -36,7 +37,7 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database must be migrated (package schema). The
 // caller owns the pool: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := conns{pool}
+	way := conn.Conns{Pool: pool}
 	live := newLive(way)
 	return &Store{
 		exec: &pooled{
@@ -124,7 +125,7 @@ func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }
 
 // BindWith is Bind with options. Logger has no effect, because nothing is retried.
 func BindWith(tx pgx.Tx, options Options) repo.Repositories {
-	return repositories{bound{tx: checkedTx{tx}}, tx, options}
+	return repositories{bound{tx: conn.CheckedTx{Tx: tx}}, tx, options}
 }
 
 // Tx returns the transaction of repositories that InTx or Bind returned, for the
@@ -174,5 +175,12 @@ func (r repositories) Audit() repo.Audit     { return &audit{r.exec} }
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable,
 // repo.ErrPermission, repo.ErrSchema if the database does not exist.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.exec.retried(ctx, func() error { return translate(ctx, s.exec.conns.pool.Ping(ctx), reading) })
+	return s.exec.retried(ctx, func() error { return conn.Translate(ctx, s.exec.conns.Pool.Ping(ctx), conn.Reading) })
 }
+
+// Translate wraps an error of one of the caller's own statements, sent through
+// Store.Pool or the transaction of Bind, with the sentinel that the store's errors
+// have. It assumes that the statement only reads: a lost connection is
+// repo.ErrUnavailable, although a statement that writes may have been executed. An
+// error that has a sentinel is returned unchanged, and nil as nil.
+func Translate(ctx context.Context, err error) error { return conn.Translate(ctx, err, conn.Reading) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -24,7 +25,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	row, err := run2(ctx, s.exec.read, queries.StreamGet, streamNamespace, key)
 	switch {
 	case err != nil:
-		return repo.Stream{}, orMissing(err, rules.NoStream(key, repo.StreamPosition{}))
+		return repo.Stream{}, conn.OrMissing(err, rules.NoStream(key, repo.StreamPosition{}))
 	case row.Expired:
 		return repo.Stream{}, rules.StreamGone(key, row.ID.Bytes)
 	}
@@ -43,13 +44,13 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	}
 	opener := repo.NewID()
 	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (row db.StreamOpenRow, err error) {
-		for range maxAttempts {
+		for range conn.MaxAttempts {
 			row, err = openStream(ctx, q, stream, opener)
-			if !isNoRows(err) { // otherwise it expired between two statements
+			if !conn.IsNoRows(err) { // otherwise it expired between two statements
 				return row, err
 			}
 		}
-		return row, &storeError{repo.ErrContention, errExpires}
+		return row, &conn.Error{Sentinel: repo.ErrContention, Cause: errExpires}
 	})
 	if err != nil {
 		return repo.Stream{}, err
@@ -68,16 +69,16 @@ var errExpires = errors.New("the stream expired again and again while it was ope
 // openStream sends one pipeline. At read committed, its statements see what was committed
 // while the first one waited.
 func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (row db.StreamOpenRow, err error) {
-	p := &pipeline{}
-	p.add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, streamNamespace) })
-	p.add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, streamNamespace, stream.Key) })
-	p.add(func(q db.DBTX) (err error) {
+	p := &conn.Pipeline{}
+	p.Add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, streamNamespace) })
+	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, streamNamespace, stream.Key) })
+	p.Add(func(q db.DBTX) (err error) {
 		row, err = queries.StreamOpen(ctx, q, db.StreamOpenParams{
 			ID: toUUID(opener), Namespace: streamNamespace, Key: stream.Key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
 		})
 		return err
 	})
-	err = p.send(ctx, q)
+	err = p.Send(ctx, q)
 	return row, err
 }
 
@@ -103,7 +104,7 @@ func (s *streams) compare(ctx context.Context, a *partsAppending) error {
 	})
 	switch {
 	case err != nil:
-		return settled(afterDoubt(a.unsure, err))
+		return conn.Settled(conn.AfterDoubt(a.unsure, err))
 	case len(stored) < len(a.parts): // removed meanwhile
 		return rules.StreamGone(a.stream.Key, a.stream.ID)
 	case !rules.SameParts(a.parts, stored):
@@ -127,22 +128,22 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	var refused error
 	err := s.exec.writeByID(ctx, func(q db.DBTX) error {
 		var row db.StreamEndRow
-		p := &pipeline{}
-		p.add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(stream.ID)) })
-		p.add(func(q db.DBTX) (err error) {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(stream.ID)) })
+		p.Add(func(q db.DBTX) (err error) {
 			row, err = queries.StreamEnd(ctx, q, db.StreamEndParams{
 				ID: toUUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
 			})
 			return err
 		})
-		err := p.send(ctx, q)
-		if err != nil && !isNoRows(err) {
+		err := p.Send(ctx, q)
+		if err != nil && !conn.IsNoRows(err) {
 			return err
 		}
 		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
 		refused = rules.CheckStreamWriter(stream, stored, err != nil || row.Expired)
 		if refused != nil {
-			return &answer{errNotMoved} // in doubt if an earlier attempt may have ended it
+			return &conn.Answer{Err: errNotMoved} // in doubt if an earlier attempt may have ended it
 		}
 		_, refused = rules.EndedStream(stream, stored, status, reason)
 		return nil
@@ -174,20 +175,20 @@ func (s *streams) RemoveExpired(ctx context.Context, limit int) (removed repo.Re
 // removeExpired also returns of how many streams it has found that they have expired.
 func (s *streams) removeExpired(ctx context.Context, limit int) (expired int64, removed repo.RemovedStreams, err error) {
 	err = s.exec.write(ctx, func(q db.DBTX) error {
-		p := &pipeline{}
-		p.add(func(q db.DBTX) (err error) {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) (err error) {
 			expired, err = queries.StreamExpire(ctx, q, int64(limit))
 			return err
 		})
-		p.add(func(q db.DBTX) (err error) {
+		p.Add(func(q db.DBTX) (err error) {
 			removed.Parts, err = queries.StreamPartRemove(ctx, q, int64(limit))
 			return err
 		})
-		p.add(func(q db.DBTX) (err error) {
+		p.Add(func(q db.DBTX) (err error) {
 			removed.Streams, err = queries.StreamRemove(ctx, q, int64(limit))
 			return err
 		})
-		return p.send(ctx, q)
+		return p.Send(ctx, q)
 	})
 	if err != nil {
 		return 0, repo.RemovedStreams{}, err

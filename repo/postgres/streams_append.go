@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -55,14 +56,14 @@ func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 			return errRepeated
 		}
 		if err = a.otherwise; err == nil {
-			err = &storeError{repo.ErrContention, errUnexplained}
+			err = &conn.Error{Sentinel: repo.ErrContention, Cause: errUnexplained}
 		}
 		if a.stream.Next <= stored.Next {
 			return err // an earlier attempt has not stored it, and will not
 		}
 	}
 	if a.unsure {
-		return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
 }
@@ -75,7 +76,7 @@ type (
 // partsAppender commits appends to streams in groups: one statement for many streams. A
 // stream whose row is locked is tried again. All stores on a pool share one.
 type partsAppender struct {
-	conns     conns
+	conns     conn.Conns
 	tell      func(...news)
 	scheduler *scheduler.Scheduler[repo.ID, *partsAppending]
 
@@ -88,11 +89,11 @@ type partsAppender struct {
 // larger for it.
 const maxPartsGroups = 2
 
-func newPartsAppender(conns conns, tell func(...news)) *partsAppender {
+func newPartsAppender(conns conn.Conns, tell func(...news)) *partsAppender {
 	p := &partsAppender{conns: conns, tell: tell}
 	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *partsAppending]{
 		Limits: appendLimits,
-		Groups: min(groupBound(int(conns.pool.Config().MaxConns)), maxPartsGroups),
+		Groups: min(groupBound(int(conns.Pool.Config().MaxConns)), maxPartsGroups),
 		Group:  func(b *partsBatch) { (&partsGroup{partsBatch: b, appender: p}).commit(joinParts(b)) },
 	})
 	return p
@@ -107,13 +108,13 @@ func (p *partsAppender) submit(ctx context.Context, a *partsAppending) error {
 	case err == nil:
 		return a.err
 	case errors.Is(err, scheduler.ErrWithdrawn) && !a.unsure:
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	case errors.Is(err, scheduler.ErrClosed):
 		return repo.ErrClosed
 	case errors.Is(err, scheduler.ErrFull):
-		return &storeError{repo.ErrUnavailable, err}
+		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
 	}
-	return &storeError{repo.ErrUnknownOutcome, ctx.Err()}
+	return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
 }
 
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
@@ -128,7 +129,7 @@ func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
 func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	run := &partsRun{items: []*partsAppending{a}}
 	rows, err := ask(ctx, b.read, func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
-		return after(ctx, q,
+		return conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(a.stream.ID)) },
 			func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
 				return queries.StreamAppendMany(ctx, q, partsParams([]*partsRun{run}))
@@ -224,17 +225,17 @@ func (g *partsGroup) commit(runs []*partsRun) {
 		case err == nil:
 			g.answer(runs, rows)
 			return
-		case isRejection(err) && len(runs) > 1:
+		case conn.IsRejection(err) && len(runs) > 1:
 			// One stream's parts aborted the transaction of all.
 			for _, run := range runs {
 				g.commit([]*partsRun{run})
 			}
 			return
-		case isPassing(err) && !isRejection(err) && g.Context().Err() == nil && pause(g.Context(), attempt):
+		case conn.IsPassing(err) && !conn.IsRejection(err) && g.Context().Err() == nil && conn.Pause(g.Context(), attempt):
 		default:
 			for _, run := range runs {
 				for _, t := range run.tasks {
-					g.done(t, settled(afterDoubt(t.Item.unsure, err)))
+					g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, err)))
 				}
 			}
 			return
@@ -243,7 +244,7 @@ func (g *partsGroup) commit(runs []*partsRun) {
 }
 
 func (g *partsGroup) send(runs []*partsRun) (rows []db.StreamAppendManyRow, err error) {
-	err = g.appender.conns.run(g.Context(), committing, func(q db.DBTX) (err error) {
+	err = g.appender.conns.Run(g.Context(), conn.Committing, func(q db.DBTX) (err error) {
 		rows, err = queries.StreamAppendMany(g.Context(), q, partsParams(runs))
 		return err
 	})
@@ -253,7 +254,7 @@ func (g *partsGroup) send(runs []*partsRun) (rows []db.StreamAppendManyRow, err 
 			a.unsure = a.unsure || unsure
 		}
 	}
-	return rows, afterDoubt(unsure, err)
+	return rows, conn.AfterDoubt(unsure, err)
 }
 
 // answer gives each append its answer. Of a run that was not stored the first one has it;
@@ -273,7 +274,7 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 	for i, run := range runs {
 		switch row := found[i]; {
 		case row != nil && row.Held:
-			g.hold(run, patienceOf(row.LockTimeout))
+			g.hold(run, conn.PatienceOf(row.LockTimeout))
 		case row != nil && row.Stored:
 			for _, t := range run.tasks {
 				g.done(t, nil)
@@ -294,7 +295,7 @@ func (g *partsGroup) hold(run *partsRun, patience time.Duration) {
 		if t.Item.skipped.IsZero() {
 			t.Item.skipped = time.Now()
 		} else if patience > 0 && time.Since(t.Item.skipped) >= patience {
-			g.done(t, settled(afterDoubt(t.Item.unsure, &storeError{repo.ErrContention, errLockTimeout})))
+			g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout})))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
@@ -59,13 +60,13 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 	}
 	if from.StreamID.IsZero() {
 		row, err := run2(ctx, p.read, queries.StreamGet, streamNamespace, key)
-		return p, row.ID.Bytes, orMissing(err, rules.NoStream(key, from))
+		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
 	has, err := hasKey(ctx, p, key, from.StreamID)
 	if err == nil && !has {
 		err = rules.NoStream(key, from)
 	}
-	return p, from.StreamID, orMissing(err, rules.NoStream(key, from))
+	return p, from.StreamID, conn.OrMissing(err, rules.NoStream(key, from))
 }
 
 func hasKey(ctx context.Context, p *pooled, key string, id repo.ID) (bool, error) {
@@ -85,7 +86,7 @@ func endOfStream(ctx context.Context, key string, id repo.ID, err error) error {
 	case errors.Is(err, follow.ErrClosed):
 		return repo.ErrClosed
 	}
-	return translate(ctx, err, reading)
+	return conn.Translate(ctx, err, conn.Reading)
 }
 
 // newPartsHub returns the followers of streams. Their marks are zero: no two streams have
@@ -95,9 +96,9 @@ func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
 		Read:      l.readParts,
 		Newest:    l.movedStreams,
 		Size:      func(p repo.StreamPart) int { return len(p.Data) },
-		Passes:    isPassing,
+		Passes:    conn.IsPassing,
 		Interval:  l.interval,
-		Readers:   readerBound(int(l.conns.pool.Config().MaxConns)),
+		Readers:   readerBound(int(l.conns.Pool.Config().MaxConns)),
 		Positions: maxPositions,
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // Turns that are made together are one item of a group. It is queued under the first of
@@ -97,13 +98,13 @@ func (l *ledger) decideWhole(a *appending) verdict {
 		case v == accepted:
 			whole = accepted
 		case v == answered && part.err == nil:
-		case v == answered && (absent != nil || part.creates && isNoRows(part.err)):
+		case v == answered && (absent != nil || part.creates && conn.IsNoRows(part.err)):
 			// The transaction that creates the session decides. It begins when no row is held
 			// for which it would wait with those that it has.
 			absent = cmp.Or(absent, sessionNotFound(part.sessionID))
 		default:
 			l.takeBack()
-			a.err = orMissing(part.err, sessionNotFound(part.sessionID))
+			a.err = conn.OrMissing(part.err, sessionNotFound(part.sessionID))
 			if v == held {
 				a.awaited, a.keeps = l.awaiting(part)
 				a.heldScope, a.patience = part.heldScope, l.patience(a)
@@ -228,14 +229,14 @@ const longestSkip = 100 * time.Millisecond
 // returns errSkipped if they should be submitted again.
 func (p *pooled) goOn(ctx context.Context, a *appending, skips int) error {
 	if a.patience > 0 && time.Since(a.skipped) >= a.patience {
-		return &storeError{repo.ErrContention, errLockTimeout}
+		return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 	}
 	if skips%2 == 0 && !p.appender.patient {
 		select {
 		case p.appender.apart <- struct{}{}:
 			err := p.appendApart(ctx, a)
 			<-p.appender.apart
-			if !hasCode(err, lockNotAvailable) && (!isPassing(err) || ctx.Err() != nil) {
+			if !conn.HasCode(err, conn.LockNotAvailable) && (!conn.IsPassing(err) || ctx.Err() != nil) {
 				return err
 			}
 		default: // others are at it
@@ -246,7 +247,7 @@ func (p *pooled) goOn(ctx context.Context, a *appending, skips int) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	case <-timer.C:
 		return errSkipped
 	}
@@ -255,24 +256,24 @@ func (p *pooled) goOn(ctx context.Context, a *appending, skips int) error {
 // appendApart makes turns together in a transaction of their own, which waits for each
 // row for a short time.
 func (p *pooled) appendApart(ctx context.Context, whole *appending) error {
-	err := p.conns.run(ctx, reading, func(q db.DBTX) error {
-		wait := &pipeline{} // alone: nobody waits for a row that this one has
+	err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
+		wait := &conn.Pipeline{} // alone: nobody waits for a row that this one has
 		if whole.awaited != nil && !whole.keeps {
-			wait.add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
-			wait.add(func(q db.DBTX) error { return whole.awaited(ctx, q) })
-			if err := wait.send(ctx, q); err != nil {
+			wait.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+			wait.Add(func(q db.DBTX) error { return whole.awaited(ctx, q) })
+			if err := wait.Send(ctx, q); err != nil {
 				return err
 			}
 		}
-		tx, err := q.(alone).conn.BeginTx(ctx, readCommitted)
+		tx, err := q.(conn.Alone).Conn.BeginTx(ctx, conn.ReadCommitted)
 		if err != nil {
 			return err
 		}
-		defer rollback(ctx, tx)
+		defer conn.Rollback(ctx, tx)
 		if whole.awaited != nil && whole.keeps {
-			wait.add(func(q db.DBTX) error { return queries.TurnLimitQueue(ctx, q) })
-			wait.add(func(q db.DBTX) error { return whole.awaited(ctx, q) })
-			if err := wait.send(ctx, tx); err != nil {
+			wait.Add(func(q db.DBTX) error { return queries.TurnLimitQueue(ctx, q) })
+			wait.Add(func(q db.DBTX) error { return whole.awaited(ctx, q) })
+			if err := wait.Send(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -281,19 +282,19 @@ func (p *pooled) appendApart(ctx context.Context, whole *appending) error {
 		}
 		switch {
 		case whole.mayConflict():
-			return &answer{errApart}
+			return &conn.Answer{Err: errApart}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case tx.Conn().IsClosed(): // surely not committed
-			return errClosedBetween
+			return conn.ErrClosedBetween
 		}
 		if err := tx.Commit(ctx); err != nil {
-			return &answer{translate(ctx, err, committing)}
+			return &conn.Answer{Err: conn.Translate(ctx, err, conn.Committing)}
 		}
 		return nil
 	})
 	if errors.Is(err, repo.ErrUnknownOutcome) {
 		whole.doubt()
 	}
-	return afterDoubt(whole.unsure, err)
+	return conn.AfterDoubt(whole.unsure, err)
 }

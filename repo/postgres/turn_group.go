@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
 // A group that contains a turn is a transaction of two round trips: the first locks the
@@ -29,10 +29,10 @@ func (g *group) runTurns(tasks []*task) {
 		switch {
 		case err == nil:
 			return
-		case g.awaits && hasCode(err, lockNotAvailable):
+		case g.awaits && conn.HasCode(err, conn.LockNotAvailable):
 			// A scope is locked for longer than a group's wait. Find out which.
 			g.awaits = false
-		case isRejection(err) && len(tasks) > 1:
+		case conn.IsRejection(err) && len(tasks) > 1:
 			// One of them aborted the transaction of all: send each separately.
 			for _, t := range tasks {
 				if !g.held[t.Key] {
@@ -40,7 +40,7 @@ func (g *group) runTurns(tasks []*task) {
 				}
 			}
 			return
-		case isPassing(err) && !isRejection(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
+		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil && conn.Pause(g.ctx, attempt):
 		case g.ctx.Err() != nil && g.Context().Err() == nil:
 			return // evicted: the session is held
 		default:
@@ -53,7 +53,7 @@ func (g *group) runTurns(tasks []*task) {
 // failAll answers tasks that one failure has ended.
 func (g *group) failAll(tasks []*task, err error) {
 	for _, t := range tasks {
-		g.done(t, settled(afterDoubt(t.Item.unsure, err)))
+		g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, err)))
 	}
 }
 
@@ -67,23 +67,23 @@ func (g *group) sendTurns(tasks []*task) error {
 	items := itemsOf(tasks)
 	l := newLedger(flat(items))
 	verdicts := make([]verdict, len(tasks))
-	err := g.conns.run(g.ctx, reading, func(q db.DBTX) error {
-		conn := q.(alone).conn
-		defer rollbackOpen(g.ctx, conn)
-		if err := g.lockTurns(conn, l, items); err != nil {
+	err := g.conns.Run(g.ctx, conn.Reading, func(q db.DBTX) error {
+		pg := q.(conn.Alone).Conn
+		defer conn.RollbackOpen(g.ctx, pg)
+		if err := g.lockTurns(pg, l, items); err != nil {
 			return err
 		}
 		l.decideAll(items, verdicts)
-		p := &pipeline{}
+		p := &conn.Pipeline{}
 		if !l.write(g.Context(), p) {
 			return nil
 		}
-		if conn.IsClosed() { // surely not committed
-			return errClosedBetween
+		if pg.IsClosed() { // surely not committed
+			return conn.ErrClosedBetween
 		}
-		p.exec(g.Context(), "commit")
-		if err := p.send(g.Context(), conn); err != nil {
-			return &answer{translate(g.Context(), err, committing)}
+		p.Exec(g.Context(), "commit")
+		if err := p.Send(g.Context(), pg); err != nil {
+			return &conn.Answer{Err: conn.Translate(g.Context(), err, conn.Committing)}
 		}
 		return nil
 	})
@@ -94,7 +94,7 @@ func (g *group) sendTurns(tasks []*task) error {
 				a.doubt()
 			}
 		}
-		return afterDoubt(slices.ContainsFunc(items, func(a *appending) bool { return a.unsure }), err)
+		return conn.AfterDoubt(slices.ContainsFunc(items, func(a *appending) bool { return a.unsure }), err)
 	}
 	g.hints.learn(l.places...)
 	if l.otherLevel {
@@ -107,21 +107,19 @@ func (g *group) sendTurns(tasks []*task) error {
 	return nil
 }
 
-var errClosedBetween = errors.New("the connection was closed between two statements")
-
 // lockTurns begins the transaction, locks the rows, and reads.
-func (g *group) lockTurns(conn *pgx.Conn, l *ledger, items []*appending) (err error) {
+func (g *group) lockTurns(pg *pgx.Conn, l *ledger, items []*appending) (err error) {
 	ctx := g.ctx
 	if g.waits {
 		var stop func(error)
-		ctx, stop = g.giveUp(conn)
+		ctx, stop = g.giveUp(pg)
 		defer func() { stop(err) }()
 	}
-	p := &pipeline{}
-	p.exec(ctx, "begin isolation level read committed")
+	p := &conn.Pipeline{}
+	p.Exec(ctx, "begin isolation level read committed")
 	l.lock(ctx, p, waiting{sessions: g.waits, scopes: g.waits || g.awaits, brief: g.awaits})
 	l.read(ctx, p, flat(items))
-	return p.send(ctx, conn)
+	return p.Send(ctx, pg)
 }
 
 // decideAll decides on all, in order. After one that is not answered, the later ones of
@@ -196,7 +194,7 @@ func (g *group) awaitTurns(tasks []*task) {
 				g.Return(t)
 			}
 			return
-		case isPassing(err) && g.ctx.Err() == nil && pause(g.ctx, attempt):
+		case conn.IsPassing(err) && g.ctx.Err() == nil && conn.Pause(g.ctx, attempt):
 		case g.ctx.Err() != nil && g.Context().Err() == nil:
 			return // evicted: the session is held
 		default:
@@ -209,8 +207,8 @@ func (g *group) awaitTurns(tasks []*task) {
 func (g *group) await(tasks []*task) error {
 	items := itemsOf(tasks)
 	l := newLedger(flat(items))
-	return g.conns.run(g.ctx, reading, func(q db.DBTX) (err error) {
-		ctx, stop := g.giveUp(q.(alone).conn)
+	return g.conns.Run(g.ctx, conn.Reading, func(q db.DBTX) (err error) {
+		ctx, stop := g.giveUp(q.(conn.Alone).Conn)
 		defer func() { stop(err) }()
 		if err := awaitCounters(ctx, q, sortedIDs(l.counters)...); err != nil {
 			return err
@@ -222,14 +220,4 @@ func (g *group) await(tasks []*task) error {
 		}
 		return nil
 	})
-}
-
-// rollbackOpen ends the transaction of a connection, if one is open.
-func rollbackOpen(ctx context.Context, conn *pgx.Conn) {
-	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-	defer cancel()
-	_, _ = conn.Exec(ctx, "rollback")
 }

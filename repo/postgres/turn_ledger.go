@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -123,17 +124,17 @@ func newLedger(items []*appending) *ledger {
 type waiting struct{ sessions, scopes, creates, brief bool }
 
 // lock adds the statements that lock the rows, in an order that all transactions have.
-func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
+func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	limit := func() {
 		if waits.brief {
-			p.add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
 		}
 	}
 	if waits.sessions {
 		limit()
 	}
 	if sessions := sortedIDs(l.counters); len(sessions) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockCounters(ctx, q, sessions, waits.sessions)
 			for _, row := range rows {
 				if row.Held && waits.sessions {
@@ -141,7 +142,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 				}
 				l.counters[row.SessionID.Bytes] = &counterRow{
 					next: row.NextSequence, held: row.Held, hint: row.Hint, fence: row.Fence, fencedOnly: row.FencedOnly,
-					patience: patienceOf(row.LockTimeout),
+					patience: conn.PatienceOf(row.LockTimeout),
 				}
 				l.otherLevel = l.otherLevel || row.OtherLevel
 			}
@@ -149,7 +150,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 		})
 	}
 	if sessions := sortedIDs(l.usages); len(sessions) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockUsages(ctx, locking(q, waits.sessions), sessions)
 			for _, row := range rows {
 				l.usages[row.SessionID.Bytes] = &usageRow{
@@ -168,7 +169,7 @@ func (l *ledger) lock(ctx context.Context, p *pipeline, waits waiting) {
 		lockScopes(ctx, p, scopes)
 	}
 	if len(scopes) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockScopes(ctx, locking(q, waits.scopes), lockParams(scopes))
 			for _, row := range rows {
 				if row.Held && waits.scopes {
@@ -200,7 +201,7 @@ func sortedIDs[Row any](rows map[repo.ID]*Row) []pgtype.UUID {
 
 // read adds the statements that read what the items depend on. They come after the
 // locks, so that they see what was committed before these were free.
-func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
+func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*appending) {
 	var messages, usages sessionKeys
 	var turns struct {
 		sessions []pgtype.UUID
@@ -230,7 +231,7 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		}
 	}
 	if len(turns.ids) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnFind(ctx, q, turns.sessions, turns.ids)
 			for _, row := range rows {
 				l.turns[ofTurn{row.SessionID.Bytes, row.ID}] = row
@@ -239,7 +240,7 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		})
 	}
 	if len(messages.ids) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnFindMessages(ctx, q, messages.sessions, messages.ids)
 			for _, row := range rows {
 				l.messages[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = true
@@ -248,7 +249,7 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		})
 	}
 	if len(usages.ids) > 0 {
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnFindUsages(ctx, q, usages.sessions, usages.ids)
 			for _, row := range rows {
 				l.added[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = usageOf(row.InputTokens, row.OutputTokens, row.CostNanos)
@@ -263,7 +264,7 @@ func (l *ledger) read(ctx context.Context, p *pipeline, items []*appending) {
 		for _, at := range values {
 			params.Scopes, params.Keys = append(params.Scopes, places[at.scope]), append(params.Keys, at.key)
 		}
-		p.add(func(q db.DBTX) error {
+		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnFindValues(ctx, q, params)
 			for _, row := range rows {
 				at := values[row.Place-1]
@@ -309,7 +310,7 @@ func (l *ledger) decide(a *appending) verdict {
 	case counter == nil:
 		a.err = pgx.ErrNoRows
 		if a.unsure { // it may have been written, and the session deleted
-			a.err = &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+			a.err = &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 		}
 		return answered
 	case counter.held:
@@ -338,7 +339,7 @@ func (l *ledger) decide(a *appending) verdict {
 		if a.expected != nil && *a.expected != counter.next {
 			a.err = &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: counter.next}
 			if a.unsure && *a.expected > counter.next {
-				a.err = &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+				a.err = &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 			}
 			return answered
 		}
@@ -449,17 +450,17 @@ func (l *ledger) accept(a *appending, counter *counterRow) {
 
 // write adds the statements that write what was accepted. It reports false if that is
 // nothing.
-func (l *ledger) write(ctx context.Context, p *pipeline) bool {
+func (l *ledger) write(ctx context.Context, p *conn.Pipeline) bool {
 	l.writeMessages(ctx, p)
 	l.writeTurns(ctx, p)
 	l.writeState(ctx, p)
 	l.writeUsages(ctx, p)
-	return len(p.steps) > 0
+	return len(p.Steps) > 0
 }
 
 // writeMessages adds the statement that writes the messages. Its transaction has the locks, at
 // whatever level, and what was accepted fits: each session has its row in the answer.
-func (l *ledger) writeMessages(ctx context.Context, p *pipeline) {
+func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return
 	}
@@ -469,8 +470,8 @@ func (l *ledger) writeMessages(ctx context.Context, p *pipeline) {
 		// What was accepted has the latest token, or none, which needs none.
 		statements[i] = &statement{appends: counter.appends, fence: counter.fence, hint: counter.hint}
 	}
-	p.add(func(q db.DBTX) error {
-		answers, err := sendMany(ctx, q, statements, atAnyLevel)
+	p.Add(func(q db.DBTX) error {
+		answers, err := sendMany(ctx, q, statements, conn.AtAnyLevel)
 		if err != nil {
 			return err
 		}
@@ -487,7 +488,7 @@ func (l *ledger) writeMessages(ctx context.Context, p *pipeline) {
 	})
 }
 
-func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
+func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 	if len(l.inserted) == 0 {
 		return
 	}
@@ -498,10 +499,10 @@ func (l *ledger) writeTurns(ctx context.Context, p *pipeline) {
 		params.Digests = append(params.Digests, a.turn.Digest[:])
 		params.FirstSequences = append(params.FirstSequences, a.outcome.first)
 	}
-	p.add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
+	p.Add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
 }
 
-func (l *ledger) writeState(ctx context.Context, p *pipeline) {
+func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 	var scopes []pgtype.UUID
 	var versions []int64
 	for _, row := range l.scopes {
@@ -512,7 +513,7 @@ func (l *ledger) writeState(ctx context.Context, p *pipeline) {
 	if len(scopes) == 0 {
 		return
 	}
-	p.add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes, versions) })
+	p.Add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes, versions) })
 	var set db.TurnSetValuesParams
 	var removed struct {
 		scopes []pgtype.UUID
@@ -528,14 +529,14 @@ func (l *ledger) writeState(ctx context.Context, p *pipeline) {
 		set.KeyValues, set.Versions = append(set.KeyValues, string(w.Value)), append(set.Versions, w.Version)
 	}
 	if len(set.Keys) > 0 {
-		p.add(func(q db.DBTX) error { return queries.TurnSetValues(ctx, q, set) })
+		p.Add(func(q db.DBTX) error { return queries.TurnSetValues(ctx, q, set) })
 	}
 	if len(removed.keys) > 0 {
-		p.add(func(q db.DBTX) error { return queries.TurnRemoveValues(ctx, q, removed.scopes, removed.keys) })
+		p.Add(func(q db.DBTX) error { return queries.TurnRemoveValues(ctx, q, removed.scopes, removed.keys) })
 	}
 }
 
-func (l *ledger) writeUsages(ctx context.Context, p *pipeline) {
+func (l *ledger) writeUsages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.used) == 0 {
 		return
 	}
@@ -556,6 +557,6 @@ func (l *ledger) writeUsages(ctx context.Context, p *pipeline) {
 			totals.CostNanos = append(totals.CostNanos, int64(row.total.Cost))
 		}
 	}
-	p.add(func(q db.DBTX) error { return queries.TurnInsertUsages(ctx, q, added) })
-	p.add(func(q db.DBTX) error { return queries.TurnSetUsages(ctx, q, totals) })
+	p.Add(func(q db.DBTX) error { return queries.TurnInsertUsages(ctx, q, added) })
+	p.Add(func(q db.DBTX) error { return queries.TurnSetUsages(ctx, q, totals) })
 }

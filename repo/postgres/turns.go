@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -102,10 +103,10 @@ const (
 // appendAll makes appends and turns in a transaction, in order, and waits for the rows
 // that it needs. If one is refused it writes nothing. It sets the results.
 func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length) error {
-	l, p := newLedger(items), &pipeline{}
+	l, p := newLedger(items), &conn.Pipeline{}
 	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true, brief: bool(waits)})
 	l.read(ctx, p, items)
-	if err := p.send(ctx, q); err != nil {
+	if err := p.Send(ctx, q); err != nil {
 		return err
 	}
 	if err := l.catchUp(ctx, q, items); err != nil {
@@ -118,22 +119,22 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 		case deferred: // rules.NormalizeTurns excludes it
 			a.err = repo.ErrContention
 		}
-		if isNoRows(a.err) {
+		if conn.IsNoRows(a.err) {
 			a.err = sessionNotFound(a.sessionID)
 		}
 		if a.err != nil {
-			return &answer{a.err}
+			return &conn.Answer{Err: a.err}
 		}
 	}
-	p = &pipeline{}
+	p = &conn.Pipeline{}
 	if !l.write(ctx, p) {
 		return nil
 	}
-	err := p.send(ctx, q)
-	if violates(err, uniqueTurnID) {
+	err := p.Send(ctx, q)
+	if conn.Violates(err, uniqueTurnID) {
 		// It was stored after the snapshot of a caller's transaction. One that begins now
 		// finds it.
-		return &storeError{repo.ErrContention, err}
+		return &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 	}
 	return err
 }
@@ -147,22 +148,22 @@ func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
 	for attempt := 1; ; attempt++ {
 		err := p.tryScopes(ctx, a.missing)
 		switch {
-		case violates(err, stateSession):
+		case conn.Violates(err, stateSession):
 			if a.parts != nil {
 				return nil // a group finds out whose session was deleted
 			}
 			return sessionNotFound(a.sessionID)
-		case hasCode(err, lockNotAvailable):
+		case conn.HasCode(err, conn.LockNotAvailable):
 			if a.patience > 0 && time.Since(begun) >= a.patience {
-				return &storeError{repo.ErrContention, errLockTimeout}
+				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 			}
 			attempt = 1
-		case !isPassing(err):
+		case !conn.IsPassing(err):
 			return err
 		}
-		again := pause(ctx, attempt)
+		again := conn.Pause(ctx, attempt)
 		if ctx.Err() != nil {
-			return translate(ctx, ctx.Err(), unsent)
+			return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 		}
 		if !again {
 			return err
@@ -174,15 +175,15 @@ func (p *pooled) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	select {
 	case p.appender.making <- struct{}{}:
 	case <-ctx.Done():
-		return translate(ctx, ctx.Err(), unsent)
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 	}
 	defer func() { <-p.appender.making }()
 	// A scope at version 0 is as none: whether it was created is all one.
-	return p.conns.run(ctx, reading, func(q db.DBTX) error {
-		p := &pipeline{}
-		p.add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
 		lockScopes(ctx, p, scopes)
-		return p.send(ctx, q)
+		return p.Send(ctx, q)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -128,9 +129,9 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 			if err := c.replace(missing); err != nil {
 				return nil, err
 			}
-			err = &storeError{repo.ErrContention, errVanished}
+			err = &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 		}
-		if !lost && !vanished || ctx.Err() != nil || !pause(ctx, attempt) {
+		if !lost && !vanished || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
 			break
 		}
 	}
@@ -142,7 +143,7 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 			exec.learn(key, id)
 		}
 	}
-	return results, exec.noted(settled(afterDoubt(unsure, err)))
+	return results, exec.noted(conn.Settled(conn.AfterDoubt(unsure, err)))
 }
 
 // hasVanished reports whether a session that the turns create was missing: somebody else
@@ -169,7 +170,7 @@ func (c *turnsCall) attempt(ctx context.Context, in *sessions) ([]repo.AppendedT
 	for i, a := range c.items {
 		var err error
 		if results[i], err = in.appendedTurn(ctx, a); err != nil {
-			return nil, &answer{err}
+			return nil, &conn.Answer{Err: err}
 		}
 		results[i].Created = created[a.sessionID] && c.turns[i].Create != nil
 		delete(created, a.sessionID) // by the first of its turns
@@ -196,7 +197,7 @@ func (c *turnsCall) create(ctx context.Context, in *sessions) (map[repo.ID]bool,
 		switch {
 		case err == nil:
 			created[t.SessionID] = true
-		case !isNoRows(err):
+		case !conn.IsNoRows(err):
 			return nil, err
 		default:
 			id, err := c.existing(ctx, in, t)
@@ -216,7 +217,7 @@ func (c *turnsCall) existing(ctx context.Context, in *sessions, t *rules.Turn) (
 	if t.Named {
 		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, key.Namespace, key.Key)
 		if err != nil {
-			return repo.ID{}, orMissing(err, &answer{sessionNotFound(t.SessionID)})
+			return repo.ID{}, conn.OrMissing(err, &conn.Answer{Err: sessionNotFound(t.SessionID)})
 		}
 		c.ids[key] = row.Bytes
 		return row.Bytes, nil
@@ -228,11 +229,11 @@ func (c *turnsCall) existing(ctx context.Context, in *sessions, t *rules.Turn) (
 	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID }):
 		return t.SessionID, nil
 	case len(stored) > 0:
-		return repo.ID{}, &answer{rules.KeyTaken(stored[0].ID)}
+		return repo.ID{}, &conn.Answer{Err: rules.KeyTaken(stored[0].ID)}
 	}
 	deleted, err := in.wasDeleted(ctx, t.SessionID)
 	if err == nil && deleted {
-		err = &answer{rules.SessionDeleted(t.SessionID)}
+		err = &conn.Answer{Err: rules.SessionDeleted(t.SessionID)}
 	}
 	return t.SessionID, err
 }

@@ -3,37 +3,24 @@ package postgres
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
-
-// rollbackTimeout bounds a rollback, which continues after the caller's context has
-// ended: a connection whose transaction is left open is lost to the pool.
-const rollbackTimeout = 5 * time.Second
-
-// rollback ends a transaction; it has no effect on a committed one. Its error is
-// ignored: the connection of a failed rollback is closed, and the server then rolls
-// back by itself.
-func rollback(ctx context.Context, tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-	defer cancel()
-	_ = tx.Rollback(ctx)
-}
 
 // InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	var changes []news
 	var queues []string
 	err := s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
-		inner, leave := inside.Enter(ctx, s.exec.conns.pool)
+		inner, leave := inside.Enter(ctx, s.exec.conns.Pool)
 		defer leave()
 		changes, queues = nil, nil
-		return fn(inner, repositories{bound{tx: checkedTx{tx}, news: &changes, queues: &queues, keys: s.exec.keys}, lentTx{tx}, s.options})
+		return fn(inner, repositories{bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, queues: &queues, keys: s.exec.keys}, lentTx{tx}, s.options})
 	}, func(attempt int) {
 		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
 	})
@@ -49,7 +36,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again func(attempt int)) error {
 	for attempt := 1; ; attempt++ {
 		err := p.transaction(ctx, fn)
-		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !pause(ctx, attempt) {
+		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
 			return err
 		}
 		again(attempt + 1)
@@ -67,42 +54,36 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 		return err
 	}
 	// Deferred, so that it also runs when fn panics.
-	defer rollback(ctx, tx)
-	if err := fits(tx.Conn()); err != nil {
+	defer conn.Rollback(ctx, tx)
+	if err := conn.Fits(tx.Conn()); err != nil {
 		return err
 	}
 	if err := fn(tx); err != nil {
-		p.conns.leaveReadOnly(err)
+		p.conns.LeaveReadOnly(err)
 		return err
 	}
 	// If the context has ended, do not risk a commit whose outcome is unknown.
 	if ctx.Err() != nil {
-		return translate(ctx, ctx.Err(), reading)
+		return conn.Translate(ctx, ctx.Err(), conn.Reading)
 	}
 	if tx.Conn().IsClosed() { // surely not committed
-		return translate(ctx, pgconn.ErrConnClosed, reading)
+		return conn.Translate(ctx, pgconn.ErrConnClosed, conn.Reading)
 	}
-	if hasEnded(tx.Conn()) {
-		return &storeError{repo.ErrUnknownOutcome, errEnded}
+	if conn.HasEnded(tx.Conn()) {
+		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrEnded}
 	}
-	return translate(ctx, tx.Commit(ctx), committing)
+	return conn.Translate(ctx, tx.Commit(ctx), conn.Committing)
 }
-
-// errEnded: one of the caller's own statements was COMMIT, ROLLBACK or the like.
-var errEnded = errors.New("a statement of the caller's has ended the transaction")
-
-// hasEnded reports whether a connection that was in a transaction no longer is.
-func hasEnded(conn *pgx.Conn) bool { return conn.PgConn().TxStatus() == 'I' }
 
 // begin begins a transaction. It is safe to retry.
 func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
 	for attempt := 1; ; attempt++ {
-		tx, err := p.conns.pool.BeginTx(ctx, readCommitted)
+		tx, err := p.conns.Pool.BeginTx(ctx, conn.ReadCommitted)
 		if err == nil {
 			return tx, nil
 		}
-		err = translate(ctx, err, unsent)
-		if !isPassing(err) || ctx.Err() != nil || !pause(ctx, attempt) {
+		err = conn.Translate(ctx, err, conn.Unsent)
+		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
@@ -29,15 +30,15 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 			OutputTokens: add.OutputTokens,
 			CostNanos:    int64(add.Cost),
 		})
-		lost = lost || errors.Is(translate(ctx, err, committing), repo.ErrUnknownOutcome)
+		lost = lost || errors.Is(conn.Translate(ctx, err, conn.Committing), repo.ErrUnknownOutcome)
 		return err
 	})
 	switch {
 	case errors.Is(err, repo.ErrUnknownOutcome):
 		return repo.Usage{}, err
-	case isNoRows(err):
+	case conn.IsNoRows(err):
 		return repo.Usage{}, refusedUsage(lost, s.exec.noted(sessionNotFound(id)))
-	case hasCode(err, outOfRange):
+	case conn.HasCode(err, conn.OutOfRange):
 		return repo.Usage{}, rules.TooMuchUsage()
 	case err != nil:
 		return repo.Usage{}, err
@@ -72,7 +73,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 // earlier attempt may still arrive, and succeed.
 func refusedUsage(lost bool, reason error) error {
 	if lost {
-		return &storeError{repo.ErrUnknownOutcome, errLateAttempt}
+		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return reason
 }
@@ -80,7 +81,7 @@ func refusedUsage(lost bool, reason error) error {
 // knownUsage looks for a stored usage with add's id, and compares it with add.
 func (s *sessions) knownUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (totals repo.Usage, found bool, err error) {
 	row, err := run2(ctx, s.exec.read, queries.SessionUsageGet, toUUID(id), toUUID(add.ID))
-	if isNoRows(err) {
+	if conn.IsNoRows(err) {
 		return repo.Usage{}, false, nil
 	}
 	if err != nil {

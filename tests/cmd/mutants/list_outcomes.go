@@ -1,13 +1,16 @@
 package main
 
-const inRepo = "repo/postgres"
+const (
+	inRepo = "repo/postgres"
+	inConn = inRepo + "/internal/conn"
+)
 
 // What the caller is told: whether something was written, was not, or may have been.
 var outcomeMutants = []mutant{
-	{"outcomes/an unanswered statement was not written", in(inRepo, "translate", swap("repo.ErrUnknownOutcome", "repo.ErrUnavailable")), test(inRepo, "TestTranslate.*")},
-	{"outcomes/an answer that ended the connection is final", in(inRepo, "translatePgError", never("endsConnection")), test(inRepo, "TestTranslate.*")},
-	{"outcomes/a deadlock is not passing", in(inRepo, "translatePgError", dropCase("deadlockDetected")), test(inRepo, "TestTranslate.*")},
-	{"outcomes/surely not written, this time", in(inRepo, "afterDoubt", returns("err", "stored.cause")), test(inRepo, "TestErrorsAfterALostAnswer")},
+	{"outcomes/an unanswered statement was not written", in(inConn, "Translate", swap("repo.ErrUnknownOutcome", "repo.ErrUnavailable")), test(inConn, "TestTranslate.*")},
+	{"outcomes/an answer that ended the connection is final", in(inConn, "translatePgError", never("EndsConnection")), test(inConn, "TestTranslate.*")},
+	{"outcomes/a deadlock is not passing", in(inConn, "translatePgError", dropCase("deadlockDetected")), test(inConn, "TestTranslate.*")},
+	{"outcomes/surely not written, this time", in(inConn, "AfterDoubt", returns("err", "stored.Cause")), test(inConn, "TestErrorsAfterALostAnswer")},
 	{"outcomes/a lost attempt is forgotten", in(inRepo, "pooled.writeByID", dropAssign("unsure")), inPostgres("TestLostUsageCountsOnce")},
 	{"outcomes/not there yet is never", in(inRepo, "pooled.writeByID", never("repo.ErrNotFound")), inPostgres("TestFirstAttemptOfPlansArrivesLate")},
 	{"outcomes/a lost creation is a conflict", in(inRepo, "pooled.writeByID", never("errExists")), inPostgres("TestLostCreation")},
@@ -17,11 +20,11 @@ var outcomeMutants = []mutant{
 	{"outcomes/not as many messages yet is never", in(inRepo, "ledger.decide", never("a.unsure", "counter.next")), inPostgres("TestFirstAttemptArrivesLate")},
 	{"outcomes/the doubt of turns is forgotten", in(inRepo, "group.sendTurns", never("accepted")), inPostgres("TestLostTurns")},
 	{"outcomes/a lost transition is made again", in(inRepo, "mover.moveAll", dropAssign("t.Item.err")), inPostgres("TestLostAnswersOfTransitions")},
-	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.Acquire", swap("errNotMoved", "repo.ErrConflict", "answer")), inPostgres("TestLeaseAttemptArrivesLate")},
+	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.Acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
 	{"outcomes/a lost usage is forgotten", in(inRepo, "sessions.AddUsage", dropAssign("lost")), inPostgres("TestFirstAttemptOfUsageArrivesLate")},
-	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("committing", "reading")), inPostgres("TestUnansweredCommit")},
-	{"outcomes/a transaction that a statement has ended", in(inRepo, "pooled.transaction", never("hasEnded")), inPostgres("TestTxEndedByAStatement")},
-	{"outcomes/a commit that failed behind a row", in(inRepo, "lastRow.Scan", dropAssign("closed")), inPostgres("TestErrorsOfCommits")},
+	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},
+	{"outcomes/a transaction that a statement has ended", in(inRepo, "pooled.transaction", never("conn.HasEnded")), inPostgres("TestTxEndedByAStatement")},
+	{"outcomes/a commit that failed behind a row", in(inConn, "lastRow.Scan", dropAssign("closed")), inPostgres("TestErrorsOfCommits")},
 	{"outcomes/Close waits for no operation", in(inRepo, "gate.close", dropCall("g.inside.Wait")), inPostgres("TestCloseUnderLoad")},
-	{"outcomes/a read of several snapshots", in(inRepo, "oneSnapshot.SendBatch", swap("beRepeatableRead", "beReadCommitted")), inPool("Concurrency/Read")},
+	{"outcomes/a read of several snapshots", in(inConn, "OneSnapshot.SendBatch", swap("beRepeatableRead", "beReadCommitted")), inPool("Concurrency/Read")},
 }

@@ -1,4 +1,4 @@
-package postgres
+package conn
 
 import (
 	"context"
@@ -11,30 +11,30 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// conns runs statements on the connections of a pool.
-type conns struct{ pool *pgxpool.Pool }
+// Conns runs statements on the connections of a pool.
+type Conns struct{ Pool *pgxpool.Pool }
 
-// run runs statements on one connection. One statement, or one batch, is one
+// Run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.
-func (c conns) run(ctx context.Context, at phase, statements func(db.DBTX) error) error {
-	conn, err := c.pool.Acquire(ctx)
+func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error) error {
+	conn, err := c.Pool.Acquire(ctx)
 	if err != nil {
-		return translate(ctx, err, unsent)
+		return Translate(ctx, err, Unsent)
 	}
 	defer conn.Release()
-	if err := fits(conn.Conn()); err != nil {
+	if err := Fits(conn.Conn()); err != nil {
 		return err
 	}
-	err = statements(alone{conn.Conn()})
+	err = statements(Alone{conn.Conn()})
 	if ctx.Err() != nil && conn.Conn().IsClosed() {
 		go askAgain(context.WithoutCancel(ctx), conn.Conn().PgConn()) // ends with the connection
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && endsConnection(pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && EndsConnection(pgErr) {
 		// The driver notices that itself only if the server's messages are English.
 		_ = conn.Conn().Close(ctx)
 	}
-	c.leaveReadOnly(err)
-	return meaning(ctx, err, at)
+	c.LeaveReadOnly(err)
+	return Meaning(ctx, err, at)
 }
 
 // The pauses before a request to cancel is sent again, and the bound of one.
@@ -60,13 +60,13 @@ func askAgain(ctx context.Context, conn *pgconn.PgConn) {
 	}
 }
 
-// leaveReadOnly closes the pool's connections if err says that their server does not
+// LeaveReadOnly closes the pool's connections if err says that their server does not
 // accept writes: after a failover it may stay up and keep its connections open. New
 // connections lead to the server that accepts writes, if the URL requests it
 // (target_session_attrs=read-write). Connections in use are closed when they are
 // returned to the pool.
-func (c conns) leaveReadOnly(err error) {
-	if hasCode(err, readOnlyTransaction) {
-		c.pool.Reset()
+func (c Conns) LeaveReadOnly(err error) {
+	if HasCode(err, ReadOnlyTransaction) {
+		c.Pool.Reset()
 	}
 }

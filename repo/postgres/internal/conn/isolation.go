@@ -1,4 +1,4 @@
-package postgres
+package conn
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// readCommitted begins the store's own transactions. The store's guarantees are tested
+// ReadCommitted begins the store's own transactions. The store's guarantees are tested
 // at that level, whatever the default of the server, the database, the role, the URL or
 // the caller's session is.
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+var ReadCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // beReadCommitted sets that level in a transaction that the server begins implicitly,
 // with the first statement of a batch. It is not SET TRANSACTION, about which the
@@ -26,26 +26,26 @@ const beReadCommitted = "SET transaction_isolation TO 'read committed'"
 // themselves and are sent without it, which saves a twentieth of a lone append. At another
 // level they do nothing; the append is then sent again, as if its row had been locked.
 
-// alone sends each statement, and each batch, as a transaction of its own, at
+// Alone sends each statement, and each batch, as a transaction of its own, at
 // read committed, in one round trip.
-type alone struct{ conn *pgx.Conn }
+type Alone struct{ Conn *pgx.Conn }
 
-var _ db.DBTX = alone{}
+var _ db.DBTX = Alone{}
 
 // SendBatch is like pgx.Conn's.
-func (a alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	return sendAt(ctx, a.conn, beReadCommitted, batch)
+func (a Alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return sendAt(ctx, a.Conn, beReadCommitted, batch)
 }
 
-// oneSnapshot sends each batch as a transaction of its own, at repeatable read, in one
+// OneSnapshot sends each batch as a transaction of its own, at repeatable read, in one
 // round trip: its statements, which only read, see the same snapshot.
-type oneSnapshot struct{ conn *pgx.Conn }
+type OneSnapshot struct{ Conn *pgx.Conn }
 
 const beRepeatableRead = "SET transaction_isolation TO 'repeatable read'"
 
 // SendBatch is like pgx.Conn's.
-func (o oneSnapshot) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	return sendAt(ctx, o.conn, beRepeatableRead, batch)
+func (o OneSnapshot) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return sendAt(ctx, o.Conn, beRepeatableRead, batch)
 }
 
 func sendAt(ctx context.Context, conn *pgx.Conn, setLevel string, batch *pgx.Batch) pgx.BatchResults {
@@ -58,14 +58,14 @@ func sendAt(ctx context.Context, conn *pgx.Conn, setLevel string, batch *pgx.Bat
 	return results
 }
 
-func (a alone) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
+func (a Alone) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
 	batch := &pgx.Batch{}
 	batch.Queue(sql, args...)
 	return a.SendBatch(ctx, batch)
 }
 
 // Exec is like pgx.Conn's.
-func (a alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (a Alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	results := a.send(ctx, sql, args)
 	tag, err := results.Exec()
 	// The commit comes after the answer: its error shows only here.
@@ -76,7 +76,7 @@ func (a alone) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 }
 
 // Query is like pgx.Conn's.
-func (a alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (a Alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	results := a.send(ctx, sql, args)
 	rows, err := results.Query()
 	if err != nil {
@@ -87,7 +87,7 @@ func (a alone) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 }
 
 // QueryRow is like pgx.Conn's.
-func (a alone) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (a Alone) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	results := a.send(ctx, sql, args)
 	return lastRow{results.QueryRow(), results}
 }
@@ -131,16 +131,17 @@ type lastRow struct {
 
 func (r lastRow) Scan(dest ...any) error {
 	err := r.Row.Scan(dest...)
-	if closed := r.results.Close(); closed != nil && (err == nil || isNoRows(err)) {
+	if closed := r.results.Close(); closed != nil && (err == nil || IsNoRows(err)) {
 		err = closed // of the commit: a row, or none, is not the answer then
 	}
 	return err
 }
 
-// level says in transactions of which level something works.
-type level bool
+// Level says in transactions of which level something works.
+type Level bool
 
+// The levels that are told apart.
 const (
-	atReadCommitted level = false
-	atAnyLevel      level = true
+	AtReadCommitted Level = false
+	AtAnyLevel      Level = true
 )

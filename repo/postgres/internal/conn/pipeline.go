@@ -1,4 +1,4 @@
-package postgres
+package conn
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// pipeline sends statements of several generated functions in one round trip. The
+// Pipeline sends statements of several generated functions in one round trip. The
 // generated code can send only statements of one kind together.
 //
 // Each step calls a generated function. A step is called twice: the first time it hands
 // over its statement, and stops with an error; the second time it reads the answer.
-type pipeline struct {
-	steps []func(db.DBTX) error
+type Pipeline struct {
+	Steps []func(db.DBTX) error
 }
 
-func (p *pipeline) add(step func(db.DBTX) error) { p.steps = append(p.steps, step) }
+// Add adds a step.
+func (p *Pipeline) Add(step func(db.DBTX) error) { p.Steps = append(p.Steps, step) }
 
-// exec adds a statement that has no arguments and no answer.
-func (p *pipeline) exec(ctx context.Context, sql string) {
-	p.add(func(q db.DBTX) error {
+// Exec adds a statement that has no arguments and no answer.
+func (p *Pipeline) Exec(ctx context.Context, sql string) {
+	p.Add(func(q db.DBTX) error {
 		_, err := q.Exec(ctx, sql)
 		return err
 	})
@@ -34,42 +35,43 @@ type sender interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// send sends the statements on a connection or in a transaction, and returns the first error.
-func (p *pipeline) send(ctx context.Context, q db.DBTX) error { return p.sendTo(ctx, q.(sender)) }
+// Send sends the statements on a connection or in a transaction, and returns the first error.
+func (p *Pipeline) Send(ctx context.Context, q db.DBTX) error { return p.SendTo(ctx, q.(sender)) }
 
-func (p *pipeline) sendTo(ctx context.Context, q sender) error {
+// SendTo is like Send, for what sends batches alone.
+func (p *Pipeline) SendTo(ctx context.Context, q sender) error {
 	batch := &pgx.Batch{}
-	for _, step := range p.steps {
+	for _, step := range p.Steps {
 		if err := step(recorder{batch}); !errors.Is(err, errRecorded) {
 			return err
 		}
 	}
 	results := q.SendBatch(ctx, batch)
 	var err error
-	for _, step := range p.steps {
+	for _, step := range p.Steps {
 		if err = step(replayer{results}); err != nil {
 			break
 		}
 	}
-	if closed := results.Close(); closed != nil && (err == nil || isNoRows(err)) {
+	if closed := results.Close(); closed != nil && (err == nil || IsNoRows(err)) {
 		err = closed // of the commit: no row is not the answer then
 	}
 	return err
 }
 
-// after runs a query behind a statement that locks, in one round trip and one
+// After runs a query behind a statement that locks, in one round trip and one
 // transaction. At read committed each statement has a snapshot of its own: the query
 // sees what was committed while the lock was waited for.
-func after[Answer any](
+func After[Answer any](
 	ctx context.Context, q db.DBTX, lock func(db.DBTX) error, query func(db.DBTX) (Answer, error),
 ) (answer Answer, err error) {
-	p := &pipeline{}
-	p.add(lock)
-	p.add(func(q db.DBTX) (err error) {
+	p := &Pipeline{}
+	p.Add(lock)
+	p.Add(func(q db.DBTX) (err error) {
 		answer, err = query(q)
 		return err
 	})
-	err = p.send(ctx, q)
+	err = p.Send(ctx, q)
 	return answer, err
 }
 

@@ -1,4 +1,4 @@
-package postgres
+package conn
 
 import (
 	"context"
@@ -11,51 +11,55 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// fits refuses a connection whose settings would change the meaning of texts, or the
+// Fits refuses a connection whose settings would change the meaning of texts, or the
 // form of answers. The driver knows these settings from the server, so that the check
 // costs no round trip. It is repeated for every use, because an earlier user of the
 // connection may have changed them.
-func fits(conn *pgx.Conn) error {
+func Fits(conn *pgx.Conn) error {
 	if err := pgsettings.Reported(conn); err != nil {
-		return &storeError{repo.ErrSchema, err}
+		return &Error{repo.ErrSchema, err}
 	}
 	return nil
 }
 
-// checkedTx is a caller's transaction. Before each of its statements the settings are
+// CheckedTx is a caller's transaction. Before each of its statements the settings are
 // checked, and that the transaction is open, because the caller may change either at
 // any time.
-type checkedTx struct{ pgx.Tx }
+type CheckedTx struct{ pgx.Tx }
 
-func (t checkedTx) check() error {
-	if hasEnded(t.Conn()) { // a statement would be a transaction of its own
-		return fmt.Errorf("%w: %w", repo.ErrClosed, errEnded)
+func (t CheckedTx) check() error {
+	if HasEnded(t.Conn()) { // a statement would be a transaction of its own
+		return fmt.Errorf("%w: %w", repo.ErrClosed, ErrEnded)
 	}
-	return fits(t.Conn())
+	return Fits(t.Conn())
 }
 
-func (t checkedTx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
+// Exec is like pgx.Tx's.
+func (t CheckedTx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
 	if err := t.check(); err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	return t.Tx.Exec(ctx, sql, arguments...)
 }
 
-func (t checkedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+// Query is like pgx.Tx's.
+func (t CheckedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
 	return t.Tx.Query(ctx, sql, args...)
 }
 
-func (t checkedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+// QueryRow is like pgx.Tx's.
+func (t CheckedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := t.check(); err != nil {
 		return failedRow{err}
 	}
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 
-func (t checkedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+// SendBatch is like pgx.Tx's.
+func (t CheckedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	if err := t.check(); err != nil {
 		return failedBatch{err}
 	}
@@ -63,7 +67,7 @@ func (t checkedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 }
 
 // Begin returns a savepoint, whose statements are checked, too.
-func (t checkedTx) Begin(ctx context.Context) (pgx.Tx, error) {
+func (t CheckedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
@@ -71,7 +75,7 @@ func (t checkedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return checkedTx{savepoint}, nil
+	return CheckedTx{savepoint}, nil
 }
 
 // failedRow and failedBatch are the results of statements that were not sent.

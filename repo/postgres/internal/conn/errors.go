@@ -1,10 +1,11 @@
-package postgres
+package conn
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,9 +19,9 @@ import (
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
+	LockNotAvailable     = "55P03"
 	uniqueViolation      = "23505"
-	outOfRange           = "22003"
+	OutOfRange           = "22003"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"
@@ -28,74 +29,67 @@ const (
 	insufficientRight    = "42501"
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
-	readOnlyTransaction  = "25006"
-	queryCanceled        = "57014"
+	ReadOnlyTransaction  = "25006"
+	QueryCanceled        = "57014"
 	duplicatePrepared    = "42P05"
 
 	// dataException is a class of them.
 	dataException = "22"
 )
 
-// storeError is an error of the database or of the way to it: one of repo's
+// Error is an error of the database or of the way to it: one of repo's
 // sentinels, with its cause.
-type storeError struct {
-	sentinel error
-	cause    error
+type Error struct {
+	Sentinel error
+	Cause    error
 }
 
-func (e *storeError) Error() string   { return e.sentinel.Error() + ": " + e.cause.Error() }
-func (e *storeError) Unwrap() []error { return []error{e.sentinel, e.cause} }
+func (e *Error) Error() string   { return e.Sentinel.Error() + ": " + e.Cause.Error() }
+func (e *Error) Unwrap() []error { return []error{e.Sentinel, e.Cause} }
 
-// phase says how far a statement had got when its error occurred.
-type phase int
+// Phase says how far a statement had got when its error occurred.
+type Phase int
 
 const (
-	// unsent: there was no connection yet.
-	unsent phase = iota
-	// reading: the statement only reads, or its transaction cannot have been
+	// Unsent says that there was no connection yet.
+	Unsent Phase = iota
+	// Reading says that the statement only reads, or its transaction cannot have been
 	// committed.
-	reading
-	// committing: the statement or the commit may have been executed.
-	committing
+	Reading
+	// Committing says that the statement or the commit may have been executed.
+	Committing
 )
 
-// answer is an operation's own error in the midst of its statements. It ends them, and
+// Answer is an operation's own error in the midst of its statements. It ends them, and
 // is not an error of the database.
-type answer struct{ err error }
+type Answer struct{ Err error }
 
-func (a *answer) Error() string { return a.err.Error() }
-func (a *answer) Unwrap() error { return a.err }
+func (a *Answer) Error() string { return a.Err.Error() }
+func (a *Answer) Unwrap() error { return a.Err }
 
-// meaning interprets the error of an operation's statements: an answer is returned
+// Meaning interprets the error of an operation's statements: an answer is returned
 // unchanged, an error of the database is translated.
-func meaning(ctx context.Context, err error, at phase) error {
-	if a, ok := errors.AsType[*answer](err); ok {
-		return a.err
+func Meaning(ctx context.Context, err error, at Phase) error {
+	if a, ok := errors.AsType[*Answer](err); ok {
+		return a.Err
 	}
-	return translate(ctx, err, at)
+	return Translate(ctx, err, at)
 }
 
-// Translate wraps an error of one of the caller's own statements, sent through
-// Store.Pool or the transaction of Bind, with the sentinel that the store's errors
-// have. It assumes that the statement only reads: a lost connection is
-// repo.ErrUnavailable, although a statement that writes may have been executed. An
-// error that has a sentinel is returned unchanged, and nil as nil.
-func Translate(ctx context.Context, err error) error { return translate(ctx, err, reading) }
-
-// translate adds the sentinel to an error. It is the one place that converts
+// Translate adds the sentinel to an error. It is the one place that converts
 // PostgreSQL's errors. An error that has a sentinel is returned unchanged.
-func translate(ctx context.Context, err error, at phase) error {
+func Translate(ctx context.Context, err error, at Phase) error {
 	if err == nil || isOurs(err) {
 		return err
 	}
-	if isNoRows(err) { // an answer, which the operation gives its meaning
+	if IsNoRows(err) { // an answer, which the operation gives its meaning
 		return pgx.ErrNoRows
 	}
 	// An error that says itself that nothing was sent leaves no doubt. "conn closed"
 	// says so, too, but the driver also gives it when the connection ended after a
 	// statement of the simple protocol was sent: each commit is one.
-	if at == committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
-		at = unsent
+	if at == Committing && pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
+		at = Unsent
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return translatePgError(pgErr, at)
@@ -104,48 +98,48 @@ func translate(ctx context.Context, err error, at phase) error {
 	case errors.Is(err, puddle.ErrClosedPool):
 		return repo.ErrClosed
 	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return &storeError{repo.ErrConflict, errors.New("rolled back, because an error in the transaction was not returned")}
-	case at == committing:
-		return &storeError{repo.ErrUnknownOutcome, err}
+		return &Error{repo.ErrConflict, errors.New("rolled back, because an error in the transaction was not returned")}
+	case at == Committing:
+		return &Error{repo.ErrUnknownOutcome, err}
 	case ctx.Err() != nil:
 		return fmt.Errorf("agentstore: %w", ctx.Err())
 	default:
-		return &storeError{repo.ErrUnavailable, err}
+		return &Error{repo.ErrUnavailable, err}
 	}
 }
 
-func translatePgError(pgErr *pgconn.PgError, at phase) error {
+func translatePgError(pgErr *pgconn.PgError, at Phase) error {
 	pgErr = withoutValues(pgErr)
-	if at == committing && endsConnection(pgErr) {
+	if at == Committing && EndsConnection(pgErr) {
 		// The server ended the connection, perhaps after the commit.
-		return &storeError{repo.ErrUnknownOutcome, pgErr}
+		return &Error{repo.ErrUnknownOutcome, pgErr}
 	}
 	switch pgErr.Code {
-	case serializationFailure, deadlockDetected, lockNotAvailable:
-		return &storeError{repo.ErrContention, pgErr}
+	case serializationFailure, deadlockDetected, LockNotAvailable:
+		return &Error{repo.ErrContention, pgErr}
 	case undefinedTable, undefinedColumn, invalidSchemaName, invalidCatalogName:
-		return &storeError{repo.ErrSchema, pgErr}
+		return &Error{repo.ErrSchema, pgErr}
 	case insufficientRight:
-		return &storeError{repo.ErrPermission, pgErr}
+		return &Error{repo.ErrPermission, pgErr}
 	}
 	switch class(pgErr) {
 	case "28": // invalid authorization specification: the login
-		return &storeError{repo.ErrPermission, pgErr}
+		return &Error{repo.ErrPermission, pgErr}
 	case dataException:
-		return &storeError{repo.ErrInvalid, pgErr}
+		return &Error{repo.ErrInvalid, pgErr}
 	case "23": // integrity constraint violation
 		if pgErr.Code == uniqueViolation {
-			return &storeError{repo.ErrConflict, pgErr}
+			return &Error{repo.ErrConflict, pgErr}
 		}
-		return &storeError{repo.ErrInvalid, pgErr}
+		return &Error{repo.ErrInvalid, pgErr}
 	}
-	return &storeError{repo.ErrUnavailable, pgErr}
+	return &Error{repo.ErrUnavailable, pgErr}
 }
 
-// endsConnection reports an error with which the server ended the connection. Its
+// EndsConnection reports an error with which the server ended the connection. Its
 // severity is in the server's language (lc_messages); a second field has it in
 // English, but a pooler may omit that.
-func endsConnection(pgErr *pgconn.PgError) bool {
+func EndsConnection(pgErr *pgconn.PgError) bool {
 	severity := cmp.Or(pgErr.SeverityUnlocalized, pgErr.Severity)
 	switch {
 	case severity == "FATAL", severity == "PANIC":
@@ -191,26 +185,37 @@ func isOurs(err error) bool {
 	return false
 }
 
-// violates reports whether err is the violation of a constraint.
-func violates(err error, constraint string) bool {
+// Violates reports whether err is the violation of a constraint.
+func Violates(err error, constraint string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.ConstraintName == constraint
 }
 
-func hasCode(err error, code string) bool {
+// HasCode reports whether err is the database's, with a SQLSTATE.
+func HasCode(err error, code string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == code
 }
 
-func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+// IsNoRows reports whether an error says that a statement had no row to answer with.
+func IsNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
-// orMissing is the error of a statement whose lack of rows means that something is
+// OrMissing is the error of a statement whose lack of rows means that something is
 // missing.
-func orMissing(err, missing error) error {
-	if isNoRows(err) {
+func OrMissing(err, missing error) error {
+	if IsNoRows(err) {
 		return missing
 	}
 	return err
 }
 
-func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }
+// circumstances are SQLSTATE classes, and one SQLSTATE, of errors that are caused by the
+// connection, the transaction, the server or the moment, not by the appends.
+var circumstances = []string{"08", "0A", "25", "26", "40", "53", "55", "57", "58", "XX", duplicatePrepared}
+
+// IsRejection reports an error that one append of a group, or a trigger of the owner's
+// on it, has caused and would cause again. It says nothing about the other appends.
+func IsRejection(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !EndsConnection(pgErr) && !slices.Contains(circumstances, class(pgErr)) && !slices.Contains(circumstances, pgErr.Code)
+}
