@@ -137,7 +137,7 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store,
 	if field := options.differs(Options{}); field != "" {
 		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})} //nolint:contextcheck // its groups are no caller's
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})}
 	release := func() { _ = shared.store.Close() }
 	store, err := open(ctx, shared, options)
 	if err != nil {
@@ -180,7 +180,7 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o} //nolint:contextcheck // its groups are no caller's
+	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o}
 	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
 		if refused := pgsettings.RefusedSchema(err); errors.Is(refused, pgsettings.ErrSetting) {

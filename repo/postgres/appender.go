@@ -3,17 +3,18 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
+	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// The bounds of appends that are committed together, and of those that wait. The
+// The bounds of writes that are committed together, and of those that wait. The
 // latter are far above what a busy service needs.
 var appendLimits = scheduler.Limits{
 	// Bytes cost the same in a group as alone. So a group of large messages is
@@ -27,147 +28,136 @@ var appendLimits = scheduler.Limits{
 }
 
 type (
-	batch = scheduler.Batch[repo.ID, *appending]
-	task  = scheduler.Task[repo.ID, *appending]
+	writesGroup = commit.Group[repo.ID, write]
+	task        = commit.Task[repo.ID, write]
 )
 
-// appender commits appends in groups, which the scheduler forms. A group is one
-// statement for many sessions, which never waits for a counter row. A session whose row
-// is locked waits separately, in a statement of its own.
-type appender struct {
-	conns conn.Conns
-	// tell says what is new, after each commit.
-	tell      func(...news)
-	scheduler *scheduler.Scheduler[repo.ID, *appending]
-	// patient: no append waits for a row where the server's lock timeout would end
-	// that, so that groups have to observe it.
-	patient bool
-	// making is a lock: one caller at a time creates scopes.
-	making chan struct{}
-	// apart bounds the callers whose turns wait for rows in a transaction of their own.
-	apart chan struct{}
-	// scopes are those that others hold.
-	scopes *heldScopes
-	// setsLevel: transactions have another level by default, so that statements which
-	// check that would do nothing. It affects the speed alone, and is never reset.
-	setsLevel atomic.Bool
-	hints     hints
-	// grouping is the number of connections that groups hold or wait for.
-	grouping atomic.Int32
-	// evicted is when a waiter last gave its connection up.
-	mu      sync.Mutex
-	evicted time.Time
+// appends is an executor that makes turns. It sets their outcomes.
+type appends interface {
+	append(ctx context.Context, w write) error
 }
 
-func newAppender(conns conn.Conns, tell func(...news)) *appender {
-	config := conns.Pool.Config()
-	connections := int(config.MaxConns)
-	p := &appender{
-		conns: conns, tell: tell, patient: waitBound(connections) == 0, making: make(chan struct{}, 1),
-		apart: make(chan struct{}, max(1, waitBound(connections))),
-	}
-	p.scopes = newHeldScopes(conns, p.apart, func() bool { return !p.patient && p.mayWait() })
-	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *appending]{
-		Limits: appendLimits,
-		Groups: groupBound(connections),
-		Waits:  waitBound(connections),
-		Group: func(b *batch) {
-			p.grouping.Add(1)
-			defer p.grouping.Add(-1)
-			p.commitGroup(b)
-		},
-		Wait:    p.commitWaiting,
-		Shares:  (*appending).shares,
-		MayWait: p.mayWait,
+var (
+	_ appends = (*pooled)(nil)
+	_ appends = bound{}
+)
+
+// appender commits turns in groups. A group never waits for a counter row. A session whose row
+// is locked waits separately, in a group of its own.
+type appender struct {
+	*commit.Committer[repo.ID, write]
+
+	conns  conn.Conns
+	budget *commit.Budget
+	// tell says what is new, after each commit.
+	tell  func(...news)
+	hints hints
+	// scopes are those that others hold.
+	scopes *heldScopes
+	// making is a lock: one caller at a time creates scopes.
+	making chan struct{}
+}
+
+func newAppender(pool *pooled) *appender {
+	p := &appender{conns: pool.conns, budget: pool.budget, tell: pool.changed, making: make(chan struct{}, 1)}
+	p.scopes = newHeldScopes(pool.conns, pool.budget)
+	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, write]{
+		Limits: appendLimits, Waits: true, Shares: shares,
+		Commit: func(g *writesGroup) { (&writer{writesGroup: g, appender: p}).commit() },
 	})
 	return p
 }
 
-// waitBound is how many connections may wait for counter rows: a quarter, and none if
-// a waiter and one open transaction would use the whole pool.
-func waitBound(connections int) int {
-	if connections < 3 {
-		return 0
-	}
-	return max(1, connections/4)
+func (p *appender) close() {
+	p.Close()
+	p.scopes.close()
 }
 
-// groupBound is how many groups may be under way. Their connections are needed
-// for less than a millisecond at a time.
-func groupBound(connections int) int {
-	return min(max(1, connections-waitBound(connections)), maxGroups)
+func (p *pooled) append(ctx context.Context, w write) error {
+	return p.submitted(ctx, func() error { return committerOf(p, newAppender).make(ctx, w) })
 }
 
-// maxGroups is the number above which more concurrent groups were not faster
-// (docs/performance.md).
-const maxGroups = 4
-
-// mayWait reports whether the pool has a connection left for other uses, including
-// open transactions, if one more waits for a counter row.
-func (p *appender) mayWait() bool {
-	stat := p.conns.Pool.Stat()
-	return stat.AcquiredConns()-p.grouping.Load() < stat.MaxConns()-1
-}
-
-// crowdedAfter is how long a fully used pool may hand out no connection before a waiter
-// gives its own up.
-const crowdedAfter = 50 * time.Millisecond
-
-// evictWhenCrowded keeps a waiter from holding the pool's last connection: transactions
-// that began after it may have taken all others, and reads, groups and further
-// transactions need one. One waiter at a time then gives its connection up and is
-// retried with the groups. The returned function ends this.
-func (p *appender) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
-	var timer *time.Timer
-	var mu sync.Mutex
-	mu.Lock()
-	defer mu.Unlock()
-	stopped, given := false, int64(-1)
-	timer = time.AfterFunc(crowdedAfter, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if stopped {
-			return
+// append waits for the counter row.
+func (b bound) append(ctx context.Context, w write) error {
+	err := b.read(ctx, func(q db.DBTX) error {
+		if a, one := w.(*turn); one && a.more == nil {
+			s := newStatement(a)
+			answer, err := sendLocked(ctx, q, s, conn.AtAnyLevel)
+			if err != nil {
+				return err
+			}
+			if answer != nil {
+				s.written(answer.first, answer.createdAt)
+				return nil
+			}
 		}
-		stat := p.conns.Pool.Stat()
-		last := given
-		given = stat.AcquireCount()
-		if stat.AcquiredConns() >= stat.MaxConns() && given == last && p.mayEvict() {
-			evict()
-			return
-		}
-		timer.Reset(crowdedAfter)
+		return appendAll(ctx, q, w.turns(), atLength)
 	})
-	return func() {
-		timer.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
+	if err == nil {
+		b.changed(newsOf(w.turns()...)...)
+	}
+	return err
+}
+
+// A group makes a write, or says what is in its way. That is for the caller to clear, who holds up
+// nobody meanwhile, and submits it again.
+var (
+	// errNoScope: a scope's row does not exist. A group does not create it, because it could
+	// have to wait for somebody else who creates it.
+	errNoScope = errors.New("the scope has no row")
+	// errScopeHeld: a shared scope is locked elsewhere.
+	errScopeHeld = errors.New("a shared scope is locked elsewhere")
+	// errSkipped: a row is locked elsewhere.
+	errSkipped = errors.New("a row of turns that are made together is locked elsewhere")
+)
+
+// make has a write made in a group, as often as something was in its way.
+func (p *appender) make(ctx context.Context, w write) error {
+	for skips := 1; ; {
+		if err := p.awaitScopes(ctx, w); err != nil {
+			return inDoubt(w, err)
+		}
+		err := p.Submit(ctx, w.key(), w)
+		switch {
+		case errors.Is(err, errNoScope):
+			err = p.makeScopes(ctx, w)
+		case errors.Is(err, errScopeHeld):
+			continue // it is waited for first
+		case errors.Is(err, errSkipped):
+			if err = p.goOn(ctx, w, skips); err == nil {
+				return nil
+			}
+			if errors.Is(err, errSkipped) {
+				skips++
+				continue
+			}
+		case isAhead(err):
+			err = p.catchUp(ctx, err)
+		default:
+			return err
+		}
+		if err != nil {
+			return inDoubt(w, err)
+		}
 	}
 }
 
-// mayEvict allows time for the previous waiter's connection to be used.
-func (p *appender) mayEvict() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.evicted) < crowdedAfter {
-		return false
-	}
-	p.evicted = time.Now()
-	return true
+// inDoubt is the error of a write that is not made, which an earlier attempt may have made.
+func inDoubt(w write, err error) error {
+	return conn.Settled(conn.AfterDoubt(slices.ContainsFunc(w.turns(), func(a *turn) bool { return a.Unsure }), err))
 }
 
 // awaitScopes waits while a scope that a turn changes is known to be held.
-func (p *appender) awaitScopes(ctx context.Context, a *appending) error {
-	if a.turn == nil && a.parts == nil {
+func (p *appender) awaitScopes(ctx context.Context, w write) error {
+	if a, one := w.(*turn); one && a.more == nil {
 		return nil
 	}
 	var patience time.Duration
-	if a.patience > 0 && !a.skipped.IsZero() {
-		patience = max(1, a.patience-time.Since(a.skipped))
+	if most := w.barrier().patience; most > 0 && !w.Skipped().IsZero() {
+		patience = max(1, most-time.Since(w.Skipped()))
 	}
 	switch {
-	case p.scopes.await(ctx, a, patience):
+	case p.scopes.await(ctx, w, patience):
 		return nil
 	case ctx.Err() != nil:
 		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
@@ -175,43 +165,92 @@ func (p *appender) awaitScopes(ctx context.Context, a *appending) error {
 	return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 }
 
-// submit has an append committed and waits for its answer. If ctx ends before the
-// append is sent, it is withdrawn and was not written. If ctx ends later, the outcome
-// is unknown.
-func (p *appender) submit(ctx context.Context, a *appending) error {
-	err := p.scheduler.Submit(ctx, a.sessionID, a, a.size())
-	switch {
-	case err == nil:
-		return a.err
-	case errors.Is(err, scheduler.ErrWithdrawn) && !a.unsure:
+// makeScopes creates the rows of a turn's scopes that a group found missing. A transaction
+// that is creating one of them may stay open for long. So the call waits for it in short
+// attempts, of which there is one at a time, and leaves the pool's connections to others,
+// until its patience is at an end.
+func (p *appender) makeScopes(ctx context.Context, w write) error {
+	begun, patience := time.Now(), w.barrier().patience
+	for attempt := 1; ; attempt++ {
+		err := p.tryScopes(ctx, w.barrier().missing)
+		switch {
+		case conn.Violates(err, stateSession):
+			if a, one := w.(*turn); one {
+				return sessionNotFound(a.sessionID)
+			}
+			return nil // a group finds out whose session was deleted
+		case conn.HasCode(err, conn.LockNotAvailable):
+			if patience > 0 && time.Since(begun) >= patience {
+				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
+			}
+			attempt = 1
+		case !conn.IsPassing(err):
+			return err
+		}
+		again := conn.Pause(ctx, attempt)
+		if ctx.Err() != nil {
+			return conn.Translate(ctx, ctx.Err(), conn.Unsent)
+		}
+		if !again {
+			return err
+		}
+	}
+}
+
+func (p *appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
+	select {
+	case p.making <- struct{}{}:
+	case <-ctx.Done():
 		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-	case errors.Is(err, scheduler.ErrClosed):
-		return repo.ErrClosed
-	case errors.Is(err, scheduler.ErrFull):
-		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
-	default:
-		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
+	}
+	defer func() { <-p.making }()
+	// A scope at version 0 is as none: whether it was created is all one.
+	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+		lockScopes(ctx, p, scopes)
+		return p.Send(ctx, q)
+	})
+}
+
+// catchUp tells a session of the lease in a transaction of its own, whose outcome does not
+// matter: the write is tried again.
+func (p *appender) catchUp(ctx context.Context, refused error) error {
+	for attempt := 1; ; attempt++ {
+		err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
+		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
+			return err
+		}
 	}
 }
 
-// close waits for the appends under way. No more may be submitted.
-func (p *appender) close() {
-	p.scheduler.Close()
-	p.scopes.close()
-}
+// longestSkip bounds the pauses of a caller whose rows are locked elsewhere.
+const longestSkip = 100 * time.Millisecond
 
-func (a *appending) size() (size scheduler.Size) {
-	for _, part := range a.parts {
-		of := part.size()
-		size.Rows, size.Bytes = size.Rows+of.Rows, size.Bytes+of.Bytes
+// goOn continues turns of which a group has skipped a row for the skips-th time. It
+// returns errSkipped if they should be submitted again.
+func (p *appender) goOn(ctx context.Context, w write, skips int) error {
+	if patience := w.barrier().patience; patience > 0 && time.Since(w.Skipped()) >= patience {
+		return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 	}
-	size.Rows += len(a.messages)
-	for i := range a.messages {
-		size.Bytes += rules.MessageBytes(&a.messages[i])
+	if whole, several := w.(*together); several && skips%2 == 0 && p.budget.Waits > 0 {
+		select {
+		case p.budget.Apart <- struct{}{}:
+			err := p.appendApart(ctx, whole)
+			<-p.budget.Apart
+			if !conn.HasCode(err, conn.LockNotAvailable) && (!conn.IsPassing(err) || ctx.Err() != nil) {
+				return err
+			}
+		default: // others are at it
+		}
 	}
-	if a.turn != nil {
-		size.Rows += len(a.turn.State.Changes) + 1
-		size.Bytes += a.turn.State.Bytes()
+	longest := min(time.Millisecond<<min(skips, 10), longestSkip)
+	timer := time.NewTimer(longest/2 + rand.N(longest/2))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
+	case <-timer.C:
+		return errSkipped
 	}
-	return size
 }

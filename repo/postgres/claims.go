@@ -25,7 +25,7 @@ func (p *plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan
 }
 
 func (p *plans) claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
-	rows, err := p.exec.claim(ctx, claim)
+	rows, err := p.exec.(claims).claim(ctx, claim)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
@@ -24,15 +25,6 @@ type executor interface {
 	write(ctx context.Context, statement func(db.DBTX) error) error
 	// writeByID is like write, for a statement that an id makes idempotent.
 	writeByID(ctx context.Context, statement func(db.DBTX) error) error
-	// append makes an append or a turn, and sets its outcome.
-	append(ctx context.Context, a *appending) error
-	// appendParts appends parts to a stream. If they may be stored already, it returns
-	// errRepeated.
-	appendParts(ctx context.Context, a *partsAppending) error
-	// claim claims plans.
-	claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error)
-	// transition makes a transition together with others, or leaves it to the caller.
-	transition(ctx context.Context, m *moving) error
 	// unread translates the error of reading data that the operation found stored,
 	// perhaps by an earlier attempt of its own.
 	unread(err error) error
@@ -59,14 +51,12 @@ type executor interface {
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
-	conns    conn.Conns
-	appender *appender
-	parts    *partsAppender
-	claimer  *claimer
-	mover    *mover
-	live     *live
-	keys     *keyCache
-	gate     *gate
+	conns      conn.Conns
+	budget     *commit.Budget
+	committers *committers
+	live       *live
+	keys       *keyCache
+	gate       *gate
 }
 
 func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -80,12 +70,12 @@ var errOtherLevel = errors.New("the transaction is not read committed")
 // be another one.
 func (p *pooled) readAt(ctx context.Context, statement func(db.DBTX, conn.Level) error) error {
 	return p.read(ctx, func(q db.DBTX) error {
-		if !p.appender.setsLevel.Load() {
+		if !p.conns.OtherLevel.Load() {
 			err := statement(q.(conn.Alone).Conn, conn.AtReadCommitted)
 			if !errors.Is(err, errOtherLevel) {
 				return err
 			}
-			p.appender.setsLevel.Store(true)
+			p.conns.OtherLevel.Store(true)
 		}
 		return statement(q, conn.AtAnyLevel)
 	})
@@ -115,39 +105,13 @@ func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) e
 	})
 }
 
-func (p *pooled) append(ctx context.Context, a *appending) error {
+// submitted has an operation made by a committer.
+func (p *pooled) submitted(ctx context.Context, operation func() error) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.gate.leave()
-	for skips := 1; ; {
-		if err := p.appender.awaitScopes(ctx, a); err != nil {
-			return conn.Settled(conn.AfterDoubt(a.unsure, err))
-		}
-		err := p.appender.submit(ctx, a)
-		switch {
-		case errors.Is(err, errNoScope): // a group leaves that to its callers
-			err = p.makeScopes(ctx, a)
-		case errors.Is(err, errScopeHeld):
-			err = nil // it is waited for before the next attempt
-		case errors.Is(err, errSkipped):
-			if err = p.goOn(ctx, a, skips); err == nil {
-				p.changed(a.news()...)
-				return nil
-			}
-			skips++
-			if errors.Is(err, errSkipped) {
-				err = nil
-			}
-		case isAhead(err):
-			err = p.catchUp(ctx, err)
-		default:
-			return err
-		}
-		if err != nil {
-			return conn.Settled(conn.AfterDoubt(a.unsure, err))
-		}
-	}
+	return operation()
 }
 
 // unread returns ErrUnknownOutcome where the operation cannot know that nothing was
@@ -226,28 +190,6 @@ func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {
 
 func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) error {
 	return b.write(ctx, statement)
-}
-
-// append waits for the counter row.
-func (b bound) append(ctx context.Context, a *appending) error {
-	err := b.read(ctx, func(q db.DBTX) error {
-		if a.turn == nil {
-			one := newStatement(a)
-			answer, err := sendLocked(ctx, q, one, conn.AtAnyLevel)
-			if err != nil {
-				return err
-			}
-			if answer != nil {
-				one.written(answer.first, answer.createdAt)
-				return nil
-			}
-		}
-		return appendAll(ctx, q, []*appending{a}, atLength)
-	})
-	if err == nil {
-		b.changed(a.news()...)
-	}
-	return err
 }
 
 func (b bound) changed(news ...news) {

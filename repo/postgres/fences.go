@@ -24,8 +24,8 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 
 // refusal returns the error of an append or turn that was not accepted. If it is for want of
 // a token, an earlier attempt may arrive when the session takes writes without one.
-func (a *appending) refusal(err error) error {
-	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.unsure && fenced.Token == 0 {
+func (a *turn) refusal(err error) error {
+	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.Unsure && fenced.Token == 0 {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
@@ -58,19 +58,8 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Token: fenced.Token, Latest: latest}}
 }
 
-// catchUp tells a session of the lease in a transaction of its own, whose outcome does not
-// matter: the write is tried again.
-func (p *pooled) catchUp(ctx context.Context, refused error) error {
-	for attempt := 1; ; attempt++ {
-		err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
-		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
-			return err
-		}
-	}
-}
-
 // catchUp tells the sessions of turns of their leases. Their rows are locked.
-func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*appending) error {
+func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*turn) error {
 	for _, a := range items {
 		counter := l.counters[a.sessionID]
 		if counter == nil || a.fence <= counter.fence {

@@ -2,12 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
@@ -15,11 +15,8 @@ import (
 // turns that change one of them leave the groups, so that the groups lose no time to it, and
 // wait here until it is free: together, and one goroutine looks at all of them.
 type heldScopes struct {
-	conns conn.Conns
-	// apart bounds the waits in the database, and spare reports whether the pool has a
-	// connection left for others beside one more that waits.
-	apart chan struct{}
-	spare func() bool
+	conns  conn.Conns
+	budget *commit.Budget // of the waits in the database
 
 	ctx        context.Context //nolint:containedctx // ends when the store is closed
 	cancel     context.CancelFunc
@@ -40,9 +37,6 @@ type heldScope struct {
 	left    time.Time // when the last one that waited has left
 }
 
-// errScopeHeld: a shared scope is locked elsewhere. The turn was not made.
-var errScopeHeld = errors.New("a shared scope is locked elsewhere")
-
 const (
 	lookPause = 20 * time.Millisecond
 	// A look that does not wait may find a scope held each time, if others queue for it. So
@@ -55,8 +49,8 @@ const (
 	maxLooks = 1000
 )
 
-func newHeldScopes(conns conn.Conns, apart chan struct{}, spare func() bool) *heldScopes {
-	h := &heldScopes{conns: conns, apart: apart, spare: spare, held: map[repo.Scope]*heldScope{}}
+func newHeldScopes(conns conn.Conns, budget *commit.Budget) *heldScopes {
+	h := &heldScopes{conns: conns, budget: budget, held: map[repo.Scope]*heldScope{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -83,9 +77,9 @@ func (h *heldScopes) add(scope repo.Scope) {
 
 // await waits while one of the scopes of a turn is held, at most for patience, if that is not
 // zero. It reports false if that or the context has ended.
-func (h *heldScopes) await(ctx context.Context, a *appending, patience time.Duration) bool {
+func (h *heldScopes) await(ctx context.Context, w write, patience time.Duration) bool {
 	var ended <-chan time.Time
-	for s := h.first(a); s != nil; s = h.first(a) {
+	for s := h.first(w); s != nil; s = h.first(w) {
 		if patience != 0 && ended == nil {
 			timer := time.NewTimer(patience)
 			defer timer.Stop()
@@ -107,17 +101,17 @@ func (h *heldScopes) await(ctx context.Context, a *appending, patience time.Dura
 }
 
 // first joins those who wait for the first scope that is held, if any.
-func (h *heldScopes) first(a *appending) *heldScope {
+func (h *heldScopes) first(w write) *heldScope {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.held) == 0 {
 		return nil
 	}
-	for _, part := range a.each() {
-		if part.turn == nil {
+	for _, part := range w.turns() {
+		if part.more == nil {
 			continue
 		}
-		for _, scope := range part.turn.State.Scopes {
+		for _, scope := range part.more.State.Scopes {
 			if s := h.held[scope.Scope]; s != nil {
 				s.waiting++
 				return s
@@ -195,9 +189,9 @@ func (h *heldScopes) look(due []*heldScope) {
 		switch {
 		case err != nil || !locked[s]:
 			h.release(s)
-		case !s.queued && time.Since(s.since) >= queueAfter && h.spare():
+		case !s.queued && time.Since(s.since) >= queueAfter && h.budget.Waits > 0 && h.budget.MayWait():
 			select {
-			case h.apart <- struct{}{}:
+			case h.budget.Apart <- struct{}{}:
 				s.queued = true
 				h.goroutines.Go(func() { h.queue(s) })
 			default: // others are waited for
@@ -214,7 +208,7 @@ func (h *heldScopes) queue(s *heldScope) {
 		wait.Add(func(q db.DBTX) error { return awaitScope(h.ctx, q, s.scope) })
 		return wait.Send(h.ctx, q)
 	})
-	<-h.apart
+	<-h.budget.Apart
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.queued = false

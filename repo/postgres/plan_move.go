@@ -23,7 +23,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return p.cancel(ctx, id, cause)
 	}
 	one := &moving{id: id, transition: transition, cause: cause}
-	if err := p.exec.transition(ctx, one); err != nil {
+	if err := p.exec.(transitions).transition(ctx, one); err != nil {
 		return repo.Plan{}, err
 	}
 	if !one.done {

@@ -2,14 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -17,6 +15,8 @@ import (
 
 // moving is a transition that is under way.
 type moving struct {
+	commit.Progress
+
 	id         repo.ID
 	transition repo.Transition
 	cause      repo.Cause
@@ -25,28 +25,26 @@ type moving struct {
 	params db.PlanTransitionParams
 	done   bool // otherwise it is left to its caller
 	moves  bool
-	err    error
-
-	// taken: a group has begun to send it, or its caller has given it up before that.
-	taken atomic.Bool
+	// refused is why the lifecycle does not allow it.
+	refused error
 }
 
-// take returns true once: to the group, which then sends it, or to the caller, who then
-// knows that nobody will.
-func (m *moving) take() bool { return !m.taken.Swap(true) }
+// Size implements commit.Item.
+func (m *moving) Size() scheduler.Size {
+	return scheduler.Size{Rows: 1, Bytes: len(m.cause.Reason) + len(m.cause.Details)}
+}
 
 type (
-	movesBatch = scheduler.Batch[repo.ID, *moving]
-	moveTask   = scheduler.Task[repo.ID, *moving]
+	movesGroup = commit.Group[repo.ID, *moving]
+	moveTask   = commit.Task[repo.ID, *moving]
 )
 
 // mover makes transitions in groups: those of different plans that are asked for while a group is under
 // way are one reading and one statement. A group makes those that the lifecycle allows
 // as it is, and waits for nobody. All others it leaves to their callers, who
-// find out why, or wait. All stores on a pool share one.
+// find out why, or wait.
 type mover struct {
-	conns     conn.Conns
-	scheduler *scheduler.Scheduler[repo.ID, *moving]
+	*commit.Committer[repo.ID, *moving]
 }
 
 // moveLimits: the plans of a group are read whole.
@@ -54,98 +52,75 @@ var moveLimits = scheduler.Limits{
 	GroupRows: 100, GroupBytes: 1 << 20, ShareRows: 1, Items: 1 << 16, Rows: 1 << 16, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
-// maxMoveGroups bounds the groups under way: they leave connections to others, and are
-// larger for it.
-const maxMoveGroups = 2
-
-func newMover(conns conn.Conns) *mover {
-	m := &mover{conns: conns}
-	m.scheduler = scheduler.New(scheduler.Config[repo.ID, *moving]{
-		Limits: moveLimits,
-		Groups: min(groupBound(int(conns.Pool.Config().MaxConns)), maxMoveGroups),
-		Group:  m.moveAll,
-	})
-	return m
+func newMover(p *pooled) *mover {
+	return &mover{commit.New(p.budget, commit.Config[repo.ID, *moving]{
+		Limits: moveLimits, Once: true, Commit: func(g *movesGroup) { g.Run(g.Tasks, (&moves{g}).send) },
+	})}
 }
 
-func (m *mover) close() { m.scheduler.Close() }
+func (m *mover) close() { m.Close() }
+
+// transitions is an executor that makes transitions together.
+type transitions interface {
+	transition(ctx context.Context, one *moving) error
+}
+
+var (
+	_ transitions = (*pooled)(nil)
+	_ transitions = bound{}
+)
 
 // transition makes a transition with others. Not done and without an error: it was left to the caller.
 func (p *pooled) transition(ctx context.Context, one *moving) error {
-	if err := p.enter(ctx); err != nil {
-		return err
+	err := p.submitted(ctx, func() error { return committerOf(p, newMover).Submit(ctx, one.id, one) })
+	if err != nil {
+		return err // one may still be in a group
 	}
-	defer p.gate.leave()
-	err := p.mover.scheduler.Submit(ctx, one.id, one, scheduler.Size{Rows: 1, Bytes: len(one.cause.Reason) + len(one.cause.Details)})
-	switch {
-	case err == nil:
-		return one.err
-	case errors.Is(err, scheduler.ErrWithdrawn), errors.Is(err, scheduler.ErrLeft) && one.take():
-		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-	case errors.Is(err, scheduler.ErrClosed):
-		return repo.ErrClosed
-	case errors.Is(err, scheduler.ErrFull):
-		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
-	}
-	return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
+	return one.refused
 }
 
 // transition leaves all to the caller, whose transaction waits for rows anyway.
 func (b bound) transition(context.Context, *moving) error { return nil }
 
-// moveAll makes the transitions of a batch that can be made at once.
-func (m *mover) moveAll(b *movesBatch) {
-	defer func() {
-		for _, t := range b.Tasks {
-			b.Done(t)
-		}
-	}()
-	tasks, err := m.decide(b.Context(), b.Tasks)
-	if err != nil || len(tasks) == 0 {
-		return
+// moves are the transitions of a group.
+type moves struct{ *movesGroup }
+
+// send makes those that can be made at once.
+func (g *moves) send(ctx context.Context, q db.DBTX, tasks []*moveTask) (answer func(), carried func(*moveTask) bool, err error) {
+	moving, err := decideMoves(ctx, q, tasks)
+	if err != nil {
+		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
 	}
 	var rows []db.PlanTransitionManyRow
-	err = m.conns.Run(b.Context(), conn.Committing, func(q db.DBTX) (err error) {
-		tasks = slices.DeleteFunc(tasks, func(t *moveTask) bool { return !t.Item.take() })
-		if len(tasks) == 0 {
-			return nil
-		}
-		params := transitionManyParams(tasks)
-		rows, err = conn.After(b.Context(), q,
-			func(q db.DBTX) error { return queries.PlanByIndex(b.Context(), q) },
+	if len(moving) > 0 {
+		params := transitionManyParams(moving)
+		rows, err = conn.After(ctx, q,
+			func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
 			func(q db.DBTX) ([]db.PlanTransitionManyRow, error) {
-				return queries.PlanTransitionMany(b.Context(), q, params)
+				return queries.PlanTransitionMany(ctx, q, params)
 			})
-		return err
-	})
-	if errors.Is(err, repo.ErrUnknownOutcome) {
-		for _, t := range tasks {
-			t.Item.err = err
+	}
+	return func() {
+		for _, row := range rows {
+			one := moving[row.Place-1].Item
+			one.done = true
+			afterMove(&one.moved, db.PlanTransitionRow{
+				UpdatedAt: row.UpdatedAt, LastCompletedStep: row.LastCompletedStep, LastCheckpointID: row.LastCheckpointID,
+			})
 		}
-	}
-	if err != nil { // nothing was written: each finds out whether that was its own fault
-		return
-	}
-	for _, row := range rows {
-		one := tasks[row.Place-1].Item
-		one.done = true
-		afterMove(&one.moved, db.PlanTransitionRow{
-			UpdatedAt: row.UpdatedAt, LastCompletedStep: row.LastCompletedStep, LastCheckpointID: row.LastCheckpointID,
-		})
-	}
+		for _, t := range tasks {
+			g.Done(t, nil)
+		}
+	}, nil, err
 }
 
-// decide reads the plans, and returns those that may be moved.
-func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTask, err error) {
+// decideMoves reads the plans, and returns those that may be moved.
+func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moveTask, err error) {
 	ids := make([]pgtype.UUID, len(tasks))
 	for i, t := range tasks {
 		ids[i] = toUUID(t.Item.id)
 	}
-	var rows []db.Plan
-	err = m.conns.Run(ctx, conn.Reading, func(q db.DBTX) (err error) {
-		rows, err = queries.PlanGetMany(ctx, q, ids)
-		return err
-	})
+	rows, err := queries.PlanGetMany(ctx, q, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +135,7 @@ func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTas
 	for _, t := range tasks {
 		stored := plans[t.Item.id]
 		if len(stored) == 0 {
-			t.Item.done, t.Item.err = true, planNotFound(t.Item.id)
+			t.Item.done, t.Item.refused = true, planNotFound(t.Item.id)
 			continue
 		}
 		plans[t.Item.id] = stored[1:]
@@ -174,12 +149,13 @@ func (m *mover) decide(ctx context.Context, tasks []*moveTask) (moves []*moveTas
 // decide reports whether the plan is to be moved by the group. If nothing is to be done,
 // or the transition is refused, whatever its token, that is the answer.
 func (m *moving) decide(stored repo.Plan) bool {
+	m.done, m.moves, m.refused = false, false, nil // what an earlier attempt has decided
 	moved, moves, err := rules.Moved(stored, m.transition, m.cause)
 	switch {
 	case err != nil && m.cause.Fence > 0 || rules.NeedsLiveParent(stored, m.transition):
 		return false
 	case err != nil || !moves:
-		m.moved, m.done, m.err = stored, true, err
+		m.moved, m.done, m.refused = stored, true, err
 		return false
 	}
 	m.moved, m.moves, m.params = moved, true, transitionParams(stored, moved, m.transition, m.cause)

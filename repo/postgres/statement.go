@@ -12,7 +12,7 @@ import (
 // statement has the appends to one session that one statement makes, or is a part of one
 // that makes those of several sessions.
 type statement struct {
-	appends []*appending
+	appends []*turn
 	tasks   []*task // of the appends, in a group
 	// fence is the token that all have. 0: none.
 	fence    int64
@@ -22,25 +22,19 @@ type statement struct {
 }
 
 // newStatement returns the statement of one append.
-func newStatement(a *appending) *statement {
-	return &statement{appends: []*appending{a}, fence: a.fence, checkIDs: a.repeatable || a.unsure}
+func newStatement(a *turn) *statement {
+	return &statement{appends: []*turn{a}, fence: a.fence, checkIDs: a.repeatable || a.Unsure}
 }
 
 func (s *statement) sessionID() repo.ID { return s.appends[0].sessionID }
 func (s *statement) expected() *int64   { return s.appends[0].expected }
-
-// unsure reports whether an earlier attempt at one of the appends may have been
-// committed.
-func (s *statement) unsure() bool {
-	return slices.ContainsFunc(s.appends, func(a *appending) bool { return a.unsure })
-}
 
 // isPlain reports whether the only reasons for which nothing is written are that the
 // session's row is locked, or that there is no session. The first is more likely, until
 // the row was skipped once.
 func (s *statement) isPlain() bool {
 	return !s.checkIDs && s.fence == 0 && s.expected() == nil &&
-		!slices.ContainsFunc(s.appends, func(a *appending) bool { return !a.skipped.IsZero() })
+		!slices.ContainsFunc(s.appends, func(a *turn) bool { return !a.Skipped().IsZero() })
 }
 
 // size is the number of messages.
@@ -54,7 +48,7 @@ func (s *statement) size() (size int) {
 // written sets the outcomes of the appends, whose messages were written from a sequence on.
 func (s *statement) written(first int64, createdAt time.Time) {
 	for _, a := range s.appends {
-		a.outcome, a.err = outcome{first: first, createdAt: &createdAt}, nil
+		a.outcome = outcome{first: first, createdAt: &createdAt}
 		first += int64(len(a.messages))
 	}
 }
@@ -66,7 +60,7 @@ func statements(tasks []*task) []*statement {
 	var last *statement
 	given := map[repo.ID]struct{}{} // by callers, in the last statement
 	for _, t := range tasks {
-		a := t.Item
+		a := t.Item.(*turn)
 		if last == nil || last.sessionID() != t.Key || last.expected() != nil ||
 			a.expected != nil || a.fence != last.fence || a.repeatable && givesAgain(given, a) {
 			last = &statement{fence: a.fence}
@@ -74,7 +68,7 @@ func statements(tasks []*task) []*statement {
 			clear(given)
 		}
 		last.appends, last.tasks = append(last.appends, a), append(last.tasks, t)
-		last.checkIDs = last.checkIDs || a.repeatable || a.unsure
+		last.checkIDs = last.checkIDs || a.repeatable || a.Unsure
 		if a.repeatable {
 			for i := range a.messages {
 				given[a.messages[i].ID] = struct{}{}
@@ -84,22 +78,9 @@ func statements(tasks []*task) []*statement {
 	return all
 }
 
-func givesAgain(given map[repo.ID]struct{}, a *appending) bool {
+func givesAgain(given map[repo.ID]struct{}, a *turn) bool {
 	return slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool {
 		_, again := given[m.ID]
 		return again
 	})
-}
-
-// split makes a statement of each append.
-func split(statements []*statement) []*statement {
-	var singles []*statement
-	for _, s := range statements {
-		for i, a := range s.appends {
-			single := newStatement(a)
-			single.tasks = s.tasks[i : i+1]
-			singles = append(singles, single)
-		}
-	}
-	return singles
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
@@ -29,7 +31,7 @@ type Store struct {
 	exec    *pooled
 	options Options
 	log     *slog.Logger
-	owner   bool // of the appenders and of live
+	owner   bool // of the committers and of live
 }
 
 var _ repo.Store = (*Store)(nil)
@@ -37,12 +39,11 @@ var _ repo.Store = (*Store)(nil)
 // New returns a store on a pool, whose database must be migrated (package schema). The
 // caller owns the pool: closing the store leaves it open.
 func New(pool *pgxpool.Pool, options Options) *Store {
-	way := conn.Conns{Pool: pool}
+	way := conn.Conns{Pool: pool, OtherLevel: &atomic.Bool{}}
 	live := newLive(way)
 	return &Store{
 		exec: &pooled{
-			conns: way, appender: newAppender(way, live.changed), parts: newPartsAppender(way, live.changed), claimer: newClaimer(way),
-			mover: newMover(way), live: live, keys: &keyCache{}, gate: newGate(),
+			conns: way, budget: commit.NewBudget(way), committers: &committers{}, live: live, keys: &keyCache{}, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
@@ -55,8 +56,7 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 func (s *Store) Share(options Options) *Store {
 	return &Store{
 		exec: &pooled{
-			conns: s.exec.conns, appender: s.exec.appender, parts: s.exec.parts, claimer: s.exec.claimer, mover: s.exec.mover,
-			live: s.exec.live, keys: s.exec.keys, gate: newGate(),
+			conns: s.exec.conns, budget: s.exec.budget, committers: s.exec.committers, live: s.exec.live, keys: s.exec.keys, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
@@ -92,10 +92,7 @@ func (s *Store) AuditStore() repo.AuditStore { return &auditStore{s.exec} }
 func (s *Store) Close() error {
 	s.exec.gate.close()
 	if s.owner {
-		s.exec.appender.close()
-		s.exec.parts.close()
-		s.exec.claimer.close()
-		s.exec.mover.close()
+		s.exec.committers.close()
 		s.exec.live.close()
 	}
 	return nil

@@ -56,7 +56,7 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 		return repo.Stream{}, err
 	}
 	if p, ok := s.exec.(*pooled); ok {
-		p.parts.sweep(ctx, s)
+		committerOf(p, newPartsAppender).sweep(ctx, s)
 	}
 	return repo.Stream{
 		Key: stream.Key, ID: row.ID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
@@ -88,7 +88,7 @@ func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byt
 		return stream.Next, err
 	}
 	a := &partsAppending{stream: stream, parts: parts}
-	if err = s.exec.appendParts(ctx, a); errors.Is(err, errRepeated) {
+	if err = s.exec.(partAppends).appendParts(ctx, a); errors.Is(err, errRepeated) {
 		err = s.compare(ctx, a)
 	}
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *streams) compare(ctx context.Context, a *partsAppending) error {
 	})
 	switch {
 	case err != nil:
-		return conn.Settled(conn.AfterDoubt(a.unsure, err))
+		return conn.Settled(conn.AfterDoubt(a.Unsure, err))
 	case len(stored) < len(a.parts): // removed meanwhile
 		return rules.StreamGone(a.stream.Key, a.stream.ID)
 	case !rules.SameParts(a.parts, stored):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 	"github.com/seed-df90f812/agentstore/repo/rules"
@@ -20,19 +21,18 @@ var errRepeated = errors.New("stored already, perhaps")
 
 // partsAppending is an append to a stream that is under way.
 type partsAppending struct {
+	commit.Progress
+
 	stream repo.Stream
 	parts  [][]byte
-	// unsure: an earlier attempt may have been committed.
-	unsure bool
-	// skipped is when a group first found the stream's row locked.
-	skipped time.Time
 	// otherwise is the error if errRepeated turns out to be about other parts.
-	otherwise, err error
+	otherwise error
 }
 
 func (a *partsAppending) next() int64 { return a.stream.Next + int64(len(a.parts)) }
 
-func (a *partsAppending) size() scheduler.Size {
+// Size implements commit.Item.
+func (a *partsAppending) Size() scheduler.Size {
 	size := scheduler.Size{Rows: len(a.parts)}
 	for _, part := range a.parts {
 		size.Bytes += len(part)
@@ -62,67 +62,52 @@ func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
 			return err // an earlier attempt has not stored it, and will not
 		}
 	}
-	if a.unsure {
+	if a.Unsure {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
 }
 
 type (
-	partsBatch = scheduler.Batch[repo.ID, *partsAppending]
-	partsTask  = scheduler.Task[repo.ID, *partsAppending]
+	partsGroup = commit.Group[repo.ID, *partsAppending]
+	partsTask  = commit.Task[repo.ID, *partsAppending]
 )
 
 // partsAppender commits appends to streams in groups: one statement for many streams. A
-// stream whose row is locked is tried again. All stores on a pool share one.
+// stream whose row is locked is tried again.
 type partsAppender struct {
-	conns     conn.Conns
-	tell      func(...news)
-	scheduler *scheduler.Scheduler[repo.ID, *partsAppending]
+	*commit.Committer[repo.ID, *partsAppending]
+	tell func(...news)
 
 	mu       sync.Mutex
 	sweeping bool
 	swept    time.Time // when nothing was left to sweep
 }
 
-// maxPartsGroups bounds the groups under way: they leave connections to others, and are
-// larger for it.
-const maxPartsGroups = 2
-
-func newPartsAppender(conns conn.Conns, tell func(...news)) *partsAppender {
-	p := &partsAppender{conns: conns, tell: tell}
-	p.scheduler = scheduler.New(scheduler.Config[repo.ID, *partsAppending]{
-		Limits: appendLimits,
-		Groups: min(groupBound(int(conns.Pool.Config().MaxConns)), maxPartsGroups),
-		Group:  func(b *partsBatch) { (&partsGroup{partsBatch: b, appender: p}).commit(joinParts(b)) },
+func newPartsAppender(pool *pooled) *partsAppender {
+	p := &partsAppender{tell: pool.changed}
+	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, *partsAppending]{
+		Limits: appendLimits, Commit: func(g *partsGroup) { g.Run(g.Tasks, (&partsWriter{g, p}).send) },
 	})
 	return p
 }
 
-func (p *partsAppender) close() { p.scheduler.Close() }
+func (p *partsAppender) close() { p.Close() }
 
-// submit has parts committed, and waits for the answer, as appender.submit does.
-func (p *partsAppender) submit(ctx context.Context, a *partsAppending) error {
-	err := p.scheduler.Submit(ctx, a.stream.ID, a, a.size())
-	switch {
-	case err == nil:
-		return a.err
-	case errors.Is(err, scheduler.ErrWithdrawn) && !a.unsure:
-		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-	case errors.Is(err, scheduler.ErrClosed):
-		return repo.ErrClosed
-	case errors.Is(err, scheduler.ErrFull):
-		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: err}
-	}
-	return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: ctx.Err()}
+// partAppends is an executor that appends parts. If they may be stored already, it returns
+// errRepeated.
+type partAppends interface {
+	appendParts(ctx context.Context, a *partsAppending) error
 }
 
+var (
+	_ partAppends = (*pooled)(nil)
+	_ partAppends = bound{}
+)
+
+// appendParts appends parts together with others.
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
-	if err := p.enter(ctx); err != nil {
-		return err
-	}
-	defer p.gate.leave()
-	return p.parts.submit(ctx, a)
+	return p.submitted(ctx, func() error { return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a) })
 }
 
 // appendParts waits for the stream's row.
@@ -162,10 +147,10 @@ func (r *partsRun) last() *partsAppending { return r.items[len(r.items)-1] }
 
 // joinParts makes one run for each stream. An append of the same stream that does not
 // follow, and those after it, return to the scheduler.
-func joinParts(b *partsBatch) []*partsRun {
+func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 	var runs []*partsRun
 	broken := false
-	for _, t := range b.Tasks {
+	for _, t := range tasks {
 		var last *partsRun
 		if len(runs) > 0 && runs[len(runs)-1].tasks[0].Key == t.Key {
 			last = runs[len(runs)-1]
@@ -177,7 +162,7 @@ func joinParts(b *partsBatch) []*partsRun {
 			broken = false
 		case broken || last.last().stream.Fence != t.Item.stream.Fence || last.last().next() != t.Item.stream.Next:
 			broken = true
-			b.Return(t)
+			g.Return(t)
 		default:
 			last.add(t)
 		}
@@ -205,61 +190,21 @@ func partsParams(runs []*partsRun) (params db.StreamAppendManyParams) {
 	return params
 }
 
-// partsGroup is a batch of appends that is being committed.
-type partsGroup struct {
-	*partsBatch
+// partsWriter writes the parts of a group.
+type partsWriter struct {
+	*partsGroup
 	appender *partsAppender
 }
 
-func (g *partsGroup) done(t *partsTask, err error) {
-	t.Item.err = err
-	g.Done(t)
-}
-
-// commit sends runs as one transaction, until each append has its answer or is left to
-// the scheduler.
-func (g *partsGroup) commit(runs []*partsRun) {
-	for attempt := 1; len(runs) > 0; attempt++ {
-		rows, err := g.send(runs)
-		switch {
-		case err == nil:
-			g.answer(runs, rows)
-			return
-		case conn.IsRejection(err) && len(runs) > 1:
-			// One stream's parts aborted the transaction of all.
-			for _, run := range runs {
-				g.commit([]*partsRun{run})
-			}
-			return
-		case conn.IsPassing(err) && !conn.IsRejection(err) && g.Context().Err() == nil && conn.Pause(g.Context(), attempt):
-		default:
-			for _, run := range runs {
-				for _, t := range run.tasks {
-					g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, err)))
-				}
-			}
-			return
-		}
-	}
-}
-
-func (g *partsGroup) send(runs []*partsRun) (rows []db.StreamAppendManyRow, err error) {
-	err = g.appender.conns.Run(g.Context(), conn.Committing, func(q db.DBTX) (err error) {
-		rows, err = queries.StreamAppendMany(g.Context(), q, partsParams(runs))
-		return err
-	})
-	unsure := errors.Is(err, repo.ErrUnknownOutcome)
-	for _, run := range runs {
-		for _, a := range run.items {
-			a.unsure = a.unsure || unsure
-		}
-	}
-	return rows, conn.AfterDoubt(unsure, err)
+func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
+	runs := joinParts(w.partsGroup, tasks)
+	rows, err := queries.StreamAppendMany(ctx, q, partsParams(runs))
+	return func() { w.answer(runs, rows) }, nil, err
 }
 
 // answer gives each append its answer. Of a run that was not stored the first one has it;
 // the others are sent again.
-func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
+func (w *partsWriter) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 	found := make([]*db.StreamAppendManyRow, len(runs))
 	for i := range rows {
 		found[rows[i].Place-1] = &rows[i]
@@ -270,32 +215,22 @@ func (g *partsGroup) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 			stored = append(stored, news{Key: run.last().stream.ID, Next: run.last().next()})
 		}
 	}
-	g.appender.tell(stored...)
+	w.appender.tell(stored...)
 	for i, run := range runs {
 		switch row := found[i]; {
 		case row != nil && row.Held:
-			g.hold(run, conn.PatienceOf(row.LockTimeout))
+			for _, t := range run.tasks {
+				w.Hold(t, conn.PatienceOf(row.LockTimeout))
+			}
 		case row != nil && row.Stored:
 			for _, t := range run.tasks {
-				g.done(t, nil)
+				w.Done(t, nil)
 			}
 		default:
-			g.done(run.tasks[0], run.items[0].refusal(row))
+			w.Done(run.tasks[0], run.items[0].refusal(row))
 			for _, t := range run.tasks[1:] {
-				g.Return(t)
+				w.Return(t)
 			}
-		}
-	}
-}
-
-// hold leaves a run whose stream's row was skipped to the scheduler, but those appends that
-// were tried for longer than patience. Zero: they are tried as long as their contexts last.
-func (g *partsGroup) hold(run *partsRun, patience time.Duration) {
-	for _, t := range run.tasks {
-		if t.Item.skipped.IsZero() {
-			t.Item.skipped = time.Now()
-		} else if patience > 0 && time.Since(t.Item.skipped) >= patience {
-			g.done(t, conn.Settled(conn.AfterDoubt(t.Item.unsure, &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout})))
 		}
 	}
 }

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,26 +70,6 @@ func (s *sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) (
 	return results, nil
 }
 
-// newTurn returns the append of a turn. One that has only messages is like any other.
-func newTurn(t *rules.Turn) *appending {
-	a := &appending{
-		sessionID: t.SessionID, expected: t.Expected, messages: t.Messages, repeatable: t.Repeatable, creates: t.Create != nil,
-		fence: t.Fence,
-	}
-	if !t.OnlyMessages() {
-		a.turn = t
-	}
-	return a
-}
-
-// shares reports whether others than the writers of the session may lock a row that the
-// turn locks.
-func (a *appending) shares() bool {
-	return a.spans || slices.ContainsFunc(a.each(), func(part *appending) bool {
-		return part.turn != nil && slices.ContainsFunc(part.turn.State.Scopes, func(s rules.StateScope) bool { return s.Scope.Name != "" })
-	})
-}
-
 // length says how long a transaction waits for each row.
 type length bool
 
@@ -101,8 +79,8 @@ const (
 )
 
 // appendAll makes appends and turns in a transaction, in order, and waits for the rows
-// that it needs. If one is refused it writes nothing. It sets the results.
-func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length) error {
+// that it needs. If one is refused it writes nothing. It sets the outcomes.
+func appendAll(ctx context.Context, q db.DBTX, items []*turn, waits length) error {
 	l, p := newLedger(items), &conn.Pipeline{}
 	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true, brief: bool(waits)})
 	l.read(ctx, p, items)
@@ -113,17 +91,15 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 		return err
 	}
 	for _, a := range items {
-		switch l.decide(a) {
+		v, err := l.decide(a)
+		switch v {
 		case held: // the session was deleted during the wait
-			a.err = pgx.ErrNoRows
+			err = pgx.ErrNoRows
 		case deferred: // rules.NormalizeTurns excludes it
-			a.err = repo.ErrContention
+			err = repo.ErrContention
 		}
-		if conn.IsNoRows(a.err) {
-			a.err = sessionNotFound(a.sessionID)
-		}
-		if a.err != nil {
-			return &conn.Answer{Err: a.err}
+		if err != nil {
+			return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.sessionID))}
 		}
 	}
 	p = &conn.Pipeline{}
@@ -139,65 +115,17 @@ func appendAll(ctx context.Context, q db.DBTX, items []*appending, waits length)
 	return err
 }
 
-// makeScopes creates the rows of a turn's scopes that a group found missing. A transaction
-// that is creating one of them may stay open for long. So the call waits for it in short
-// attempts, of which there is one at a time, and leaves the pool's connections to others,
-// until its patience is at an end.
-func (p *pooled) makeScopes(ctx context.Context, a *appending) error {
-	begun := time.Now()
-	for attempt := 1; ; attempt++ {
-		err := p.tryScopes(ctx, a.missing)
-		switch {
-		case conn.Violates(err, stateSession):
-			if a.parts != nil {
-				return nil // a group finds out whose session was deleted
-			}
-			return sessionNotFound(a.sessionID)
-		case conn.HasCode(err, conn.LockNotAvailable):
-			if a.patience > 0 && time.Since(begun) >= a.patience {
-				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
-			}
-			attempt = 1
-		case !conn.IsPassing(err):
-			return err
-		}
-		again := conn.Pause(ctx, attempt)
-		if ctx.Err() != nil {
-			return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-		}
-		if !again {
-			return err
-		}
-	}
-}
-
-func (p *pooled) tryScopes(ctx context.Context, scopes []repo.Scope) error {
-	select {
-	case p.appender.making <- struct{}{}:
-	case <-ctx.Done():
-		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-	}
-	defer func() { <-p.appender.making }()
-	// A scope at version 0 is as none: whether it was created is all one.
-	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
-		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
-		lockScopes(ctx, p, scopes)
-		return p.Send(ctx, q)
-	})
-}
-
 // appendedTurn returns the result of an append or a turn that was written, was found
 // stored, or is at another sequence than expected.
-func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
+func (s *sessions) appendedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
 	result.SessionID = a.sessionID
 	switch {
-	case a.stored:
+	case a.outcome.stored:
 		result, err = s.storedTurn(ctx, a)
 		return result, s.exec.unread(err)
 	case a.outcome.known:
-		if result.Messages, err = s.stored(ctx, a.sessionID, a.messages); err == nil && a.turn != nil {
-			err = s.current(ctx, a.turn, &result)
+		if result.Messages, err = s.stored(ctx, a.sessionID, a.messages); err == nil && a.more != nil {
+			err = s.current(ctx, a.more, &result)
 		}
 		if err != nil {
 			return repo.AppendedTurn{}, s.exec.unread(err)
@@ -207,19 +135,19 @@ func (s *sessions) appendedTurn(ctx context.Context, a *appending) (result repo.
 	case len(a.messages) > 0:
 		result.Messages = appended(a.sessionID, a.messages, a.outcome)
 	}
-	result.Scopes = a.made.Scopes
-	if a.turn != nil && a.turn.Usage != nil {
-		result.Usage = &a.made.Usage
+	result.Scopes = a.outcome.made.Scopes
+	if a.more != nil && a.more.Usage != nil {
+		result.Usage = &a.outcome.made.Usage
 	}
 	return result, nil
 }
 
 // storedTurn returns a turn that was found stored.
-func (s *sessions) storedTurn(ctx context.Context, a *appending) (result repo.AppendedTurn, err error) {
-	result.SessionID, result.Repeated = a.sessionID, a.turn.Given
+func (s *sessions) storedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
+	result.SessionID, result.Repeated = a.sessionID, a.more.Given
 	if len(a.messages) > 0 {
 		rows, err := run(ctx, s.exec.read, queries.TurnListMessages, db.TurnListMessagesParams{
-			SessionID: toUUID(a.sessionID), ID: a.turn.ID, MaxRows: int32(len(a.messages)),
+			SessionID: toUUID(a.sessionID), ID: a.more.ID, MaxRows: int32(len(a.messages)),
 		})
 		if err != nil {
 			return repo.AppendedTurn{}, err
@@ -229,7 +157,7 @@ func (s *sessions) storedTurn(ctx context.Context, a *appending) (result repo.Ap
 		}
 		result.Messages = each(rows, messageOf)
 	}
-	return result, s.current(ctx, a.turn, &result)
+	return result, s.current(ctx, a.more, &result)
 }
 
 // current adds to the result the scopes that a stored turn changed, and the usage, as

@@ -27,7 +27,7 @@ type turnsCall struct {
 	ids   rules.NamedSessions
 	fresh map[repo.ID]bool
 	turns []*rules.Turn
-	items []*appending
+	items []*turn
 	// creates: a session that is named by its key was not found.
 	creates bool
 }
@@ -111,7 +111,7 @@ func (c *turnsCall) renew() (err error) {
 // which waits for the rows that it needs.
 func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, err error) {
 	exec := c.sessions.exec
-	unsure := slices.ContainsFunc(c.items, func(a *appending) bool { return a.unsure })
+	unsure := slices.ContainsFunc(c.items, func(a *turn) bool { return a.Unsure })
 	for attempt := 1; ; attempt++ {
 		err = exec.atomically(ctx, func(q db.DBTX) (err error) {
 			results, err = c.attempt(ctx, &sessions{bound{tx: q.(pgx.Tx)}, c.sessions.audited})
@@ -122,7 +122,7 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 		if lost {
 			unsure = true
 			for _, a := range c.items {
-				a.unsure = true
+				a.Unsure = true
 			}
 		}
 		if vanished {
@@ -137,7 +137,7 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 	}
 	if err == nil {
 		for _, a := range c.items {
-			exec.changed(a.news()...)
+			exec.changed(newsOf(a)...)
 		}
 		for key, id := range c.ids {
 			exec.learn(key, id)

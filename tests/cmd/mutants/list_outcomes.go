@@ -1,8 +1,9 @@
 package main
 
 const (
-	inRepo = "repo/postgres"
-	inConn = inRepo + "/internal/conn"
+	inRepo   = "repo/postgres"
+	inConn   = inRepo + "/internal/conn"
+	inCommit = inRepo + "/internal/commit"
 )
 
 // What the caller is told: whether something was written, was not, or may have been.
@@ -15,11 +16,11 @@ var outcomeMutants = []mutant{
 	{"outcomes/not there yet is never", in(inRepo, "pooled.writeByID", never("repo.ErrNotFound")), inPostgres("TestFirstAttemptOfPlansArrivesLate")},
 	{"outcomes/a lost creation is a conflict", in(inRepo, "pooled.writeByID", never("errExists")), inPostgres("TestLostCreation")},
 	{"outcomes/found, not read, and told not to be written", in(inRepo, "pooled.unread", swap("true", "false")), inPostgres("TestReadFailsAfterWrite")},
-	{"outcomes/an append at the server is withdrawn", in(inRepo, "appender.submit", swap("scheduler.ErrWithdrawn", "scheduler.ErrLeft")), inPostgres("TestWithdrawnAndUnknown")},
-	{"outcomes/the doubt of a group is forgotten", in(inRepo, "group.send", dropAssign("a.unsure")), inPostgres("TestLostAppendIsMadeAgain")},
-	{"outcomes/not as many messages yet is never", in(inRepo, "ledger.decide", never("a.unsure", "counter.next")), inPostgres("TestFirstAttemptArrivesLate")},
-	{"outcomes/the doubt of turns is forgotten", in(inRepo, "group.sendTurns", never("accepted")), inPostgres("TestLostTurns")},
-	{"outcomes/a lost transition is made again", in(inRepo, "mover.moveAll", dropAssign("t.Item.err")), inPostgres("TestLostAnswersOfTransitions")},
+	{"outcomes/an append at the server is withdrawn", in(inCommit, "Committer.Submit", swap("scheduler.ErrWithdrawn", "scheduler.ErrLeft")), inPostgres("TestWithdrawnAndUnknown")},
+	{"outcomes/the doubt of a group is forgotten", in(inCommit, "Group.attempt", dropCall("t.Item.Doubt")), inPostgres("TestLostAppendIsMadeAgain")},
+	{"outcomes/not as many messages yet is never", in(inRepo, "ledger.decide", never("a.Unsure", "counter.next")), inPostgres("TestFirstAttemptArrivesLate")},
+	{"outcomes/the doubt of turns is forgotten", in(inRepo, "writer.sendTurns", swap("accepted", "held")), inPostgres("TestLostTurns")},
+	{"outcomes/a lost transition is made again", in(inRepo, "newMover", swap("true", "false")), inPostgres("TestLostAnswersOfTransitions")},
 	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.Acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
 	{"outcomes/a lost usage is forgotten", in(inRepo, "sessions.AddUsage", dropAssign("lost")), inPostgres("TestFirstAttemptOfUsageArrivesLate")},
 	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},

@@ -29,7 +29,7 @@ var claimMutants = []mutant{
 	{"claims/a plan that two claim", query("PlanClaim.free", dropLock("plans")), inPool("ClaimRaces")},
 	{"claims/a plan whose lease somebody holds", query("PlanClaim.free", always("h.expires_at")), inPool("Claims")},
 	{"claims/attempts without end", query("PlanClaim.candidates", always("k.attempt")), inPool("Claims")},
-	{"claims/a plan that another owner gets", in(inRepo, "claimer.claimAlike", swap("row.Place", "1")), inPostgres("TestClaimsShareStatements")},
+	{"claims/a plan that another owner gets", in(inRepo, "claimAll", swap("row.Place", "1")), inPostgres("TestClaimsShareStatements")},
 	{"claims/a release that nobody sees", dropTrigger("plan_claim_release"), inPool("Claims")},
 	{"claims/work on a claim whose answer was lost is left", in("repo", "Work", never("ErrUnknownOutcome")), inMemory("Work")},
 	{"claims/work that was moved to another stage is ended", in("repo", "worker.end", dropField("Version")), inMemory("Work")},

@@ -12,5 +12,7 @@ var schedulerMutants = []mutant{
 	{"scheduler/Close waits for nobody", in(inScheduler, "Scheduler.Close", dropCall("s.submitting.Wait")), test(inScheduler, "TestCloseWaitsForTheHeld")},
 	{"scheduler/more waits than are allowed", in(inScheduler, "Scheduler.mayWait", shift("s.waits")), test(inScheduler, "(TestHeldKey|TestManyHeldKeys)")},
 	{"scheduler/held keys take the others' room", in(inScheduler, "Scheduler.settle", dropCall("s.move", "s.apart")), test(inScheduler, "(TestHeldKeysTakeNoRoom|TestManyHeldKeys)")},
+	{"scheduler/more groups than the budget has places", in(inScheduler, "Budget.take", always("b.places")), test(inScheduler, "TestBudget")},
+	{"scheduler/a place of the budget that does not come back", in(inScheduler, "Scheduler.after", never("b.placed")), test(inScheduler, "TestBudget")},
 	{"scheduler/two groups of what is shared", in(inScheduler, "Scheduler.mayShare", always("s.sharing")), test(inScheduler, "(TestShares|TestRandom)")},
 }

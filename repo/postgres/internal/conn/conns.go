@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,7 +13,12 @@ import (
 )
 
 // Conns runs statements on the connections of a pool.
-type Conns struct{ Pool *pgxpool.Pool }
+type Conns struct {
+	Pool *pgxpool.Pool
+	// OtherLevel: transactions have another level than read committed by default, so that
+	// statements which check that would do nothing. It affects the speed alone, and is never reset.
+	OtherLevel *atomic.Bool
+}
 
 // Run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.

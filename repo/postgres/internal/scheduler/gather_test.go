@@ -50,10 +50,9 @@ func TestCallersComeBackTogether(t *testing.T) {
 	}
 }
 
-// If several groups may begin they share the waiting items.
+// If there is much to do, groups share the waiting items.
 func TestGroupsShareWhatWaits(t *testing.T) {
-	// So few items that the scheduler does not try another number than two.
-	const writers, each = 8, 5
+	const writers, each = 200, 5
 	count := carried(t, 2, writers, each)
 	t.Logf("%d items in %d groups", writers*each, count)
 	if count < 2*each-1 { // the first and the last group may be one each

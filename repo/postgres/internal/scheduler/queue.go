@@ -42,6 +42,7 @@ type Batch[K comparable, I any] struct {
 	timer   *time.Timer
 	settled bool
 	alone   bool // a batch of Wait that is also counted as a group
+	placed  bool // it has a place of the budget's
 	queues  []*queue[K, I]
 }
 
@@ -62,6 +63,9 @@ func (b *Batch[K, I]) Done(t *Task[K, I]) { close(t.done) }
 // front of its key's queue, followed by the later tasks of the key in this batch that
 // are not done.
 func (b *Batch[K, I]) Return(t *Task[K, I]) { t.returned = true }
+
+// Returned reports whether the batch has returned the task.
+func (t *Task[K, I]) Returned() bool { return t.returned }
 
 func (b *Batch[K, I]) full(limit Size) bool {
 	return b.size.Rows >= limit.Rows || b.size.Bytes >= limit.Bytes

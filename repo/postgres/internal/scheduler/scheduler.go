@@ -16,7 +16,7 @@
 // most one of them is under way: two would find what they share locked by each other.
 //
 // No timer delays an item whose key is not held: it is processed at once if another
-// batch may begin (load.go), and otherwise with the next one.
+// batch may begin (mayGroup), and otherwise with the next one.
 package scheduler
 
 import (
@@ -63,6 +63,8 @@ type Limits struct {
 // Config says how a Scheduler works. K is the key.
 type Config[K comparable, I any] struct {
 	Limits
+	// Budget, if set, bounds the groups under way of all schedulers that have it.
+	Budget *Budget
 	// Groups bounds the groups under way, and Waits the batches of held keys.
 	// Groups is at least 1; if Waits is 0, held keys are only retried with groups.
 	Groups, Waits int
@@ -106,15 +108,17 @@ type Scheduler[K comparable, I any] struct {
 	free, apart room[K, I]
 
 	gathering bool // a goroutine is about to begin batches
+	// refused: the budget had no place. granted are the places that it gave since.
+	refused bool
+	granted int
 
 	groups int // groups under way, and batches of Wait that are counted as groups
 	waits  int // batches of Wait under way
-	load   load
 }
 
 // New returns a Scheduler. The caller must close it.
 func New[K comparable, I any](config Config[K, I]) *Scheduler[K, I] {
-	s := &Scheduler[K, I]{config: config, start: time.Now(), load: newLoad(config.Groups), queues: map[K]*queue[K, I]{}}
+	s := &Scheduler[K, I]{config: config, start: time.Now(), queues: map[K]*queue[K, I]{}}
 	s.free.limits, s.apart.limits = config.Limits, config.Limits
 	return s
 }
@@ -231,6 +235,12 @@ func (s *Scheduler[K, I]) gather() *Batch[K, I] {
 	}
 	s.gathering = false
 	batches := s.next()
+	if unused := s.granted; unused > 0 {
+		s.granted = 0
+		s.mu.Unlock()
+		s.giveBack(unused)
+		s.mu.Lock()
+	}
 	if len(batches) == 0 {
 		return nil
 	}
@@ -266,6 +276,9 @@ func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 	gathering := s.gathering // another goroutine does
 	s.gathering = true
 	s.mu.Unlock()
+	if b.placed {
+		s.giveBack(1)
+	}
 	if gathering {
 		return nil
 	}
@@ -279,15 +292,15 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 		// longer still.
 		batches = append(batches, s.takeWait(s.held.last.value))
 	}
-	if s.mayShare() {
+	if s.mayShare() && s.place() {
 		batches = append(batches, s.takeSharers())
 	}
-	for s.turns.length > 0 && s.mayGroup() {
+	for s.turns.length > 0 && s.mayGroup() && s.place() {
 		// If only one key has items, and more than one, a batch of Wait serves as well
 		// as a group, and saves the attempt without waiting.
 		if first := s.turns.first.value; s.turns.length == 1 && first.tasks.length > 1 && first.tried == 0 && s.mayWait() {
 			b := s.takeWait(first)
-			b.alone = true
+			b.alone, b.placed = true, s.config.Budget != nil
 			s.groups++
 			batches = append(batches, b)
 			continue
@@ -297,8 +310,26 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 	return batches
 }
 
-func (s *Scheduler[K, I]) mayShare() bool { return !s.sharing && s.sharers.length > 0 }
+func (s *Scheduler[K, I]) mayShare() bool {
+	return !s.sharing && s.sharers.length > 0 && s.mayPlace()
+}
 
 func (s *Scheduler[K, I]) mayWait() bool {
 	return s.waits < s.config.Waits && (s.config.MayWait == nil || s.config.MayWait())
+}
+
+// A group begins beside another one only if there is much to do: each has a fixed cost, and those
+// who wait meanwhile make the next one larger. Measured on two cores, relative to one row at a
+// time: 4 writers reach 0.94 with one group at a time and 0.80 with two, 16 reach 1.44 and 1.40,
+// 64 reach 2.92 and 2.68, but 256 reach 3.2 and 4.3, and 16 writers of 100 kB 0.63 and 0.78. More
+// than two were not faster, and neither was a number found by experiment while the load lasts.
+var much = Size{Rows: 64, Bytes: 64 << 10}
+
+func (s *Scheduler[K, I]) isMuch() bool {
+	return s.free.rows >= much.Rows || s.free.bytes >= much.Bytes
+}
+
+// mayGroup reports whether another group may begin.
+func (s *Scheduler[K, I]) mayGroup() bool {
+	return (s.groups == 0 || s.groups < s.config.Groups && s.isMuch()) && s.mayPlace()
 }

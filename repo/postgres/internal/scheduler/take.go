@@ -21,7 +21,10 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 		share = limit.Rows
 	}
 	b := s.newBatch()
-	groups := max(1, s.load.groups()-s.groups)
+	groups := 1
+	if s.isMuch() {
+		groups = max(1, s.config.Groups-s.groups)
+	}
 	part := (s.turns.length + groups - 1) / groups
 	for s.turns.length > 0 && !b.full(limit) && len(b.queues) < part {
 		q := s.turns.first.value
@@ -31,6 +34,7 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 		s.take(b, q, limit, share)
 	}
 	s.groups++
+	b.placed = s.config.Budget != nil
 	return b
 }
 
@@ -42,6 +46,7 @@ func (s *Scheduler[K, I]) takeSharers() *Batch[K, I] {
 	}
 	b := s.newBatch()
 	b.shares, s.sharing = true, true
+	b.placed = s.config.Budget != nil
 	for s.sharers.length > 0 && !b.full(limit) {
 		q := s.sharers.first.value
 		if len(b.Tasks) > 0 && q.tasks.first.value.size.exceeds(limit) {
@@ -106,7 +111,6 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		s.sharing = false
 	case !b.wait || b.alone:
 		s.groups--
-		s.load.carried(len(b.Tasks))
 	}
 	for _, q := range b.queues {
 		q.isHeld = false

@@ -41,9 +41,9 @@ type ledger struct {
 	messageIDs, usageIDs map[ofSession]bool
 	turnIDs              map[ofTurn]bool
 
-	inserted []*appending
+	inserted []*turn
 	writes   map[ofScope]rules.StateWrite
-	used     []*appending
+	used     []*turn
 	// places are where the counter rows are after that.
 	places []place
 
@@ -74,7 +74,7 @@ type counterRow struct {
 	fencedOnly bool
 	// patience: see patienceOf.
 	patience time.Duration
-	appends  []*appending // that are written
+	appends  []*turn // that are written
 }
 
 // usageRow is a session's usage. Nil: it does not exist, or was skipped.
@@ -95,7 +95,7 @@ type scopeRow struct {
 
 // newLedger returns the ledger of appends and turns, with an entry for each row that
 // they may need.
-func newLedger(items []*appending) *ledger {
+func newLedger(items []*turn) *ledger {
 	l := &ledger{
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
 		values: map[ofScope]*repo.StateValue{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
@@ -104,7 +104,7 @@ func newLedger(items []*appending) *ledger {
 	}
 	for _, a := range items {
 		l.counters[a.sessionID] = nil
-		t := a.turn
+		t := a.more
 		if t == nil {
 			continue
 		}
@@ -201,7 +201,7 @@ func sortedIDs[Row any](rows map[repo.ID]*Row) []pgtype.UUID {
 
 // read adds the statements that read what the items depend on. They come after the
 // locks, so that they see what was committed before these were free.
-func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*appending) {
+func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 	var messages, usages sessionKeys
 	var turns struct {
 		sessions []pgtype.UUID
@@ -209,16 +209,16 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*appending)
 	}
 	var values []ofScope
 	for _, a := range items {
-		if a.repeatable || a.unsure {
+		if a.repeatable || a.Unsure {
 			for i := range a.messages {
 				messages.add(a.sessionID, a.messages[i].ID)
 			}
 		}
-		t := a.turn
+		t := a.more
 		if t == nil {
 			continue
 		}
-		if t.Given || a.unsure && t.ID != "" {
+		if t.Given || a.Unsure && t.ID != "" {
 			turns.sessions, turns.ids = append(turns.sessions, toUUID(a.sessionID)), append(turns.ids, t.ID)
 		}
 		if t.Usage != nil {
@@ -296,76 +296,69 @@ const (
 	deferred
 )
 
-// errNoScope: a scope's row does not exist. A group does not create it, because it could
-// have to wait for somebody else who creates it.
-var errNoScope = errors.New("the scope has no row")
-
-// decide decides on the next append or turn. It sets its result, or what of it is known
-// before it is written.
-func (l *ledger) decide(a *appending) verdict {
-	a.outcome, a.err, a.stored, a.missing, a.made = outcome{}, nil, false, nil, rules.TurnChanges{}
-	a.heldScope = nil
+// decide decides on the next append or turn. It sets its outcome, or what of it is
+// known before it is written. The error is its answer.
+func (l *ledger) decide(a *turn) (verdict, error) {
+	a.outcome, a.met = outcome{}, barrier{}
 	counter := l.counters[a.sessionID]
 	switch {
 	case counter == nil:
-		a.err = pgx.ErrNoRows
-		if a.unsure { // it may have been written, and the session deleted
-			a.err = &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
+		if a.Unsure { // it may have been written, and the session deleted
+			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 		}
-		return answered
+		return answered, pgx.ErrNoRows
 	case counter.held:
-		return held
+		return held, nil
 	case l.givesAgain(a):
-		return deferred
+		return deferred, nil
 	}
 	a.outcome.first = counter.next
-	if t := a.turn; t != nil && t.ID != "" {
+	if t := a.more; t != nil && t.ID != "" {
 		if row, found := l.turns[ofTurn{a.sessionID, t.ID}]; found {
-			a.stored, a.err = true, t.StoredTurn(row.Digest)
-			return answered
+			a.outcome.stored = true
+			return answered, t.StoredTurn(row.Digest)
 		}
 	}
-	if a.turn == nil || a.turn.ID == "" {
+	if a.more == nil || a.more.ID == "" {
 		if slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] }) {
 			a.outcome.known = true
-			return answered
+			return answered, nil
 		}
 	}
-	if a.turn == nil {
-		if a.err = counter.fenceOf(a.sessionID).Check(a.fence); a.err != nil {
-			a.err = a.refusal(a.err)
-			return answered
-		}
-		if a.expected != nil && *a.expected != counter.next {
-			a.err = &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: counter.next}
-			if a.unsure && *a.expected > counter.next {
-				a.err = &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
-			}
-			return answered
-		}
-		l.accept(a, counter)
-		return accepted
+	if a.more != nil {
+		return l.decideMore(a, counter)
 	}
-	return l.decideTurn(a, counter)
+	if err := counter.fenceOf(a.sessionID).Check(a.fence); err != nil {
+		return answered, a.refusal(err)
+	}
+	if a.expected != nil && *a.expected != counter.next {
+		if a.Unsure && *a.expected > counter.next {
+			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
+		}
+		return answered, &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: counter.next}
+	}
+	l.accept(a, counter)
+	return accepted, nil
 }
 
-func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
-	t := a.turn
+// decideMore decides on a turn that is more than messages.
+func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
+	t := a.more
 	for _, scope := range t.State.Scopes {
 		row := l.scopes[scope.Scope]
 		switch {
 		case row == nil:
-			a.missing = append(a.missing, scope.Scope)
+			a.met.missing = append(a.met.missing, scope.Scope)
 		case row.held:
 			if scope.Scope.Name != "" {
-				a.heldScope, a.patience = &scope.Scope, counter.patience
+				a.met.heldScope, a.met.patience = &scope.Scope, counter.patience
 			}
-			return held
+			return held, nil
 		}
 	}
-	if len(a.missing) > 0 {
-		a.err, a.patience = errNoScope, counter.patience
-		return answered
+	if len(a.met.missing) > 0 {
+		a.met.patience = counter.patience
+		return answered, errNoScope
 	}
 	view := rules.TurnView{
 		Fence:   counter.fenceOf(a.sessionID),
@@ -378,30 +371,31 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 	usage := l.usages[a.sessionID]
 	if t.Usage != nil {
 		if usage == nil {
-			return held
+			return held, nil
 		}
 		view.Usage, view.Budget = usage.total, usage.budget
 		if added, found := l.added[ofSession{a.sessionID, t.Usage.ID}]; found {
 			view.AddedUsage = &added
 		}
 	}
-	if a.made, a.err = t.Add(view); a.err != nil {
-		a.err = a.refusal(a.err)
-		return answered
+	made, err := t.Add(view)
+	if err != nil {
+		return answered, a.refusal(err)
 	}
-	if a.made.AddsUsage {
+	a.outcome.made = made
+	if made.AddsUsage {
 		note(l, usage)
 		note(l, &l.used)
-		usage.total, usage.changed = a.made.Usage, true
+		usage.total, usage.changed = made.Usage, true
 		l.used = append(l.used, a)
 		put(l, l.usageIDs, ofSession{a.sessionID, t.Usage.ID}, true)
 	}
-	for _, scope := range a.made.Scopes {
+	for _, scope := range made.Scopes {
 		row := l.scopes[scope.Scope]
 		note(l, row)
 		row.version, row.changed = scope.Version, true
 	}
-	for _, w := range a.made.Values {
+	for _, w := range made.Values {
 		at := ofScope{w.Scope, w.Key}
 		put(l, l.writes, at, w)
 		var value *repo.StateValue
@@ -416,21 +410,21 @@ func (l *ledger) decideTurn(a *appending, counter *counterRow) verdict {
 		put(l, l.turnIDs, ofTurn{a.sessionID, t.ID}, true)
 	}
 	l.accept(a, counter)
-	return accepted
+	return accepted, nil
 }
 
 // givesAgain reports whether one that was accepted has an id of this one's, of the same
 // kind: a usage may have the id of a message.
-func (l *ledger) givesAgain(a *appending) bool {
+func (l *ledger) givesAgain(a *turn) bool {
 	if a.repeatable && slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.sessionID, m.ID}] }) {
 		return true
 	}
-	t := a.turn
+	t := a.more
 	return t != nil && (l.turnIDs[ofTurn{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
 }
 
 // accept adds the messages.
-func (l *ledger) accept(a *appending, counter *counterRow) {
+func (l *ledger) accept(a *turn, counter *counterRow) {
 	if len(a.messages) == 0 {
 		return
 	}
@@ -495,8 +489,8 @@ func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 	var params db.TurnInsertParams
 	for _, a := range l.inserted {
 		params.SessionIds = append(params.SessionIds, toUUID(a.sessionID))
-		params.Ids = append(params.Ids, a.turn.ID)
-		params.Digests = append(params.Digests, a.turn.Digest[:])
+		params.Ids = append(params.Ids, a.more.ID)
+		params.Digests = append(params.Digests, a.more.Digest[:])
 		params.FirstSequences = append(params.FirstSequences, a.outcome.first)
 	}
 	p.Add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
@@ -542,7 +536,7 @@ func (l *ledger) writeUsages(ctx context.Context, p *conn.Pipeline) {
 	}
 	var added db.TurnInsertUsagesParams
 	for _, a := range l.used {
-		u := a.turn.Usage
+		u := a.more.Usage
 		added.SessionIds, added.Ids = append(added.SessionIds, toUUID(a.sessionID)), append(added.Ids, toUUID(u.ID))
 		added.InputTokens = append(added.InputTokens, u.InputTokens)
 		added.OutputTokens = append(added.OutputTokens, u.OutputTokens)
