@@ -17,7 +17,7 @@ var outcomeMutants = []mutant{
 	{"outcomes/a lost creation is a conflict", in(inRepo, "pooled.writeByID", never("errExists")), inPostgres("TestLostCreation")},
 	{"outcomes/found, not read, and told not to be written", in(inRepo, "pooled.unread", swap("true", "false")), inPostgres("TestReadFailsAfterWrite")},
 	{"outcomes/an append at the server is withdrawn", in(inCommit, "Committer.Submit", swap("scheduler.ErrWithdrawn", "scheduler.ErrLeft")), inPostgres("TestWithdrawnAndUnknown")},
-	{"outcomes/given up, and told to be in doubt", in(inCommit, "Committer.Submit", always("scheduler.ErrWithdrawn")), inPostgres("TestGivenUpBeforeSent")},
+	{"outcomes/given up, and told to be in doubt", in(inCommit, "Committer.Submit", always("giveUp")), inPostgres("TestGivenUpBeforeSent")},
 	{"outcomes/given up, and sent", in(inCommit, "Group.attempt", always("take")), inPostgres("TestGivenUpBeforeSent")},
 	{"outcomes/the doubt of a group is forgotten", in(inCommit, "Group.attempt", dropCall("t.Item.Doubt")), inPostgres("TestLostAppendIsMadeAgain")},
 	{"outcomes/not as many messages yet is never", in(inRepo, "ledger.decide", never("a.Unsure", "counter.next")), inPostgres("TestFirstAttemptArrivesLate")},
