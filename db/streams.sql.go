@@ -14,29 +14,28 @@ import (
 
 const streamAppendMany = `-- name: StreamAppendMany :many
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
-        s.expires_at <= statement_timestamp() AS expired,
-        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at,
-        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
+    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status, s.ttl, s.expires_at,
+        s.expires_at <= statement_timestamp() AS expired, t.next_sequence,
+        (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
-        unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
-    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, size, place), LATERAL (
-        SELECT streams.fence, streams.status, streams.next_sequence, streams.ttl, streams.expires_at FROM streams
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, place), LATERAL (
+        SELECT streams.fence, streams.status, streams.ttl, streams.expires_at FROM streams
         WHERE streams.id = n.stream_id
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS s
-), advanced AS (
-    UPDATE streams s
-    SET next_sequence = l.next_sequence + l.size, expires_at = l.expires_at
+    ) AS s, LATERAL (
+        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
+    ) AS t
+), extended AS (
+    UPDATE streams s SET expires_at = statement_timestamp() + l.ttl * 1.125
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.expires_at < statement_timestamp() + l.ttl
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
     FROM locked l
     JOIN ROWS FROM (
-        unnest((SELECT $5::bigint[])), unnest($6::bigint[]), unnest($7::bytea[])
+        unnest((SELECT $4::bigint[])), unnest($5::bigint[]), unnest($6::bytea[])
     ) AS n (owner, place_in_stream, data) ON n.owner = l.place
     WHERE l.fits AND NOT l.expired
 )
@@ -54,7 +53,6 @@ type StreamAppendManyParams struct {
 	StreamIds      []pgtype.UUID
 	Fences         []int64
 	FirstSequences []int64
-	Sizes          []int64
 	Owners         []int64
 	PlacesInStream []int64
 	Datas          [][]byte
@@ -71,20 +69,23 @@ type StreamAppendManyRow struct {
 	LockTimeout  int64
 }
 
-// Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it skips those that are locked by
-// others.
+// Index: streams_pkey, stream_parts_pkey, backwards. Appends parts to many streams. It does not wait for their rows: it skips
+// those that are locked by others.
 //
 // Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
 // part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
 // nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
 // then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
 // SELECT around an argument, and LIMIT, are explained at MessageAppend.
+//
+// Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
+// fails with a violation of stream_parts_pkey, and is sent again behind the lock (StreamLock). If not, next_sequence is what it was
+// when the statement began.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
 		arg.StreamIds,
 		arg.Fences,
 		arg.FirstSequences,
-		arg.Sizes,
 		arg.Owners,
 		arg.PlacesInStream,
 		arg.Datas,
@@ -186,7 +187,8 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
+SELECT s.id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
 ORDER BY s.began DESC LIMIT 1
@@ -198,15 +200,15 @@ type StreamGetRow struct {
 	Fence        int64
 	Status       string
 	Reason       string
-	NextSequence int64
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
+	NextSequence int64
 	Expired      bool
 }
 
 // Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits for
 // the row is followed by another one, which reads the clock.
-// Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
+// Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
 func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key string) (StreamGetRow, error) {
 	row := db.QueryRow(ctx, streamGet, namespace, key)
 	var i StreamGetRow
@@ -216,9 +218,9 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key 
 		&i.Fence,
 		&i.Status,
 		&i.Reason,
-		&i.NextSequence,
 		&i.OpenedAt,
 		&i.ExpiresAt,
+		&i.NextSequence,
 		&i.Expired,
 	)
 	return i, err
@@ -258,7 +260,8 @@ const streamListMoved = `-- name: StreamListMoved :many
 SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
+    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+        streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
     WHERE streams.id = n.stream_id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence
@@ -269,7 +272,7 @@ type StreamListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
+// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 // one, and those that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, streamIds []pgtype.UUID, nextSequences []int64) ([]StreamListMovedRow, error) {
 	rows, err := db.Query(ctx, streamListMoved, streamIds, nextSequences)
@@ -301,7 +304,8 @@ FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
+        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+            streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
         FROM streams WHERE streams.id = n.stream_id LIMIT 1
     ) AS s ON true
     LEFT JOIN LATERAL (
@@ -379,6 +383,20 @@ func (q *Queries) StreamLock(ctx context.Context, db DBTX, id pgtype.UUID) error
 	return err
 }
 
+const streamNext = `-- name: StreamNext :one
+SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+FROM streams s WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open'
+`
+
+// Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
+// locked, by StreamOpen: there is no part that this statement does not see.
+func (q *Queries) StreamNext(ctx context.Context, db DBTX, namespace string, key string) (int64, error) {
+	row := db.QueryRow(ctx, streamNext, namespace, key)
+	var next_sequence int64
+	err := row.Scan(&next_sequence)
+	return next_sequence, err
+}
+
 const streamOpen = `-- name: StreamOpen :one
 WITH newest AS (
     SELECT s.fence FROM streams s
@@ -396,7 +414,7 @@ ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
 WHERE streams.expires_at > excluded.opened_at
-RETURNING id, fence, next_sequence, opened_at, expires_at
+RETURNING id, fence, opened_at, expires_at
 `
 
 type StreamOpenParams struct {
@@ -408,11 +426,10 @@ type StreamOpenParams struct {
 }
 
 type StreamOpenRow struct {
-	ID           pgtype.UUID
-	Fence        int64
-	NextSequence int64
-	OpenedAt     time.Time
-	ExpiresAt    time.Time
+	ID        pgtype.UUID
+	Fence     int64
+	OpenedAt  time.Time
+	ExpiresAt time.Time
 }
 
 // Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is open.
@@ -431,7 +448,6 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 	err := row.Scan(
 		&i.ID,
 		&i.Fence,
-		&i.NextSequence,
 		&i.OpenedAt,
 		&i.ExpiresAt,
 	)

@@ -2,8 +2,9 @@
 -- the row is followed by another one, which reads the clock.
 
 -- name: StreamGet :one
--- Index: streams_namespace_key_began_key, backwards. Returns the newest stream of a key.
-SELECT s.id, s.owner, s.fence, s.status, s.reason, s.next_sequence, s.opened_at, s.expires_at,
+-- Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
+SELECT s.id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = @namespace AND s.key = @key
 ORDER BY s.began DESC LIMIT 1;
@@ -45,39 +46,48 @@ ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
 WHERE streams.expires_at > excluded.opened_at
-RETURNING id, fence, next_sequence, opened_at, expires_at;
+RETURNING id, fence, opened_at, expires_at;
+
+-- name: StreamNext :one
+-- Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
+-- locked, by StreamOpen: there is no part that this statement does not see.
+SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+FROM streams s WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open';
 
 -- name: StreamLock :exec
 -- Index: streams_pkey. Waits for a stream's row, and locks it.
 SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 
 -- name: StreamAppendMany :many
--- Index: streams_pkey. Appends parts to many streams. It does not wait for their rows: it skips those that are locked by
--- others.
+-- Index: streams_pkey, stream_parts_pkey, backwards. Appends parts to many streams. It does not wait for their rows: it skips
+-- those that are locked by others.
 --
 -- Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
 -- part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
 -- nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
 -- then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
 -- SELECT around an argument, and LIMIT, are explained at MessageAppend.
+--
+-- Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
+-- fails with a violation of stream_parts_pkey, and is sent again behind the lock (StreamLock). If not, next_sequence is what it was
+-- when the statement began.
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, n.size, s.fence, s.status, s.next_sequence,
-        s.expires_at <= statement_timestamp() AS expired,
-        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at,
-        (s.fence = n.fence AND s.status = 'open' AND s.next_sequence = n.first_sequence) AS fits
+    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status, s.ttl, s.expires_at,
+        s.expires_at <= statement_timestamp() AS expired, t.next_sequence,
+        (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
-        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])),
-        unnest((SELECT @first_sequences::bigint[])), unnest((SELECT @sizes::bigint[]))
-    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, size, place), LATERAL (
-        SELECT streams.fence, streams.status, streams.next_sequence, streams.ttl, streams.expires_at FROM streams
+        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])), unnest((SELECT @first_sequences::bigint[]))
+    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, place), LATERAL (
+        SELECT streams.fence, streams.status, streams.ttl, streams.expires_at FROM streams
         WHERE streams.id = n.stream_id
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS s
-), advanced AS (
-    UPDATE streams s
-    SET next_sequence = l.next_sequence + l.size, expires_at = l.expires_at
+    ) AS s, LATERAL (
+        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
+    ) AS t
+), extended AS (
+    UPDATE streams s SET expires_at = statement_timestamp() + l.ttl * 1.125
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.expires_at < statement_timestamp() + l.ttl
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
@@ -130,7 +140,8 @@ FROM (
         unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT streams.next_sequence, streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
+        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+            streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
         FROM streams WHERE streams.id = n.stream_id LIMIT 1
     ) AS s ON true
     LEFT JOIN LATERAL (
@@ -144,12 +155,13 @@ WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
 ORDER BY f.place, f.sequence;
 
 -- name: StreamListMoved :many
--- Index: streams_pkey. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
+-- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 -- one, and those that have ended, expired or are missing, with -1.
 SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (stream_id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT streams.next_sequence, streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
+    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+        streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
     WHERE streams.id = n.stream_id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;

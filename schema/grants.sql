@@ -49,7 +49,7 @@ GRANT SELECT, INSERT ON session_ids TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, token, acquired_at, expires_at) ON leases TO :"application";
-GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, next_sequence, ttl, expires_at) ON streams TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl, expires_at) ON streams TO :"application";
 GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
 
 -- A plan's parts are written once, with the plan. Plans are never deleted.

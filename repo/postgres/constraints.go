@@ -9,4 +9,5 @@ const (
 	stateSession    = "state_scopes_session_id_fkey"
 	uniqueTurnID    = "session_turns_pkey"
 	uniqueChosenID  = "session_ids_pkey"
+	uniquePart      = "stream_parts_pkey"
 )

@@ -43,14 +43,14 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 		return repo.Stream{}, err
 	}
 	opener := repo.NewID()
-	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (row db.StreamOpenRow, err error) {
+	opened, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (opened repo.Stream, err error) {
 		for range conn.MaxAttempts {
-			row, err = openStream(ctx, q, stream, opener)
+			opened, err = openStream(ctx, q, stream, opener)
 			if !conn.IsNoRows(err) { // otherwise it expired between two statements
-				return row, err
+				return opened, err
 			}
 		}
-		return row, &conn.Error{Sentinel: repo.ErrContention, Cause: errExpires}
+		return opened, &conn.Error{Sentinel: repo.ErrContention, Cause: errExpires}
 	})
 	if err != nil {
 		return repo.Stream{}, err
@@ -58,17 +58,16 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	if p, ok := s.exec.(*pooled); ok {
 		committerOf(p, newPartsAppender).sweep(ctx, s)
 	}
-	return repo.Stream{
-		Key: stream.Key, ID: row.ID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
-		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
-	}, nil
+	return opened, nil
 }
 
 var errExpires = errors.New("the stream expired again and again while it was opened")
 
 // openStream sends one pipeline. At read committed, its statements see what was committed
 // while the first one waited.
-func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (row db.StreamOpenRow, err error) {
+func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (repo.Stream, error) {
+	var row db.StreamOpenRow
+	var next int64
 	p := &conn.Pipeline{}
 	p.Add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, streamNamespace) })
 	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, streamNamespace, stream.Key) })
@@ -78,8 +77,15 @@ func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener re
 		})
 		return err
 	})
-	err = p.Send(ctx, q)
-	return row, err
+	p.Add(func(q db.DBTX) (err error) {
+		next, err = queries.StreamNext(ctx, q, streamNamespace, stream.Key)
+		return err
+	})
+	err := p.Send(ctx, q)
+	return repo.Stream{
+		Key: stream.Key, ID: row.ID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
+		Next: next, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+	}, err
 }
 
 func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {

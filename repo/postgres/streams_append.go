@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
@@ -114,11 +112,11 @@ func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
 func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	run := &partsRun{items: []*partsAppending{a}}
 	rows, err := ask(ctx, b.read, func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
-		return conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(a.stream.ID)) },
-			func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
-				return queries.StreamAppendMany(ctx, q, partsParams([]*partsRun{run}))
-			})
+		rows, err := appendLocked(ctx, q, run)
+		if conn.Violates(err, uniquePart) { // at a higher level: by somebody since its snapshot
+			err = &conn.Error{Sentinel: repo.ErrContention, Cause: err}
+		}
+		return rows, err
 	})
 	switch {
 	case err != nil:
@@ -130,6 +128,16 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	}
 	b.changed(news{Key: a.stream.ID, Next: a.next()})
 	return nil
+}
+
+// appendLocked makes a run behind the lock of its stream, whose row it waits for. So what it
+// does not store is refused.
+func appendLocked(ctx context.Context, q db.DBTX, run *partsRun) ([]db.StreamAppendManyRow, error) {
+	return conn.After(ctx, q,
+		func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(run.items[0].stream.ID)) },
+		func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
+			return queries.StreamAppendMany(ctx, q, partsParams([]*partsRun{run}))
+		})
 }
 
 // partsRun has appends to one stream that follow one another, which a statement makes as
@@ -171,7 +179,6 @@ func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 }
 
 func partsParams(runs []*partsRun) (params db.StreamAppendManyParams) {
-	params.StreamIds = make([]pgtype.UUID, 0, len(runs))
 	for i, run := range runs {
 		first, place := run.items[0].stream, int64(0)
 		for _, a := range run.items {
@@ -185,7 +192,6 @@ func partsParams(runs []*partsRun) (params db.StreamAppendManyParams) {
 		params.StreamIds = append(params.StreamIds, toUUID(first.ID))
 		params.Fences = append(params.Fences, first.Fence)
 		params.FirstSequences = append(params.FirstSequences, first.Next)
-		params.Sizes = append(params.Sizes, place)
 	}
 	return params
 }
@@ -199,40 +205,74 @@ type partsWriter struct {
 func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
 	runs := joinParts(w.partsGroup, tasks)
 	rows, err := queries.StreamAppendMany(ctx, q, partsParams(runs))
+	if conn.Violates(err, uniquePart) { // somebody had added a part just before: nothing was stored
+		return func() {
+			for _, run := range runs {
+				w.Run(run.tasks, w.sendLocked)
+			}
+		}, nil, nil
+	}
 	return func() { w.answer(runs, rows) }, nil, err
 }
 
-// answer gives each append its answer. Of a run that was not stored the first one has it;
-// the others are sent again.
+// sendLocked makes the tasks of one stream behind its lock.
+func (w *partsWriter) sendLocked(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
+	run := joinParts(w.partsGroup, tasks)[0]
+	rows, err := appendLocked(ctx, q, run)
+	return func() {
+		switch {
+		case len(rows) == 0:
+			w.refuse(run, nil)
+		case !rows[0].Stored:
+			w.refuse(run, &rows[0])
+		default:
+			w.stored(run)
+		}
+	}, nil, err
+}
+
+// refuse gives the first append of a run its answer. The others are sent again.
+func (w *partsWriter) refuse(run *partsRun, row *db.StreamAppendManyRow) {
+	w.Done(run.tasks[0], run.items[0].refusal(row))
+	for _, t := range run.tasks[1:] {
+		w.Return(t)
+	}
+}
+
+// stored gives the appends of runs their answer.
+func (w *partsWriter) stored(runs ...*partsRun) {
+	all := make([]news, len(runs))
+	for i, run := range runs {
+		all[i] = news{Key: run.last().stream.ID, Next: run.last().next()}
+	}
+	w.appender.tell(all...)
+	for _, run := range runs {
+		for _, t := range run.tasks {
+			w.Done(t, nil)
+		}
+	}
+}
+
+// answer gives each append its answer.
 func (w *partsWriter) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 	found := make([]*db.StreamAppendManyRow, len(runs))
 	for i := range rows {
 		found[rows[i].Place-1] = &rows[i]
 	}
-	var stored []news
-	for i, run := range runs {
-		if row := found[i]; row != nil && row.Stored {
-			stored = append(stored, news{Key: run.last().stream.ID, Next: run.last().next()})
-		}
-	}
-	w.appender.tell(stored...)
+	var stored []*partsRun
 	for i, run := range runs {
 		switch row := found[i]; {
+		case row != nil && row.Stored:
+			stored = append(stored, run)
 		case row != nil && row.Held:
 			for _, t := range run.tasks {
 				w.Hold(t, conn.PatienceOf(row.LockTimeout))
 			}
-		case row != nil && row.Stored:
-			for _, t := range run.tasks {
-				w.Done(t, nil)
-			}
 		default:
-			w.Done(run.tasks[0], run.items[0].refusal(row))
-			for _, t := range run.tasks[1:] {
-				w.Return(t)
-			}
+			w.refuse(run, row)
 		}
 	}
+	w.stored(stored...)
 }
 
 // sweepPause is for how long nothing is looked for after nothing was found.

@@ -2,7 +2,7 @@
 -- +goose Up
 -- +goose StatementBegin
 
-CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text, reason text, next_sequence bigint)
+CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text, reason text)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE broken CONSTANT pg_catalog.text := CASE
     WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255) THEN 'streams_namespace_check'
@@ -12,7 +12,6 @@ DECLARE broken CONSTANT pg_catalog.text := CASE
     WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed'])) THEN 'streams_status_check'
     WHEN NOT (pg_catalog.octet_length(reason) OPERATOR(pg_catalog.<=) 65536
         AND (reason OPERATOR(pg_catalog.=) '' OR status OPERATOR(pg_catalog.=) 'failed')) THEN 'streams_reason_check'
-    WHEN NOT (next_sequence OPERATOR(pg_catalog.>=) 0) THEN 'streams_next_sequence_check'
 END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
@@ -25,8 +24,9 @@ $$;
 -- the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open
 -- takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream before. opener identifies
 -- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has lapsed when the
--- next one is opened. An append locks the row and advances next_sequence, which no index has, and seldom changes expires_at: so
--- it is heap-only, as long as the page has room.
+-- next one is opened. An append locks the row, which makes no other version of it, and seldom changes expires_at. The next sequence
+-- is after that of the last part: a counter here would leave a version behind for each append, which those that look the row up
+-- would walk over while a snapshot is open that is older.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
     namespace     text        NOT NULL DEFAULT 'local',
@@ -37,14 +37,13 @@ CREATE TABLE streams (
     fence         bigint      NOT NULL,
     status        text        NOT NULL DEFAULT 'open',
     reason        text        NOT NULL DEFAULT '',
-    next_sequence bigint      NOT NULL DEFAULT 0,
     ttl           interval    NOT NULL,
     opened_at     timestamptz NOT NULL DEFAULT statement_timestamp(),
     expires_at    timestamptz NOT NULL,
     CONSTRAINT streams_pkey PRIMARY KEY (id),
     CONSTRAINT streams_namespace_key_began_key UNIQUE (namespace, key, began),
-    CONSTRAINT streams_check CHECK (streams_valid(namespace, key, owner, began, fence, status, reason, next_sequence))
-) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
+    CONSTRAINT streams_check CHECK (streams_valid(namespace, key, owner, began, fence, status, reason))
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE UNIQUE INDEX streams_open_key ON streams (namespace, key) WHERE status = 'open';
 CREATE INDEX streams_expires_at_idx ON streams (expires_at);

@@ -150,12 +150,14 @@ func (n naiveParts) Append(ctx context.Context, stream repo.Stream, parts ...[]b
 	if fence != stream.Fence {
 		return stream.Next, &repo.StreamFencedError{}
 	}
-	err := n.store.Pool().QueryRow(ctx, `WITH stream AS (
-			UPDATE streams SET next_sequence = next_sequence + cardinality($2::bytea[]) WHERE id = $1 RETURNING next_sequence
+	err := n.store.Pool().QueryRow(ctx, `WITH locked AS (
+			SELECT FROM streams WHERE id = $1 FOR NO KEY UPDATE
+		), stream AS (
+			SELECT coalesce(max(sequence) + 1, 0) AS first FROM stream_parts WHERE stream_id = $1
 		), added AS (
 			INSERT INTO stream_parts (stream_id, sequence, data)
-			SELECT $1, next_sequence - cardinality($2) + place - 1, data FROM stream, unnest($2) WITH ORDINALITY AS part (data, place)
-		) SELECT next_sequence FROM stream`, id, parts).Scan(&next)
+			SELECT $1, first + place - 1, data FROM locked, stream, unnest($2::bytea[]) WITH ORDINALITY AS part (data, place)
+		) SELECT first + cardinality($2::bytea[]) FROM stream`, id, parts).Scan(&next)
 	if err != nil {
 		return stream.Next, errors.Join(repo.ErrUnavailable, err)
 	}

@@ -73,8 +73,8 @@ SELECT id, id, NULL, NULL, 1 FROM sessions UNION ALL SELECT gen_random_uuid(), N
 INSERT INTO state_values (scope_id, key, value, version) SELECT s.id, 'key/' || n, '1', 1 FROM state_scopes s, generate_series(0, 9) n;
 INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
 SELECT 'name/' || n, 'kind/' || n % 20, 'owner/' || n % 20, n, now(), now() + interval '1 hour' FROM generate_series(1, 5000) n;
-INSERT INTO streams (id, key, owner, opener, began, fence, status, next_sequence, ttl, expires_at)
-SELECT gen_random_uuid(), 'key/' || n / 2, 'owner', gen_random_uuid(), n, n, CASE n % 2 WHEN 0 THEN 'finished' ELSE 'open' END, 20, '1 minute',
+INSERT INTO streams (id, key, owner, opener, began, fence, status, ttl, expires_at)
+SELECT gen_random_uuid(), 'key/' || n / 2, 'owner', gen_random_uuid(), n, n, CASE n % 2 WHEN 0 THEN 'finished' ELSE 'open' END, '1 minute',
     now() + interval '1 second' * (n - 100) FROM generate_series(1, 5000) n;
 INSERT INTO stream_parts (stream_id, sequence, data) SELECT s.id, n, 'part' FROM streams s, generate_series(0, 19) n;
 INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)

@@ -80,7 +80,6 @@ var planRules = map[string]string{
 	"streams_fence_check":                   "fence = began - 1",
 	"streams_status_check":                  "status = 'x'",
 	"streams_reason_check":                  "reason = 'x' WHERE status = 'open'",
-	"streams_next_sequence_check":           "next_sequence = -1",
 	"stream_parts_sequence_check":           "sequence = -1",
 	"stream_parts_data_check":               "data = ''",
 }

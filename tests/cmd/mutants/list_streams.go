@@ -3,8 +3,9 @@ package main
 // Streams: one writer, no gap, and no part after the end.
 var streamMutants = []mutant{
 	{"streams/parts with any fence", query("StreamAppendMany.locked", always("s.fence")), inPool("Streams")},
-	{"streams/parts at any sequence", query("StreamAppendMany.locked", always("s.next_sequence")), inPool("Streams")},
+	{"streams/parts at any sequence", query("StreamAppendMany.locked", always("t.next_sequence")), inPool("Streams")},
 	{"streams/parts that wait for a row", query("StreamAppendMany", dropSkip()), inPostgres("TestLockedStreamStopsNoOther")},
+	{"streams/a part that somebody adds at the same moment", in(inRepo, "partsWriter.send", never("uniquePart")), inPostgres("TestSamePartAtOnce")},
 	{"streams/two fences for one call", query("StreamOpen", never("streams.opener")), inPostgres("TestStreamOpenedTwice")},
 	{"streams/ended with any fence", query("StreamEnd.ended", always("t.fence")), inPool("Streams")},
 	{"streams/parts of streams that live are removed", query("StreamPartRemove", always("s.expires_at")), inPostgres("TestStreamSweep")},
