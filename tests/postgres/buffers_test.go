@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -14,8 +13,8 @@ import (
 )
 
 // A caller leaves while its append waits for a connection, in a group with another's,
-// and reuses its buffers. The group is sent later, and stores the original data; the
-// other append is not affected.
+// and reuses its buffers. The group is sent later, without it; the other append is not
+// affected.
 func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	t.Parallel()
 	// At another level the first append would be sent twice.
@@ -55,7 +54,6 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 		ID: repo.NewID(), Role: repo.RoleTool, Content: "left",
 		Metadata: []byte(`{"tenant":"mine"}`), Payload: slices.Repeat([]byte("p"), 1000),
 	}
-	payload := slices.Clone(message.Payload)
 	go func() {
 		_, err := sessions.Append(ctx, id, message)
 		second <- err
@@ -72,8 +70,8 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	<-held
 	settle() // the second group waits for the connection
 	cancel()
-	if err := <-second; !errors.Is(err, repo.ErrUnknownOutcome) {
-		t.Fatalf("the append that was left gave %v, so this test checks nothing", err)
+	if err := <-second; !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrUnknownOutcome) {
+		t.Fatalf("the append that was left: %v", err)
 	}
 	copy(message.Metadata, `{"tenant":XXXXX}`) // not JSON: once, this made the whole group fail
 	for i := range message.Payload {
@@ -83,11 +81,7 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	if err := <-stays; err != nil {
 		t.Errorf("the other append of the group: %v", err)
 	}
-	stored, err := sessions.Message(t.Context(), id, message.ID)
-	if err != nil {
-		t.Fatalf("the append that was left: %v", err)
-	}
-	if string(stored.Metadata) != `{"tenant":"mine"}` || !bytes.Equal(stored.Payload, payload) {
-		t.Errorf("stored changed bytes: %s, %.20q", stored.Metadata, stored.Payload)
+	if _, err := sessions.Message(t.Context(), id, message.ID); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("the append that was left: %v", err)
 	}
 }

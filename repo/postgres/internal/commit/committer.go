@@ -13,8 +13,6 @@ import (
 // a stream, a plan.
 type Config[K comparable, I Item] struct {
 	scheduler.Limits
-	// MaxGroups bounds the groups under way, within the Budget.
-	MaxGroups int
 	// Waits: rows that are locked elsewhere are waited for, within the Budget. Otherwise their
 	// writes are only tried again.
 	Waits bool
@@ -33,6 +31,9 @@ type Committer[K comparable, I Item] struct {
 	scheduler *scheduler.Scheduler[K, I]
 }
 
+// maxGroups bounds the groups of a committer that are under way: see scheduler.Scheduler.
+const maxGroups = 2
+
 // New returns a Committer. The caller must close it.
 func New[K comparable, I Item](budget *Budget, config Config[K, I]) *Committer[K, I] {
 	c := &Committer[K, I]{config: config, budget: budget}
@@ -41,7 +42,7 @@ func New[K comparable, I Item](budget *Budget, config Config[K, I]) *Committer[K
 		waits = budget.Waits
 	}
 	c.scheduler = scheduler.New(scheduler.Config[K, I]{
-		Limits: config.Limits, Budget: budget.groups, Groups: config.MaxGroups, Waits: waits,
+		Limits: config.Limits, Budget: budget.groups, Groups: maxGroups, Waits: waits,
 		Group: c.group, Wait: c.wait, Shares: config.Shares, MayWait: budget.MayWait,
 	})
 	return c

@@ -39,9 +39,10 @@ func TestBudget(t *testing.T) {
 			}
 			end := time.After(time.Second)
 			stop := make(chan struct{})
+			var writers sync.WaitGroup
 			for _, s := range schedulers {
 				for writer := range 20 {
-					go func() {
+					writers.Go(func() {
 						for {
 							select {
 							case <-stop:
@@ -52,11 +53,12 @@ func TestBudget(t *testing.T) {
 								}
 							}
 						}
-					}()
+					})
 				}
 			}
 			<-end
 			close(stop)
+			writers.Wait()
 			for _, s := range schedulers {
 				s.Close()
 			}

@@ -41,7 +41,6 @@ type Batch[K comparable, I any] struct {
 	endTurn context.CancelFunc
 	timer   *time.Timer
 	settled bool
-	alone   bool // a batch of Wait that is also counted as a group
 	placed  bool // it has a place of the budget's
 	queues  []*queue[K, I]
 }

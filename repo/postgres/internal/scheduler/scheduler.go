@@ -112,7 +112,7 @@ type Scheduler[K comparable, I any] struct {
 	refused bool
 	granted int
 
-	groups int // groups under way, and batches of Wait that are counted as groups
+	groups int // groups under way, without that of items that share something
 	waits  int // batches of Wait under way
 }
 
@@ -295,15 +295,15 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 	if s.mayShare() && s.place() {
 		batches = append(batches, s.takeSharers())
 	}
-	for s.turns.length > 0 && s.mayGroup() && s.place() {
+	for s.turns.length > 0 && s.mayGroup() {
 		// If only one key has items, and more than one, a batch of Wait serves as well
 		// as a group, and saves the attempt without waiting.
 		if first := s.turns.first.value; s.turns.length == 1 && first.tasks.length > 1 && first.tried == 0 && s.mayWait() {
-			b := s.takeWait(first)
-			b.alone, b.placed = true, s.config.Budget != nil
-			s.groups++
-			batches = append(batches, b)
+			batches = append(batches, s.takeWait(first))
 			continue
+		}
+		if !s.place() {
+			break
 		}
 		batches = append(batches, s.takeGroup())
 	}

@@ -109,7 +109,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	switch {
 	case b.shares && !b.wait:
 		s.sharing = false
-	case !b.wait || b.alone:
+	case !b.wait:
 		s.groups--
 	}
 	for _, q := range b.queues {
