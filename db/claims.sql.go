@@ -64,17 +64,18 @@ WITH lanes AS MATERIALIZED (
         (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
-                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase
+                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.since >= (SELECT $6::timestamptz)
                 ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
-            LIMIT (SELECT $6::integer)
+            LIMIT (SELECT $7::integer)
         ) UNION ALL (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
                 WHERE l.action <> '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.action_name = l.action
+                    AND q.since >= (SELECT $6::timestamptz)
                 ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
-            LIMIT (SELECT $6::integer)
+            LIMIT (SELECT $7::integer)
         )
     ) AS w
 ), candidates AS (
@@ -96,21 +97,21 @@ WITH lanes AS MATERIALIZED (
         WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN (SELECT true FROM leases h WHERE h.namespace = $7::text AND h.kind = 'plan' AND h.name = p.id::text) THEN (
+        SELECT CASE WHEN (SELECT true FROM leases h WHERE h.namespace = $8::text AND h.kind = 'plan' AND h.name = p.id::text) THEN (
             SELECT h.token FROM leases h
-            WHERE h.namespace = $7::text AND h.kind = 'plan' AND h.name = p.id::text AND h.expires_at <= statement_timestamp()
+            WHERE h.namespace = $8::text AND h.kind = 'plan' AND h.name = p.id::text AND h.expires_at <= statement_timestamp()
             FOR NO KEY UPDATE SKIP LOCKED
         ) ELSE 0 END AS token OFFSET 0
     ) AS h
     WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.owner, f.latest, row_number() OVER () AS place, ((SELECT $8::text[]))[row_number() OVER ()] AS claimant,
+    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.owner, f.latest, row_number() OVER () AS place, ((SELECT $9::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT id, phase, state, version, attempt, namespace, action_name, updated_at, owner, latest FROM free LIMIT cardinality((SELECT $8::text[]))) AS f
+    FROM (SELECT id, phase, state, version, attempt, namespace, action_name, updated_at, owner, latest FROM free LIMIT cardinality((SELECT $9::text[]))) AS f
 ), leased AS (
     INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
-    SELECT $7::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
-        statement_timestamp() + make_interval(secs => $9::float8)
+    SELECT $8::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
+        statement_timestamp() + make_interval(secs => $10::float8)
     FROM picked k
     ON CONFLICT (namespace, kind, name) DO UPDATE SET
         owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
@@ -127,7 +128,7 @@ WITH lanes AS MATERIALIZED (
         p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.owner AS before, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
 ), noted AS (
     INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
-    SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, $7::text, m.attempt, $10::integer, m.expires_at
+    SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, $8::text, m.attempt, $11::integer, m.expires_at
     FROM claimed m
     ON CONFLICT (plan_id) DO UPDATE SET
         owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
@@ -160,7 +161,7 @@ WITH lanes AS MATERIALIZED (
     UNION ALL
     SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant, m.namespace FROM claimed m
     UNION ALL
-    SELECT s.id, s.version, 'expire', s.phase, 'processing', 'errored', s.error_message, s.updated_at, ((SELECT $8::text[]))[1], s.namespace FROM spent s
+    SELECT s.id, s.version, 'expire', s.phase, 'processing', 'errored', s.error_message, s.updated_at, ((SELECT $9::text[]))[1], s.namespace FROM spent s
 ), remembered AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT t.id, t.version, t.transition, t.phase, t.from_state, t.phase, t.to_state, t.actor, t.reason, t.updated_at
@@ -175,7 +176,7 @@ WITH lanes AS MATERIALIZED (
     FROM (SELECT id, version, transition, phase, from_state, to_state, reason, updated_at, actor, namespace FROM steps ORDER BY steps.id, steps.version) AS t
 )
 SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
-    m.token, m.place, m.acquired_at, m.expires_at
+    m.token, m.place, m.acquired_at, m.expires_at, coalesce((SELECT min(w.since) FROM waiting w), statement_timestamp())::timestamptz AS first_since
 FROM claimed m CROSS JOIN LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = m.id LIMIT 1) AS plans
 ORDER BY m.place
 `
@@ -186,6 +187,7 @@ type PlanClaimParams struct {
 	Phases         []string
 	Actions        []string
 	DueDepth       int32
+	Since          time.Time
 	Depth          int32
 	LeaseNamespace string
 	Owners         []string
@@ -206,6 +208,7 @@ type PlanClaimRow struct {
 	Place             int64
 	AcquiredAt        time.Time
 	ExpiresAt         time.Time
+	FirstSince        time.Time
 }
 
 // Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_since_idx, plan_queue_namespace_phase_action_name_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey.
@@ -222,6 +225,10 @@ type PlanClaimRow struct {
 //
 // A token is larger than all that were given for the plan: see LeaseTake.
 //
+// It looks at what is queued since a time. What was claimed has left dead entries at the head of the index, which stay while a
+// snapshot is open that is older, and each claim would walk over them. The answer says since when the first plan has waited that was
+// found queued.
+//
 // It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it, in a caller's transaction, a
 // plan for any arguments must not look dearer than one for those of a call: so arguments are hidden behind SELECT. Of a limit
 // that it does not know the planner expects a tenth of what is there, and would join the whole queue. So within it stands the
@@ -233,6 +240,7 @@ func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) (
 		arg.Phases,
 		arg.Actions,
 		arg.DueDepth,
+		arg.Since,
 		arg.Depth,
 		arg.LeaseNamespace,
 		arg.Owners,
@@ -293,6 +301,7 @@ func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) (
 			&i.Place,
 			&i.AcquiredAt,
 			&i.ExpiresAt,
+			&i.FirstSince,
 		); err != nil {
 			return nil, err
 		}

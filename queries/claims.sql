@@ -20,6 +20,10 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 
 --
 -- A token is larger than all that were given for the plan: see LeaseTake.
 --
+-- It looks at what is queued since a time. What was claimed has left dead entries at the head of the index, which stay while a
+-- snapshot is open that is older, and each claim would walk over them. The answer says since when the first plan has waited that was
+-- found queued.
+--
 -- It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it, in a caller's transaction, a
 -- plan for any arguments must not look dearer than one for those of a call: so arguments are hidden behind SELECT. Of a limit
 -- that it does not know the planner expects a tenth of what is there, and would join the whole queue. So within it stands the
@@ -64,7 +68,7 @@ WITH lanes AS MATERIALIZED (
         (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
-                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase
+                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.since >= (SELECT @since::timestamptz)
                 ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
             LIMIT (SELECT @depth::integer)
@@ -72,6 +76,7 @@ WITH lanes AS MATERIALIZED (
             SELECT q.plan_id, q.phase, q.since FROM (
                 SELECT q.plan_id, q.phase, q.since FROM plan_queue q
                 WHERE l.action <> '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.action_name = l.action
+                    AND q.since >= (SELECT @since::timestamptz)
                 ORDER BY q.since, q.plan_id LIMIT 356
             ) AS q
             LIMIT (SELECT @depth::integer)
@@ -175,7 +180,7 @@ WITH lanes AS MATERIALIZED (
     FROM (SELECT * FROM steps ORDER BY steps.id, steps.version) AS t
 )
 SELECT sqlc.embed(plans), m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
-    m.token, m.place, m.acquired_at, m.expires_at
+    m.token, m.place, m.acquired_at, m.expires_at, coalesce((SELECT min(w.since) FROM waiting w), statement_timestamp())::timestamptz AS first_since
 FROM claimed m CROSS JOIN LATERAL (SELECT * FROM plans WHERE plans.id = m.id LIMIT 1) AS plans
 ORDER BY m.place;
 

@@ -31,6 +31,8 @@ func (c *claiming) Size() scheduler.Size {
 // the same plans, at the head of the queue, and each would wait for a commit of its own.
 type claimer struct {
 	*commit.Committer[string, *claiming]
+
+	heads queueHeads
 }
 
 // claimLimits: a group of claims is as large as the largest claim.
@@ -40,7 +42,9 @@ var claimLimits = scheduler.Limits{
 }
 
 func newClaimer(p *pooled) *claimer {
-	return &claimer{commit.New(p.budget, commit.Config[string, *claiming]{Limits: claimLimits, Once: true, Commit: claimAll})}
+	c := &claimer{}
+	c.Committer = commit.New(p.budget, commit.Config[string, *claiming]{Limits: claimLimits, Once: true, Commit: c.claimAll})
+	return c
 }
 
 func (c *claimer) close() { c.Close() }
@@ -81,7 +85,7 @@ var (
 type claimTask = commit.Task[string, *claiming]
 
 // claimAll sends a statement for the claims of each key.
-func claimAll(g *commit.Group[string, *claiming]) {
+func (c *claimer) claimAll(g *commit.Group[string, *claiming]) {
 	for tasks := g.Tasks; len(tasks) > 0; {
 		alike := 1
 		for alike < len(tasks) && tasks[alike].Key == tasks[0].Key {
@@ -95,7 +99,13 @@ func claimAll(g *commit.Group[string, *claiming]) {
 					owners, whose = append(owners, t.Item.claim.Owner), append(whose, t.Item)
 				}
 			}
-			rows, err := claimByIndex(ctx, q, claimParams(tasks[0].Item.claim, owners))
+			params := claimParams(tasks[0].Item.claim, owners)
+			from, looked := c.heads.from(tasks[0].Key)
+			params.Since = from
+			rows, err := claimByIndex(ctx, q, params)
+			if err == nil && len(rows) > 0 {
+				looked(rows[0].FirstSince)
+			}
 			return func() {
 				for _, row := range rows {
 					one := whose[row.Place-1]

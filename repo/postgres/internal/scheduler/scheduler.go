@@ -323,7 +323,7 @@ func (s *Scheduler[K, I]) mayWait() bool {
 // time: 4 writers reach 0.94 with one group at a time and 0.80 with two, 16 reach 1.44 and 1.40,
 // 64 reach 2.92 and 2.68, but 256 reach 3.2 and 4.3, and 16 writers of 100 kB 0.63 and 0.78. More
 // than two were not faster, and neither was a number found by experiment while the load lasts.
-var much = Size{Rows: 64, Bytes: 64 << 10}
+var much = Size{Rows: 128, Bytes: 64 << 10}
 
 func (s *Scheduler[K, I]) isMuch() bool {
 	return s.free.rows >= much.Rows || s.free.bytes >= much.Bytes

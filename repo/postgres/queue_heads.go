@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+)
+
+// queueHeads are the times from which on claims of this process have found plans that are queued.
+// A claim looks from there, so that it need not walk over what was claimed before. It never relies
+// on that: a plan may be queued since an earlier time, if its transaction was committed late, if
+// the server's clock steps back, or if another process has put it back. So a claim looks at all
+// from time to time. The zero value is ready to use.
+type queueHeads struct {
+	mu sync.Mutex
+	of map[string]queueHead
+}
+
+type queueHead struct {
+	since time.Time
+	// whole is when a claim has to look at all again.
+	whole time.Time
+}
+
+const (
+	// wholeLook is how often a claim looks at all. If that takes long, it is done less often, and
+	// takes no more than a fiftieth of the time.
+	wholeLook = time.Second
+	wholePart = 50
+	// lateCommit is for how long a transaction that queues a plan is expected to last.
+	lateCommit = time.Second
+	// maxHeads bounds the memory of heads. Others have none.
+	maxHeads = 1000
+)
+
+// from returns since when a claim looks, and a function to be called with the time of the first
+// plan that it has found. The zero time: it looks at all.
+func (h *queueHeads) from(key string) (since time.Time, looked func(first time.Time)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	begun := time.Now()
+	head, known := h.of[key]
+	if known && begun.Before(head.whole) {
+		return head.since, func(first time.Time) { h.learn(key, queueHead{first.Add(-lateCommit), head.whole}) }
+	}
+	return time.Time{}, func(first time.Time) {
+		took := time.Since(begun)
+		h.learn(key, queueHead{first.Add(-lateCommit), time.Now().Add(max(wholeLook, wholePart*took))})
+	}
+}
+
+func (h *queueHeads) learn(key string, head queueHead) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of == nil {
+		h.of = map[string]queueHead{}
+	}
+	if _, known := h.of[key]; !known && len(h.of) >= maxHeads {
+		clear(h.of)
+	}
+	h.of[key] = head
+}
