@@ -26,6 +26,7 @@ type Store struct {
 	repo.Store
 	pool    *pgxpool.Pool
 	ping    func(context.Context) error
+	health  func(context.Context) (postgres.Health, error)
 	release func()
 }
 
@@ -37,6 +38,15 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // reports whether that is open. Errors: repo.ErrClosed, repo.ErrUnavailable,
 // repo.ErrPermission; repo.ErrSchema if the database no longer exists; the context's.
 func (s *Store) Ping(ctx context.Context) error { return s.ping(ctx) }
+
+// Health says who keeps dead row versions in the database, which makes writes slower, and how many
+// there are: see postgres.Health. A store in memory has none. Errors: those of Ping.
+func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
+	if s.health == nil {
+		return postgres.Health{}, s.ping(ctx)
+	}
+	return s.health(ctx)
+}
 
 // Close waits for this store's operations and releases the pool. Closing the last
 // store of a pool closes the pool, which waits until all connections are returned
@@ -214,7 +224,7 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 		return nil, err
 	}
 	store := shared.store.Share(postgres.Options{Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit})
-	return &Store{Store: store, pool: shared.pool, ping: store.Ping}, nil
+	return &Store{Store: store, pool: shared.pool, ping: store.Ping, health: store.Health}, nil
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, in string) error {

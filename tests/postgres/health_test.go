@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// Health names whoever has an old snapshot, since when, and the dead versions that it keeps.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	ctx := t.Context()
+	id := pgtest.NewSession(t, store)
+
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	pgtest.Exec(t, tx, "SET LOCAL application_name = 'a report'")
+	pgtest.Exec(t, tx, "SELECT count(*) FROM sessions")
+	pid := int(tx.Conn().PgConn().PID())
+	for range 200 {
+		if _, err := store.Sessions().Append(ctx, id, user("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(h postgres.Holder) bool { return h.PID == pid }
+	pgtest.Await(t, time.Minute, "the holder and the dead versions are seen", func() bool {
+		health, err := store.Health(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(health.Holders, is)
+		dead := slices.ContainsFunc(health.Tables, func(t postgres.TableHealth) bool { return t.Name == "session_counters" && t.Dead > 0 })
+		if at < 0 || !dead {
+			return false
+		}
+		h := health.Holders[at]
+		if h.Kind != "session" || h.Name != "a report" || h.Age < 200 || time.Since(h.Since) > time.Hour || h.Since.After(time.Now().Add(time.Minute)) {
+			t.Errorf("it is %+v", h)
+		}
+		return true
+	})
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	health, err := store.Health(ctx)
+	if err != nil || slices.ContainsFunc(health.Holders, is) {
+		t.Errorf("after its end: %+v, %v", health.Holders, err)
+	}
+	memory, err := agentstore.Open(ctx, "memory://"+t.Name(), agentstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if health, err := memory.Health(ctx); err != nil || health.Holders != nil || health.Tables != nil {
+		t.Errorf("in memory: %+v, %v", health, err)
+	}
+	if err := memory.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := memory.Health(ctx); err == nil {
+		t.Error("a closed store has health")
+	}
+}
