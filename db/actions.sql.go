@@ -29,13 +29,14 @@ const actionCreate = `-- name: ActionCreate :one
 INSERT INTO actions (
     description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
     automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds,
-    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, server, namespace, created_by
+    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts, max_age_micros, keep_micros, phases, name, server,
+    namespace, created_by
 )
 VALUES (
     $1, $2, $3, $4, $5, $6,
     $7, $8, $9, $10, $11,
     CAST($12::text AS json), $13, $14, $15, $16, $17, $18,
-    $19, $20, $21, $22, $23, $24, $25, $26
+    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at
@@ -64,6 +65,10 @@ type ActionCreateParams struct {
 	ArgumentMins         []float64
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
+	MaxAttempts          int32
+	MaxAgeMicros         int64
+	KeepMicros           int64
+	Phases               int16
 	Name                 string
 	Server               string
 	Namespace            string
@@ -100,6 +105,10 @@ func (q *Queries) ActionCreate(ctx context.Context, db DBTX, arg ActionCreatePar
 		arg.ArgumentMins,
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
+		arg.MaxAttempts,
+		arg.MaxAgeMicros,
+		arg.KeepMicros,
+		arg.Phases,
 		arg.Name,
 		arg.Server,
 		arg.Namespace,
@@ -114,10 +123,10 @@ const actionDelete = `-- name: ActionDelete :one
 WITH used AS (
     SELECT EXISTS (SELECT FROM plans p WHERE p.action_name = $1) AS in_use
 ), deleted AS (
-    DELETE FROM actions a USING used u WHERE a.name = $1 AND NOT u.in_use RETURNING a.name
+    DELETE FROM actions a USING used u WHERE a.name = $1 AND NOT u.in_use RETURNING a.name, a.namespace
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, details)
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', d.namespace, json_build_object('entity', 'action', 'name', d.name) FROM deleted d
 )
 SELECT u.in_use::boolean AS in_use, EXISTS (SELECT FROM deleted)::boolean AS deleted FROM used u
 `
@@ -127,7 +136,7 @@ type ActionDeleteRow struct {
 	Deleted bool
 }
 
-// Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
+// Index: actions_pkey, plans_action_name_phase_state_id_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
 // refuses the deletion.
 func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (ActionDeleteRow, error) {
 	row := db.QueryRow(ctx, actionDelete, name)
@@ -137,7 +146,7 @@ func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (Actio
 }
 
 const actionGet = `-- name: ActionGet :one
-SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions WHERE name = $1
+SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts, max_age_micros, keep_micros, phases, created_by, created_at, updated_at FROM actions WHERE name = $1
 `
 
 // Index: actions_pkey.
@@ -172,6 +181,10 @@ func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (Action, 
 		&i.ArgumentMins,
 		&i.ArgumentMaxs,
 		&i.ArgumentPatterns,
+		&i.MaxAttempts,
+		&i.MaxAgeMicros,
+		&i.KeepMicros,
+		&i.Phases,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -180,7 +193,7 @@ func (q *Queries) ActionGet(ctx context.Context, db DBTX, name string) (Action, 
 }
 
 const actionList = `-- name: ActionList :many
-SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, created_by, created_at, updated_at FROM actions a
+SELECT name, server, namespace, state, version, description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts, max_age_micros, keep_micros, phases, created_by, created_at, updated_at FROM actions a
 WHERE a.server = $1 AND a.namespace = $2 AND a.name > $3
     AND ($4::text = '' OR a.state = $4::text)
     AND ($5::text = '' OR $5::text = ANY (a.tags))
@@ -241,6 +254,10 @@ func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams)
 			&i.ArgumentMins,
 			&i.ArgumentMaxs,
 			&i.ArgumentPatterns,
+			&i.MaxAttempts,
+			&i.MaxAgeMicros,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -268,7 +285,7 @@ func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, 
 }
 
 const actionUpdate = `-- name: ActionUpdate :one
-WITH given AS (SELECT $23::text AS name, $24::text AS server, $25::text AS namespace, $26::text AS created_by)
+WITH given AS (SELECT $27::text AS name, $28::text AS server, $29::text AS namespace, $30::text AS created_by)
 UPDATE actions a
 SET description = $1, definition_of_done = $2, strategy_actor = $3,
     execution_actor = $4, review_actor = $5, apply_actor = $6,
@@ -277,9 +294,10 @@ SET description = $1, definition_of_done = $2, strategy_actor = $3,
     inputs_schema = CAST($12::text AS json), tags = $13, invariants = $14, argument_names = $15,
     argument_types = $16, argument_requireds = $17, argument_descriptions = $18,
     argument_defaults = $19, argument_mins = $20, argument_maxs = $21,
-    argument_patterns = $22, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+    argument_patterns = $22, max_attempts = $23,
+    max_age_micros = $24, keep_micros = $25, phases = $26, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g WHERE a.name = g.name
-RETURNING a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.created_by, a.created_at, a.updated_at
+RETURNING a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.max_attempts, a.max_age_micros, a.keep_micros, a.phases, a.created_by, a.created_at, a.updated_at
 `
 
 type ActionUpdateParams struct {
@@ -305,6 +323,10 @@ type ActionUpdateParams struct {
 	ArgumentMins         []float64
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
+	MaxAttempts          int32
+	MaxAgeMicros         int64
+	KeepMicros           int64
+	Phases               int16
 	Name                 string
 	Server               string
 	Namespace            string
@@ -337,6 +359,10 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		arg.ArgumentMins,
 		arg.ArgumentMaxs,
 		arg.ArgumentPatterns,
+		arg.MaxAttempts,
+		arg.MaxAgeMicros,
+		arg.KeepMicros,
+		arg.Phases,
 		arg.Name,
 		arg.Server,
 		arg.Namespace,
@@ -371,6 +397,10 @@ func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdatePar
 		&i.ArgumentMins,
 		&i.ArgumentMaxs,
 		&i.ArgumentPatterns,
+		&i.MaxAttempts,
+		&i.MaxAgeMicros,
+		&i.KeepMicros,
+		&i.Phases,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,

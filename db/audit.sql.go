@@ -466,11 +466,12 @@ func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBa
 }
 
 const auditPruneBegin = `-- name: AuditPruneBegin :exec
-SELECT audit_prune_begin('audit_holds')
+SELECT audit_prune_begin('audit_holds') FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
-// Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees the
-// holds that it waited for.
+// Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees
+// the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
 func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, auditPruneBegin)
 	return err
@@ -514,9 +515,9 @@ WITH given AS MATERIALIZED (
         SELECT u.id, u.occurred_at, u.type, u.namespace, nullif(u.plan_id, '00000000-0000-0000-0000-000000000000') AS plan_id,
             nullif(u.session_id, '00000000-0000-0000-0000-000000000000') AS session_id, u.actor, u.user_name, u.project, u.details, u.place
         FROM ROWS FROM (
-            unnest($1::uuid[]), unnest($2::timestamptz[]), unnest($3::text[]), unnest($4::text[]),
-            unnest($5::uuid[]), unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]),
-            unnest($9::text[]), unnest($10::text[])
+            unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[]), unnest($5::text[]),
+            unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::text[]), unnest($9::text[]),
+            unnest($10::text[]), unnest($11::text[])
         ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details, place)
     ) AS n
 ), written AS (
@@ -529,9 +530,12 @@ WITH given AS MATERIALIZED (
 SELECT (SELECT count(*) FROM written)::bigint AS written, count(g.same)::bigint AS known,
     coalesce(min(g.place) FILTER (WHERE NOT g.same), 0)::bigint AS differs
 FROM given g
+HAVING NOT $1::boolean OR bool_and(g.same) IS FALSE
+    OR count(*) FILTER (WHERE g.same IS NULL) = (SELECT count(*) FROM written) OR rows_left_out('audit_entries')
 `
 
 type AuditRecordParams struct {
+	Whole       bool
 	Ids         []pgtype.UUID
 	OccurredAts []time.Time
 	Types       []string
@@ -553,9 +557,11 @@ type AuditRecordRow struct {
 // Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has the id
 // of another entry: differs is then the first such place from 1. known counts those that were there, also those that have been
 // pruned since: of these, and of fields that were erased, no more can be compared. If an entry is neither written nor known,
-// another transaction recorded it meanwhile, which this statement does not see. An empty text or a zero uuid stands for null.
+// another transaction recorded it meanwhile, which this statement does not see, or a trigger left it out. With whole the statement
+// fails then, so that nothing is written. An empty text or a zero uuid stands for null.
 func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (AuditRecordRow, error) {
 	row := db.QueryRow(ctx, auditRecord,
+		arg.Whole,
 		arg.Ids,
 		arg.OccurredAts,
 		arg.Types,

@@ -19,10 +19,11 @@ SELECT count(*) FROM (
         AND ($3::uuid IS NULL OR e.plan_id = $3::uuid)
         AND ($4::uuid IS NULL OR e.session_id = $4::uuid)
         AND ($5::text IS NULL OR e.user_name = $5::text)
-        AND ($6::text IS NULL OR e.actor = $6::text)
-        AND ($7::text IS NULL OR e.project = $7::text)
-        AND ($8::text IS NULL OR e.type = $8::text)
-    ORDER BY e.occurred_at, e.id LIMIT $9
+        AND ($6::text IS NULL OR e.namespace = $6::text)
+    AND ($7::text IS NULL OR e.actor = $7::text)
+        AND ($8::text IS NULL OR e.project = $8::text)
+        AND ($9::text IS NULL OR e.type = $9::text)
+    ORDER BY e.occurred_at, e.id LIMIT $10
 ) AS found
 `
 
@@ -32,6 +33,7 @@ type AuditCountParams struct {
 	PlanID         pgtype.UUID
 	SessionID      pgtype.UUID
 	UserName       *string
+	Namespace      *string
 	Actor          *string
 	Project        *string
 	Type           *string
@@ -47,6 +49,7 @@ func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams)
 		arg.PlanID,
 		arg.SessionID,
 		arg.UserName,
+		arg.Namespace,
 		arg.Actor,
 		arg.Project,
 		arg.Type,
@@ -63,10 +66,11 @@ WHERE e.occurred_at >= $1 AND e.occurred_at < $2 AND (e.occurred_at, e.id) > ($1
     AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
     AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
     AND ($6::text IS NULL OR e.user_name = $6::text)
-    AND ($7::text IS NULL OR e.actor = $7::text)
-    AND ($8::text IS NULL OR e.project = $8::text)
-    AND ($9::text IS NULL OR e.type = $9::text)
-ORDER BY e.occurred_at, e.id LIMIT $10
+    AND ($7::text IS NULL OR e.namespace = $7::text)
+    AND ($8::text IS NULL OR e.actor = $8::text)
+    AND ($9::text IS NULL OR e.project = $9::text)
+    AND ($10::text IS NULL OR e.type = $10::text)
+ORDER BY e.occurred_at, e.id LIMIT $11
 `
 
 type AuditListAscendingParams struct {
@@ -76,6 +80,7 @@ type AuditListAscendingParams struct {
 	PlanID          pgtype.UUID
 	SessionID       pgtype.UUID
 	UserName        *string
+	Namespace       *string
 	Actor           *string
 	Project         *string
 	Type            *string
@@ -91,6 +96,7 @@ func (q *Queries) AuditListAscending(ctx context.Context, db DBTX, arg AuditList
 		arg.PlanID,
 		arg.SessionID,
 		arg.UserName,
+		arg.Namespace,
 		arg.Actor,
 		arg.Project,
 		arg.Type,
@@ -134,10 +140,11 @@ WHERE e.occurred_at <= $1 AND e.occurred_at >= $2 AND (e.occurred_at, e.id) < ($
     AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
     AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
     AND ($6::text IS NULL OR e.user_name = $6::text)
-    AND ($7::text IS NULL OR e.actor = $7::text)
-    AND ($8::text IS NULL OR e.project = $8::text)
-    AND ($9::text IS NULL OR e.type = $9::text)
-ORDER BY e.occurred_at DESC, e.id DESC LIMIT $10
+    AND ($7::text IS NULL OR e.namespace = $7::text)
+    AND ($8::text IS NULL OR e.actor = $8::text)
+    AND ($9::text IS NULL OR e.project = $9::text)
+    AND ($10::text IS NULL OR e.type = $10::text)
+ORDER BY e.occurred_at DESC, e.id DESC LIMIT $11
 `
 
 type AuditListDescendingParams struct {
@@ -147,6 +154,7 @@ type AuditListDescendingParams struct {
 	PlanID          pgtype.UUID
 	SessionID       pgtype.UUID
 	UserName        *string
+	Namespace       *string
 	Actor           *string
 	Project         *string
 	Type            *string
@@ -167,6 +175,7 @@ func (q *Queries) AuditListDescending(ctx context.Context, db DBTX, arg AuditLis
 		arg.PlanID,
 		arg.SessionID,
 		arg.UserName,
+		arg.Namespace,
 		arg.Actor,
 		arg.Project,
 		arg.Type,

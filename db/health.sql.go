@@ -14,9 +14,10 @@ const healthHolders = `-- name: HealthHolders :many
 
 SELECT h.kind, h.name, h.pid, h.since, h.age FROM (
     SELECT CAST(CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS text) AS kind, CAST(coalesce(a.application_name, '') AS text) AS name,
-        CAST(a.pid AS integer) AS pid, a.xact_start AS since, CAST(age(a.backend_xmin) AS bigint) AS age
+        CAST(a.pid AS integer) AS pid, a.xact_start AS since,
+        CAST(greatest(age(a.backend_xmin), age(a.backend_xid)) AS bigint) AS age
     FROM pg_catalog.pg_stat_activity a
-    WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.backend_type = 'walsender')
+    WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.backend_type = 'walsender')
     UNION ALL
     SELECT 'slot', CAST(s.slot_name AS text), coalesce(s.active_pid, 0), NULL, CAST(age(s.xmin) AS bigint)
     FROM pg_catalog.pg_replication_slots s WHERE s.xmin IS NOT NULL
@@ -38,7 +39,8 @@ type HealthHoldersRow struct {
 // The queries of Health. They read the catalog and the statistics.
 // Index: none. Who keeps dead row versions of this database from being removed, the oldest first. Of a session of another role the
 // server does not say since when, unless this role is a member of pg_read_all_stats. A replication slot and a prepared transaction
-// hold without any session. A standby that gives feedback is a sender of the log, which has no database.
+// hold without any session. A standby that gives feedback is a sender of the log, which has no database. A transaction that has
+// written holds, too, while it has no snapshot: idle at read committed.
 func (q *Queries) HealthHolders(ctx context.Context, db DBTX) ([]HealthHoldersRow, error) {
 	rows, err := db.Query(ctx, healthHolders)
 	if err != nil {

@@ -53,7 +53,12 @@ WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2:
     AND ($6::text IS NULL OR l.kind = $6::text)
     AND ($7::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN $7::text WHEN 'plan' THEN $7::text ELSE $8::text END)
     AND (l.expires_at <= statement_timestamp()) = ANY($9::boolean[])
-ORDER BY l.kind, l.name LIMIT $10
+    AND ($10::text IS NULL OR CASE l.kind
+        WHEN 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid)
+        WHEN 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid)
+        ELSE l.namespace
+    END = $10::text)
+ORDER BY l.kind, l.name LIMIT $11
 `
 
 type LeaseListParams struct {
@@ -66,6 +71,7 @@ type LeaseListParams struct {
 	ID         *string
 	Text       string
 	HasExpired []bool
+	View       *string
 	MaxRows    int32
 }
 
@@ -79,8 +85,9 @@ type LeaseListRow struct {
 	Expired    bool
 }
 
-// Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before it is sent: see audit_lists.sql. A
-// name of any kind is that of a session or a plan if it is an id.
+// Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
+// rewritten before it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id. view: the lease
+// of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
 		arg.Namespace,
@@ -92,6 +99,7 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 		arg.ID,
 		arg.Text,
 		arg.HasExpired,
+		arg.View,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -109,6 +117,102 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 			&i.AcquiredAt,
 			&i.ExpiresAt,
 			&i.Expired,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const leaseListEnded = `-- name: LeaseListEnded :many
+SELECT n.place::bigint AS place
+FROM ROWS FROM (
+    unnest((SELECT $1::text[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
+    unnest((SELECT $4::text[])), unnest((SELECT $5::bigint[]))
+) WITH ORDINALITY AS n (namespace, kind, name, owner, token, place)
+LEFT JOIN LATERAL (
+    SELECT l.owner, l.token FROM leases l
+    WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name AND l.expires_at > statement_timestamp() LIMIT 1
+) AS h ON true
+WHERE CASE WHEN n.token = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.token IS DISTINCT FROM n.token END
+`
+
+type LeaseListEndedParams struct {
+	Namespaces []string
+	Kinds      []string
+	Names      []string
+	Owners     []string
+	Tokens     []int64
+}
+
+// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those tokens that are not held, and,
+// where the token is 0, of those keys that nobody but the owner holds.
+func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEndedParams) ([]int64, error) {
+	rows, err := db.Query(ctx, leaseListEnded,
+		arg.Namespaces,
+		arg.Kinds,
+		arg.Names,
+		arg.Owners,
+		arg.Tokens,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var place int64
+		if err := rows.Scan(&place); err != nil {
+			return nil, err
+		}
+		items = append(items, place)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const leaseListHeld = `-- name: LeaseListHeld :many
+SELECT l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+FROM leases l
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = ANY($3::text[]) AND l.expires_at > statement_timestamp()
+`
+
+type LeaseListHeldParams struct {
+	Namespace string
+	Kind      string
+	Names     []string
+}
+
+type LeaseListHeldRow struct {
+	Name       string
+	Owner      string
+	Token      int64
+	AcquiredAt time.Time
+	ExpiresAt  time.Time
+}
+
+// Index: leases_pkey. Returns those of the leases that somebody holds.
+func (q *Queries) LeaseListHeld(ctx context.Context, db DBTX, arg LeaseListHeldParams) ([]LeaseListHeldRow, error) {
+	rows, err := db.Query(ctx, leaseListHeld, arg.Namespace, arg.Kind, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeaseListHeldRow
+	for rows.Next() {
+		var i LeaseListHeldRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Owner,
+			&i.Token,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -203,18 +307,53 @@ func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleasePar
 	return result.RowsAffected(), nil
 }
 
-const leaseReleaseAll = `-- name: LeaseReleaseAll :execrows
-UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-WHERE l.namespace = $1::text AND l.owner = $2::text
+const leaseReleaseAll = `-- name: LeaseReleaseAll :many
+WITH released AS (
+    UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+    WHERE l.namespace = ANY($1::text[]) AND l.owner = $2::text
+        AND CASE
+            WHEN $3::text IS NULL THEN true
+            WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid) = $3::text
+            WHEN l.kind = 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid) = $3::text
+            ELSE l.namespace = $3::text
+        END
+    RETURNING l.kind, l.name
+)
+SELECT r.kind, r.name, count(*) OVER () AS released FROM released r LIMIT 1000
 `
 
-// Index: leases_namespace_owner_kind_name_idx.
-func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, namespace string, owner string) (int64, error) {
-	result, err := db.Exec(ctx, leaseReleaseAll, namespace, owner)
+type LeaseReleaseAllParams struct {
+	Namespaces []string
+	Owner      string
+	View       *string
+}
+
+type LeaseReleaseAllRow struct {
+	Kind     string
+	Name     string
+	Released int64
+}
+
+// Index: leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. Returns the keys of some, and the
+// number of all. view: see LeaseList. The leases of one are in up to two namespaces.
+func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, arg LeaseReleaseAllParams) ([]LeaseReleaseAllRow, error) {
+	rows, err := db.Query(ctx, leaseReleaseAll, arg.Namespaces, arg.Owner, arg.View)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []LeaseReleaseAllRow
+	for rows.Next() {
+		var i LeaseReleaseAllRow
+		if err := rows.Scan(&i.Kind, &i.Name, &i.Released); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const leaseRenew = `-- name: LeaseRenew :one
@@ -258,6 +397,90 @@ func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams)
 		&i.ExpiresAt,
 	)
 	return i, err
+}
+
+const leaseRenewMany = `-- name: LeaseRenewMany :many
+WITH asked AS MATERIALIZED (
+    SELECT a.namespace, a.kind, a.name, a.token, a.seconds, a.hint, a.place
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
+        unnest($5::float8[]), unnest($6::tid[])
+    ) WITH ORDINALITY AS a (namespace, kind, name, token, seconds, hint, place)
+), free AS MATERIALIZED (
+    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.token, coalesce(
+        (
+            SELECT h.ctid FROM leases h
+            WHERE h.ctid = a.hint AND h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
+            FOR NO KEY UPDATE SKIP LOCKED
+        ),
+        (
+            SELECT h.ctid FROM leases h
+            WHERE h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
+            FOR NO KEY UPDATE SKIP LOCKED
+        )
+    ) AS at
+    FROM asked a
+)
+UPDATE leases l
+SET expires_at = greatest(l.expires_at, f.until)
+FROM free f
+WHERE l.ctid = f.at AND l.token = f.token AND l.expires_at > statement_timestamp()
+RETURNING f.place::bigint AS place, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, l.ctid::tid AS hint
+`
+
+type LeaseRenewManyParams struct {
+	Namespaces  []string
+	Kinds       []string
+	Names       []string
+	Tokens      []int64
+	TtlsSeconds []float64
+	Hints       []pgtype.TID
+}
+
+type LeaseRenewManyRow struct {
+	Place      int64
+	Owner      string
+	Token      int64
+	AcquiredAt time.Time
+	ExpiresAt  time.Time
+	Hint       pgtype.TID
+}
+
+// Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
+// the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see PlanClaim. hints
+// are where the rows were when they were last renewed: see MessageAppendOne.
+func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewManyParams) ([]LeaseRenewManyRow, error) {
+	rows, err := db.Query(ctx, leaseRenewMany,
+		arg.Namespaces,
+		arg.Kinds,
+		arg.Names,
+		arg.Tokens,
+		arg.TtlsSeconds,
+		arg.Hints,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeaseRenewManyRow
+	for rows.Next() {
+		var i LeaseRenewManyRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.Owner,
+			&i.Token,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
+			&i.Hint,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const leaseSweep = `-- name: LeaseSweep :exec

@@ -64,10 +64,11 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const messageListNews = `-- name: MessageListNews :many
-SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at
+SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at,
+    f.follows, f.tokens, f.counter
 FROM (
     SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at,
-        t.created_at, t.size, sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+        t.created_at, t.follows, t.tokens, t.counter, t.bytes, sum(t.bytes) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
     ) WITH ORDINALITY AS n (session_id, from_sequence, place)
@@ -75,14 +76,16 @@ FROM (
         SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
     ) AS c ON true
     LEFT JOIN LATERAL (
-        SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload, messages.kind,
-            messages.call_id, messages.occurred_at, messages.created_at, octet_length(messages.content) + octet_length(messages.metadata::text)
-                + coalesce(octet_length(messages.payload), 0) AS size
-        FROM messages WHERE messages.session_id = n.session_id AND messages.sequence >= n.from_sequence
-        ORDER BY messages.sequence LIMIT $3::integer
+        SELECT m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.kind, m.call_id, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, sum(m.bytes) OVER () AS needed
+        FROM (
+            SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload, messages.kind,
+                messages.call_id, messages.occurred_at, messages.created_at, messages.follows, messages.tokens, messages.counter, messages.bytes
+            FROM messages WHERE messages.session_id = n.session_id AND messages.sequence >= n.from_sequence
+            ORDER BY messages.sequence LIMIT $3::integer
+        ) AS m
     ) AS t ON true
 ) AS f
-WHERE f.sequence IS NULL OR f.total - f.size < $4::bigint
+WHERE f.sequence IS NULL OR f.total - f.bytes < $4::bigint
 ORDER BY f.place, f.sequence
 `
 
@@ -106,15 +109,19 @@ type MessageListNewsRow struct {
 	CallID       *string
 	OccurredAt   *time.Time
 	CreatedAt    time.Time
+	Follows      *int64
+	Tokens       *int32
+	Counter      *string
 }
 
 // Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a sequence on, up to max_rows of one
 // session and max_bytes together: for those who follow the sessions. Each row has the session's place among session_ids, from
 // 1, and its next sequence, or null if there is no such session. A session without messages from there on has one row, in which
-// the columns of a message are null. One for which there was no room has none; the first one always has. Sorted by place and
-// sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
+// the columns of a message are null. One for which there was no room has none: there is room for those first that need little.
+// Sorted by place and sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
 //
-// A SELECT around an argument, and LIMIT, are explained at MessageAppend; octet_length at SessionRead.
+// A SELECT around an argument, and LIMIT, are explained at MessageAppend. Values that are stored out of line are read for the
+// answer alone.
 func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListNewsParams) ([]MessageListNewsRow, error) {
 	rows, err := db.Query(ctx, messageListNews,
 		arg.SessionIds,
@@ -142,6 +149,9 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 			&i.CallID,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
 		); err != nil {
 			return nil, err
 		}

@@ -12,12 +12,36 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const messageAdvance = `-- name: MessageAdvance :execrows
+UPDATE session_counters c
+SET next_sequence = n.next_sequence, updated_at = n.updated_at, follows = NULL
+FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::timestamptz[])) AS n (session_id, next_sequence, updated_at)
+WHERE c.session_id = n.session_id
+`
+
+type MessageAdvanceParams struct {
+	SessionIds    []pgtype.UUID
+	NextSequences []int64
+	UpdatedAts    []time.Time
+}
+
+// Index: session_counters_pkey. MessageAppend as two plain statements, this one and MessageInsert, in a transaction that has the
+// rows' locks: a distributed engine hands these to the node that has the tables, as they are.
+func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) (int64, error) {
+	result, err := db.Exec(ctx, messageAdvance, arg.SessionIds, arg.NextSequences, arg.UpdatedAts)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const messageAppend = `-- name: MessageAppend :many
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence
             + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, statement_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp()),
+        follows = NULL
     WHERE c.ctid = ANY (ARRAY(
             SELECT l.ctid FROM session_counters l
             WHERE l.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[]))
@@ -35,28 +59,33 @@ WITH advanced AS (
         AND (cardinality(CAST($6 AS bigint[])) = 0 OR c.next_sequence = coalesce(
             nullif((CAST($6 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], -1), c.next_sequence
         ))
-        AND ($7::boolean OR current_setting('transaction_isolation') = 'read committed')
-        AND NOT ((SELECT $8::boolean) AND c.session_id = ANY (ARRAY(
+        AND ($7::boolean OR c.follows IS NULL)
+        AND ($8::boolean OR current_setting('transaction_isolation') = 'read committed')
+        AND NOT ((SELECT $9::boolean) AND c.session_id = ANY (ARRAY(
             SELECT n.session_id
-            FROM ROWS FROM (unnest((SELECT $9::uuid[])), unnest((SELECT $10::uuid[]))) AS n (session_id, id), LATERAL (
+            FROM ROWS FROM (unnest((SELECT $10::uuid[])), unnest((SELECT $11::uuid[]))) AS n (session_id, id), LATERAL (
                 SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
             ) AS stored
         )))
     RETURNING c.session_id, c.next_sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
     SELECT a.session_id, a.next_sequence - n.place,
         n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
     FROM advanced a
     JOIN ROWS FROM (
-        unnest((SELECT $9::uuid[])), unnest($11::bigint[]),
-        unnest($10::uuid[]), unnest($12::text[]), unnest($13::text[]),
-        unnest($14::text[]), unnest($15::bytea[]), unnest($16::text[]), unnest($17::text[]),
-        unnest($18::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
+        unnest((SELECT $10::uuid[])), unnest($12::bigint[]),
+        unnest($11::uuid[]), unnest($13::text[]), unnest($14::text[]),
+        unnest($15::text[]), unnest($16::bytea[]), unnest($17::text[]), unnest($18::text[]),
+        unnest($19::timestamptz[]), unnest($20::integer[]), unnest($21::text[]), unnest($22::bigint[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows) ON n.owner = a.session_id
+    RETURNING true AS stored
 )
 SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a
+WHERE (SELECT count(*) FROM inserted) = (
+        SELECT sum((CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), w.session_id)]) FROM advanced w
+    ) OR rows_left_out('messages')
 `
 
 type MessageAppendParams struct {
@@ -66,6 +95,7 @@ type MessageAppendParams struct {
 	Unplaced    []pgtype.UUID
 	Fences      []int64
 	Expecteds   []int64
+	Rewound     bool
 	AtAnyLevel  bool
 	CheckIds    bool
 	Owners      []pgtype.UUID
@@ -78,6 +108,9 @@ type MessageAppendParams struct {
 	Kinds       []string
 	CallIds     []string
 	OccurredAts []time.Time
+	Tokens      []int32
+	Counters    []string
+	Follows     []int64
 }
 
 type MessageAppendRow struct {
@@ -95,8 +128,9 @@ type MessageAppendRow struct {
 // number of the session's messages from it to the last one. hints are the places of the counter rows, and unplaced the sessions
 // that have none. expecteds are the expected sequences, -1 for any, and fences the tokens, 0 for none; both are empty if no
 // session has one. kinds and call_ids have an empty text for none, end at the last one that is not empty, and are empty in most
-// appends; unnest takes what is missing as null. Go's zero time stands for an occurred_at that is not given. at_any_level says
-// that the transaction may have another level than read committed.
+// appends; unnest takes what is missing as null. So are tokens, counters and follows, with 0, an empty text and -2 for none. Go's
+// zero time stands for an occurred_at that is not given. at_any_level says that the transaction may have another level than read
+// committed. rewound says that follows is as it must be if a session was rewound.
 //
 // A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
 // look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
@@ -110,6 +144,7 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		arg.Unplaced,
 		arg.Fences,
 		arg.Expecteds,
+		arg.Rewound,
 		arg.AtAnyLevel,
 		arg.CheckIds,
 		arg.Owners,
@@ -122,6 +157,9 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		arg.Kinds,
 		arg.CallIds,
 		arg.OccurredAts,
+		arg.Tokens,
+		arg.Counters,
+		arg.Follows,
 	)
 	if err != nil {
 		return nil, err
@@ -157,16 +195,20 @@ WITH advanced AS (
         )
         AND coalesce(nullif($3::bigint, 0) = c.fence, NOT c.fenced_only)
         AND c.next_sequence = coalesce($4::bigint, c.next_sequence)
+        AND c.follows IS NULL
         AND current_setting('transaction_isolation') = 'read committed'
         AND NOT ((SELECT $5::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $2 AND m.id = $6 LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, tokens, counter)
     SELECT $2, a.sequence, $6, $7, nullif($8::text, ''), nullif($9::text, ''), $10,
-        CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+        CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at,
+        nullif($14::integer, 0), nullif($15::text, '')
     FROM advanced a
+    RETURNING true AS stored
 )
 SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a
+WHERE (SELECT i.stored FROM inserted i) OR rows_left_out('messages')
 `
 
 type MessageAppendOneParams struct {
@@ -183,6 +225,8 @@ type MessageAppendOneParams struct {
 	Metadata   string
 	Payload    []byte
 	OccurredAt time.Time
+	Tokens     int32
+	Counter    string
 }
 
 type MessageAppendOneRow struct {
@@ -193,8 +237,8 @@ type MessageAppendOneRow struct {
 
 // Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a lone
 // writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no row if that is
-// locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, or
-// if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/turn_ledger.go).
+// locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, if
+// the message does not follow the one before, because the session was rewound, or if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/ledger.go).
 //
 // hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a snapshot
 // is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all of them. If the
@@ -218,6 +262,8 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 		arg.Metadata,
 		arg.Payload,
 		arg.OccurredAt,
+		arg.Tokens,
+		arg.Counter,
 	)
 	var i MessageAppendOneRow
 	err := row.Scan(&i.Sequence, &i.UpdatedAt, &i.Hint)
@@ -225,10 +271,22 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 }
 
 const messageGet = `-- name: MessageGet :one
-SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages WHERE session_id = $1 AND id = $2
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = $1 AND messages.id = $2
+    AND NOT EXISTS (
+        SELECT FROM session_branches b WHERE b.session_id = $1
+            AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+    )
+UNION ALL
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.id = $2 AND messages.sequence >= p.low AND messages.sequence <= p.high
+    LIMIT 1
+) AS m
+WHERE b.session_id = $1 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+LIMIT 1
 `
 
-// Index: messages_session_id_id_key.
+// Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of others. What is left of
+// a session that was deleted is none of its messages.
 func (q *Queries) MessageGet(ctx context.Context, db DBTX, sessionID pgtype.UUID, iD pgtype.UUID) (Message, error) {
 	row := db.QueryRow(ctx, messageGet, sessionID, iD)
 	var i Message
@@ -244,6 +302,10 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, sessionID pgtype.UUID
 		&i.Payload,
 		&i.OccurredAt,
 		&i.CreatedAt,
+		&i.Follows,
+		&i.Tokens,
+		&i.Counter,
+		&i.Bytes,
 	)
 	return i, err
 }
@@ -252,18 +314,19 @@ const messageImport = `-- name: MessageImport :execrows
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + cardinality($2::uuid[])
-    WHERE c.session_id = $1 AND c.next_sequence = $11::bigint
+    WHERE c.session_id = $1 AND c.next_sequence = $14::bigint
     RETURNING c.next_sequence - cardinality($2::uuid[]) AS first_sequence
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
 SELECT $1, a.first_sequence - 1 + n.ordinality,
     n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
 FROM advanced a, ROWS FROM (
     unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]),
     unnest($5::text[]), unnest($6::bytea[]), unnest($7::text[]), unnest($8::text[]),
-    unnest($9::timestamptz[]), unnest($10::timestamptz[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, ordinality)
+    unnest($9::timestamptz[]), unnest($10::timestamptz[]),
+    unnest($11::integer[]), unnest($12::text[]), unnest($13::bigint[])
+) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows, ordinality)
 `
 
 type MessageImportParams struct {
@@ -277,11 +340,14 @@ type MessageImportParams struct {
 	CallIds       []string
 	OccurredAts   []time.Time
 	CreatedAts    []time.Time
+	Tokens        []int32
+	Counters      []string
+	Follows       []int64
 	FirstSequence int64
 }
 
 // Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
-// none if first_sequence is not the next sequence. kinds and call_ids are as in MessageAppend.
+// none if first_sequence is not the next sequence. kinds and the others are as in MessageAppend.
 func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportParams) (int64, error) {
 	result, err := db.Exec(ctx, messageImport,
 		arg.SessionID,
@@ -294,6 +360,9 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 		arg.CallIds,
 		arg.OccurredAts,
 		arg.CreatedAts,
+		arg.Tokens,
+		arg.Counters,
+		arg.Follows,
 		arg.FirstSequence,
 	)
 	if err != nil {
@@ -302,9 +371,65 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 	return result.RowsAffected(), nil
 }
 
+const messageInsert = `-- name: MessageInsert :execrows
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+SELECT c.session_id, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), c.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+FROM ROWS FROM (
+    unnest($1::uuid[]), unnest($2::bigint[]),
+    unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]),
+    unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
+    unnest($10::timestamptz[]), unnest($11::integer[]), unnest($12::text[]), unnest($13::bigint[])
+) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows)
+JOIN session_counters c ON c.session_id = n.owner
+`
+
+type MessageInsertParams struct {
+	Owners      []pgtype.UUID
+	Sequences   []int64
+	Ids         []pgtype.UUID
+	Roles       []string
+	Contents    []string
+	Metadatas   []string
+	Payloads    [][]byte
+	Kinds       []string
+	CallIds     []string
+	OccurredAts []time.Time
+	Tokens      []int32
+	Counters    []string
+	Follows     []int64
+}
+
+// Index: session_counters_pkey. Comes behind MessageAdvance, whose rows it looks up, since a distributed engine gives only what reads
+// a table to the table's node. The parameters are those of MessageAppend, but for sequences.
+func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, messageInsert,
+		arg.Owners,
+		arg.Sequences,
+		arg.Ids,
+		arg.Roles,
+		arg.Contents,
+		arg.Metadatas,
+		arg.Payloads,
+		arg.Kinds,
+		arg.CallIds,
+		arg.OccurredAts,
+		arg.Tokens,
+		arg.Counters,
+		arg.Follows,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const messageListBefore = `-- name: MessageListBefore :many
-SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
-WHERE session_id = $1 AND sequence < $2
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
+WHERE messages.session_id = $1 AND sequence < CASE
+        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 0
+        ELSE $2::bigint
+    END
 ORDER BY sequence DESC
 LIMIT $3
 `
@@ -315,7 +440,7 @@ type MessageListBeforeParams struct {
 	MaxRows        int32
 }
 
-// Index: messages_pkey, backwards.
+// Index: messages_pkey, backwards, session_branches_pkey.
 func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageListBeforeParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListBefore, arg.SessionID, arg.BeforeSequence, arg.MaxRows)
 	if err != nil {
@@ -337,6 +462,10 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
 		); err != nil {
 			return nil, err
 		}
@@ -349,21 +478,32 @@ func (q *Queries) MessageListBefore(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByCall = `-- name: MessageListByCall :many
-SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
-WHERE session_id = $1 AND call_id = $2::text
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
+WHERE messages.session_id = $2 AND messages.call_id = $3::text
+    AND NOT EXISTS (
+        SELECT FROM session_branches b WHERE b.session_id = $2
+            AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+    )
+UNION ALL
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
+    WHERE messages.session_id = p.owner AND messages.call_id = $3::text AND messages.sequence >= p.low AND messages.sequence <= p.high
+    ORDER BY messages.sequence LIMIT $1
+) AS m
+WHERE b.session_id = $2 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
 ORDER BY sequence
-LIMIT $3
+LIMIT $1
 `
 
 type MessageListByCallParams struct {
+	MaxRows   int32
 	SessionID pgtype.UUID
 	CallID    string
-	MaxRows   int32
 }
 
-// Index: messages_session_id_call_id_sequence_idx. Ascending.
+// Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that a fork has of others come first.
 func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageListByCallParams) ([]Message, error) {
-	rows, err := db.Query(ctx, messageListByCall, arg.SessionID, arg.CallID, arg.MaxRows)
+	rows, err := db.Query(ctx, messageListByCall, arg.MaxRows, arg.SessionID, arg.CallID)
 	if err != nil {
 		return nil, err
 	}
@@ -383,6 +523,10 @@ func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageLis
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
 		); err != nil {
 			return nil, err
 		}
@@ -395,8 +539,8 @@ func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageLis
 }
 
 const messageListByIDs = `-- name: MessageListByIDs :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
-LATERAL (SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM unnest($1::uuid[]) WITH ORDINALITY AS n (id, ordinality),
+LATERAL (SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = $2 AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality
 `
 
@@ -423,6 +567,10 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
 		); err != nil {
 			return nil, err
 		}
@@ -435,8 +583,12 @@ func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UU
 }
 
 const messageListFrom = `-- name: MessageListFrom :many
-SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at FROM messages
-WHERE session_id = $1 AND sequence >= $2
+
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
+WHERE messages.session_id = $1 AND sequence >= CASE
+        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 9223372036854775807
+        ELSE $2::bigint
+    END
 ORDER BY sequence
 LIMIT $3
 `
@@ -447,7 +599,9 @@ type MessageListFromParams struct {
 	MaxRows      int32
 }
 
-// Index: messages_pkey, forwards.
+// The next statements read the transcript of sessions that have no branches and are no forks; of others they return nothing. The
+// condition is looked up once, for the bound of the index: as a filter of rows it would cost more.
+// Index: messages_pkey, forwards, session_branches_pkey.
 func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListFromParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListFrom, arg.SessionID, arg.FromSequence, arg.MaxRows)
 	if err != nil {
@@ -469,6 +623,176 @@ func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListF
 			&i.Payload,
 			&i.OccurredAt,
 			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const messageListOwn = `-- name: MessageListOwn :many
+SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
+WHERE messages.session_id = $1 AND sequence >= $2
+    AND EXISTS (SELECT FROM session_counters WHERE session_counters.session_id = $1)
+ORDER BY sequence
+LIMIT $3
+`
+
+type MessageListOwnParams struct {
+	SessionID    pgtype.UUID
+	FromSequence int64
+	MaxRows      int32
+}
+
+// Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of others.
+func (q *Queries) MessageListOwn(ctx context.Context, db DBTX, arg MessageListOwnParams) ([]Message, error) {
+	rows, err := db.Query(ctx, messageListOwn, arg.SessionID, arg.FromSequence, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const messageListPath = `-- name: MessageListPath :many
+WITH path AS (
+    SELECT p.owner, p.low, p.high, sum(p.high - p.low + 1) OVER (ORDER BY p.low ROWS UNBOUNDED PRECEDING) AS total
+    FROM session_path($2::uuid, $3::bigint, $4::bigint, NULL, NULL) AS p (owner, low, high)
+), ranges AS (
+    SELECT q.owner, q.low, q.high + least(0, (SELECT $1::bigint) - q.total)::bigint AS high FROM path q
+)
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM ranges r, LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
+    ORDER BY messages.sequence LIMIT $1::bigint
+) AS m
+ORDER BY m.sequence
+`
+
+type MessageListPathParams struct {
+	MaxRows      int64
+	SessionID    pgtype.UUID
+	At           *int64
+	FromSequence int64
+}
+
+// Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages than there is room for, the first ones are read. The
+// LIMIT of each range is explained at MessageAppend.
+func (q *Queries) MessageListPath(ctx context.Context, db DBTX, arg MessageListPathParams) ([]Message, error) {
+	rows, err := db.Query(ctx, messageListPath,
+		arg.MaxRows,
+		arg.SessionID,
+		arg.At,
+		arg.FromSequence,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const messageListPathBefore = `-- name: MessageListPathBefore :many
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_path($1::uuid, NULL, NULL, $2::bigint, $3::bigint) AS p (owner, low, high), LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.sequence >= p.low AND messages.sequence <= p.high
+    ORDER BY messages.sequence DESC LIMIT $3::bigint
+) AS m
+ORDER BY m.sequence DESC
+`
+
+type MessageListPathBeforeParams struct {
+	SessionID      pgtype.UUID
+	BeforeSequence int64
+	MaxRows        int64
+}
+
+// Index: messages_pkey. The same backwards.
+func (q *Queries) MessageListPathBefore(ctx context.Context, db DBTX, arg MessageListPathBeforeParams) ([]Message, error) {
+	rows, err := db.Query(ctx, messageListPathBefore, arg.SessionID, arg.BeforeSequence, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Message
+	for rows.Next() {
+		var i Message
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Bytes,
 		); err != nil {
 			return nil, err
 		}

@@ -38,6 +38,10 @@ type Action struct {
 	ArgumentMins         []float64
 	ArgumentMaxs         []float64
 	ArgumentPatterns     []string
+	MaxAttempts          int32
+	MaxAgeMicros         int64
+	KeepMicros           int64
+	Phases               int16
 	CreatedBy            *string
 	CreatedAt            time.Time
 	UpdatedAt            time.Time
@@ -98,6 +102,10 @@ type Message struct {
 	Payload    []byte
 	OccurredAt *time.Time
 	CreatedAt  time.Time
+	Follows    *int64
+	Tokens     *int32
+	Counter    *string
+	Bytes      int32
 }
 
 type Plan struct {
@@ -111,6 +119,12 @@ type Plan struct {
 	RootID                  pgtype.UUID
 	Depth                   int32
 	Attempt                 int32
+	MaxAttempts             int32
+	Priority                int16
+	NotBefore               *time.Time
+	Deadline                *time.Time
+	KeepMicros              int64
+	Phases                  int16
 	Description             string
 	DefinitionOfDone        string
 	Phase                   string
@@ -118,6 +132,7 @@ type Plan struct {
 	AutomationProfile       *string
 	AutomationProfileSource *string
 	AutomationSnapshot      []byte
+	Trace                   *string
 	ErrorMessage            *string
 	ErrorDetails            []byte
 	ReversionCount          int32
@@ -166,4 +181,12 @@ type Session struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+}
+
+type SessionHold struct {
+	Namespace string
+	Owner     string
+	SessionID pgtype.UUID
+	Reason    string
+	CreatedAt time.Time
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const planGetMany = `-- name: PlanGetMany :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM unnest($1::uuid[]) AS a (id),
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = a.id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM unnest($1::uuid[]) AS a (id),
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = a.id LIMIT 1) AS d
 `
 
 // Index: plans_pkey. Returns whole plans, in no order. LIMIT makes the planner look up each plan separately.
@@ -38,6 +38,12 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 			&i.RootID,
 			&i.Depth,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.Description,
 			&i.DefinitionOfDone,
 			&i.Phase,
@@ -45,6 +51,7 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 			&i.AutomationProfile,
 			&i.AutomationProfileSource,
 			&i.AutomationSnapshot,
+			&i.Trace,
 			&i.ErrorMessage,
 			&i.ErrorDetails,
 			&i.ReversionCount,
@@ -77,18 +84,19 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 const planTransitionMany = `-- name: PlanTransitionMany :many
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
-        a.reversion_count, a.actor, a.reason, a.event_type, a.details, a.place
+        a.reversion_count, a.attempt, a.delay_micros, a.deadline, a.actor, a.reason, a.event_type, a.details, a.place
     FROM ROWS FROM (
         unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]),
         unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::text[]), unnest($11::integer[]), unnest($12::text[]), unnest($13::text[]),
-        unnest($14::text[]), unnest($15::text[])
+        unnest($10::text[]), unnest($11::integer[]), unnest($12::integer[]),
+        unnest($13::bigint[]), unnest($14::timestamptz[]), unnest($15::text[]), unnest($16::text[]),
+        unnest($17::text[]), unnest($18::text[])
     ) WITH ORDINALITY AS a (
         id, from_phase, from_state, version, fence, to_phase, to_state, transition, error_message, error_details,
-        reversion_count, actor, reason, event_type, details, place
+        reversion_count, attempt, delay_micros, deadline, actor, reason, event_type, details, place
     )
 ), free AS MATERIALIZED (
-    SELECT a.place, p.id
+    SELECT a.place, p.id, statement_timestamp() AS now, statement_timestamp() + nullif(a.delay_micros, 0) * interval '1 microsecond' AS not_before
     FROM asked a
     CROSS JOIN LATERAL (
         SELECT plans.id FROM plans
@@ -110,10 +118,11 @@ WITH asked AS MATERIALIZED (
     UPDATE plans p
     SET phase = a.to_phase, state = a.to_state, version = p.version + 1,
         error_message = nullif(a.error_message, ''), error_details = CAST(nullif(a.error_details, '') AS json),
-        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
+        reversion_count = a.reversion_count, attempt = a.attempt, deadline = nullif(a.deadline, '10000-01-01 00:00:00+00'),
+        not_before = f.not_before, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, f.now)
     FROM free f JOIN asked a ON a.place = f.place
     WHERE p.id = f.id
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -124,7 +133,7 @@ WITH asked AS MATERIALIZED (
     SELECT statement_timestamp(), audit_new_id(), m.event_type, m.namespace, m.actor, m.id, CAST(m.details AS json)
     FROM moved m
 )
-SELECT m.place::bigint AS place, m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m
+SELECT m.place::bigint AS place, m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m
 `
 
 type PlanTransitionManyParams struct {
@@ -139,6 +148,9 @@ type PlanTransitionManyParams struct {
 	ErrorMessages   []string
 	ErrorDetails    []string
 	ReversionCounts []int32
+	Attempts        []int32
+	DelaysMicros    []int64
+	Deadlines       []time.Time
 	Actors          []string
 	Reasons         []string
 	EventTypes      []string
@@ -148,6 +160,7 @@ type PlanTransitionManyParams struct {
 type PlanTransitionManyRow struct {
 	Place             int64
 	UpdatedAt         time.Time
+	NotBefore         *time.Time
 	LastCompletedStep *int64
 	LastCheckpointID  *string
 }
@@ -169,6 +182,9 @@ func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTrans
 		arg.ErrorMessages,
 		arg.ErrorDetails,
 		arg.ReversionCounts,
+		arg.Attempts,
+		arg.DelaysMicros,
+		arg.Deadlines,
 		arg.Actors,
 		arg.Reasons,
 		arg.EventTypes,
@@ -184,6 +200,7 @@ func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTrans
 		if err := rows.Scan(
 			&i.Place,
 			&i.UpdatedAt,
+			&i.NotBefore,
 			&i.LastCompletedStep,
 			&i.LastCheckpointID,
 		); err != nil {

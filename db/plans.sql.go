@@ -13,24 +13,18 @@ import (
 )
 
 const planCancel = `-- name: PlanCancel :many
-WITH RECURSIVE family AS (
-    SELECT p.id, p.parent_id, p.id = $1 AS is_target FROM plans p WHERE p.root_id = $2
-), tree AS (
-    SELECT f.id FROM family f WHERE f.is_target
-    UNION ALL
-    SELECT f.id FROM tree t JOIN family f ON f.parent_id = t.id
-), locked AS (
+WITH locked AS MATERIALIZED (
     SELECT p.id, p.phase, p.state, p.version, p.error_message, p.error_details,
-        p.id = $1 AND p.phase = $3 AND p.state = $4 AND p.version = $5 AS is_target
-    FROM plans p WHERE p.root_id = $2 AND p.id IN (SELECT t.id FROM tree t) FOR NO KEY UPDATE OF p
+        p.id = $1 AND p.phase = $2 AND p.state = $3 AND p.version = $4 AS is_target
+    FROM plans p WHERE p.root_id = $5 AND p.id = ANY (plan_tree($5::uuid, $1::uuid)) FOR NO KEY UPDATE OF p
 ), live AS (
     SELECT l.id, l.phase, l.state, l.version, l.error_message, l.error_details
     FROM locked l WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
 ), moved AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = statement_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, statement_timestamp())
-    FROM live l WHERE p.root_id = $2 AND p.id = l.id
+        not_before = NULL, cancelled_at = statement_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, statement_timestamp())
+    FROM live l WHERE p.root_id = $5 AND p.id = l.id
     RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -47,10 +41,10 @@ SELECT m.id FROM moved m
 
 type PlanCancelParams struct {
 	ID        pgtype.UUID
-	RootID    pgtype.UUID
 	FromPhase string
 	FromState string
 	Version   int64
+	RootID    pgtype.UUID
 	Reason    string
 	Actor     *string
 }
@@ -62,10 +56,10 @@ type PlanCancelParams struct {
 func (q *Queries) PlanCancel(ctx context.Context, db DBTX, arg PlanCancelParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, planCancel,
 		arg.ID,
-		arg.RootID,
 		arg.FromPhase,
 		arg.FromState,
 		arg.Version,
+		arg.RootID,
 		arg.Reason,
 		arg.Actor,
 	)
@@ -99,6 +93,93 @@ func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtyp
 	return count, err
 }
 
+const planCounts = `-- name: PlanCounts :many
+WITH RECURSIVE stages AS (
+    (
+        SELECT p.namespace, p.phase, p.state FROM plans p
+        WHERE (p.namespace, p.phase, p.state) > ($2::text, $3::text, $4::text)
+        ORDER BY p.namespace, p.phase, p.state LIMIT 1
+    )
+    UNION ALL
+    SELECT n.namespace, n.phase, n.state
+    FROM stages s CROSS JOIN LATERAL (
+        SELECT p.namespace, p.phase, p.state FROM plans p
+        WHERE (p.namespace, p.phase, p.state) > (s.namespace, s.phase, s.state)
+        ORDER BY p.namespace, p.phase, p.state LIMIT 1
+    ) AS n
+    WHERE $5::text = '' OR s.namespace = $5::text
+), chosen AS (
+    SELECT s.namespace, s.phase, s.state FROM stages s WHERE $5::text = '' OR s.namespace = $5::text LIMIT $6
+)
+SELECT c.namespace::text AS namespace, c.phase::text AS phase, c.state::text AS state, (
+        SELECT count(*) FROM (
+            SELECT FROM plans p WHERE p.namespace = c.namespace AND p.phase = c.phase AND p.state = c.state ORDER BY p.id LIMIT $1::integer
+        ) AS p
+    )::bigint AS count, coalesce((
+        SELECT min(f.since) FROM generate_series(0, 3) AS r (priority)
+        CROSS JOIN LATERAL (
+            SELECT q.since FROM plan_queue q
+            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase = c.phase AND q.priority + 0 = r.priority
+            ORDER BY q.since, q.plan_id LIMIT 1
+        ) AS f
+        WHERE f.since <= statement_timestamp()
+    ), '10000-01-01 00:00:00+00')::timestamptz AS oldest
+FROM chosen c
+`
+
+type PlanCountsParams struct {
+	Bound          int32
+	AfterNamespace string
+	AfterPhase     string
+	AfterState     string
+	Namespace      string
+	MaxRows        int32
+}
+
+type PlanCountsRow struct {
+	Namespace string
+	Phase     string
+	State     string
+	Count     int64
+	Oldest    time.Time
+}
+
+// Index: plans_namespace_phase_state_id_idx, plan_queue_namespace_phase_priority_since_idx. Returns the stages that the plans of a
+// namespace are at, or of all (”) behind a place, with how many there are up to a bound, and since when the first one waits. It
+// skips from one stage to the next. Without an order the planner would rather read the table until it has found enough.
+func (q *Queries) PlanCounts(ctx context.Context, db DBTX, arg PlanCountsParams) ([]PlanCountsRow, error) {
+	rows, err := db.Query(ctx, planCounts,
+		arg.Bound,
+		arg.AfterNamespace,
+		arg.AfterPhase,
+		arg.AfterState,
+		arg.Namespace,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PlanCountsRow
+	for rows.Next() {
+		var i PlanCountsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Phase,
+			&i.State,
+			&i.Count,
+			&i.Oldest,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const planCreate = `-- name: PlanCreate :one
 WITH seen AS (
     SELECT a.name FROM actions a
@@ -109,25 +190,28 @@ WITH seen AS (
 ), once AS (
     SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable FOR NO KEY UPDATE
-), usable AS (
+), usable AS MATERIALIZED (
     SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND a.reusable
         AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
     SELECT o.name FROM once o
+), linkable AS MATERIALIZED (
+    SELECT true AS is_linkable
+    WHERE ($4::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid))
+        AND (SELECT count(*) FROM parent) >= 0
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
-        phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
+        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority,
+        not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, argument_names, argument_values,
         invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT $4, $5::text, $6, $7::uuid, $8::text, u.name, $2::uuid,
-        $9, $10, $11, $12, $13, $14, $15, $16::text,
-        $17::text, CAST($18::text AS json), $19::text[], $20::text[],
-        $21::text[], $22::text[], $23::text[], $24::text[], $25::boolean[]
-    FROM usable u
-    WHERE ($7::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $7::uuid))
-        AND (SELECT count(*) FROM parent) >= 0
+    SELECT $5, $6::text, $7, $4::uuid, $8::text, u.name, $2::uuid,
+        $9, $10, $11, $12, $13, $14::timestamptz,
+        statement_timestamp() + nullif($15::bigint, 0) * interval '1 microsecond', $16, $17, $18, $19, $20, $21, $22::text,
+        $23::text, CAST($24::text AS json), $25::text, $26::text[], $27::text[],
+        $28::text[], $29::text[], $30::text[], $31::text[], $32::boolean[]
+    FROM usable u CROSS JOIN linkable
     ON CONFLICT DO NOTHING
     RETURNING id, action_name, created_at, updated_at
 ), archived AS (
@@ -136,16 +220,16 @@ WITH seen AS (
     FROM created c WHERE a.name = c.action_name AND NOT a.reusable
 ), projects AS (
     INSERT INTO plan_projects (project, plan_id)
-    SELECT DISTINCT n.project, c.id FROM created c, unnest($23::text[]) AS n (project)
+    SELECT DISTINCT n.project, c.id FROM created c, unnest($30::text[]) AS n (project)
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
-    SELECT c.id, 1, 'use', $14, $15, $26::text, c.created_at FROM created c
+    SELECT c.id, 1, 'use', $20, $21, $33::text, c.created_at FROM created c
 ), linked AS (
     INSERT INTO session_plans (session_id, plan_id)
-    SELECT $7::uuid, c.id FROM created c WHERE $7::uuid IS NOT NULL
+    SELECT $4::uuid, c.id FROM created c WHERE $4::uuid IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
-    SELECT c.created_at, audit_new_id(), 'plan_created', $6, $26::text, c.id, $7::uuid, CAST($27::text AS json)
+    SELECT c.created_at, audit_new_id(), 'plan_created', $7, $33::text, c.id, $4::uuid, CAST($34::text AS json)
     FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c
@@ -155,14 +239,20 @@ type PlanCreateParams struct {
 	ActionName              string
 	ParentID                pgtype.UUID
 	ActionVersion           int64
+	SessionID               pgtype.UUID
 	ID                      pgtype.UUID
 	Name                    *string
 	Namespace               string
-	SessionID               pgtype.UUID
 	Key                     *string
 	RootID                  pgtype.UUID
 	Depth                   int32
 	Attempt                 int32
+	MaxAttempts             int32
+	Priority                int16
+	NotBefore               *time.Time
+	MaxAgeMicros            int64
+	KeepMicros              int64
+	Phases                  int16
 	Description             string
 	DefinitionOfDone        string
 	Phase                   string
@@ -170,6 +260,7 @@ type PlanCreateParams struct {
 	AutomationProfile       *string
 	AutomationProfileSource *string
 	AutomationSnapshot      string
+	Trace                   *string
 	ArgumentNames           []string
 	ArgumentValues          []string
 	Invariants              []string
@@ -197,14 +288,20 @@ func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams)
 		arg.ActionName,
 		arg.ParentID,
 		arg.ActionVersion,
+		arg.SessionID,
 		arg.ID,
 		arg.Name,
 		arg.Namespace,
-		arg.SessionID,
 		arg.Key,
 		arg.RootID,
 		arg.Depth,
 		arg.Attempt,
+		arg.MaxAttempts,
+		arg.Priority,
+		arg.NotBefore,
+		arg.MaxAgeMicros,
+		arg.KeepMicros,
+		arg.Phases,
 		arg.Description,
 		arg.DefinitionOfDone,
 		arg.Phase,
@@ -212,6 +309,7 @@ func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams)
 		arg.AutomationProfile,
 		arg.AutomationProfileSource,
 		arg.AutomationSnapshot,
+		arg.Trace,
 		arg.ArgumentNames,
 		arg.ArgumentValues,
 		arg.Invariants,
@@ -240,7 +338,7 @@ func (q *Queries) PlanExists(ctx context.Context, db DBTX, id pgtype.UUID) (bool
 }
 
 const planGet = `-- name: PlanGet :one
-SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d WHERE d.id = $1
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d WHERE d.id = $1
 `
 
 // Index: plans_pkey.
@@ -258,6 +356,12 @@ func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (Plan, e
 		&i.RootID,
 		&i.Depth,
 		&i.Attempt,
+		&i.MaxAttempts,
+		&i.Priority,
+		&i.NotBefore,
+		&i.Deadline,
+		&i.KeepMicros,
+		&i.Phases,
 		&i.Description,
 		&i.DefinitionOfDone,
 		&i.Phase,
@@ -265,6 +369,7 @@ func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (Plan, e
 		&i.AutomationProfile,
 		&i.AutomationProfileSource,
 		&i.AutomationSnapshot,
+		&i.Trace,
 		&i.ErrorMessage,
 		&i.ErrorDetails,
 		&i.ReversionCount,
@@ -288,13 +393,13 @@ func (q *Queries) PlanGet(ctx context.Context, db DBTX, id pgtype.UUID) (Plan, e
 }
 
 const planGetByKey = `-- name: PlanGetByKey :one
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM (
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM (
     SELECT p.id FROM plans p WHERE p.session_id = $1::uuid AND p.key = $2::text
     UNION ALL
     SELECT p.id FROM plans p
     WHERE $1::uuid IS NULL AND p.session_id IS NULL AND p.namespace = $3 AND p.key = $2::text
     LIMIT 1
-) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = k.id LIMIT 1) AS d
+) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = k.id LIMIT 1) AS d
 `
 
 type PlanGetByKeyParams struct {
@@ -319,6 +424,12 @@ func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyPar
 		&i.RootID,
 		&i.Depth,
 		&i.Attempt,
+		&i.MaxAttempts,
+		&i.Priority,
+		&i.NotBefore,
+		&i.Deadline,
+		&i.KeepMicros,
+		&i.Phases,
 		&i.Description,
 		&i.DefinitionOfDone,
 		&i.Phase,
@@ -326,6 +437,7 @@ func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyPar
 		&i.AutomationProfile,
 		&i.AutomationProfileSource,
 		&i.AutomationSnapshot,
+		&i.Trace,
 		&i.ErrorMessage,
 		&i.ErrorDetails,
 		&i.ReversionCount,
@@ -429,13 +541,20 @@ func (q *Queries) PlanLink(ctx context.Context, db DBTX, sessionID pgtype.UUID, 
 const planLinkAll = `-- name: PlanLinkAll :execrows
 INSERT INTO session_plans (session_id, plan_id)
 SELECT $1, p.id
-FROM unnest($2::uuid[]) AS n (id), LATERAL (SELECT plans.id FROM plans WHERE plans.id = n.id LIMIT 1) AS p
+FROM unnest($2::uuid[]) AS n (id), LATERAL (SELECT plans.id, plans.namespace FROM plans WHERE plans.id = n.id LIMIT 1) AS p
+WHERE $3::text IS NULL OR p.namespace = $3::text
 ON CONFLICT DO NOTHING
 `
 
-// Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist.
-func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUID, planIds []pgtype.UUID) (int64, error) {
-	result, err := db.Exec(ctx, planLinkAll, sessionID, planIds)
+type PlanLinkAllParams struct {
+	SessionID pgtype.UUID
+	PlanIds   []pgtype.UUID
+	View      *string
+}
+
+// Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist, for a view in its namespace.
+func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, arg PlanLinkAllParams) (int64, error) {
+	result, err := db.Exec(ctx, planLinkAll, arg.SessionID, arg.PlanIds, arg.View)
 	if err != nil {
 		return 0, err
 	}
@@ -443,7 +562,7 @@ func (q *Queries) PlanLinkAll(ctx context.Context, db DBTX, sessionID pgtype.UUI
 }
 
 const planList = `-- name: PlanList :many
-SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d
+SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d
 WHERE d.id < $1
     AND ($2::uuid IS NULL OR d.parent_id = $2::uuid)
     AND ($3::text IS NULL OR d.namespace = $3::text)
@@ -490,6 +609,12 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 			&i.RootID,
 			&i.Depth,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.Description,
 			&i.DefinitionOfDone,
 			&i.Phase,
@@ -497,6 +622,96 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 			&i.AutomationProfile,
 			&i.AutomationProfileSource,
 			&i.AutomationSnapshot,
+			&i.Trace,
+			&i.ErrorMessage,
+			&i.ErrorDetails,
+			&i.ReversionCount,
+			&i.LastCompletedStep,
+			&i.LastCheckpointID,
+			&i.ArgumentNames,
+			&i.ArgumentValues,
+			&i.Invariants,
+			&i.InvariantSources,
+			&i.Projects,
+			&i.ProjectAliases,
+			&i.ProjectReadOnlys,
+			&i.Version,
+			&i.Fence,
+			&i.CancelledAt,
+			&i.CancelReason,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const planListByAction = `-- name: PlanListByAction :many
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
+LATERAL (
+    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
+    WHERE plans.action_name = $3 AND (plans.phase, plans.state, plans.id) < (n.phase, n.state, $4::uuid)
+        AND (plans.phase, plans.state, plans.id) >= (n.phase, n.state, '00000000-0000-0000-0000-000000000000'::uuid)
+    ORDER BY plans.phase DESC, plans.state DESC, plans.id DESC LIMIT $5
+) AS d
+ORDER BY d.id DESC LIMIT $5
+`
+
+type PlanListByActionParams struct {
+	Phases     []string
+	States     []string
+	ActionName string
+	AfterID    pgtype.UUID
+	MaxRows    int32
+}
+
+// Index: plans_action_name_phase_state_id_idx, backwards. Does the same for the plans of an action.
+func (q *Queries) PlanListByAction(ctx context.Context, db DBTX, arg PlanListByActionParams) ([]Plan, error) {
+	rows, err := db.Query(ctx, planListByAction,
+		arg.Phases,
+		arg.States,
+		arg.ActionName,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Plan
+	for rows.Next() {
+		var i Plan
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Namespace,
+			&i.SessionID,
+			&i.Key,
+			&i.ActionName,
+			&i.ParentID,
+			&i.RootID,
+			&i.Depth,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
+			&i.Description,
+			&i.DefinitionOfDone,
+			&i.Phase,
+			&i.State,
+			&i.AutomationProfile,
+			&i.AutomationProfileSource,
+			&i.AutomationSnapshot,
+			&i.Trace,
 			&i.ErrorMessage,
 			&i.ErrorDetails,
 			&i.ReversionCount,
@@ -527,8 +742,8 @@ func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]
 }
 
 const planListByProject = `-- name: PlanListByProject :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM plan_projects l,
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM plan_projects l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.project = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
@@ -575,6 +790,12 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 			&i.RootID,
 			&i.Depth,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.Description,
 			&i.DefinitionOfDone,
 			&i.Phase,
@@ -582,6 +803,7 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 			&i.AutomationProfile,
 			&i.AutomationProfileSource,
 			&i.AutomationSnapshot,
+			&i.Trace,
 			&i.ErrorMessage,
 			&i.ErrorDetails,
 			&i.ReversionCount,
@@ -612,8 +834,8 @@ func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListBySession = `-- name: PlanListBySession :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM session_plans l,
-LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM session_plans l,
+LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = l.plan_id LIMIT 1) AS d
 WHERE l.session_id = $1 AND l.plan_id < $2
     AND ($3::text = '' OR d.namespace = $3::text)
     AND ($4::text = '' OR d.phase = $4::text)
@@ -659,6 +881,12 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 			&i.RootID,
 			&i.Depth,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.Description,
 			&i.DefinitionOfDone,
 			&i.Phase,
@@ -666,6 +894,7 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 			&i.AutomationProfile,
 			&i.AutomationProfileSource,
 			&i.AutomationSnapshot,
+			&i.Trace,
 			&i.ErrorMessage,
 			&i.ErrorDetails,
 			&i.ReversionCount,
@@ -696,32 +925,36 @@ func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBy
 }
 
 const planListByStage = `-- name: PlanListByStage :many
-SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
+SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
 LATERAL (
-    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
-    WHERE plans.namespace = $3 AND plans.phase = n.phase AND plans.state = n.state
-        AND plans.id < $4
-    ORDER BY plans.id DESC LIMIT $5
+    SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
+    WHERE plans.namespace = $3 AND (plans.phase, plans.state, plans.id) < (n.phase, n.state, $4::uuid)
+        AND (plans.phase, plans.state, plans.id) >= (n.phase, n.state, '00000000-0000-0000-0000-000000000000'::uuid)
+        AND ($5::text = '' OR plans.action_name = $5::text)
+    ORDER BY plans.phase DESC, plans.state DESC, plans.id DESC LIMIT $6
 ) AS d
-ORDER BY d.id DESC LIMIT $5
+ORDER BY d.id DESC LIMIT $6
 `
 
 type PlanListByStageParams struct {
-	Phases    []string
-	States    []string
-	Namespace string
-	AfterID   pgtype.UUID
-	MaxRows   int32
+	Phases     []string
+	States     []string
+	Namespace  string
+	AfterID    pgtype.UUID
+	ActionName string
+	MaxRows    int32
 }
 
 // Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
-// There are at most as many stages as phases or states, so that the sort is small.
+// There are at most as many stages as phases or states, so that the sort is small. Equations would let the planner choose an index
+// without stages, and read all plans of the namespace for a stage that has none.
 func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByStage,
 		arg.Phases,
 		arg.States,
 		arg.Namespace,
 		arg.AfterID,
+		arg.ActionName,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -742,6 +975,12 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 			&i.RootID,
 			&i.Depth,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Priority,
+			&i.NotBefore,
+			&i.Deadline,
+			&i.KeepMicros,
+			&i.Phases,
 			&i.Description,
 			&i.DefinitionOfDone,
 			&i.Phase,
@@ -749,6 +988,7 @@ func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListBySt
 			&i.AutomationProfile,
 			&i.AutomationProfileSource,
 			&i.AutomationSnapshot,
+			&i.Trace,
 			&i.ErrorMessage,
 			&i.ErrorDetails,
 			&i.ReversionCount,
@@ -801,9 +1041,9 @@ WITH moved AS (
         last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
         updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
+    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 )
-SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
+SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.max_attempts, plans.priority, plans.not_before, plans.deadline, plans.keep_micros, plans.phases, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.trace, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
     m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
 FROM moved m CROSS JOIN plans
 WHERE plans.id = $1
@@ -855,6 +1095,12 @@ func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressPar
 		&i.Plan.RootID,
 		&i.Plan.Depth,
 		&i.Plan.Attempt,
+		&i.Plan.MaxAttempts,
+		&i.Plan.Priority,
+		&i.Plan.NotBefore,
+		&i.Plan.Deadline,
+		&i.Plan.KeepMicros,
+		&i.Plan.Phases,
 		&i.Plan.Description,
 		&i.Plan.DefinitionOfDone,
 		&i.Plan.Phase,
@@ -862,6 +1108,7 @@ func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressPar
 		&i.Plan.AutomationProfile,
 		&i.Plan.AutomationProfileSource,
 		&i.Plan.AutomationSnapshot,
+		&i.Plan.Trace,
 		&i.Plan.ErrorMessage,
 		&i.Plan.ErrorDetails,
 		&i.Plan.ReversionCount,
@@ -900,21 +1147,23 @@ WITH moved AS (
     UPDATE plans p
     SET phase = $1, state = $2, version = p.version + 1,
         error_message = $3, error_details = CAST($4::text AS json),
-        reversion_count = $5, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
-    WHERE p.id = $6 AND p.phase = $7 AND p.state = $8 AND p.version = $9
-        AND coalesce(nullif($10::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
+        reversion_count = $5, attempt = $6, deadline = $7,
+        not_before = statement_timestamp() + nullif($8::bigint, 0) * interval '1 microsecond',
+        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
+    WHERE p.id = $9 AND p.phase = $10 AND p.state = $11 AND p.version = $12
+        AND coalesce(nullif($13::bigint, 0) = p.fence, true)
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT m.id, m.version, $11, $7, $8, $1, $2,
-        $12::text, $13::text, m.updated_at
+    SELECT m.id, m.version, $14, $10, $11, $1, $2,
+        $15::text, $16::text, m.updated_at
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
-    SELECT statement_timestamp(), audit_new_id(), $14, m.namespace, $12::text, m.id, CAST($15::text AS json)
+    SELECT statement_timestamp(), audit_new_id(), $17, m.namespace, $15::text, m.id, CAST($18::text AS json)
     FROM moved m
 )
-SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m
+SELECT m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m
 `
 
 type PlanTransitionParams struct {
@@ -923,6 +1172,9 @@ type PlanTransitionParams struct {
 	ErrorMessage   *string
 	ErrorDetails   *string
 	ReversionCount int32
+	Attempt        int32
+	Deadline       *time.Time
+	DelayMicros    int64
 	ID             pgtype.UUID
 	FromPhase      string
 	FromState      string
@@ -937,6 +1189,7 @@ type PlanTransitionParams struct {
 
 type PlanTransitionRow struct {
 	UpdatedAt         time.Time
+	NotBefore         *time.Time
 	LastCompletedStep *int64
 	LastCheckpointID  *string
 }
@@ -950,6 +1203,9 @@ func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitio
 		arg.ErrorMessage,
 		arg.ErrorDetails,
 		arg.ReversionCount,
+		arg.Attempt,
+		arg.Deadline,
+		arg.DelayMicros,
 		arg.ID,
 		arg.FromPhase,
 		arg.FromState,
@@ -962,18 +1218,23 @@ func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitio
 		arg.Details,
 	)
 	var i PlanTransitionRow
-	err := row.Scan(&i.UpdatedAt, &i.LastCompletedStep, &i.LastCheckpointID)
+	err := row.Scan(
+		&i.UpdatedAt,
+		&i.NotBefore,
+		&i.LastCompletedStep,
+		&i.LastCheckpointID,
+	)
 	return i, err
 }
 
 const planUnlink = `-- name: PlanUnlink :one
-WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
+WITH found AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan,
+        EXISTS (SELECT FROM session_plans l WHERE l.session_id = $1 AND l.plan_id = $2) AS linked
 ), made AS (
     INSERT INTO session_plans (session_id, plan_id)
     SELECT $1, $2 FROM found f
-    WHERE f.session AND f.plan AND current_setting('transaction_isolation') <> 'read committed'
-        AND NOT EXISTS (SELECT FROM session_plans l WHERE l.session_id = $1 AND l.plan_id = $2)
+    WHERE f.session AND f.plan AND NOT f.linked AND current_setting('transaction_isolation') <> 'read committed'
     ON CONFLICT DO NOTHING
     RETURNING plan_id
 ), unlinked AS (

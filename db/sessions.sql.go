@@ -12,6 +12,157 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const holdChange = `-- name: HoldChange :exec
+UPDATE session_holds SET created_at = greatest((created_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC', statement_timestamp())
+WHERE namespace = '' AND owner = '' AND session_id = '00000000-0000-0000-0000-000000000000'
+`
+
+// Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed. Who finds the
+// same time before and after it has locked the row has seen all holds.
+func (q *Queries) HoldChange(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, holdChange)
+	return err
+}
+
+const holdDelete = `-- name: HoldDelete :exec
+DELETE FROM session_holds WHERE namespace = $1 AND owner = $2 AND session_id = $3 AND (namespace <> '' OR session_id <> '00000000-0000-0000-0000-000000000000')
+`
+
+type HoldDeleteParams struct {
+	Namespace string
+	Owner     string
+	SessionID pgtype.UUID
+}
+
+// Index: session_holds_pkey.
+func (q *Queries) HoldDelete(ctx context.Context, db DBTX, arg HoldDeleteParams) error {
+	_, err := db.Exec(ctx, holdDelete, arg.Namespace, arg.Owner, arg.SessionID)
+	return err
+}
+
+const holdGate = `-- name: HoldGate :exec
+SELECT h.reason FROM session_holds h
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' FOR SHARE
+`
+
+// Index: session_holds_pkey. Locks what every new hold changes, before a deletion: no hold begins until the transaction ends.
+func (q *Queries) HoldGate(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, holdGate)
+	return err
+}
+
+const holdInsert = `-- name: HoldInsert :execrows
+WITH there AS MATERIALIZED (
+    SELECT true AS is_there WHERE $1::text <> '' OR EXISTS (SELECT FROM session_counters c WHERE c.session_id = $3::uuid)
+)
+INSERT INTO session_holds (namespace, owner, session_id, reason) SELECT $1, $2, $3::uuid, $4 FROM there
+ON CONFLICT DO NOTHING
+`
+
+type HoldInsertParams struct {
+	Namespace string
+	Owner     string
+	SessionID pgtype.UUID
+	Reason    string
+}
+
+// Index: session_holds_pkey, session_counters_pkey. One that exists keeps its reason. No row: there is no such session, or the hold exists.
+func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, holdInsert,
+		arg.Namespace,
+		arg.Owner,
+		arg.SessionID,
+		arg.Reason,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const holdList = `-- name: HoldList :many
+SELECT h.namespace, h.owner, h.session_id, h.reason, h.created_at FROM session_holds h
+WHERE (h.namespace, h.owner, h.session_id) > ($1::text, $2::text, $3::uuid)
+    AND ($4::text IS NULL
+        OR CASE h.namespace WHEN '' THEN (SELECT s.namespace FROM sessions s WHERE s.id = h.session_id) ELSE h.namespace END = $4::text)
+ORDER BY h.namespace, h.owner, h.session_id LIMIT $5
+`
+
+type HoldListParams struct {
+	AfterNamespace string
+	AfterOwner     string
+	AfterSessionID pgtype.UUID
+	View           *string
+	MaxRows        int32
+}
+
+// Index: session_holds_pkey, sessions_pkey. In its order, behind a place; the first place is what deletions lock. In a view those
+// of its namespace, and of the sessions in it.
+func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]SessionHold, error) {
+	rows, err := db.Query(ctx, holdList,
+		arg.AfterNamespace,
+		arg.AfterOwner,
+		arg.AfterSessionID,
+		arg.View,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionHold
+	for rows.Next() {
+		var i SessionHold
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Owner,
+			&i.SessionID,
+			&i.Reason,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const namespaceList = `-- name: NamespaceList :many
+WITH RECURSIVE found AS (
+    (SELECT s.namespace FROM sessions s WHERE s.namespace > $2 ORDER BY s.namespace LIMIT 1)
+    UNION ALL
+    (SELECT n.namespace FROM found f, LATERAL (
+        SELECT s.namespace FROM sessions s WHERE s.namespace > f.namespace ORDER BY s.namespace LIMIT 1
+    ) AS n)
+)
+SELECT f.namespace::text FROM found f LIMIT $1
+`
+
+// Index: sessions_namespace_created_at_idx. The namespaces of sessions after one, in the index's order. Each is looked up from the
+// one before, and the sessions between them are not read.
+func (q *Queries) NamespaceList(ctx context.Context, db DBTX, maxRows int32, after string) ([]string, error) {
+	rows, err := db.Query(ctx, namespaceList, maxRows, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var f_namespace string
+		if err := rows.Scan(&f_namespace); err != nil {
+			return nil, err
+		}
+		items = append(items, f_namespace)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sessionAddUsage = `-- name: SessionAddUsage :one
 WITH locked AS (
     SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
@@ -86,19 +237,21 @@ func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUs
 }
 
 const sessionCreate = `-- name: SessionCreate :one
-WITH created AS (
+WITH free AS MATERIALIZED (
+    SELECT true AS is_free WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $3)
+), created AS (
     INSERT INTO sessions (id, namespace, key, owner, actor, automation_profile, metadata, budget_nanos)
     SELECT
         $3, $4, $5, $6, $2, $7,
         CAST($8::text AS json), $9::bigint
-    WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $3)
+    FROM free
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id) SELECT c.id FROM created c WHERE $10::boolean
+    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c WHERE $10::boolean
 ), counted AS (
-    INSERT INTO session_counters (session_id, updated_at, fenced_only)
-    SELECT c.id, c.updated_at, $11::boolean FROM created c
+    INSERT INTO session_counters (session_id, next_sequence, updated_at, fenced_only)
+    SELECT c.id, $11::bigint, c.updated_at, $12::boolean FROM created c
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
@@ -118,6 +271,7 @@ type SessionCreateParams struct {
 	Metadata          string
 	BudgetNanos       *int64
 	Chosen            bool
+	NextSequence      int64
 	FencedOnly        bool
 }
 
@@ -132,7 +286,7 @@ type SessionCreateRow struct {
 //
 // chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time, the deletion has
 // noted it by then: the statement fails with a violation of session_ids_pkey, and is sent again. A function writes the entry:
-// an INSERT here would open eight indexes for each session, audited or not, which is a third of the statement's time.
+// an INSERT here would open nine indexes for each session, audited or not, which is a third of the statement's time.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
 		arg.Audited,
@@ -145,6 +299,7 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 		arg.Metadata,
 		arg.BudgetNanos,
 		arg.Chosen,
+		arg.NextSequence,
 		arg.FencedOnly,
 	)
 	var i SessionCreateRow
@@ -155,36 +310,80 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
-        (SELECT s.namespace FROM sessions s WHERE s.id = $1) AS namespace,
-        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys
-    FROM session_counters c WHERE c.session_id = $1
+        s.namespace, s.version, greatest(s.updated_at, c.updated_at) AS active_at,
+        ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
+                AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
+            OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = $1 LIMIT 1) IS TRUE) AS held,
+        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys,
+        coalesce((SELECT true FROM streams t WHERE t.session_id = $1 LIMIT 1), false)::boolean AS has_streams,
+        coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = $1), 0)::bigint AS base,
+        coalesce((SELECT true FROM session_branches b WHERE b.parent_id = $1 LIMIT 1), false)::boolean AS forked
+    FROM session_counters c JOIN sessions s ON s.id = c.session_id WHERE c.session_id = $1
+), fit AS (
+    SELECT n.session_id, n.next_sequence, n.plans, n.namespace, n.version, n.active_at, n.held, n.state_keys, n.has_streams, n.base, n.forked FROM counted n
+    WHERE NOT n.held AND coalesce(n.version = $2::bigint, true) AND coalesce(n.active_at < $3::timestamptz, true)
+        AND coalesce(n.next_sequence = $4::bigint, true)
 ), deleted AS (
-    DELETE FROM sessions s WHERE s.id = $1
+    DELETE FROM sessions s WHERE s.id = (SELECT f.session_id FROM fit f)
 ), noted AS (
-    INSERT INTO session_ids (id) SELECT n.session_id FROM counted n ON CONFLICT DO NOTHING
+    INSERT INTO session_ids (id, namespace_hash) SELECT n.session_id, hashtextextended(n.namespace, 0) FROM fit n ON CONFLICT DO NOTHING
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
-        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence, n.plans, n.state_keys)::json
-    FROM counted n WHERE $2::boolean
+        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, n.plans, n.state_keys)::json
+    FROM fit n WHERE $5::boolean
 )
-SELECT n.next_sequence, n.plans, n.state_keys FROM counted n
+SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.version, n.next_sequence,
+    n.active_at::timestamptz AS active_at
+FROM counted n
 `
 
-type SessionDeleteRow struct {
-	NextSequence int64
-	Plans        int64
-	StateKeys    int64
+type SessionDeleteParams struct {
+	ID         pgtype.UUID
+	IfVersion  *int64
+	IdleSince  *time.Time
+	IfMessages *int64
+	Audited    bool
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey. The cascade
-// uses messages_pkey, session_usages_pkey, session_turns_pkey and the keys of the session's state. The session and its state
-// must be locked, so that the counts are those of the rows that the cascade deletes. next_sequence is the number of messages,
-// since sequences have no gaps. The id is noted, so that it is not given again.
-func (q *Queries) SessionDelete(ctx context.Context, db DBTX, iD pgtype.UUID, audited bool) (SessionDeleteRow, error) {
-	row := db.QueryRow(ctx, sessionDelete, iD, audited)
+type SessionDeleteRow struct {
+	Messages     int64
+	Plans        int64
+	StateKeys    int64
+	HasStreams   bool
+	Forked       bool
+	Held         bool
+	Version      int64
+	NextSequence int64
+	ActiveAt     time.Time
+}
+
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey, session_holds_pkey,
+// streams_session_id_status_id_idx, session_branches_pkey, session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages, session_usages
+// and session_turns. The session and its state must be locked, so that the counts are those of the rows that are deleted. messages
+// is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep some of them. The id is
+// noted, so that it is not given again. Nothing is done if the session is held (HoldGate must be locked), has another version than
+// if_version, another next sequence than if_messages, or was appended to at idle_since or later.
+func (q *Queries) SessionDelete(ctx context.Context, db DBTX, arg SessionDeleteParams) (SessionDeleteRow, error) {
+	row := db.QueryRow(ctx, sessionDelete,
+		arg.ID,
+		arg.IfVersion,
+		arg.IdleSince,
+		arg.IfMessages,
+		arg.Audited,
+	)
 	var i SessionDeleteRow
-	err := row.Scan(&i.NextSequence, &i.Plans, &i.StateKeys)
+	err := row.Scan(
+		&i.Messages,
+		&i.Plans,
+		&i.StateKeys,
+		&i.HasStreams,
+		&i.Forked,
+		&i.Held,
+		&i.Version,
+		&i.NextSequence,
+		&i.ActiveAt,
+	)
 	return i, err
 }
 
@@ -204,12 +403,13 @@ const sessionExport = `-- name: SessionExport :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
+    coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id), 0)::bigint AS base, c.follows,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
     NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = $1
@@ -222,6 +422,8 @@ type SessionExportRow struct {
 	NextSequence   int64
 	FencedOnly     bool
 	Plans          []string
+	Base           int64
+	Follows        *int64
 	ScopeVersion   int64
 	StateKey       *string
 	StateValue     []byte
@@ -229,7 +431,8 @@ type SessionExportRow struct {
 	StateUpdatedAt *time.Time
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey,
+// session_branches_pkey.
 // The session, as SessionGet returns it, and its own state, as they were at one moment: a row with the session and the version
 // of its state, or 0 if it has none, and then a row with each key, ordered by key. In each, the columns of the other kind of
 // row are null, so that the session's metadata is not repeated. The rows are not scanned into the generated struct: see
@@ -262,6 +465,8 @@ func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([
 			&i.NextSequence,
 			&i.FencedOnly,
 			&i.Plans,
+			&i.Base,
+			&i.Follows,
 			&i.ScopeVersion,
 			&i.StateKey,
 			&i.StateValue,
@@ -334,33 +539,40 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 	return i, err
 }
 
-const sessionImport = `-- name: SessionImport :execrows
-WITH created AS (
+const sessionImport = `-- name: SessionImport :one
+WITH free AS MATERIALIZED (
+    SELECT true AS is_free WHERE NOT EXISTS (
+        SELECT FROM session_ids i WHERE i.id = $1 AND (NOT $2::boolean OR i.namespace_hash <> hashtextextended($3, 0))
+    )
+), created AS (
     INSERT INTO sessions (
         id, namespace, key, owner, actor, automation_profile, metadata,
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
     )
     SELECT
-        $1, $2, $3, $4, $5, $6, CAST($7::text AS json),
-        $8::bigint, $9::bigint, $10::bigint, $11::bigint,
-        $12::timestamptz, $13::timestamptz
-    WHERE $14::boolean OR NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+        $1, $3, $4, $5, $6, $7, CAST($8::text AS json),
+        $9::bigint, $10::bigint, $11::bigint, $12::bigint,
+        $13::timestamptz, $14::timestamptz
+    FROM free
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id) SELECT c.id FROM created c WHERE NOT $14::boolean
+    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c WHERE NOT $2::boolean
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id, details)
-    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $5, c.id, '{"imported":true}' FROM created c WHERE $15::boolean
+    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $6, c.id, '{"imported":true}' FROM created c WHERE $15::boolean
+), counted AS (
+    INSERT INTO session_counters (session_id, next_sequence, updated_at) SELECT c.id, $16::bigint, '-infinity' FROM created c
 )
-INSERT INTO session_counters (session_id, updated_at) SELECT c.id, '-infinity' FROM created c
+SELECT count(*) FROM created
 `
 
 type SessionImportParams struct {
 	ID                pgtype.UUID
+	Restores          bool
 	Namespace         string
 	Key               *string
 	Owner             *string
@@ -373,17 +585,18 @@ type SessionImportParams struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
-	Restores          bool
 	Audited           bool
+	NextSequence      int64
 }
 
 // Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with an id that its
-// caller chose, as SessionCreate does; restores says that the session with the id may have been deleted. The counter's
+// caller chose, as SessionCreate does; restores says that the session with the id may have been deleted, from this namespace. The counter's
 // updated_at begins at -infinity. The document's time may be ahead of the clock, which must not affect later messages, so only
 // the session's row has it.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
-	result, err := db.Exec(ctx, sessionImport,
+	row := db.QueryRow(ctx, sessionImport,
 		arg.ID,
+		arg.Restores,
 		arg.Namespace,
 		arg.Key,
 		arg.Owner,
@@ -396,20 +609,19 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 		arg.BudgetNanos,
 		arg.CreatedAt,
 		arg.UpdatedAt,
-		arg.Restores,
 		arg.Audited,
+		arg.NextSequence,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
-FROM sessions s JOIN session_counters c ON c.session_id = s.id
+FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n WHERE n.session_id = s.id LIMIT 1) AS c
 WHERE s.namespace = $1
     AND ($2::text IS NULL OR s.owner = $2::text)
     AND ($3::text IS NULL OR s.actor = $3::text)
@@ -439,7 +651,7 @@ type SessionListRow struct {
 }
 
 // Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey.
-// Newest first. The query is rewritten before it is sent: see audit_lists.sql.
+// Newest first. The query is rewritten before it is sent: see audit_lists.sql. With a join the planner might read all counter rows for each page.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -489,28 +701,62 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 }
 
 const sessionListActive = `-- name: SessionListActive :many
+WITH edge AS (
+    SELECT date_trunc('minute', e.active_at) AS minute FROM (
+        SELECT a.active_at, a.session_id FROM session_activity a
+        WHERE a.namespace = $4
+        AND ($5::text IS NULL OR a.owner = $5::text)
+        AND (a.active_at, a.session_id) < ($6::timestamptz, $7::uuid)
+        ORDER BY a.active_at DESC, a.session_id DESC LIMIT 1001
+    ) AS e ORDER BY e.active_at DESC, e.session_id DESC LIMIT 1 OFFSET $8
+), below AS MATERIALIZED (
+    SELECT a.session_id, a.active_at FROM session_activity a
+    WHERE a.namespace = $4
+    AND ($5::text IS NULL OR a.owner = $5::text)
+    AND (a.active_at, a.session_id) < ($6::timestamptz, $7::uuid)
+    AND a.active_at >= coalesce((SELECT e.minute FROM edge e), '-infinity')
+    ORDER BY a.active_at DESC, a.session_id DESC LIMIT 6001
+), rest AS (
+    SELECT a.session_id, a.active_at FROM session_activity a
+    WHERE a.namespace = $4
+    AND ($5::text IS NULL OR a.owner = $5::text)
+    AND a.active_at >= (SELECT $9::timestamptz) AND a.active_at <= (SELECT $1::timestamptz) AND NOT (SELECT $10::boolean)
+    ORDER BY a.active_at DESC, a.session_id DESC LIMIT 10000
+), candidates AS (
+    SELECT b.session_id, b.active_at, b.active_at >= $9
+        OR b.active_at < (SELECT e.minute + interval '1 minute' FROM edge e) AND (SELECT count(*) > 6000 FROM below) AS coarse
+    FROM below b
+    UNION ALL
+    SELECT r.session_id, r.active_at, false FROM rest r
+), page AS (
+    SELECT n.session_id, n.coarse, CASE WHEN n.coarse THEN n.active_at ELSE greatest(n.active_at, c.updated_at) END AS place
+    FROM candidates n, LATERAL (SELECT c.updated_at FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
+)
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
-    a.active_at
+    a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
-    SELECT a.session_id, a.active_at FROM session_activity a
-    WHERE a.namespace = $1
-    AND ($2::text IS NULL OR a.owner = $2::text)
-    AND (a.active_at, a.session_id) < ($3::timestamptz, $4::uuid)
-    ORDER BY a.active_at DESC, a.session_id DESC LIMIT 1001
+    SELECT p.session_id, p.place, p.coarse FROM page p
+    WHERE (p.place, p.session_id) < ($1::timestamptz, $2::uuid)
+    ORDER BY p.place DESC, p.session_id DESC LIMIT 1001
 ) AS a
 JOIN sessions s ON s.id = a.session_id
 JOIN session_counters c ON c.session_id = a.session_id
-ORDER BY a.active_at DESC, a.session_id DESC LIMIT $5
+ORDER BY a.place DESC, a.session_id DESC LIMIT $3
 `
 
 type SessionListActiveParams struct {
-	Namespace     string
-	Owner         *string
-	AfterActiveAt time.Time
-	AfterID       pgtype.UUID
-	MaxRows       int32
+	AfterAt     time.Time
+	AfterID     pgtype.UUID
+	MaxRows     int32
+	Namespace   string
+	Owner       *string
+	BelowAt     time.Time
+	BelowID     pgtype.UUID
+	LastRow     int32
+	AfterMinute time.Time
+	AfterCoarse bool
 }
 
 type SessionListActiveRow struct {
@@ -519,19 +765,32 @@ type SessionListActiveRow struct {
 	NextSequence int64
 	FencedOnly   bool
 	Plans        []string
-	ActiveAt     time.Time
+	Place        time.Time
+	Coarse       bool
 }
 
-// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey.
-// Last active first. Rewritten like SessionList. 1001 is more than any max_rows. For an unknown limit the planner expects a
-// tenth of the table, and would plan each page anew, which takes as long as reading it, or choose a parallel plan.
+// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then session_counters_pkey, sessions_pkey, session_plans_pkey, plans_pkey.
+// Last active first. Rewritten like SessionList. active_at is in the minute of the last activity, whose exact time has the
+// counter row, and is not later. So a page needs the sessions of whole minutes: what is left of the minute in which the page
+// before ended (which begins at after_minute), and from there on (below_at, below_id) down to the beginning of the minute that
+// completes the page (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is that
+// of active_at, and stays that until the list has left it (after_coarse; below is then the place itself).
+//
+// 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and would plan each page anew,
+// which takes as long as reading it, or choose a parallel plan; a SELECT around an argument hides its value. LIMIT 1 makes it look up each counter row, where it would
+// otherwise read the whole table.
 func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionListActiveParams) ([]SessionListActiveRow, error) {
 	rows, err := db.Query(ctx, sessionListActive,
-		arg.Namespace,
-		arg.Owner,
-		arg.AfterActiveAt,
+		arg.AfterAt,
 		arg.AfterID,
 		arg.MaxRows,
+		arg.Namespace,
+		arg.Owner,
+		arg.BelowAt,
+		arg.BelowID,
+		arg.LastRow,
+		arg.AfterMinute,
+		arg.AfterCoarse,
 	)
 	if err != nil {
 		return nil, err
@@ -540,6 +799,90 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 	var items []SessionListActiveRow
 	for rows.Next() {
 		var i SessionListActiveRow
+		if err := rows.Scan(
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.Version,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.ChangedAt,
+			&i.NextSequence,
+			&i.FencedOnly,
+			&i.Plans,
+			&i.Place,
+			&i.Coarse,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionListIdle = `-- name: SessionListIdle :many
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
+FROM (
+    SELECT i.session_id, i.active_at FROM session_activity i,
+        LATERAL (SELECT o.updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
+        LATERAL (SELECT n.updated_at FROM session_counters n WHERE n.session_id = i.session_id LIMIT 1) AS counter
+    WHERE i.namespace = $1 AND i.active_at < $2::timestamptz
+        AND (i.active_at, i.session_id) > ($3::timestamptz, $4::uuid)
+        AND greatest(own.updated_at, counter.updated_at) < $2::timestamptz
+    ORDER BY i.active_at, i.session_id LIMIT 1001
+) AS a
+JOIN sessions s ON s.id = a.session_id
+JOIN session_counters c ON c.session_id = a.session_id
+ORDER BY a.active_at, a.session_id LIMIT $5
+`
+
+type SessionListIdleParams struct {
+	Namespace string
+	IdleSince time.Time
+	AfterAt   time.Time
+	AfterID   pgtype.UUID
+	MaxRows   int32
+}
+
+type SessionListIdleRow struct {
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
+	ActiveAt     time.Time
+}
+
+// Index: session_activity_namespace_active_at_idx, sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. active_at is in the minute of
+// the last activity, and not later: of that minute sessions are read that are not idle.
+func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListIdleParams) ([]SessionListIdleRow, error) {
+	rows, err := db.Query(ctx, sessionListIdle,
+		arg.Namespace,
+		arg.IdleSince,
+		arg.AfterAt,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionListIdleRow
+	for rows.Next() {
+		var i SessionListIdleRow
 		if err := rows.Scan(
 			&i.Session.ID,
 			&i.Session.Namespace,
@@ -647,6 +990,41 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id pgtype.UUID) (int
 	return next_sequence, err
 }
 
+const sessionLockFree = `-- name: SessionLockFree :many
+WITH locked AS MATERIALIZED (
+    SELECT c.session_id FROM session_counters c JOIN sessions s ON s.id = c.session_id
+    WHERE c.session_id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
+)
+SELECT c.session_id, EXISTS (SELECT FROM locked l WHERE l.session_id = c.session_id) AS locked
+FROM session_counters c WHERE c.session_id = ANY ($1::uuid[])
+`
+
+type SessionLockFreeRow struct {
+	SessionID pgtype.UUID
+	Locked    bool
+}
+
+// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has locked.
+func (q *Queries) SessionLockFree(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionLockFreeRow, error) {
+	rows, err := db.Query(ctx, sessionLockFree, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionLockFreeRow
+	for rows.Next() {
+		var i SessionLockFreeRow
+		if err := rows.Scan(&i.SessionID, &i.Locked); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sessionLockWhole = `-- name: SessionLockWhole :one
 SELECT c.next_sequence FROM session_counters c
 JOIN sessions s ON s.id = c.session_id
@@ -660,6 +1038,27 @@ func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID)
 	var next_sequence int64
 	err := row.Scan(&next_sequence)
 	return next_sequence, err
+}
+
+const sessionLook = `-- name: SessionLook :one
+SELECT EXISTS (SELECT FROM session_counters c WHERE c.session_id = $1)::boolean AS found,
+    EXISTS (SELECT FROM session_branches b WHERE b.session_id = $1)::boolean AS branched,
+    coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = $1), 0)::bigint AS base
+`
+
+type SessionLookRow struct {
+	Found    bool
+	Branched bool
+	Base     int64
+}
+
+// Index: session_counters_pkey, session_branches_pkey. Whether a session exists, and whether it has branches or is a fork, and then
+// its first sequence.
+func (q *Queries) SessionLook(ctx context.Context, db DBTX, id pgtype.UUID) (SessionLookRow, error) {
+	row := db.QueryRow(ctx, sessionLook, id)
+	var i SessionLookRow
+	err := row.Scan(&i.Found, &i.Branched, &i.Base)
+	return i, err
 }
 
 const sessionMetadataLock = `-- name: SessionMetadataLock :one
@@ -677,6 +1076,44 @@ func (q *Queries) SessionMetadataLock(ctx context.Context, db DBTX, id pgtype.UU
 	var i SessionMetadataLockRow
 	err := row.Scan(&i.Version, &i.Metadata)
 	return i, err
+}
+
+const sessionRemains = `-- name: SessionRemains :one
+SELECT coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)::boolean
+`
+
+// Index: session_remains_pkey. Whether deletions have left something to be removed.
+func (q *Queries) SessionRemains(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, sessionRemains)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const sessionRemove = `-- name: SessionRemove :one
+UPDATE session_remains r SET batch = $1::bigint
+WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.session_id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING r.removed
+`
+
+// Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the trigger.
+func (q *Queries) SessionRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
+	row := db.QueryRow(ctx, sessionRemove, maxRows)
+	var removed int64
+	err := row.Scan(&removed)
+	return removed, err
+}
+
+const sessionRemoveOf = `-- name: SessionRemoveOf :one
+UPDATE session_remains r SET batch = $1::bigint WHERE r.session_id = $2 RETURNING r.removed
+`
+
+// Index: session_remains_pkey. The same of one session.
+func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, maxRows int64, iD pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, sessionRemoveOf, maxRows, iD)
+	var removed int64
+	err := row.Scan(&removed)
+	return removed, err
 }
 
 const sessionUpdate = `-- name: SessionUpdate :one
@@ -821,12 +1258,15 @@ func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, 
 }
 
 const sessionWasDeleted = `-- name: SessionWasDeleted :one
-SELECT EXISTS (SELECT FROM session_ids i WHERE i.id = $1)
+SELECT EXISTS (
+    SELECT FROM session_ids i
+    WHERE i.id = $1 AND ($2::text IS NULL OR i.namespace_hash <> hashtextextended($2::text, 0))
+)
 `
 
-// Index: session_ids_pkey. Reports whether a session that does not exist had this id.
-func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, id pgtype.UUID) (bool, error) {
-	row := db.QueryRow(ctx, sessionWasDeleted, id)
+// Index: session_ids_pkey. Reports whether a session that does not exist had this id, and if a namespace is given, in another one.
+func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, iD pgtype.UUID, otherThan *string) (bool, error) {
+	row := db.QueryRow(ctx, sessionWasDeleted, iD, otherThan)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

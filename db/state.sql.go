@@ -15,7 +15,7 @@ import (
 const stateChange = `-- name: StateChange :many
 WITH scopes AS (
     SELECT w.expected, w.changed, w.place, s.id, s.version,
-        CASE WHEN s.version = 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.version + 1 END AS next
+        greatest(s.version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS next
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
         unnest((SELECT $4::bigint[])), unnest((SELECT $5::boolean[]))
@@ -111,9 +111,9 @@ type StateChangeRow struct {
 // "range"), with the place of the scope or the change, and the actual version. The scopes must be locked: see StateLockOwn.
 // scopes are the places of the changes' scopes.
 //
-// A scope has a session, or a namespace and a name, which is empty for a session's. An expected version of -1 means any. The
-// first version of a scope is the time after the lock. A scope at version 0 was created for this call; it is deleted again if
-// it is not changed. The pattern bounds the digits because a longer number may have no numeric.
+// A scope has a session, or a namespace and a name, which is empty for a session's. An expected version of -1 means any. A
+// version is the time after the lock, and later than the one before. A scope at version 0 was created for this call; it is
+// deleted again if it is not changed. The pattern bounds the digits because a longer number may have no numeric.
 func (q *Queries) StateChange(ctx context.Context, db DBTX, arg StateChangeParams) ([]StateChangeRow, error) {
 	rows, err := db.Query(ctx, stateChange,
 		arg.SessionIds,
@@ -153,8 +153,8 @@ WITH counted AS (
 ), deleted AS (
     DELETE FROM state_scopes s USING counted n WHERE s.id = n.id
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, details)
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', $1::text, format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
     FROM counted n WHERE n.version > 0
 )
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n
@@ -361,12 +361,12 @@ func (q *Queries) StateLockShared(ctx context.Context, db DBTX, arg StateLockSha
 }
 
 const stateOfSessionLock = `-- name: StateOfSessionLock :exec
-SELECT s.id FROM state_scopes s WHERE s.session_id = $1::uuid FOR UPDATE
+SELECT s.id FROM state_scopes s WHERE s.session_id = ANY ($1::uuid[]) ORDER BY s.session_id FOR UPDATE
 `
 
-// Index: state_scopes_session_id_idx. Locks a session's own state before the session is deleted.
-func (q *Queries) StateOfSessionLock(ctx context.Context, db DBTX, sessionID pgtype.UUID) error {
-	_, err := db.Exec(ctx, stateOfSessionLock, sessionID)
+// Index: state_scopes_session_id_idx. Locks sessions' own state before they are deleted, in the order in which all lock scopes.
+func (q *Queries) StateOfSessionLock(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, stateOfSessionLock, sessionIds)
 	return err
 }
 

@@ -14,11 +14,12 @@ import (
 
 const streamAppendMany = `-- name: StreamAppendMany :many
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status, s.ttl, s.expires_at,
-        s.expires_at <= statement_timestamp() AS expired, t.next_sequence,
+    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status,
+        s.expires_at <= statement_timestamp() AS expired, s.expires_at < statement_timestamp() + s.ttl AS is_short,
+        statement_timestamp() + s.ttl * 1.125 AS until, t.next_sequence,
         (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[]))
+        unnest((SELECT $1::uuid[])), unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, place), LATERAL (
         SELECT streams.fence, streams.status, streams.ttl, streams.expires_at FROM streams
         WHERE streams.id = n.stream_id
@@ -27,17 +28,18 @@ WITH locked AS (
         SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
     ) AS t
 ), extended AS (
-    UPDATE streams s SET expires_at = statement_timestamp() + l.ttl * 1.125
+    UPDATE streams s SET expires_at = l.until
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.expires_at < statement_timestamp() + l.ttl
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
     FROM locked l
     JOIN ROWS FROM (
-        unnest((SELECT $4::bigint[])), unnest($5::bigint[]), unnest($6::bytea[])
+        unnest((SELECT $2::bigint[])), unnest($5::bigint[]), unnest($6::bytea[])
     ) AS n (owner, place_in_stream, data) ON n.owner = l.place
     WHERE l.fits AND NOT l.expired
+    RETURNING stream_id
 )
 SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
@@ -45,15 +47,18 @@ SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::bool
     (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
-WHERE l.place IS NOT NULL
-    OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1)
+WHERE (l.place IS NOT NULL OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1))
+    AND ((SELECT count(*) FROM inserted) = (
+        SELECT count(*) FROM unnest((SELECT $2::bigint[])) AS o (owner)
+        JOIN locked f ON f.place = o.owner WHERE f.fits AND NOT f.expired
+    ) OR rows_left_out('stream_parts'))
 `
 
 type StreamAppendManyParams struct {
 	StreamIds      []pgtype.UUID
+	Owners         []int64
 	Fences         []int64
 	FirstSequences []int64
-	Owners         []int64
 	PlacesInStream []int64
 	Datas          [][]byte
 }
@@ -79,14 +84,14 @@ type StreamAppendManyRow struct {
 // SELECT around an argument, and LIMIT, are explained at MessageAppend.
 //
 // Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
-// fails with a violation of stream_parts_pkey, and is sent again behind the lock (StreamLock). If not, next_sequence is what it was
-// when the statement began.
+// fails with a violation of stream_parts_pkey, and is sent again behind the locks (StreamLockFree, or StreamLock in a caller's
+// transaction). If not, next_sequence is what it was when the statement began.
 func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
 	rows, err := db.Query(ctx, streamAppendMany,
 		arg.StreamIds,
+		arg.Owners,
 		arg.Fences,
 		arg.FirstSequences,
-		arg.Owners,
 		arg.PlacesInStream,
 		arg.Datas,
 	)
@@ -110,6 +115,33 @@ func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppen
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const streamDelete = `-- name: StreamDelete :many
+UPDATE streams s SET expires_at = 'epoch', status = CASE WHEN s.status = 'open' THEN 'lapsed' ELSE s.status END
+WHERE s.namespace = $1 AND s.key = $2 AND s.expires_at > statement_timestamp()
+RETURNING s.id
+`
+
+// Index: streams_namespace_key_began_key. Lets the streams of a key expire that have not, for ever, and returns their ids.
+func (q *Queries) StreamDelete(ctx context.Context, db DBTX, namespace string, key string) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, streamDelete, namespace, key)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -187,7 +219,7 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
@@ -196,6 +228,7 @@ ORDER BY s.began DESC LIMIT 1
 
 type StreamGetRow struct {
 	ID           pgtype.UUID
+	SessionID    pgtype.UUID
 	Owner        string
 	Fence        int64
 	Status       string
@@ -214,6 +247,7 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key 
 	var i StreamGetRow
 	err := row.Scan(
 		&i.ID,
+		&i.SessionID,
 		&i.Owner,
 		&i.Fence,
 		&i.Status,
@@ -244,6 +278,18 @@ func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, arg StreamHasKeyPar
 	return has_key, err
 }
 
+const streamIn = `-- name: StreamIn :one
+SELECT EXISTS (SELECT FROM streams s WHERE s.id = $1 AND s.namespace = $2)::boolean AS found
+`
+
+// Index: streams_pkey.
+func (q *Queries) StreamIn(ctx context.Context, db DBTX, iD pgtype.UUID, namespace string) (bool, error) {
+	row := db.QueryRow(ctx, streamIn, iD, namespace)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
 const streamLapse = `-- name: StreamLapse :exec
 UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= statement_timestamp()
@@ -254,6 +300,114 @@ WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= 
 func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, key string) error {
 	_, err := db.Exec(ctx, streamLapse, namespace, key)
 	return err
+}
+
+const streamList = `-- name: StreamList :many
+SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+FROM streams s
+WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
+    AND s.namespace = $4
+ORDER BY s.status DESC, s.id DESC LIMIT $5
+`
+
+type StreamListParams struct {
+	SessionID    pgtype.UUID
+	BeforeStatus string
+	BeforeID     pgtype.UUID
+	Namespace    string
+	MaxRows      int32
+}
+
+type StreamListRow struct {
+	ID           pgtype.UUID
+	Key          string
+	Owner        string
+	Fence        int64
+	Status       string
+	Reason       string
+	OpenedAt     time.Time
+	ExpiresAt    time.Time
+	NextSequence int64
+}
+
+// Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
+// expired, before a place in the order of status and id.
+func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams) ([]StreamListRow, error) {
+	rows, err := db.Query(ctx, streamList,
+		arg.SessionID,
+		arg.BeforeStatus,
+		arg.BeforeID,
+		arg.Namespace,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StreamListRow
+	for rows.Next() {
+		var i StreamListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Key,
+			&i.Owner,
+			&i.Fence,
+			&i.Status,
+			&i.Reason,
+			&i.OpenedAt,
+			&i.ExpiresAt,
+			&i.NextSequence,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const streamListChanged = `-- name: StreamListChanged :many
+SELECT n.place::bigint AS place
+FROM ROWS FROM (
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::bigint[]))
+) WITH ORDINALITY AS n (session_id, namespace, known, place),
+LATERAL (
+    SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
+    WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
+        AND streams.namespace = n.namespace
+) AS s
+WHERE s.fences <> n.known
+`
+
+type StreamListChangedParams struct {
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Known      []int64
+}
+
+// Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
+// known: their fences have another sum. It is the poll of those who wait for streams.
+func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
+	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Namespaces, arg.Known)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var place int64
+		if err := rows.Scan(&place); err != nil {
+			return nil, err
+		}
+		items = append(items, place)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const streamListMoved = `-- name: StreamListMoved :many
@@ -299,7 +453,7 @@ SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_s
     coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
     SELECT n.place, s.next_sequence, s.status, s.reason, s.expired, t.sequence, t.data, t.size,
-        sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+        sum(t.size) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
@@ -309,10 +463,12 @@ FROM (
         FROM streams WHERE streams.id = n.stream_id LIMIT 1
     ) AS s ON true
     LEFT JOIN LATERAL (
-        SELECT stream_parts.sequence, stream_parts.data, octet_length(stream_parts.data) AS size
-        FROM stream_parts
-        WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
-        ORDER BY stream_parts.sequence LIMIT $3::integer
+        SELECT p.sequence, p.data, octet_length(p.data) AS size, sum(octet_length(p.data)) OVER () AS needed
+        FROM (
+            SELECT stream_parts.sequence, stream_parts.data FROM stream_parts
+            WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
+            ORDER BY stream_parts.sequence LIMIT $3::integer
+        ) AS p
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < $4::bigint
@@ -339,7 +495,7 @@ type StreamListNewsRow struct {
 // Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
 // to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids, from 1, and its next
 // sequence, or -1 if there is no such stream. A stream without parts from there on, or that has expired, has one row, whose
-// sequence is -1. One for which there was no room has none; the first one always has. Sorted by place and sequence.
+// sequence is -1. One for which there was no room has none. Sorted by place and sequence.
 func (q *Queries) StreamListNews(ctx context.Context, db DBTX, arg StreamListNewsParams) ([]StreamListNewsRow, error) {
 	rows, err := db.Query(ctx, streamListNews,
 		arg.StreamIds,
@@ -383,18 +539,37 @@ func (q *Queries) StreamLock(ctx context.Context, db DBTX, id pgtype.UUID) error
 	return err
 }
 
+const streamLockFree = `-- name: StreamLockFree :exec
+SELECT FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
+    SELECT FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
+) AS s
+`
+
+// Index: streams_pkey. Locks the rows of streams that nobody has locked.
+func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, streamLockFree, streamIds)
+	return err
+}
+
 const streamNext = `-- name: StreamNext :one
-SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (current_setting('transaction_isolation') <> 'read committed')::boolean AS by_snapshot
 FROM streams s WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open'
 `
 
+type StreamNextRow struct {
+	NextSequence int64
+	BySnapshot   bool
+}
+
 // Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
 // locked, by StreamOpen: there is no part that this statement does not see.
-func (q *Queries) StreamNext(ctx context.Context, db DBTX, namespace string, key string) (int64, error) {
+// by_snapshot says that this is not so, because the transaction has another level than read committed: see StreamPartTry.
+func (q *Queries) StreamNext(ctx context.Context, db DBTX, namespace string, key string) (StreamNextRow, error) {
 	row := db.QueryRow(ctx, streamNext, namespace, key)
-	var next_sequence int64
-	err := row.Scan(&next_sequence)
-	return next_sequence, err
+	var i StreamNextRow
+	err := row.Scan(&i.NextSequence, &i.BySnapshot)
+	return i, err
 }
 
 const streamOpen = `-- name: StreamOpen :one
@@ -404,17 +579,19 @@ WITH newest AS (
     ORDER BY s.began DESC LIMIT 1
 ), next AS (
     SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
-    FROM (SELECT statement_timestamp() AS now, make_interval(secs => $5::float8) AS ttl) AS n
+    FROM (SELECT statement_timestamp() AS now, make_interval(secs => $6::float8) AS ttl) AS n
+    WHERE $5::uuid IS NULL
+        OR (SELECT true FROM session_counters c WHERE c.session_id = $5::uuid LIMIT 1)
 )
-INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opened_at, expires_at)
-SELECT $1, $2, $3, $4, $1, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
+INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
+SELECT $1, $2, $3, $4, $1, $5::uuid, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
 FROM next n
 ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     owner = excluded.owner, opener = excluded.opener,
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
-WHERE streams.expires_at > excluded.opened_at
-RETURNING id, fence, opened_at, expires_at
+WHERE streams.expires_at > excluded.opened_at AND (excluded.session_id IS NULL OR excluded.session_id = streams.session_id)
+RETURNING id, fence, opened_at, expires_at, session_id
 `
 
 type StreamOpenParams struct {
@@ -422,6 +599,7 @@ type StreamOpenParams struct {
 	Namespace  string
 	Key        string
 	Owner      string
+	SessionID  pgtype.UUID
 	TtlSeconds float64
 }
 
@@ -430,18 +608,20 @@ type StreamOpenRow struct {
 	Fence     int64
 	OpenedAt  time.Time
 	ExpiresAt time.Time
+	SessionID pgtype.UUID
 }
 
-// Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is open.
-// It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
+// Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes on with the
+// one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
 // taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also after that of the
-// row that is locked.
+// row that is locked. It returns no row, either, if there is no such session, or the stream that is open is of another one.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,
 		arg.Namespace,
 		arg.Key,
 		arg.Owner,
+		arg.SessionID,
 		arg.TtlSeconds,
 	)
 	var i StreamOpenRow
@@ -450,6 +630,7 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 		&i.Fence,
 		&i.OpenedAt,
 		&i.ExpiresAt,
+		&i.SessionID,
 	)
 	return i, err
 }
@@ -490,29 +671,53 @@ func (q *Queries) StreamPartList(ctx context.Context, db DBTX, arg StreamPartLis
 const streamPartRemove = `-- name: StreamPartRemove :execrows
 WITH gone AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT $1::bigint
+    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED
-), doomed AS (
-    SELECT g.id, p.sequence FROM gone g, LATERAL (
-        SELECT stream_parts.sequence FROM stream_parts
+), found AS (
+    SELECT g.id, p.sequence, p.size FROM gone g, LATERAL (
+        SELECT stream_parts.sequence, octet_length(stream_parts.data) AS size FROM stream_parts
         WHERE stream_parts.stream_id = g.id
-        ORDER BY stream_parts.sequence LIMIT $1::bigint
+        ORDER BY stream_parts.sequence LIMIT $2::bigint
     ) AS p
-    LIMIT $1::bigint
+    LIMIT $2::bigint
+), doomed AS (
+    SELECT f.id, f.sequence, sum(f.size) OVER (ROWS UNBOUNDED PRECEDING) - f.size AS bytes_before FROM found f
 )
 DELETE FROM stream_parts p
 USING doomed d
-WHERE p.stream_id = d.id AND p.sequence = d.sequence
+WHERE p.stream_id = d.id AND p.sequence = d.sequence AND d.bytes_before < $1::bigint
 `
 
-// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever. It leaves out streams
-// that are locked by others.
-func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
-	result, err := db.Exec(ctx, streamPartRemove, maxRows)
+// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever: up to max_rows, and
+// either of about max_bytes together or one. It leaves out streams that are locked by others. octet_length does not read a part.
+func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, maxBytes int64, maxRows int64) (int64, error) {
+	result, err := db.Exec(ctx, streamPartRemove, maxBytes, maxRows)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const streamPartTry = `-- name: StreamPartTry :exec
+INSERT INTO stream_parts (stream_id, sequence, data) VALUES ($1, $2, '\x00') ON CONFLICT DO NOTHING
+`
+
+// Index: stream_parts_pkey. Stores a part which StreamPartUntry removes. At the levels above read committed that fails with a
+// serialization failure if there is a part which the transaction's snapshot does not show. Appends do not change the stream's
+// row, so nothing else would tell.
+func (q *Queries) StreamPartTry(ctx context.Context, db DBTX, streamID pgtype.UUID, sequence int64) error {
+	_, err := db.Exec(ctx, streamPartTry, streamID, sequence)
+	return err
+}
+
+const streamPartUntry = `-- name: StreamPartUntry :exec
+DELETE FROM stream_parts p WHERE p.stream_id = $1 AND p.sequence = $2
+`
+
+// Index: stream_parts_pkey.
+func (q *Queries) StreamPartUntry(ctx context.Context, db DBTX, streamID pgtype.UUID, sequence int64) error {
+	_, err := db.Exec(ctx, streamPartUntry, streamID, sequence)
+	return err
 }
 
 const streamRemove = `-- name: StreamRemove :execrows
@@ -538,6 +743,26 @@ func (q *Queries) StreamRemove(ctx context.Context, db DBTX, maxRows int64) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const streamRestart = `-- name: StreamRestart :exec
+INSERT INTO stream_parts (stream_id, sequence, data)
+SELECT s.id, p.sequence + 1, ''
+FROM streams s, LATERAL (
+    SELECT stream_parts.sequence, octet_length(stream_parts.data) AS size FROM stream_parts
+    WHERE stream_parts.stream_id = s.id
+    ORDER BY stream_parts.sequence DESC LIMIT 1
+) AS p
+WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND p.size > 0
+ON CONFLICT DO NOTHING
+`
+
+// Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
+// of a key that is open, and whose row is locked, by StreamOpen, unless there is nothing before it. If there is a part at its
+// sequence that the transaction's snapshot does not show, that is a serialization failure.
+func (q *Queries) StreamRestart(ctx context.Context, db DBTX, namespace string, key string) error {
+	_, err := db.Exec(ctx, streamRestart, namespace, key)
+	return err
 }
 
 const streamTurn = `-- name: StreamTurn :exec

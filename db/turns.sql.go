@@ -25,18 +25,135 @@ func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, ids []pgtype.U
 	return err
 }
 
+const turnBranch = `-- name: TurnBranch :exec
+WITH stored AS (
+    INSERT INTO session_branches (session_id) SELECT n.session_id FROM unnest($1::uuid[]) AS n (session_id)
+    ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
+    RETURNING true
+)
+SELECT rows_left_out('session_branches') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
+`
+
+// Index: session_branches_pkey. Notes that sessions have branches. Their counter rows are locked.
+func (q *Queries) TurnBranch(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, turnBranch, sessionIds)
+	return err
+}
+
+const turnCheckWork = `-- name: TurnCheckWork :exec
+SELECT rows_left_out('plans')
+WHERE (SELECT count(*) FROM unnest((SELECT $1::uuid[])) AS n (id), LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
+        <> cardinality($1::uuid[])
+    OR (
+        SELECT count(*) FROM ROWS FROM (
+            unnest((SELECT $2::text[])), unnest((SELECT $3::text[])), unnest((SELECT $4::uuid[]))
+        ) AS n (namespace, key, opener), LATERAL (
+            SELECT FROM streams
+            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' AND streams.opener = n.opener LIMIT 1
+        ) AS s
+    ) <> cardinality($3::text[])
+`
+
+type TurnCheckWorkParams struct {
+	PlanIds    []pgtype.UUID
+	Namespaces []string
+	Keys       []string
+	Openers    []pgtype.UUID
+}
+
+// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by those who have these ids.
+func (q *Queries) TurnCheckWork(ctx context.Context, db DBTX, arg TurnCheckWorkParams) error {
+	_, err := db.Exec(ctx, turnCheckWork,
+		arg.PlanIds,
+		arg.Namespaces,
+		arg.Keys,
+		arg.Openers,
+	)
+	return err
+}
+
+const turnCreatePlans = `-- name: TurnCreatePlans :many
+WITH asked AS MATERIALIZED (
+    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id, a.plan ->> 'Namespace' AS namespace,
+        a.plan ->> 'Phase' AS phase, a.plan ->> 'State' AS state, a.plan ->> 'Actor' AS actor
+    FROM jsonb_array_elements(CAST($1::text AS jsonb)) AS a (plan)
+), created AS (
+    INSERT INTO plans (
+        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases,
+        description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace,
+        argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys
+    )
+    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id, (a.plan ->> 'Attempt')::integer,
+        (a.plan ->> 'MaxAttempts')::integer, (a.plan ->> 'Priority')::smallint, (a.plan ->> 'NotBefore')::timestamptz,
+        statement_timestamp() + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
+        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description', a.plan ->> 'DefinitionOfDone', a.phase, a.state,
+        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json, a.plan ->> 'Trace',
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectReadOnlys'))::boolean[]
+    FROM asked a
+    RETURNING id, created_at, updated_at
+), projects AS (
+    INSERT INTO plan_projects (project, plan_id)
+    SELECT DISTINCT n.project, a.id FROM asked a, jsonb_array_elements_text(a.plan -> 'Projects') AS n (project)
+), noted AS (
+    INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
+    SELECT a.id, 1, 'use', a.phase, a.state, a.actor, statement_timestamp() FROM asked a
+), linked AS (
+    INSERT INTO session_plans (session_id, plan_id) SELECT a.session_id, a.id FROM asked a
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id, (a.plan ->> 'Details')::json
+    FROM asked a
+)
+SELECT c.id, c.created_at, c.updated_at FROM created c
+`
+
+type TurnCreatePlansRow struct {
+	ID        pgtype.UUID
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions whose rows
+// are locked, without parents and keys, for sessions whose counter rows are locked.
+func (q *Queries) TurnCreatePlans(ctx context.Context, db DBTX, plans string) ([]TurnCreatePlansRow, error) {
+	rows, err := db.Query(ctx, turnCreatePlans, plans)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnCreatePlansRow
+	for rows.Next() {
+		var i TurnCreatePlansRow
+		if err := rows.Scan(&i.ID, &i.CreatedAt, &i.UpdatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const turnFind = `-- name: TurnFind :many
-SELECT t.session_id, t.id, t.digest
+SELECT t.session_id, t.id, t.digest, t.first_sequence, t.message_count, t.plan_id
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence, session_turns.message_count, session_turns.plan_id
+    FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t
 `
 
 type TurnFindRow struct {
-	SessionID pgtype.UUID
-	ID        string
-	Digest    []byte
+	SessionID     pgtype.UUID
+	ID            string
+	Digest        []byte
+	FirstSequence int64
+	MessageCount  int32
+	PlanID        pgtype.UUID
 }
 
 // Index: session_turns_pkey. Returns those of the turns that are stored.
@@ -49,7 +166,50 @@ func (q *Queries) TurnFind(ctx context.Context, db DBTX, sessionIds []pgtype.UUI
 	var items []TurnFindRow
 	for rows.Next() {
 		var i TurnFindRow
-		if err := rows.Scan(&i.SessionID, &i.ID, &i.Digest); err != nil {
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Digest,
+			&i.FirstSequence,
+			&i.MessageCount,
+			&i.PlanID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const turnFindActions = `-- name: TurnFindActions :many
+SELECT a.name, a.version
+FROM unnest((SELECT $1::text[])) AS n (name), LATERAL (
+    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE
+    -- with skips
+    SKIP LOCKED
+    -- end of skips
+) AS a
+`
+
+type TurnFindActionsRow struct {
+	Name    string
+	Version int64
+}
+
+// Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
+func (q *Queries) TurnFindActions(ctx context.Context, db DBTX, names []string) ([]TurnFindActionsRow, error) {
+	rows, err := db.Query(ctx, turnFindActions, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnFindActionsRow
+	for rows.Next() {
+		var i TurnFindActionsRow
+		if err := rows.Scan(&i.Name, &i.Version); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -83,6 +243,93 @@ func (q *Queries) TurnFindMessages(ctx context.Context, db DBTX, sessionIds []pg
 	for rows.Next() {
 		var i TurnFindMessagesRow
 		if err := rows.Scan(&i.SessionID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const turnFindPlaces = `-- name: TurnFindPlaces :many
+SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
+    coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
+        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner, low, high)
+        WHERE b.session_id = n.session_id AND n.sequence < b.base AND n.sequence >= p.low AND n.sequence <= p.high
+        LIMIT 1
+    ), false)::boolean AS found,
+    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1), false)::boolean AS branched
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, sequence)
+`
+
+type TurnFindPlacesRow struct {
+	SessionID pgtype.UUID
+	Sequence  int64
+	Found     bool
+	Branched  bool
+}
+
+// Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
+// message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
+// and whether the session has a row of session_branches. LIMIT is explained at MessageAppend.
+func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, sequences []int64) ([]TurnFindPlacesRow, error) {
+	rows, err := db.Query(ctx, turnFindPlaces, sessionIds, sequences)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnFindPlacesRow
+	for rows.Next() {
+		var i TurnFindPlacesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.Found,
+			&i.Branched,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const turnFindStreams = `-- name: TurnFindStreams :many
+SELECT n.place::bigint AS place, s.id, s.session_id, (s.expires_at <= statement_timestamp())::boolean AS expired
+FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace, key, place), LATERAL (
+    SELECT streams.id, streams.session_id, streams.expires_at FROM streams
+    WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' LIMIT 1
+) AS s
+`
+
+type TurnFindStreamsRow struct {
+	Place     int64
+	ID        pgtype.UUID
+	SessionID pgtype.UUID
+	Expired   bool
+}
+
+// Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the keys.
+func (q *Queries) TurnFindStreams(ctx context.Context, db DBTX, namespaces []string, keys []string) ([]TurnFindStreamsRow, error) {
+	rows, err := db.Query(ctx, turnFindStreams, namespaces, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnFindStreamsRow
+	for rows.Next() {
+		var i TurnFindStreamsRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.ID,
+			&i.SessionID,
+			&i.Expired,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -199,43 +446,56 @@ func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValue
 }
 
 const turnInsert = `-- name: TurnInsert :exec
-INSERT INTO session_turns (session_id, id, digest, first_sequence)
-SELECT n.session_id, n.id, n.digest, n.first_sequence
-FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::text[]), unnest($3::bytea[]), unnest($4::bigint[])
-) AS n (session_id, id, digest, first_sequence)
+WITH stored AS (
+    INSERT INTO session_turns (session_id, id, digest, first_sequence, message_count, plan_id)
+    SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
+    FROM ROWS FROM (
+        unnest($2::uuid[]), unnest($1::text[]), unnest($3::bytea[]), unnest($4::bigint[]),
+        unnest($5::integer[]), unnest($6::uuid[])
+    ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
+    RETURNING true
+)
+SELECT rows_left_out('session_turns') WHERE (SELECT count(*) FROM stored) <> cardinality($1::text[])
 `
 
 type TurnInsertParams struct {
-	SessionIds     []pgtype.UUID
 	Ids            []string
+	SessionIds     []pgtype.UUID
 	Digests        [][]byte
 	FirstSequences []int64
+	MessageCounts  []int32
+	PlanIds        []pgtype.UUID
 }
 
 // Index: session_turns_pkey. Stores turns. The counter rows of their sessions are locked.
 func (q *Queries) TurnInsert(ctx context.Context, db DBTX, arg TurnInsertParams) error {
 	_, err := db.Exec(ctx, turnInsert,
-		arg.SessionIds,
 		arg.Ids,
+		arg.SessionIds,
 		arg.Digests,
 		arg.FirstSequences,
+		arg.MessageCounts,
+		arg.PlanIds,
 	)
 	return err
 }
 
 const turnInsertUsages = `-- name: TurnInsertUsages :exec
-INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
-SELECT n.session_id, n.id, n.input_tokens, n.output_tokens, n.cost_nanos
-FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::uuid[]),
-    unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[])
-) AS n (session_id, id, input_tokens, output_tokens, cost_nanos)
+WITH stored AS (
+    INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+    SELECT n.session_id, n.id, n.input_tokens, n.output_tokens, n.cost_nanos
+    FROM ROWS FROM (
+        unnest($2::uuid[]), unnest($1::uuid[]),
+        unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[])
+    ) AS n (session_id, id, input_tokens, output_tokens, cost_nanos)
+    RETURNING true
+)
+SELECT rows_left_out('session_usages') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
 `
 
 type TurnInsertUsagesParams struct {
-	SessionIds   []pgtype.UUID
 	Ids          []pgtype.UUID
+	SessionIds   []pgtype.UUID
 	InputTokens  []int64
 	OutputTokens []int64
 	CostNanos    []int64
@@ -244,8 +504,8 @@ type TurnInsertUsagesParams struct {
 // Index: session_usages_pkey. Stores usages. The rows of their sessions are locked.
 func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertUsagesParams) error {
 	_, err := db.Exec(ctx, turnInsertUsages,
-		arg.SessionIds,
 		arg.Ids,
+		arg.SessionIds,
 		arg.InputTokens,
 		arg.OutputTokens,
 		arg.CostNanos,
@@ -254,89 +514,41 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 }
 
 const turnLimitQueue = `-- name: TurnLimitQueue :exec
-SELECT set_config('lock_timeout', '250ms', true)
-WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms'
+SELECT set_config('lock_timeout', '250ms', true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms'
 `
 
-// Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
+// Index: session_holds_pkey. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
 func (q *Queries) TurnLimitQueue(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, turnLimitQueue)
 	return err
 }
 
 const turnLimitWait = `-- name: TurnLimitWait :exec
-SELECT set_config('lock_timeout', '20ms', true)
-WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms'
+SELECT set_config('lock_timeout', '20ms', true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms'
 `
 
-// Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that.
+// Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that. It reads the
+// row that is always there, so that a distributed engine sets it where the locks are.
 func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, turnLimitWait)
 	return err
 }
 
-const turnListMessages = `-- name: TurnListMessages :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at FROM messages m
-WHERE m.session_id = $1 AND m.sequence >= (
-    SELECT t.first_sequence FROM session_turns t
-    WHERE t.session_id = $1 AND t.id = $2
-)
-ORDER BY m.sequence LIMIT $3
-`
-
-type TurnListMessagesParams struct {
-	SessionID pgtype.UUID
-	ID        string
-	MaxRows   int32
-}
-
-// Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there are max_rows, and none if
-// it is not stored: its session may have been deleted since it was found.
-func (q *Queries) TurnListMessages(ctx context.Context, db DBTX, arg TurnListMessagesParams) ([]Message, error) {
-	rows, err := db.Query(ctx, turnListMessages, arg.SessionID, arg.ID, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Message
-	for rows.Next() {
-		var i Message
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Kind,
-			&i.CallID,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const turnLockCounters = `-- name: TurnLockCounters :many
 WITH locked AS (
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
     FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
         WHERE t.session_id = s.session_id
         FOR UPDATE SKIP LOCKED
     ) AS c
     WHERE NOT (SELECT $2::boolean)
     UNION ALL
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
     FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
         WHERE t.session_id = s.session_id
         FOR UPDATE
     ) AS c
@@ -345,7 +557,7 @@ WITH locked AS (
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.fenced_only, false)::boolean AS fenced_only,
-    coalesce(l.hint, '(0,0)')::tid AS hint,
+    coalesce(l.hint, '(0,0)')::tid AS hint, l.follows, greatest(l.updated_at, statement_timestamp())::timestamptz AS updated_at,
     (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
     (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM unnest((SELECT $1::uuid[])) AS s (session_id)
@@ -361,6 +573,8 @@ type TurnLockCountersRow struct {
 	Fence        int64
 	FencedOnly   bool
 	Hint         pgtype.TID
+	Follows      *int64
+	UpdatedAt    time.Time
 	LockTimeout  int64
 	OtherLevel   bool
 }
@@ -368,7 +582,7 @@ type TurnLockCountersRow struct {
 // Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
 // those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
 // the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
-// are not read committed by default.
+// are not read committed by default. updated_at is what an append sets.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 // committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
@@ -388,6 +602,8 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, sessionIds []pg
 			&i.Fence,
 			&i.FencedOnly,
 			&i.Hint,
+			&i.Follows,
+			&i.UpdatedAt,
 			&i.LockTimeout,
 			&i.OtherLevel,
 		); err != nil {
@@ -463,6 +679,40 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 	return items, nil
 }
 
+const turnLockStreams = `-- name: TurnLockStreams :many
+SELECT n.place::bigint AS place
+FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace, key, place)
+WHERE CASE WHEN $3::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END
+`
+
+type TurnLockStreamsParams struct {
+	Namespaces []string
+	Keys       []string
+	Waits      bool
+}
+
+// Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of those that it
+// gets.
+func (q *Queries) TurnLockStreams(ctx context.Context, db DBTX, arg TurnLockStreamsParams) ([]int64, error) {
+	rows, err := db.Query(ctx, turnLockStreams, arg.Namespaces, arg.Keys, arg.Waits)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var place int64
+		if err := rows.Scan(&place); err != nil {
+			return nil, err
+		}
+		items = append(items, place)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const turnLockUsages = `-- name: TurnLockUsages :many
 SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
 FROM unnest((SELECT $1::uuid[])) AS n (session_id), LATERAL (
@@ -510,6 +760,71 @@ func (q *Queries) TurnLockUsages(ctx context.Context, db DBTX, sessionIds []pgty
 	return items, nil
 }
 
+const turnOpenStreams = `-- name: TurnOpenStreams :many
+WITH asked AS MATERIALIZED (
+    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl, greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
+        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key ORDER BY s.began DESC LIMIT 1
+    )) AS fence
+    FROM ROWS FROM (
+        unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::uuid[]),
+        unnest($6::interval[])
+    ) AS n (id, namespace, key, owner, session_id, ttl)
+)
+INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
+SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(), statement_timestamp() + a.ttl * 1.125
+FROM asked a
+RETURNING id, fence, opened_at, expires_at
+`
+
+type TurnOpenStreamsParams struct {
+	Ids        []pgtype.UUID
+	Namespaces []string
+	Keys       []string
+	Owners     []string
+	SessionIds []pgtype.UUID
+	Ttls       []pgtype.Interval
+}
+
+type TurnOpenStreamsRow struct {
+	ID        pgtype.UUID
+	Fence     int64
+	OpenedAt  time.Time
+	ExpiresAt time.Time
+}
+
+// Index: streams_namespace_key_began_key, backwards. StreamOpen for keys that are locked, and that have no open stream.
+func (q *Queries) TurnOpenStreams(ctx context.Context, db DBTX, arg TurnOpenStreamsParams) ([]TurnOpenStreamsRow, error) {
+	rows, err := db.Query(ctx, turnOpenStreams,
+		arg.Ids,
+		arg.Namespaces,
+		arg.Keys,
+		arg.Owners,
+		arg.SessionIds,
+		arg.Ttls,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnOpenStreamsRow
+	for rows.Next() {
+		var i TurnOpenStreamsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Fence,
+			&i.OpenedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const turnRemoveValues = `-- name: TurnRemoveValues :exec
 DELETE FROM state_values v
 USING ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (scope_id, key)
@@ -519,6 +834,23 @@ WHERE v.scope_id = n.scope_id AND v.key = n.key
 // Index: state_values_pkey. Removes keys of scopes whose rows are locked.
 func (q *Queries) TurnRemoveValues(ctx context.Context, db DBTX, scopeIds []pgtype.UUID, keys []string) error {
 	_, err := db.Exec(ctx, turnRemoveValues, scopeIds, keys)
+	return err
+}
+
+const turnRewind = `-- name: TurnRewind :exec
+WITH stored AS (
+    UPDATE session_counters c
+    SET follows = nullif(n.follows, -2), updated_at = greatest(c.updated_at, statement_timestamp())
+    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, follows)
+    WHERE c.session_id = n.session_id
+    RETURNING true
+)
+SELECT rows_left_out('session_counters') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
+`
+
+// Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are locked.
+func (q *Queries) TurnRewind(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, follows []int64) error {
+	_, err := db.Exec(ctx, turnRewind, sessionIds, follows)
 	return err
 }
 
@@ -596,18 +928,22 @@ func (q *Queries) TurnSetUsages(ctx context.Context, db DBTX, arg TurnSetUsagesP
 }
 
 const turnSetValues = `-- name: TurnSetValues :exec
-INSERT INTO state_values (scope_id, key, value, version)
-SELECT n.scope_id, n.key, n.value::json, n.version
-FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[])
-) AS n (scope_id, key, value, version)
-ON CONFLICT (scope_id, key) DO UPDATE
-SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at)
+WITH stored AS (
+    INSERT INTO state_values (scope_id, key, value, version)
+    SELECT n.scope_id, n.key, n.value::json, n.version
+    FROM ROWS FROM (
+        unnest($2::uuid[]), unnest($1::text[]), unnest($3::text[]), unnest($4::bigint[])
+    ) AS n (scope_id, key, value, version)
+    ON CONFLICT (scope_id, key) DO UPDATE
+    SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at)
+    RETURNING true
+)
+SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality($1::text[])
 `
 
 type TurnSetValuesParams struct {
-	ScopeIds  []pgtype.UUID
 	Keys      []string
+	ScopeIds  []pgtype.UUID
 	KeyValues []string
 	Versions  []int64
 }
@@ -615,8 +951,8 @@ type TurnSetValuesParams struct {
 // Index: state_values_pkey. Sets keys of scopes whose rows are locked.
 func (q *Queries) TurnSetValues(ctx context.Context, db DBTX, arg TurnSetValuesParams) error {
 	_, err := db.Exec(ctx, turnSetValues,
-		arg.ScopeIds,
 		arg.Keys,
+		arg.ScopeIds,
 		arg.KeyValues,
 		arg.Versions,
 	)

@@ -3,13 +3,14 @@
 INSERT INTO actions (
     description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
     automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds,
-    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, name, server, namespace, created_by
+    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts, max_age_micros, keep_micros, phases, name, server,
+    namespace, created_by
 )
 VALUES (
     @description, @definition_of_done, sqlc.narg(strategy_actor), sqlc.narg(execution_actor), sqlc.narg(review_actor), sqlc.narg(apply_actor),
     sqlc.narg(estimation_actor), sqlc.narg(invariant_actor), sqlc.narg(automation_profile), @reusable, @read_only,
     CAST(@inputs_schema::text AS json), @tags, @invariants, @argument_names, @argument_types, @argument_requireds, @argument_descriptions,
-    @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @name, @server, @namespace, sqlc.narg(created_by)
+    @argument_defaults, @argument_mins, @argument_maxs, @argument_patterns, @max_attempts, @max_age_micros, @keep_micros, @phases, @name, @server, @namespace, sqlc.narg(created_by)
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at;
@@ -42,7 +43,8 @@ SET description = @description, definition_of_done = @definition_of_done, strate
     inputs_schema = CAST(@inputs_schema::text AS json), tags = @tags, invariants = @invariants, argument_names = @argument_names,
     argument_types = @argument_types, argument_requireds = @argument_requireds, argument_descriptions = @argument_descriptions,
     argument_defaults = @argument_defaults, argument_mins = @argument_mins, argument_maxs = @argument_maxs,
-    argument_patterns = @argument_patterns, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+    argument_patterns = @argument_patterns, max_attempts = @max_attempts,
+    max_age_micros = @max_age_micros, keep_micros = @keep_micros, phases = @phases, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g WHERE a.name = g.name
 RETURNING a.*;
 
@@ -53,14 +55,14 @@ SET state = 'archived', version = a.version + 1, updated_at = greatest(a.updated
 WHERE a.name = @name AND a.state = 'available';
 
 -- name: ActionDelete :one
--- Index: actions_pkey, plans_action_name_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
+-- Index: actions_pkey, plans_action_name_phase_state_id_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
 -- refuses the deletion.
 WITH used AS (
     SELECT EXISTS (SELECT FROM plans p WHERE p.action_name = @name) AS in_use
 ), deleted AS (
-    DELETE FROM actions a USING used u WHERE a.name = @name AND NOT u.in_use RETURNING a.name
+    DELETE FROM actions a USING used u WHERE a.name = @name AND NOT u.in_use RETURNING a.name, a.namespace
 ), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, details)
-    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', json_build_object('entity', 'action', 'name', d.name) FROM deleted d
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, details)
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', d.namespace, json_build_object('entity', 'action', 'name', d.name) FROM deleted d
 )
 SELECT u.in_use::boolean AS in_use, EXISTS (SELECT FROM deleted)::boolean AS deleted FROM used u;

@@ -2,7 +2,8 @@
 -- Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has the id
 -- of another entry: differs is then the first such place from 1. known counts those that were there, also those that have been
 -- pruned since: of these, and of fields that were erased, no more can be compared. If an entry is neither written nor known,
--- another transaction recorded it meanwhile, which this statement does not see. An empty text or a zero uuid stands for null.
+-- another transaction recorded it meanwhile, which this statement does not see, or a trigger left it out. With whole the statement
+-- fails then, so that nothing is written. An empty text or a zero uuid stands for null.
 WITH given AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
         nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details, n.place,
@@ -37,7 +38,9 @@ WITH given AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM written)::bigint AS written, count(g.same)::bigint AS known,
     coalesce(min(g.place) FILTER (WHERE NOT g.same), 0)::bigint AS differs
-FROM given g;
+FROM given g
+HAVING NOT @whole::boolean OR bool_and(g.same) IS FALSE
+    OR count(*) FILTER (WHERE g.same IS NULL) = (SELECT count(*) FROM written) OR rows_left_out('audit_entries');
 
 -- name: AuditGet :one
 -- Index: audit_entries_pkey.
@@ -70,9 +73,10 @@ SELECT (SELECT count(*) FROM page)::bigint AS found, count(*) FILTER (WHERE j.se
 FROM judged j;
 
 -- name: AuditPruneBegin :exec
--- Index: none. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees the
--- holds that it waited for.
-SELECT audit_prune_begin('audit_holds');
+-- Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees
+-- the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
+SELECT audit_prune_begin('audit_holds') FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: AuditPruneBatch :one
 -- Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey, audit_unsealed_pkey.

@@ -38,6 +38,26 @@ SELECT l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.owner IS NOT NULL;
 
+-- name: LeaseListHeld :many
+-- Index: leases_pkey. Returns those of the leases that somebody holds.
+SELECT l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+FROM leases l
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = ANY(@names::text[]) AND l.expires_at > statement_timestamp();
+
+-- name: LeaseListEnded :many
+-- Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those tokens that are not held, and,
+-- where the token is 0, of those keys that nobody but the owner holds.
+SELECT n.place::bigint AS place
+FROM ROWS FROM (
+    unnest((SELECT @namespaces::text[])), unnest((SELECT @kinds::text[])), unnest((SELECT @names::text[])),
+    unnest((SELECT @owners::text[])), unnest((SELECT @tokens::bigint[]))
+) WITH ORDINALITY AS n (namespace, kind, name, owner, token, place)
+LEFT JOIN LATERAL (
+    SELECT l.owner, l.token FROM leases l
+    WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name AND l.expires_at > statement_timestamp() LIMIT 1
+) AS h ON true
+WHERE CASE WHEN n.token = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.token IS DISTINCT FROM n.token END;
+
 -- name: LeaseLockToken :exec
 -- Index: leases_pkey. Comes before LeaseRenew.
 SELECT FROM leases l
@@ -52,15 +72,57 @@ FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.expires_at > c.now
 RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at;
 
+-- name: LeaseRenewMany :many
+-- Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
+-- the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see PlanClaim. hints
+-- are where the rows were when they were last renewed: see MessageAppendOne.
+WITH asked AS MATERIALIZED (
+    SELECT a.namespace, a.kind, a.name, a.token, a.seconds, a.hint, a.place
+    FROM ROWS FROM (
+        unnest(@namespaces::text[]), unnest(@kinds::text[]), unnest(@names::text[]), unnest(@tokens::bigint[]),
+        unnest(@ttls_seconds::float8[]), unnest(@hints::tid[])
+    ) WITH ORDINALITY AS a (namespace, kind, name, token, seconds, hint, place)
+), free AS MATERIALIZED (
+    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.token, coalesce(
+        (
+            SELECT h.ctid FROM leases h
+            WHERE h.ctid = a.hint AND h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
+            FOR NO KEY UPDATE SKIP LOCKED
+        ),
+        (
+            SELECT h.ctid FROM leases h
+            WHERE h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
+            FOR NO KEY UPDATE SKIP LOCKED
+        )
+    ) AS at
+    FROM asked a
+)
+UPDATE leases l
+SET expires_at = greatest(l.expires_at, f.until)
+FROM free f
+WHERE l.ctid = f.at AND l.token = f.token AND l.expires_at > statement_timestamp()
+RETURNING f.place::bigint AS place, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, l.ctid::tid AS hint;
+
 -- name: LeaseRelease :execrows
 -- Index: leases_pkey. Frees the row. The trigger plan_claim_release ends the claim of a plan.
 UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.owner IS NOT NULL;
 
--- name: LeaseReleaseAll :execrows
--- Index: leases_namespace_owner_kind_name_idx.
-UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-WHERE l.namespace = @namespace::text AND l.owner = @owner::text;
+-- name: LeaseReleaseAll :many
+-- Index: leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. Returns the keys of some, and the
+-- number of all. view: see LeaseList. The leases of one are in up to two namespaces.
+WITH released AS (
+    UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
+    WHERE l.namespace = ANY(@namespaces::text[]) AND l.owner = @owner::text
+        AND CASE
+            WHEN sqlc.narg(view)::text IS NULL THEN true
+            WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid) = sqlc.narg(view)::text
+            WHEN l.kind = 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid) = sqlc.narg(view)::text
+            ELSE l.namespace = sqlc.narg(view)::text
+        END
+    RETURNING l.kind, l.name
+)
+SELECT r.kind, r.name, count(*) OVER () AS released FROM released r LIMIT 1000;
 
 -- name: LeaseSweep :exec
 -- Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the release
@@ -74,8 +136,9 @@ USING (
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 
 -- name: LeaseList :many
--- Index: leases_pkey or leases_namespace_owner_kind_name_idx. The query is rewritten before it is sent: see audit_lists.sql. A
--- name of any kind is that of a session or a plan if it is an id.
+-- Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
+-- rewritten before it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id. view: the lease
+-- of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
 SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name) > (@after_kind::text, @after_name::text)
@@ -84,4 +147,9 @@ WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name
     AND (sqlc.narg(kind)::text IS NULL OR l.kind = sqlc.narg(kind)::text)
     AND (sqlc.narg(id)::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN sqlc.narg(id)::text WHEN 'plan' THEN sqlc.narg(id)::text ELSE @text::text END)
     AND (l.expires_at <= statement_timestamp()) = ANY(@has_expired::boolean[])
+    AND (sqlc.narg(view)::text IS NULL OR CASE l.kind
+        WHEN 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid)
+        WHEN 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid)
+        ELSE l.namespace
+    END = sqlc.narg(view)::text)
 ORDER BY l.kind, l.name LIMIT @max_rows;

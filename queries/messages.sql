@@ -1,8 +1,8 @@
 -- name: MessageAppendOne :one
 -- Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a lone
 -- writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no row if that is
--- locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, or
--- if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/turn_ledger.go).
+-- locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, if
+-- the message does not follow the one before, because the session was rewound, or if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/ledger.go).
 --
 -- hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a snapshot
 -- is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all of them. If the
@@ -21,16 +21,20 @@ WITH advanced AS (
         )
         AND coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)
         AND c.next_sequence = coalesce(sqlc.narg(expected)::bigint, c.next_sequence)
+        AND c.follows IS NULL
         AND current_setting('transaction_isolation') = 'read committed'
         AND NOT ((SELECT @check_id::boolean) AND (SELECT true FROM messages m WHERE m.session_id = @session_id AND m.id = @id LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, tokens, counter)
     SELECT @session_id, a.sequence, @id, @role, nullif(@kind::text, ''), nullif(@call_id::text, ''), @content,
-        CAST(@metadata::text AS json), @payload, nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at
+        CAST(@metadata::text AS json), @payload, nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at,
+        nullif(@tokens::integer, 0), nullif(@counter::text, '')
     FROM advanced a
+    RETURNING true AS stored
 )
-SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a;
+SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a
+WHERE (SELECT i.stored FROM inserted i) OR rows_left_out('messages');
 
 -- name: MessageAppend :many
 -- Index: session_counters_pkey; messages_session_id_id_key if check_ids. MessageAppendOne for many messages of many sessions, so
@@ -41,8 +45,9 @@ SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a;
 -- number of the session's messages from it to the last one. hints are the places of the counter rows, and unplaced the sessions
 -- that have none. expecteds are the expected sequences, -1 for any, and fences the tokens, 0 for none; both are empty if no
 -- session has one. kinds and call_ids have an empty text for none, end at the last one that is not empty, and are empty in most
--- appends; unnest takes what is missing as null. Go's zero time stands for an occurred_at that is not given. at_any_level says
--- that the transaction may have another level than read committed.
+-- appends; unnest takes what is missing as null. So are tokens, counters and follows, with 0, an empty text and -2 for none. Go's
+-- zero time stands for an occurred_at that is not given. at_any_level says that the transaction may have another level than read
+-- committed. rewound says that follows is as it must be if a session was rewound.
 --
 -- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
 -- look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
@@ -52,7 +57,8 @@ WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence
             + (CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, statement_timestamp())
+        updated_at = greatest(c.updated_at, statement_timestamp()),
+        follows = NULL
     WHERE c.ctid = ANY (ARRAY(
             SELECT l.ctid FROM session_counters l
             WHERE l.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
@@ -70,6 +76,7 @@ WITH advanced AS (
         AND (cardinality(CAST(@expecteds AS bigint[])) = 0 OR c.next_sequence = coalesce(
             nullif((CAST(@expecteds AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)], -1), c.next_sequence
         ))
+        AND (@rewound::boolean OR c.follows IS NULL)
         AND (@at_any_level::boolean OR current_setting('transaction_isolation') = 'read committed')
         AND NOT ((SELECT @check_ids::boolean) AND c.session_id = ANY (ARRAY(
             SELECT n.session_id
@@ -79,42 +86,81 @@ WITH advanced AS (
         )))
     RETURNING c.session_id, c.next_sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
     SELECT a.session_id, a.next_sequence - n.place,
         n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
     FROM advanced a
     JOIN ROWS FROM (
         unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
         unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-        unnest(@occurred_ats::timestamptz[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at) ON n.owner = a.session_id
+        unnest(@occurred_ats::timestamptz[]), unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
+    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows) ON n.owner = a.session_id
+    RETURNING true AS stored
 )
-SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a;
+SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a
+WHERE (SELECT count(*) FROM inserted) = (
+        SELECT sum((CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), w.session_id)]) FROM advanced w
+    ) OR rows_left_out('messages');
+
+-- name: MessageAdvance :execrows
+-- Index: session_counters_pkey. MessageAppend as two plain statements, this one and MessageInsert, in a transaction that has the
+-- rows' locks: a distributed engine hands these to the node that has the tables, as they are.
+UPDATE session_counters c
+SET next_sequence = n.next_sequence, updated_at = n.updated_at, follows = NULL
+FROM ROWS FROM (unnest(@session_ids::uuid[]), unnest(@next_sequences::bigint[]), unnest(@updated_ats::timestamptz[])) AS n (session_id, next_sequence, updated_at)
+WHERE c.session_id = n.session_id;
+
+-- name: MessageInsert :execrows
+-- Index: session_counters_pkey. Comes behind MessageAdvance, whose rows it looks up, since a distributed engine gives only what reads
+-- a table to the table's node. The parameters are those of MessageAppend, but for sequences.
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+SELECT c.session_id, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), c.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+FROM ROWS FROM (
+    unnest(@owners::uuid[]), unnest(@sequences::bigint[]),
+    unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
+    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
+    unnest(@occurred_ats::timestamptz[]), unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
+) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows)
+JOIN session_counters c ON c.session_id = n.owner;
 
 -- name: MessageImport :execrows
 -- Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
--- none if first_sequence is not the next sequence. kinds and call_ids are as in MessageAppend.
+-- none if first_sequence is not the next sequence. kinds and the others are as in MessageAppend.
 WITH advanced AS (
     UPDATE session_counters c
     SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
     WHERE c.session_id = @session_id AND c.next_sequence = @first_sequence::bigint
     RETURNING c.next_sequence - cardinality(@ids::uuid[]) AS first_sequence
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
 SELECT @session_id, a.first_sequence - 1 + n.ordinality,
     n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
 FROM advanced a, ROWS FROM (
     unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
     unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-    unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, ordinality);
+    unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[]),
+    unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
+) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows, ordinality);
 
 -- name: MessageGet :one
--- Index: messages_session_id_id_key.
-SELECT * FROM messages WHERE session_id = @session_id AND id = @id;
+-- Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of others. What is left of
+-- a session that was deleted is none of its messages.
+SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = @id
+    AND NOT EXISTS (
+        SELECT FROM session_branches b WHERE b.session_id = @session_id
+            AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+    )
+UNION ALL
+SELECT m.* FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
+    SELECT * FROM messages WHERE messages.session_id = p.owner AND messages.id = @id AND messages.sequence >= p.low AND messages.sequence <= p.high
+    LIMIT 1
+) AS m
+WHERE b.session_id = @session_id AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+LIMIT 1;
 
 -- name: MessageListByIDs :many
 -- Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
@@ -124,22 +170,73 @@ LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND mess
 ORDER BY n.ordinality;
 
 -- name: MessageListByCall :many
--- Index: messages_session_id_call_id_sequence_idx. Ascending.
+-- Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that a fork has of others come first.
 SELECT * FROM messages
-WHERE session_id = @session_id AND call_id = @call_id::text
+WHERE messages.session_id = @session_id AND messages.call_id = @call_id::text
+    AND NOT EXISTS (
+        SELECT FROM session_branches b WHERE b.session_id = @session_id
+            AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+    )
+UNION ALL
+SELECT m.* FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
+    SELECT * FROM messages
+    WHERE messages.session_id = p.owner AND messages.call_id = @call_id::text AND messages.sequence >= p.low AND messages.sequence <= p.high
+    ORDER BY messages.sequence LIMIT @max_rows
+) AS m
+WHERE b.session_id = @session_id AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
 ORDER BY sequence
 LIMIT @max_rows;
 
+-- The next statements read the transcript of sessions that have no branches and are no forks; of others they return nothing. The
+-- condition is looked up once, for the bound of the index: as a filter of rows it would cost more.
+
 -- name: MessageListFrom :many
--- Index: messages_pkey, forwards.
+-- Index: messages_pkey, forwards, session_branches_pkey.
 SELECT * FROM messages
-WHERE session_id = @session_id AND sequence >= @from_sequence
+WHERE messages.session_id = @session_id AND sequence >= CASE
+        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = @session_id) THEN 9223372036854775807
+        ELSE @from_sequence::bigint
+    END
 ORDER BY sequence
 LIMIT @max_rows;
 
 -- name: MessageListBefore :many
--- Index: messages_pkey, backwards.
+-- Index: messages_pkey, backwards, session_branches_pkey.
 SELECT * FROM messages
-WHERE session_id = @session_id AND sequence < @before_sequence
+WHERE messages.session_id = @session_id AND sequence < CASE
+        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = @session_id) THEN 0
+        ELSE @before_sequence::bigint
+    END
 ORDER BY sequence DESC
 LIMIT @max_rows;
+
+-- name: MessageListOwn :many
+-- Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of others.
+SELECT * FROM messages
+WHERE messages.session_id = @session_id AND sequence >= @from_sequence
+    AND EXISTS (SELECT FROM session_counters WHERE session_counters.session_id = @session_id)
+ORDER BY sequence
+LIMIT @max_rows;
+
+-- name: MessageListPath :many
+-- Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages than there is room for, the first ones are read. The
+-- LIMIT of each range is explained at MessageAppend.
+WITH path AS (
+    SELECT p.owner, p.low, p.high, sum(p.high - p.low + 1) OVER (ORDER BY p.low ROWS UNBOUNDED PRECEDING) AS total
+    FROM session_path(@session_id::uuid, sqlc.narg(at)::bigint, @from_sequence::bigint, NULL, NULL) AS p (owner, low, high)
+), ranges AS (
+    SELECT q.owner, q.low, q.high + least(0, (SELECT @max_rows::bigint) - q.total)::bigint AS high FROM path q
+)
+SELECT m.* FROM ranges r, LATERAL (
+    SELECT * FROM messages WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
+    ORDER BY messages.sequence LIMIT @max_rows::bigint
+) AS m
+ORDER BY m.sequence;
+
+-- name: MessageListPathBefore :many
+-- Index: messages_pkey. The same backwards.
+SELECT m.* FROM session_path(@session_id::uuid, NULL, NULL, @before_sequence::bigint, @max_rows::bigint) AS p (owner, low, high), LATERAL (
+    SELECT * FROM messages WHERE messages.session_id = p.owner AND messages.sequence >= p.low AND messages.sequence <= p.high
+    ORDER BY messages.sequence DESC LIMIT @max_rows::bigint
+) AS m
+ORDER BY m.sequence DESC;

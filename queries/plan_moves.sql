@@ -10,18 +10,19 @@ LATERAL (SELECT * FROM plans WHERE plans.id = a.id LIMIT 1) AS d;
 -- planned once: see PlanClaim.
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
-        a.reversion_count, a.actor, a.reason, a.event_type, a.details, a.place
+        a.reversion_count, a.attempt, a.delay_micros, a.deadline, a.actor, a.reason, a.event_type, a.details, a.place
     FROM ROWS FROM (
         unnest(@ids::uuid[]), unnest(@from_phases::text[]), unnest(@from_states::text[]), unnest(@versions::bigint[]), unnest(@fences::bigint[]),
         unnest(@to_phases::text[]), unnest(@to_states::text[]), unnest(@transitions::text[]), unnest(@error_messages::text[]),
-        unnest(@error_details::text[]), unnest(@reversion_counts::integer[]), unnest(@actors::text[]), unnest(@reasons::text[]),
+        unnest(@error_details::text[]), unnest(@reversion_counts::integer[]), unnest(@attempts::integer[]),
+        unnest(@delays_micros::bigint[]), unnest(@deadlines::timestamptz[]), unnest(@actors::text[]), unnest(@reasons::text[]),
         unnest(@event_types::text[]), unnest(@details::text[])
     ) WITH ORDINALITY AS a (
         id, from_phase, from_state, version, fence, to_phase, to_state, transition, error_message, error_details,
-        reversion_count, actor, reason, event_type, details, place
+        reversion_count, attempt, delay_micros, deadline, actor, reason, event_type, details, place
     )
 ), free AS MATERIALIZED (
-    SELECT a.place, p.id
+    SELECT a.place, p.id, statement_timestamp() AS now, statement_timestamp() + nullif(a.delay_micros, 0) * interval '1 microsecond' AS not_before
     FROM asked a
     CROSS JOIN LATERAL (
         SELECT plans.id FROM plans
@@ -43,10 +44,11 @@ WITH asked AS MATERIALIZED (
     UPDATE plans p
     SET phase = a.to_phase, state = a.to_state, version = p.version + 1,
         error_message = nullif(a.error_message, ''), error_details = CAST(nullif(a.error_details, '') AS json),
-        reversion_count = a.reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
+        reversion_count = a.reversion_count, attempt = a.attempt, deadline = nullif(a.deadline, '10000-01-01 00:00:00+00'),
+        not_before = f.not_before, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, f.now)
     FROM free f JOIN asked a ON a.place = f.place
     WHERE p.id = f.id
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
@@ -57,4 +59,4 @@ WITH asked AS MATERIALIZED (
     SELECT statement_timestamp(), audit_new_id(), m.event_type, m.namespace, m.actor, m.id, CAST(m.details AS json)
     FROM moved m
 )
-SELECT m.place::bigint AS place, m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
+SELECT m.place::bigint AS place, m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m;

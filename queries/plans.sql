@@ -14,25 +14,28 @@ WITH seen AS (
 ), once AS (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND NOT a.reusable FOR NO KEY UPDATE
-), usable AS (
+), usable AS MATERIALIZED (
     SELECT a.name FROM actions a
     WHERE a.name = @action_name AND a.version = @action_version AND a.state = 'available' AND a.reusable
         AND (SELECT count(*) FROM seen) >= 0
     UNION ALL
     SELECT o.name FROM once o
+), linkable AS MATERIALIZED (
+    SELECT true AS is_linkable
+    WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
+        AND (SELECT count(*) FROM parent) >= 0
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, description, definition_of_done,
-        phase, state, automation_profile, automation_profile_source, automation_snapshot, argument_names, argument_values,
+        id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority,
+        not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, argument_names, argument_values,
         invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
     SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name, sqlc.narg(parent_id)::uuid,
-        @root_id, @depth, @attempt, @description, @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text,
-        sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json), @argument_names::text[], @argument_values::text[],
+        @root_id, @depth, @attempt, @max_attempts, @priority, sqlc.narg(not_before)::timestamptz,
+        statement_timestamp() + nullif(@max_age_micros::bigint, 0) * interval '1 microsecond', @keep_micros, @phases, @description, @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text,
+        sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json), sqlc.narg(trace)::text, @argument_names::text[], @argument_values::text[],
         @invariants::text[], @invariant_sources::text[], @projects::text[], @project_aliases::text[], @project_read_onlys::boolean[]
-    FROM usable u
-    WHERE (sqlc.narg(session_id)::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = sqlc.narg(session_id)::uuid))
-        AND (SELECT count(*) FROM parent) >= 0
+    FROM usable u CROSS JOIN linkable
     ON CONFLICT DO NOTHING
     RETURNING id, action_name, created_at, updated_at
 ), archived AS (
@@ -99,15 +102,64 @@ ORDER BY d.id DESC LIMIT @max_rows;
 
 -- name: PlanListByStage :many
 -- Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
--- There are at most as many stages as phases or states, so that the sort is small.
+-- There are at most as many stages as phases or states, so that the sort is small. Equations would let the planner choose an index
+-- without stages, and read all plans of the namespace for a stage that has none.
 SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
 LATERAL (
     SELECT * FROM plans
-    WHERE plans.namespace = @namespace AND plans.phase = n.phase AND plans.state = n.state
-        AND plans.id < @after_id
-    ORDER BY plans.id DESC LIMIT @max_rows
+    WHERE plans.namespace = @namespace AND (plans.phase, plans.state, plans.id) < (n.phase, n.state, @after_id::uuid)
+        AND (plans.phase, plans.state, plans.id) >= (n.phase, n.state, '00000000-0000-0000-0000-000000000000'::uuid)
+        AND (@action_name::text = '' OR plans.action_name = @action_name::text)
+    ORDER BY plans.phase DESC, plans.state DESC, plans.id DESC LIMIT @max_rows
 ) AS d
 ORDER BY d.id DESC LIMIT @max_rows;
+
+-- name: PlanListByAction :many
+-- Index: plans_action_name_phase_state_id_idx, backwards. Does the same for the plans of an action.
+SELECT d.* FROM ROWS FROM (unnest(@phases::text[]), unnest(@states::text[])) AS n (phase, state),
+LATERAL (
+    SELECT * FROM plans
+    WHERE plans.action_name = @action_name AND (plans.phase, plans.state, plans.id) < (n.phase, n.state, @after_id::uuid)
+        AND (plans.phase, plans.state, plans.id) >= (n.phase, n.state, '00000000-0000-0000-0000-000000000000'::uuid)
+    ORDER BY plans.phase DESC, plans.state DESC, plans.id DESC LIMIT @max_rows
+) AS d
+ORDER BY d.id DESC LIMIT @max_rows;
+
+-- name: PlanCounts :many
+-- Index: plans_namespace_phase_state_id_idx, plan_queue_namespace_phase_priority_since_idx. Returns the stages that the plans of a
+-- namespace are at, or of all ('') behind a place, with how many there are up to a bound, and since when the first one waits. It
+-- skips from one stage to the next. Without an order the planner would rather read the table until it has found enough.
+WITH RECURSIVE stages AS (
+    (
+        SELECT p.namespace, p.phase, p.state FROM plans p
+        WHERE (p.namespace, p.phase, p.state) > (@after_namespace::text, @after_phase::text, @after_state::text)
+        ORDER BY p.namespace, p.phase, p.state LIMIT 1
+    )
+    UNION ALL
+    SELECT n.namespace, n.phase, n.state
+    FROM stages s CROSS JOIN LATERAL (
+        SELECT p.namespace, p.phase, p.state FROM plans p
+        WHERE (p.namespace, p.phase, p.state) > (s.namespace, s.phase, s.state)
+        ORDER BY p.namespace, p.phase, p.state LIMIT 1
+    ) AS n
+    WHERE @namespace::text = '' OR s.namespace = @namespace::text
+), chosen AS (
+    SELECT s.namespace, s.phase, s.state FROM stages s WHERE @namespace::text = '' OR s.namespace = @namespace::text LIMIT @max_rows
+)
+SELECT c.namespace::text AS namespace, c.phase::text AS phase, c.state::text AS state, (
+        SELECT count(*) FROM (
+            SELECT FROM plans p WHERE p.namespace = c.namespace AND p.phase = c.phase AND p.state = c.state ORDER BY p.id LIMIT @bound::integer
+        ) AS p
+    )::bigint AS count, coalesce((
+        SELECT min(f.since) FROM generate_series(0, 3) AS r (priority)
+        CROSS JOIN LATERAL (
+            SELECT q.since FROM plan_queue q
+            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase = c.phase AND q.priority + 0 = r.priority
+            ORDER BY q.since, q.plan_id LIMIT 1
+        ) AS f
+        WHERE f.since <= statement_timestamp()
+    ), '10000-01-01 00:00:00+00')::timestamptz AS oldest
+FROM chosen c;
 
 -- name: PlanListBySession :many
 -- Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the session's
@@ -139,10 +191,12 @@ WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
         error_message = sqlc.narg(error_message), error_details = CAST(sqlc.narg(error_details)::text AS json),
-        reversion_count = @reversion_count, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
+        reversion_count = @reversion_count, attempt = @attempt, deadline = sqlc.narg(deadline),
+        not_before = statement_timestamp() + nullif(@delay_micros::bigint, 0) * interval '1 microsecond',
+        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
     WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version
         AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.last_completed_step, p.last_checkpoint_id
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, @transition, @from_phase, @from_state, @to_phase, @to_state,
@@ -153,30 +207,24 @@ WITH moved AS (
     SELECT statement_timestamp(), audit_new_id(), @event_type, m.namespace, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
     FROM moved m
 )
-SELECT m.updated_at, m.last_completed_step, m.last_checkpoint_id FROM moved m;
+SELECT m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m;
 
 -- name: PlanCancel :many
 -- Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the caller
 -- read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and then selects
 -- the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The new values come from
 -- the locked rows: a transition of a descendant may have been committed since the statement began.
-WITH RECURSIVE family AS (
-    SELECT p.id, p.parent_id, p.id = @id AS is_target FROM plans p WHERE p.root_id = @root_id
-), tree AS (
-    SELECT f.id FROM family f WHERE f.is_target
-    UNION ALL
-    SELECT f.id FROM tree t JOIN family f ON f.parent_id = t.id
-), locked AS (
+WITH locked AS MATERIALIZED (
     SELECT p.id, p.phase, p.state, p.version, p.error_message, p.error_details,
         p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version AS is_target
-    FROM plans p WHERE p.root_id = @root_id AND p.id IN (SELECT t.id FROM tree t) FOR NO KEY UPDATE OF p
+    FROM plans p WHERE p.root_id = @root_id AND p.id = ANY (plan_tree(@root_id::uuid, @id::uuid)) FOR NO KEY UPDATE OF p
 ), live AS (
     SELECT l.id, l.phase, l.state, l.version, l.error_message, l.error_details
     FROM locked l WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
 ), moved AS (
     UPDATE plans p
     SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message, error_details = l.error_details,
-        cancelled_at = statement_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, statement_timestamp())
+        not_before = NULL, cancelled_at = statement_timestamp(), cancel_reason = @reason::text, updated_at = greatest(p.updated_at, statement_timestamp())
     FROM live l WHERE p.root_id = @root_id AND p.id = l.id
     RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
@@ -234,13 +282,13 @@ SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f;
 -- transaction above read committed does not see a link that was created after its snapshot. So the statement tries to create
 -- the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
 -- which deletes the link.
-WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session, EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan
+WITH found AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id) AS session, EXISTS (SELECT FROM plans p WHERE p.id = @plan_id) AS plan,
+        EXISTS (SELECT FROM session_plans l WHERE l.session_id = @session_id AND l.plan_id = @plan_id) AS linked
 ), made AS (
     INSERT INTO session_plans (session_id, plan_id)
     SELECT @session_id, @plan_id FROM found f
-    WHERE f.session AND f.plan AND current_setting('transaction_isolation') <> 'read committed'
-        AND NOT EXISTS (SELECT FROM session_plans l WHERE l.session_id = @session_id AND l.plan_id = @plan_id)
+    WHERE f.session AND f.plan AND NOT f.linked AND current_setting('transaction_isolation') <> 'read committed'
     ON CONFLICT DO NOTHING
     RETURNING plan_id
 ), unlinked AS (
@@ -249,8 +297,9 @@ WITH found AS (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan, EXISTS (SELECT FROM made)::boolean AS made FROM found f;
 
 -- name: PlanLinkAll :execrows
--- Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist.
+-- Index: session_plans_pkey, plans_pkey. Links the session to those plans that exist, for a view in its namespace.
 INSERT INTO session_plans (session_id, plan_id)
 SELECT @session_id, p.id
-FROM unnest(@plan_ids::uuid[]) AS n (id), LATERAL (SELECT plans.id FROM plans WHERE plans.id = n.id LIMIT 1) AS p
+FROM unnest(@plan_ids::uuid[]) AS n (id), LATERAL (SELECT plans.id, plans.namespace FROM plans WHERE plans.id = n.id LIMIT 1) AS p
+WHERE sqlc.narg(view)::text IS NULL OR p.namespace = sqlc.narg(view)::text
 ON CONFLICT DO NOTHING;

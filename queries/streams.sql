@@ -3,15 +3,43 @@
 
 -- name: StreamGet :one
 -- Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
-SELECT s.id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = @namespace AND s.key = @key
 ORDER BY s.began DESC LIMIT 1;
 
+-- name: StreamList :many
+-- Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
+-- expired, before a place in the order of status and id.
+SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+FROM streams s
+WHERE s.session_id = @session_id AND (s.status, s.id) < (@before_status::text, @before_id::uuid) AND s.expires_at > statement_timestamp()
+    AND s.namespace = @namespace
+ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
+
+-- name: StreamListChanged :many
+-- Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
+-- known: their fences have another sum. It is the poll of those who wait for streams.
+SELECT n.place::bigint AS place
+FROM ROWS FROM (
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @known::bigint[]))
+) WITH ORDINALITY AS n (session_id, namespace, known, place),
+LATERAL (
+    SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
+    WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
+        AND streams.namespace = n.namespace
+) AS s
+WHERE s.fences <> n.known;
+
 -- name: StreamHasKey :one
 -- Index: streams_pkey.
 SELECT (s.namespace = @namespace::text AND s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
+
+-- name: StreamIn :one
+-- Index: streams_pkey.
+SELECT EXISTS (SELECT FROM streams s WHERE s.id = @id AND s.namespace = @namespace)::boolean AS found;
 
 -- name: StreamTurn :exec
 -- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
@@ -26,10 +54,10 @@ UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expires_at <= statement_timestamp();
 
 -- name: StreamOpen :one
--- Index: streams_namespace_key_began_key, backwards, streams_open_key. Begins a stream, or goes on with the one that is open.
--- It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
+-- Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes on with the
+-- one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
 -- taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also after that of the
--- row that is locked.
+-- row that is locked. It returns no row, either, if there is no such session, or the stream that is open is of another one.
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = @namespace AND s.key = @key
@@ -37,26 +65,60 @@ WITH newest AS (
 ), next AS (
     SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
     FROM (SELECT statement_timestamp() AS now, make_interval(secs => @ttl_seconds::float8) AS ttl) AS n
+    WHERE sqlc.narg(session_id)::uuid IS NULL
+        OR (SELECT true FROM session_counters c WHERE c.session_id = sqlc.narg(session_id)::uuid LIMIT 1)
 )
-INSERT INTO streams (id, namespace, key, owner, opener, began, fence, ttl, opened_at, expires_at)
-SELECT @id, @namespace, @key, @owner, @id, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
+INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
+SELECT @id, @namespace, @key, @owner, @id, sqlc.narg(session_id)::uuid, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
 FROM next n
 ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     owner = excluded.owner, opener = excluded.opener,
     fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
-WHERE streams.expires_at > excluded.opened_at
-RETURNING id, fence, opened_at, expires_at;
+WHERE streams.expires_at > excluded.opened_at AND (excluded.session_id IS NULL OR excluded.session_id = streams.session_id)
+RETURNING id, fence, opened_at, expires_at, session_id;
+
+-- name: StreamRestart :exec
+-- Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
+-- of a key that is open, and whose row is locked, by StreamOpen, unless there is nothing before it. If there is a part at its
+-- sequence that the transaction's snapshot does not show, that is a serialization failure.
+INSERT INTO stream_parts (stream_id, sequence, data)
+SELECT s.id, p.sequence + 1, ''
+FROM streams s, LATERAL (
+    SELECT stream_parts.sequence, octet_length(stream_parts.data) AS size FROM stream_parts
+    WHERE stream_parts.stream_id = s.id
+    ORDER BY stream_parts.sequence DESC LIMIT 1
+) AS p
+WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND p.size > 0
+ON CONFLICT DO NOTHING;
 
 -- name: StreamNext :one
 -- Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
 -- locked, by StreamOpen: there is no part that this statement does not see.
-SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+-- by_snapshot says that this is not so, because the transaction has another level than read committed: see StreamPartTry.
+SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (current_setting('transaction_isolation') <> 'read committed')::boolean AS by_snapshot
 FROM streams s WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open';
+
+-- name: StreamPartTry :exec
+-- Index: stream_parts_pkey. Stores a part which StreamPartUntry removes. At the levels above read committed that fails with a
+-- serialization failure if there is a part which the transaction's snapshot does not show. Appends do not change the stream's
+-- row, so nothing else would tell.
+INSERT INTO stream_parts (stream_id, sequence, data) VALUES (@stream_id, @sequence, '\x00') ON CONFLICT DO NOTHING;
+
+-- name: StreamPartUntry :exec
+-- Index: stream_parts_pkey.
+DELETE FROM stream_parts p WHERE p.stream_id = @stream_id AND p.sequence = @sequence;
 
 -- name: StreamLock :exec
 -- Index: streams_pkey. Waits for a stream's row, and locks it.
 SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
+
+-- name: StreamLockFree :exec
+-- Index: streams_pkey. Locks the rows of streams that nobody has locked.
+SELECT FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
+    SELECT FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
+) AS s;
 
 -- name: StreamAppendMany :many
 -- Index: streams_pkey, stream_parts_pkey, backwards. Appends parts to many streams. It does not wait for their rows: it skips
@@ -69,11 +131,12 @@ SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 -- SELECT around an argument, and LIMIT, are explained at MessageAppend.
 --
 -- Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
--- fails with a violation of stream_parts_pkey, and is sent again behind the lock (StreamLock). If not, next_sequence is what it was
--- when the statement began.
+-- fails with a violation of stream_parts_pkey, and is sent again behind the locks (StreamLockFree, or StreamLock in a caller's
+-- transaction). If not, next_sequence is what it was when the statement began.
 WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status, s.ttl, s.expires_at,
-        s.expires_at <= statement_timestamp() AS expired, t.next_sequence,
+    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status,
+        s.expires_at <= statement_timestamp() AS expired, s.expires_at < statement_timestamp() + s.ttl AS is_short,
+        statement_timestamp() + s.ttl * 1.125 AS until, t.next_sequence,
         (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
     FROM ROWS FROM (
         unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])), unnest((SELECT @first_sequences::bigint[]))
@@ -85,9 +148,9 @@ WITH locked AS (
         SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
     ) AS t
 ), extended AS (
-    UPDATE streams s SET expires_at = statement_timestamp() + l.ttl * 1.125
+    UPDATE streams s SET expires_at = l.until
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.expires_at < statement_timestamp() + l.ttl
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
@@ -96,6 +159,7 @@ WITH locked AS (
         unnest((SELECT @owners::bigint[])), unnest(@places_in_stream::bigint[]), unnest(@datas::bytea[])
     ) AS n (owner, place_in_stream, data) ON n.owner = l.place
     WHERE l.fits AND NOT l.expired
+    RETURNING stream_id
 )
 SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
@@ -103,8 +167,11 @@ SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::bool
     (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
 FROM unnest((SELECT @stream_ids::uuid[])) WITH ORDINALITY AS s (stream_id, place)
 LEFT JOIN locked l ON l.place = s.place
-WHERE l.place IS NOT NULL
-    OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1);
+WHERE (l.place IS NOT NULL OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1))
+    AND ((SELECT count(*) FROM inserted) = (
+        SELECT count(*) FROM unnest((SELECT @owners::bigint[])) AS o (owner)
+        JOIN locked f ON f.place = o.owner WHERE f.fits AND NOT f.expired
+    ) OR rows_left_out('stream_parts'));
 
 -- name: StreamEnd :one
 -- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
@@ -130,12 +197,12 @@ ORDER BY p.sequence LIMIT @max_rows;
 -- Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
 -- to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids, from 1, and its next
 -- sequence, or -1 if there is no such stream. A stream without parts from there on, or that has expired, has one row, whose
--- sequence is -1. One for which there was no room has none; the first one always has. Sorted by place and sequence.
+-- sequence is -1. One for which there was no room has none. Sorted by place and sequence.
 SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
     coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
     SELECT n.place, s.next_sequence, s.status, s.reason, s.expired, t.sequence, t.data, t.size,
-        sum(t.size) OVER (ORDER BY n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+        sum(t.size) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
@@ -145,10 +212,12 @@ FROM (
         FROM streams WHERE streams.id = n.stream_id LIMIT 1
     ) AS s ON true
     LEFT JOIN LATERAL (
-        SELECT stream_parts.sequence, stream_parts.data, octet_length(stream_parts.data) AS size
-        FROM stream_parts
-        WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
-        ORDER BY stream_parts.sequence LIMIT @max_rows::integer
+        SELECT p.sequence, p.data, octet_length(p.data) AS size, sum(octet_length(p.data)) OVER () AS needed
+        FROM (
+            SELECT stream_parts.sequence, stream_parts.data FROM stream_parts
+            WHERE stream_parts.stream_id = n.stream_id AND stream_parts.sequence >= n.from_sequence AND NOT s.expired
+            ORDER BY stream_parts.sequence LIMIT @max_rows::integer
+        ) AS p
     ) AS t ON true
 ) AS f
 WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
@@ -166,6 +235,12 @@ LEFT JOIN LATERAL (
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 
+-- name: StreamDelete :many
+-- Index: streams_namespace_key_began_key. Lets the streams of a key expire that have not, for ever, and returns their ids.
+UPDATE streams s SET expires_at = 'epoch', status = CASE WHEN s.status = 'open' THEN 'lapsed' ELSE s.status END
+WHERE s.namespace = @namespace AND s.key = @key AND s.expires_at > statement_timestamp()
+RETURNING s.id;
+
 -- name: StreamExpire :execrows
 -- Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that steps back:
 -- only these are removed. Who has added a part had the lock of the row before, so the statements after this one see all parts
@@ -180,23 +255,25 @@ UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e));
 
 -- name: StreamPartRemove :execrows
--- Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever. It leaves out streams
--- that are locked by others.
+-- Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever: up to max_rows, and
+-- either of about max_bytes together or one. It leaves out streams that are locked by others. octet_length does not read a part.
 WITH gone AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT @max_rows::bigint
     FOR UPDATE SKIP LOCKED
-), doomed AS (
-    SELECT g.id, p.sequence FROM gone g, LATERAL (
-        SELECT stream_parts.sequence FROM stream_parts
+), found AS (
+    SELECT g.id, p.sequence, p.size FROM gone g, LATERAL (
+        SELECT stream_parts.sequence, octet_length(stream_parts.data) AS size FROM stream_parts
         WHERE stream_parts.stream_id = g.id
         ORDER BY stream_parts.sequence LIMIT @max_rows::bigint
     ) AS p
     LIMIT @max_rows::bigint
+), doomed AS (
+    SELECT f.id, f.sequence, sum(f.size) OVER (ROWS UNBOUNDED PRECEDING) - f.size AS bytes_before FROM found f
 )
 DELETE FROM stream_parts p
 USING doomed d
-WHERE p.stream_id = d.id AND p.sequence = d.sequence;
+WHERE p.stream_id = d.id AND p.sequence = d.sequence AND d.bytes_before < @max_bytes::bigint;
 
 -- name: StreamRemove :execrows
 -- Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key. Removes streams that have

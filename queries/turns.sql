@@ -1,33 +1,34 @@
 -- name: TurnLimitWait :exec
--- Index: none. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that.
-SELECT set_config('lock_timeout', '20ms', true)
-WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms';
+-- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that. It reads the
+-- row that is always there, so that a distributed engine sets it where the locks are.
+SELECT set_config('lock_timeout', '20ms', true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms';
 
 -- name: TurnLimitQueue :exec
--- Index: none. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
-SELECT set_config('lock_timeout', '250ms', true)
-WHERE current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
+-- Index: session_holds_pkey. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
+SELECT set_config('lock_timeout', '250ms', true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
 
 -- name: TurnLockCounters :many
 -- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
 -- those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
 -- the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
--- are not read committed by default.
+-- are not read committed by default. updated_at is what an append sets.
 --
 -- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 -- committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
 WITH locked AS (
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
     FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
         WHERE t.session_id = s.session_id
         FOR UPDATE SKIP LOCKED
     ) AS c
     WHERE NOT (SELECT @waits::boolean)
     UNION ALL
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.hint
+    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
     FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.ctid::tid AS hint FROM session_counters t
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
         WHERE t.session_id = s.session_id
         FOR UPDATE
     ) AS c
@@ -36,7 +37,7 @@ WITH locked AS (
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
     coalesce(l.fence, 0)::bigint AS fence, coalesce(l.fenced_only, false)::boolean AS fenced_only,
-    coalesce(l.hint, '(0,0)')::tid AS hint,
+    coalesce(l.hint, '(0,0)')::tid AS hint, l.follows, greatest(l.updated_at, statement_timestamp())::timestamptz AS updated_at,
     (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
     (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id)
@@ -79,21 +80,25 @@ LEFT JOIN LATERAL (
 
 -- name: TurnFind :many
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
-SELECT t.session_id, t.id, t.digest
+SELECT t.session_id, t.id, t.digest, t.first_sequence, t.message_count, t.plan_id
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest FROM session_turns
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence, session_turns.message_count, session_turns.plan_id
+    FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t;
 
--- name: TurnListMessages :many
--- Index: session_turns_pkey, messages_pkey, forwards. Returns the messages of a turn, of which there are max_rows, and none if
--- it is not stored: its session may have been deleted since it was found.
-SELECT m.* FROM messages m
-WHERE m.session_id = @session_id AND m.sequence >= (
-    SELECT t.first_sequence FROM session_turns t
-    WHERE t.session_id = @session_id AND t.id = @id
-)
-ORDER BY m.sequence LIMIT @max_rows;
+-- name: TurnFindPlaces :many
+-- Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
+-- message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
+-- and whether the session has a row of session_branches. LIMIT is explained at MessageAppend.
+SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
+    coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
+        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner, low, high)
+        WHERE b.session_id = n.session_id AND n.sequence < b.base AND n.sequence >= p.low AND n.sequence <= p.high
+        LIMIT 1
+    ), false)::boolean AS found,
+    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1), false)::boolean AS branched
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sequences::bigint[]))) AS n (session_id, sequence);
 
 -- name: TurnFindMessages :many
 -- Index: messages_session_id_id_key. Returns those of the messages that are stored.
@@ -133,11 +138,36 @@ JOIN found f ON f.place = n.scope, LATERAL (
 
 -- name: TurnInsert :exec
 -- Index: session_turns_pkey. Stores turns. The counter rows of their sessions are locked.
-INSERT INTO session_turns (session_id, id, digest, first_sequence)
-SELECT n.session_id, n.id, n.digest, n.first_sequence
-FROM ROWS FROM (
-    unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[])
-) AS n (session_id, id, digest, first_sequence);
+WITH stored AS (
+    INSERT INTO session_turns (session_id, id, digest, first_sequence, message_count, plan_id)
+    SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
+    FROM ROWS FROM (
+        unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[]),
+        unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
+    ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
+    RETURNING true
+)
+SELECT rows_left_out('session_turns') WHERE (SELECT count(*) FROM stored) <> cardinality(@ids::text[]);
+
+-- name: TurnBranch :exec
+-- Index: session_branches_pkey. Notes that sessions have branches. Their counter rows are locked.
+WITH stored AS (
+    INSERT INTO session_branches (session_id) SELECT n.session_id FROM unnest(@session_ids::uuid[]) AS n (session_id)
+    ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
+    RETURNING true
+)
+SELECT rows_left_out('session_branches') WHERE (SELECT count(*) FROM stored) <> cardinality(@session_ids::uuid[]);
+
+-- name: TurnRewind :exec
+-- Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are locked.
+WITH stored AS (
+    UPDATE session_counters c
+    SET follows = nullif(n.follows, -2), updated_at = greatest(c.updated_at, statement_timestamp())
+    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @follows::bigint[]))) AS n (session_id, follows)
+    WHERE c.session_id = n.session_id
+    RETURNING true
+)
+SELECT rows_left_out('session_counters') WHERE (SELECT count(*) FROM stored) <> cardinality(@session_ids::uuid[]);
 
 -- name: TurnAdvanceScopes :exec
 -- Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
@@ -148,13 +178,17 @@ WHERE s.id = n.id;
 
 -- name: TurnSetValues :exec
 -- Index: state_values_pkey. Sets keys of scopes whose rows are locked.
-INSERT INTO state_values (scope_id, key, value, version)
-SELECT n.scope_id, n.key, n.value::json, n.version
-FROM ROWS FROM (
-    unnest(@scope_ids::uuid[]), unnest(@keys::text[]), unnest(@key_values::text[]), unnest(@versions::bigint[])
-) AS n (scope_id, key, value, version)
-ON CONFLICT (scope_id, key) DO UPDATE
-SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at);
+WITH stored AS (
+    INSERT INTO state_values (scope_id, key, value, version)
+    SELECT n.scope_id, n.key, n.value::json, n.version
+    FROM ROWS FROM (
+        unnest(@scope_ids::uuid[]), unnest(@keys::text[]), unnest(@key_values::text[]), unnest(@versions::bigint[])
+    ) AS n (scope_id, key, value, version)
+    ON CONFLICT (scope_id, key) DO UPDATE
+    SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at)
+    RETURNING true
+)
+SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality(@keys::text[]);
 
 -- name: TurnRemoveValues :exec
 -- Index: state_values_pkey. Removes keys of scopes whose rows are locked.
@@ -164,12 +198,16 @@ WHERE v.scope_id = n.scope_id AND v.key = n.key;
 
 -- name: TurnInsertUsages :exec
 -- Index: session_usages_pkey. Stores usages. The rows of their sessions are locked.
-INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
-SELECT n.session_id, n.id, n.input_tokens, n.output_tokens, n.cost_nanos
-FROM ROWS FROM (
-    unnest(@session_ids::uuid[]), unnest(@ids::uuid[]),
-    unnest(@input_tokens::bigint[]), unnest(@output_tokens::bigint[]), unnest(@cost_nanos::bigint[])
-) AS n (session_id, id, input_tokens, output_tokens, cost_nanos);
+WITH stored AS (
+    INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
+    SELECT n.session_id, n.id, n.input_tokens, n.output_tokens, n.cost_nanos
+    FROM ROWS FROM (
+        unnest(@session_ids::uuid[]), unnest(@ids::uuid[]),
+        unnest(@input_tokens::bigint[]), unnest(@output_tokens::bigint[]), unnest(@cost_nanos::bigint[])
+    ) AS n (session_id, id, input_tokens, output_tokens, cost_nanos)
+    RETURNING true
+)
+SELECT rows_left_out('session_usages') WHERE (SELECT count(*) FROM stored) <> cardinality(@ids::uuid[]);
 
 -- name: TurnSetUsages :exec
 -- Index: sessions_pkey. Sets the usage of sessions whose rows are locked.
@@ -193,3 +231,97 @@ FROM ROWS FROM (
     SELECT t.version FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
     LIMIT 1
 ) AS s;
+
+-- name: TurnFindActions :many
+-- Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
+SELECT a.name, a.version
+FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (
+    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE
+    -- with skips
+    SKIP LOCKED
+    -- end of skips
+) AS a;
+
+-- name: TurnLockStreams :many
+-- Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of those that it
+-- gets.
+SELECT n.place::bigint AS place
+FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace, key, place)
+WHERE CASE WHEN @waits::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END;
+
+-- name: TurnFindStreams :many
+-- Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the keys.
+SELECT n.place::bigint AS place, s.id, s.session_id, (s.expires_at <= statement_timestamp())::boolean AS expired
+FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace, key, place), LATERAL (
+    SELECT streams.id, streams.session_id, streams.expires_at FROM streams
+    WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' LIMIT 1
+) AS s;
+
+-- name: TurnCreatePlans :many
+-- Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions whose rows
+-- are locked, without parents and keys, for sessions whose counter rows are locked.
+WITH asked AS MATERIALIZED (
+    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id, a.plan ->> 'Namespace' AS namespace,
+        a.plan ->> 'Phase' AS phase, a.plan ->> 'State' AS state, a.plan ->> 'Actor' AS actor
+    FROM jsonb_array_elements(CAST(@plans::text AS jsonb)) AS a (plan)
+), created AS (
+    INSERT INTO plans (
+        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases,
+        description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace,
+        argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys
+    )
+    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id, (a.plan ->> 'Attempt')::integer,
+        (a.plan ->> 'MaxAttempts')::integer, (a.plan ->> 'Priority')::smallint, (a.plan ->> 'NotBefore')::timestamptz,
+        statement_timestamp() + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
+        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description', a.plan ->> 'DefinitionOfDone', a.phase, a.state,
+        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json, a.plan ->> 'Trace',
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectReadOnlys'))::boolean[]
+    FROM asked a
+    RETURNING id, created_at, updated_at
+), projects AS (
+    INSERT INTO plan_projects (project, plan_id)
+    SELECT DISTINCT n.project, a.id FROM asked a, jsonb_array_elements_text(a.plan -> 'Projects') AS n (project)
+), noted AS (
+    INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state, actor, created_at)
+    SELECT a.id, 1, 'use', a.phase, a.state, a.actor, statement_timestamp() FROM asked a
+), linked AS (
+    INSERT INTO session_plans (session_id, plan_id) SELECT a.session_id, a.id FROM asked a
+), told AS (
+    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
+    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id, (a.plan ->> 'Details')::json
+    FROM asked a
+)
+SELECT c.id, c.created_at, c.updated_at FROM created c;
+
+-- name: TurnOpenStreams :many
+-- Index: streams_namespace_key_began_key, backwards. StreamOpen for keys that are locked, and that have no open stream.
+WITH asked AS MATERIALIZED (
+    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl, greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
+        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key ORDER BY s.began DESC LIMIT 1
+    )) AS fence
+    FROM ROWS FROM (
+        unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@keys::text[]), unnest(@owners::text[]), unnest(@session_ids::uuid[]),
+        unnest(@ttls::interval[])
+    ) AS n (id, namespace, key, owner, session_id, ttl)
+)
+INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
+SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(), statement_timestamp() + a.ttl * 1.125
+FROM asked a
+RETURNING id, fence, opened_at, expires_at;
+
+-- name: TurnCheckWork :exec
+-- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by those who have these ids.
+SELECT rows_left_out('plans')
+WHERE (SELECT count(*) FROM unnest((SELECT @plan_ids::uuid[])) AS n (id), LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
+        <> cardinality(@plan_ids::uuid[])
+    OR (
+        SELECT count(*) FROM ROWS FROM (
+            unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[])), unnest((SELECT @openers::uuid[]))
+        ) AS n (namespace, key, opener), LATERAL (
+            SELECT FROM streams
+            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' AND streams.opener = n.opener LIMIT 1
+        ) AS s
+    ) <> cardinality(@keys::text[]);

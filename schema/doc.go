@@ -8,8 +8,8 @@
 // # What a run guarantees
 //
 //   - Any number of processes may run it at once. A run holds a PostgreSQL
-//     advisory lock (in pg_locks: classid 1634166126, objid 1953723503, objsubid
-//     1) from before it reads the database's version until it is done, so that
+//     advisory lock (in pg_locks: classid 1634166126, objsubid 1; of the schema
+//     public objid 1953723503) from before it reads the database's version until it is done, so that
 //     each version is applied exactly once and every caller succeeds.
 //   - Each version is applied or reverted in one transaction, together with its
 //     row in the table agentstore_migrations. After a failure, a cancelled context

@@ -36,31 +36,40 @@ GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 -- Messages are never changed. They are deleted only with their session, by a cascade,
 -- which runs as the owner of the tables.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
--- A session's sequence begins at 0. Only an append advances it. A fence begins at 0, too.
+-- A session's sequence begins at 0, or a fork's where it was forked. Only an append advances it. A fence begins at 0, too.
 REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
-GRANT INSERT (session_id, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only) ON session_counters TO :"application";
+GRANT INSERT (session_id, next_sequence, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only, follows) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
+-- A trigger changes and deletes it, with the owner's rights.
+GRANT SELECT, INSERT, UPDATE (session_id) ON session_branches TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
-GRANT SELECT, INSERT ON session_turns TO :"application";
+-- Records of old turns are removed, which locks them.
+GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_turns TO :"application";
 -- A trigger moves it, with the owner's rights.
 GRANT SELECT, INSERT ON session_activity TO :"application";
 GRANT SELECT, INSERT ON session_ids TO :"application";
+-- A trigger removes what is left, with the owner's rights.
+GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
+-- A hold is never changed, but for what deletions lock.
+GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, token, acquired_at, expires_at) ON leases TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl, expires_at) ON streams TO :"application";
 GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
 
--- A plan's parts are written once, with the plan. Plans are never deleted.
+-- A plan's parts are written once, with the plan, and deleted with it.
 GRANT SELECT, INSERT, UPDATE, DELETE ON actions TO :"application";
-GRANT SELECT, INSERT, UPDATE ON plans TO :"application";
-GRANT SELECT, INSERT ON plan_projects TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON plans TO :"application";
+GRANT SELECT, INSERT, DELETE ON plan_projects TO :"application";
 GRANT SELECT, INSERT ON plan_history TO :"application";
 GRANT SELECT, INSERT, DELETE ON session_plans TO :"application";
 -- Triggers write the queue, and delete claims, with the owner's rights.
 GRANT SELECT ON plan_queue TO :"application";
 GRANT SELECT, INSERT, UPDATE ON plan_claims TO :"application";
+GRANT SELECT, INSERT, UPDATE, DELETE ON plan_limits TO :"application";
+GRANT SELECT, UPDATE ON plan_ends TO :"application";
 
 -- The audit trail is append-only. The queue is filled by triggers, with the owner's
 -- privileges. Only the owner prunes, and sets holds. No role may set the time of
@@ -75,9 +84,11 @@ GRANT SELECT ON audit_leaves TO :"application";
 
 -- The rules of the tables, and what statements call. Everybody may execute functions, unless the
 -- default privileges of the owner say otherwise.
-GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
-    plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created TO :"application";
-GRANT EXECUTE ON FUNCTION audit_entries_valid TO :"audit";
+GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed, session_held, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
+    plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created,
+    rows_left_out TO :"application";
+GRANT EXECUTE ON FUNCTION audit_entries_valid, rows_left_out TO :"audit";
+GRANT EXECUTE ON FUNCTION session_path, session_tail, session_since TO :"reader";
 
 -- The audit role also seals.
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
@@ -91,10 +102,13 @@ GRANT INSERT (size, root, note) ON audit_checkpoints TO :"audit";
 GRANT SELECT ON sessions TO :"reader";
 GRANT SELECT ON session_counters TO :"reader";
 GRANT SELECT ON messages TO :"reader";
+GRANT SELECT ON session_branches TO :"reader";
 GRANT SELECT ON session_usages TO :"reader";
 GRANT SELECT ON session_turns TO :"reader";
 GRANT SELECT ON session_activity TO :"reader";
 GRANT SELECT ON session_ids TO :"reader";
+GRANT SELECT ON session_remains TO :"reader";
+GRANT SELECT ON session_holds TO :"reader";
 GRANT SELECT ON state_scopes TO :"reader";
 GRANT SELECT ON state_values TO :"reader";
 GRANT SELECT ON leases TO :"reader";
@@ -107,6 +121,8 @@ GRANT SELECT ON plan_history TO :"reader";
 GRANT SELECT ON session_plans TO :"reader";
 GRANT SELECT ON plan_queue TO :"reader";
 GRANT SELECT ON plan_claims TO :"reader";
+GRANT SELECT ON plan_limits TO :"reader";
+GRANT SELECT ON plan_ends TO :"reader";
 GRANT SELECT ON audit_entries TO :"reader";
 GRANT SELECT ON audit_quarantine TO :"reader";
 GRANT SELECT ON audit_unsealed TO :"reader";

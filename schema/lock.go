@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
@@ -15,9 +16,19 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// lockID is the key of the PostgreSQL session advisory lock that a run holds
-// (the bytes "agentsto").
+// lockID is the key of the PostgreSQL session advisory lock that a run in the schema public holds
+// (the bytes "agentsto"). Those of other schemas have the same first half.
 const lockID int64 = 0x6167656e_7473746f
+
+// lockOf returns the key of a schema's lock.
+func lockOf(schema string) int64 {
+	if schema == "public" {
+		return lockID
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(schema))
+	return lockID>>32<<32 | int64(h.Sum32())
+}
 
 const (
 	tryLockSQL = `SELECT pg_try_advisory_lock($1)`
@@ -59,6 +70,7 @@ WHERE s.source <> 'client'`
 // the connection was lost in between, goose acquires the lock again, in a session that is
 // prepared again.
 type locker struct {
+	id      int64
 	timeout time.Duration
 	// tables is the lock timeout of the session once it has this lock; 0 means
 	// none.
@@ -75,7 +87,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	started := time.Now()
 	for {
 		var locked bool
-		if err := conn.QueryRowContext(ctx, tryLockSQL, lockID).Scan(&locked); err != nil {
+		if err := conn.QueryRowContext(ctx, tryLockSQL, l.id).Scan(&locked); err != nil {
 			return fmt.Errorf("schema: acquire migration lock: %w", err)
 		}
 		if locked {
@@ -83,7 +95,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		}
 		waited := time.Since(started)
 		if waited >= l.timeout {
-			return lockedError(ctx, conn, waited)
+			return l.lockedError(ctx, conn, waited)
 		}
 		if l.waiting != nil {
 			l.waiting()
@@ -104,7 +116,7 @@ func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelGrace)
 	defer cancel()
 	var unlocked bool
-	err := conn.QueryRowContext(ctx, unlockSQL, lockID).Scan(&unlocked)
+	err := conn.QueryRowContext(ctx, unlockSQL, l.id).Scan(&unlocked)
 	if err != nil && !connectionGone(err) {
 		return fmt.Errorf("schema: release migration lock: %w", err)
 	}
@@ -163,9 +175,9 @@ func pollInterval(waited time.Duration) time.Duration {
 	return base/2 + rand.N(base)
 }
 
-func lockedError(ctx context.Context, conn *sql.Conn, waited time.Duration) error {
+func (l *locker) lockedError(ctx context.Context, conn *sql.Conn, waited time.Duration) error {
 	failure := &LockedError{Waited: waited}
-	err := conn.QueryRowContext(ctx, lockHolderSQL, lockID).Scan(&failure.HolderPID, &failure.Holder)
+	err := conn.QueryRowContext(ctx, lockHolderSQL, l.id).Scan(&failure.HolderPID, &failure.Holder)
 	if err != nil {
 		return &LockedError{Waited: waited}
 	}

@@ -16,8 +16,7 @@ type Options struct {
 	// keeps the schema, empty but for the version table. Empty: the search_path of
 	// the URL, the role or the database, whose first schema must exist.
 	//
-	// Runs in different schemas of one database take turns, because they share one
-	// lock. A pooler must pass the parameter on, or ignore it while the role has
+	// Each schema has a lock of its own. A pooler must pass the parameter on, or ignore it while the role has
 	// the same search_path; otherwise the error is [ErrSetting].
 	Schema string
 

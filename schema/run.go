@@ -43,17 +43,14 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 	if err != nil || len(steps) == 0 {
 		return nil, err
 	}
-	if err := m.checkSettings(ctx, db); err != nil {
+	schema, err := m.checkSettings(ctx, db)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.checkDirect(ctx, db); err != nil {
 		return nil, err
 	}
-	session := &locker{
-		timeout: m.options.LockTimeout,
-		tables:  m.options.TableLockTimeout,
-		waiting: func() { m.options.Progress(Event{Kind: EventWaiting}) },
-	}
+	session := m.locker(schema)
 	release, err := session.lock(ctx, db)
 	if err != nil {
 		return nil, err
@@ -69,7 +66,7 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 		return nil, err
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, m.options.Migrations,
-		goose.WithStore(versionTable{m.migrations}),
+		goose.WithStore(versionTable{m.migrations, session.id}),
 		goose.WithSessionLocker(session),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
@@ -85,6 +82,16 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 		done = append(done, step)
 	}
 	return done, nil
+}
+
+// locker returns the lock of a schema.
+func (m *Migrator) locker(schema string) *locker {
+	return &locker{
+		id:      lockOf(schema),
+		timeout: m.options.LockTimeout,
+		tables:  m.options.TableLockTimeout,
+		waiting: func() { m.options.Progress(Event{Kind: EventWaiting}) },
+	}
 }
 
 func (m *Migrator) read(ctx context.Context, db *sql.DB, target Target) (steps []Step, err error) {

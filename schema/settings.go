@@ -23,11 +23,11 @@ var ErrSetting = pgsettings.ErrSetting
 
 // checkSettings refuses a session in which a version could have another effect than
 // intended, or would create its tables in another schema than the existing ones.
-// The schema in Options.Schema need not exist yet.
-func (m *Migrator) checkSettings(ctx context.Context, db *sql.DB) error {
+// The schema in Options.Schema need not exist yet. It returns the schema in which versions are run.
+func (m *Migrator) checkSettings(ctx context.Context, db *sql.DB) (schema string, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("schema: connect: %w", err)
+		return "", fmt.Errorf("schema: connect: %w", err)
 	}
 	defer conn.Close()
 	err = conn.Raw(func(driverConn any) error {
@@ -36,6 +36,7 @@ func (m *Migrator) checkSettings(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 		place, err := pgsettings.ReadPlace(direct.QueryRow(ctx, pgsettings.PlaceSQL))
+		schema = place.First()
 		switch {
 		case err != nil:
 			return err
@@ -47,9 +48,9 @@ func (m *Migrator) checkSettings(ctx context.Context, db *sql.DB) error {
 		return place.Check()
 	})
 	if err != nil {
-		return fmt.Errorf("schema: %w", err)
+		return "", fmt.Errorf("schema: %w", err)
 	}
-	return nil
+	return schema, nil
 }
 
 // No query of sqlc's: package db is for stores, and CREATE SCHEMA takes no arguments.

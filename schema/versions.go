@@ -118,7 +118,10 @@ func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, 
 
 // versionTable gives goose access to the version table. goose calls Insert and
 // Delete last in each version's transaction.
-type versionTable struct{ migrations []Migration }
+type versionTable struct {
+	migrations []Migration
+	lock       int64
+}
 
 var _ database.StoreExtender = versionTable{}
 
@@ -139,7 +142,7 @@ func (t versionTable) Insert(ctx context.Context, db database.DBTxConn, request 
 	if request.Version == 0 {
 		return nil // goose adds a row 0 to a new table, which has no meaning here.
 	}
-	if err := checkLock(ctx, db); err != nil {
+	if err := t.checkLock(ctx, db); err != nil {
 		return err
 	}
 	for _, migration := range t.migrations {
@@ -151,8 +154,8 @@ func (t versionTable) Insert(ctx context.Context, db database.DBTxConn, request 
 	return &UnknownVersionError{Version: request.Version}
 }
 
-func (versionTable) Delete(ctx context.Context, db database.DBTxConn, version int64) error {
-	if err := checkLock(ctx, db); err != nil {
+func (t versionTable) Delete(ctx context.Context, db database.DBTxConn, version int64) error {
+	if err := t.checkLock(ctx, db); err != nil {
 		return err
 	}
 	_, err := db.ExecContext(ctx, deleteVersionSQL, version)
@@ -188,9 +191,9 @@ func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([
 
 // checkLock refuses to commit a version in a session that does not hold the lock,
 // because a transaction pooler gave the lock to another session.
-func checkLock(ctx context.Context, db database.DBTxConn) error {
+func (t versionTable) checkLock(ctx context.Context, db database.DBTxConn) error {
 	var held bool
-	if err := db.QueryRowContext(ctx, holdsLockSQL, lockID).Scan(&held); err != nil {
+	if err := db.QueryRowContext(ctx, holdsLockSQL, t.lock).Scan(&held); err != nil {
 		return fmt.Errorf("check migration lock: %w", err)
 	}
 	if !held {

@@ -6,7 +6,8 @@ CREATE FUNCTION actions_valid(name text, server text, namespace text, state text
     execution_actor text, review_actor text, apply_actor text, estimation_actor text, invariant_actor text, automation_profile text,
     inputs_schema json, tags text[], invariants text[], argument_names text[], argument_types text[], argument_requireds boolean[],
     argument_descriptions text[], argument_defaults text[], argument_mins double precision[], argument_maxs double precision[],
-    argument_patterns text[], created_by text)
+    argument_patterns text[], created_by text, max_attempts integer, max_age_micros bigint, keep_micros bigint,
+    phases smallint)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE broken CONSTANT text := CASE
     WHEN NOT (name = CASE server WHEN '' THEN '' ELSE server || ':' END || namespace || '/' || split_part(name, '/', 2)
@@ -25,6 +26,10 @@ DECLARE broken CONSTANT text := CASE
     WHEN NOT (json_typeof(inputs_schema) = 'object') THEN 'actions_inputs_schema_check'
     WHEN NOT (cardinality(tags) <= 100 AND array_position(tags, NULL) IS NULL) THEN 'actions_tags_check'
     WHEN NOT (created_by <> '' AND octet_length(created_by) <= 255) THEN 'actions_created_by_check'
+    WHEN NOT (max_attempts >= 1) THEN 'actions_max_attempts_check'
+    WHEN NOT (max_age_micros >= 0) THEN 'actions_max_age_micros_check'
+    WHEN NOT (keep_micros >= 0) THEN 'actions_keep_micros_check'
+    WHEN NOT (phases BETWEEN 1 AND 7) THEN 'actions_phases_check'
     WHEN NOT (cardinality(invariants) <= 100 AND (SELECT coalesce(bool_and((i <> '' AND octet_length(i) <= 65536) IS TRUE), true)
         FROM unnest(invariants) AS i)) THEN 'actions_invariants_check'
     ELSE (
@@ -52,7 +57,8 @@ END
 $$;
 
 -- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the name,
--- because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
+-- because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound. phases has a bit
+-- for each phase: 1 for strategize, 2 for execute, 4 for apply.
 CREATE TABLE actions (
     name               text        NOT NULL COLLATE "C",
     server             text        NOT NULL DEFAULT '',
@@ -81,6 +87,10 @@ CREATE TABLE actions (
     argument_mins      double precision[] NOT NULL DEFAULT '{}',
     argument_maxs      double precision[] NOT NULL DEFAULT '{}',
     argument_patterns  text[]      NOT NULL DEFAULT '{}',
+    max_attempts       integer     NOT NULL DEFAULT 1,
+    max_age_micros     bigint      NOT NULL DEFAULT 0,
+    keep_micros        bigint      NOT NULL DEFAULT 0,
+    phases             smallint    NOT NULL DEFAULT 7,
     created_by         text,
     created_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
@@ -88,7 +98,7 @@ CREATE TABLE actions (
     CONSTRAINT actions_check CHECK (actions_valid(name, server, namespace, state, version, description, definition_of_done, strategy_actor,
         execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor, automation_profile, inputs_schema, tags, invariants,
         argument_names, argument_types, argument_requireds, argument_descriptions, argument_defaults, argument_mins, argument_maxs,
-        argument_patterns, created_by))
+        argument_patterns, created_by, max_attempts, max_age_micros, keep_micros, phases))
 );
 
 -- Listing: by name within a namespace.
@@ -98,7 +108,8 @@ CREATE FUNCTION plans_valid(id uuid, name text, namespace text, key text, parent
     description text, definition_of_done text, phase text, state text, automation_profile text, automation_profile_source text,
     automation_snapshot json, error_message text, error_details json, reversion_count integer, last_completed_step bigint,
     last_checkpoint_id text, version bigint, cancelled_at timestamptz, cancel_reason text, argument_names text[], argument_values text[],
-    invariants text[], invariant_sources text[], projects text[], project_aliases text[], project_read_onlys boolean[])
+    invariants text[], invariant_sources text[], projects text[], project_aliases text[], project_read_onlys boolean[], priority smallint,
+    max_attempts integer, keep_micros bigint, phases smallint, trace text)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE broken CONSTANT text := CASE
     WHEN NOT (name <> '' AND octet_length(name) <= 255 AND (parent_id IS NULL OR name IS NULL)) THEN 'plans_name_check'
@@ -107,13 +118,20 @@ DECLARE broken CONSTANT text := CASE
     WHEN NOT ((parent_id IS NULL) = (root_id = id) AND parent_id <> id) THEN 'plans_root_id_check'
     WHEN NOT (depth BETWEEN 0 AND 10 AND (depth = 0) = (parent_id IS NULL)) THEN 'plans_depth_check'
     WHEN NOT (attempt >= 1) THEN 'plans_attempt_check'
+    WHEN NOT (priority BETWEEN 0 AND 3) THEN 'plans_priority_check'
+    WHEN NOT (max_attempts >= 1) THEN 'plans_max_attempts_check'
+    WHEN NOT (keep_micros >= 0) THEN 'plans_keep_micros_check'
     WHEN NOT (octet_length(description) <= 65536) THEN 'plans_description_check'
     WHEN NOT (octet_length(definition_of_done) <= 1048576) THEN 'plans_definition_of_done_check'
-    WHEN NOT (phase IN ('strategize', 'execute', 'apply') AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
-        OR phase = 'apply' AND state IN ('applied', 'constrained')) THEN 'plans_stage_check'
+    WHEN NOT (phase IN ('strategize', 'execute', 'apply') AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled', 'applied')
+        OR phase = 'apply' AND state = 'constrained') THEN 'plans_stage_check'
+    -- A plan is in one of its phases, and applied only in the last one.
+    WHEN NOT (phases BETWEEN 1 AND 7 AND CASE phase WHEN 'strategize' THEN phases & 1 WHEN 'execute' THEN phases & 2 ELSE phases & 4 END > 0
+        AND (state <> 'applied' OR phases < CASE phase WHEN 'strategize' THEN 2 WHEN 'execute' THEN 4 ELSE 8 END)) THEN 'plans_phases_check'
     WHEN NOT (automation_profile <> '' AND octet_length(automation_profile) <= 255) THEN 'plans_automation_profile_check'
     WHEN NOT ((automation_profile IS NULL) = (automation_profile_source IS NULL)
         AND automation_profile_source <> '' AND octet_length(automation_profile_source) <= 255) THEN 'plans_automation_profile_source_check'
+    WHEN NOT (trace <> '' AND octet_length(trace) <= 512) THEN 'plans_trace_check'
     WHEN NOT (json_typeof(automation_snapshot) = 'object') THEN 'plans_automation_snapshot_check'
     -- A plan that stands at a failure says which; a cancelled one may still.
     WHEN NOT (error_message <> '' AND octet_length(error_message) <= 65536
@@ -147,7 +165,8 @@ $$;
 
 -- A plan is one use of an action. Its phase and state change together, by conditional updates on both and the version.
 -- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is the
--- use's idempotency key, unique in that session, or in the namespace if there is none.
+-- use's idempotency key, unique in that session, or in the namespace if there is none. not_before is since when it may be claimed,
+-- and deadline until when, while it is queued. trace is the caller's, for work that goes on hours later.
 CREATE TABLE plans (
     id                        uuid        NOT NULL,
     name                      text,
@@ -159,6 +178,12 @@ CREATE TABLE plans (
     root_id                   uuid        NOT NULL,
     depth                     integer     NOT NULL DEFAULT 0,
     attempt                   integer     NOT NULL DEFAULT 1,
+    max_attempts              integer     NOT NULL DEFAULT 1,
+    priority                  smallint    NOT NULL DEFAULT 0,
+    not_before                timestamptz,
+    deadline                  timestamptz,
+    keep_micros               bigint      NOT NULL DEFAULT 0,
+    phases                    smallint    NOT NULL DEFAULT 7,
     description               text        NOT NULL DEFAULT '',
     definition_of_done        text        NOT NULL DEFAULT '',
     phase                     text        NOT NULL,
@@ -166,6 +191,7 @@ CREATE TABLE plans (
     automation_profile        text,
     automation_profile_source text,
     automation_snapshot       json        NOT NULL DEFAULT '{}',
+    trace                     text,
     error_message             text,
     error_details             json,
     reversion_count           integer     NOT NULL DEFAULT 0,
@@ -192,15 +218,15 @@ CREATE TABLE plans (
     CONSTRAINT plans_check CHECK (plans_valid(id, name, namespace, key, parent_id, root_id, depth, attempt, description, definition_of_done,
         phase, state, automation_profile, automation_profile_source, automation_snapshot, error_message, error_details, reversion_count,
         last_completed_step, last_checkpoint_id, version, cancelled_at, cancel_reason, argument_names, argument_values, invariants,
-        invariant_sources, projects, project_aliases, project_read_onlys))
+        invariant_sources, projects, project_aliases, project_read_onlys, priority, max_attempts, keep_micros, phases, trace))
 ) WITH (fillfactor = 85);
 
--- Listing: newest first, which the id holds, within a namespace, within a stage of it, and among the children of one plan.
--- Deleting an action looks for plans.
+-- Listing: newest first, which the id holds, within a namespace, within a stage of it or of an action, and among the children of
+-- one plan. Deleting an action looks for plans.
 CREATE INDEX plans_namespace_id_idx ON plans (namespace, id);
 CREATE INDEX plans_namespace_phase_state_id_idx ON plans (namespace, phase, state, id);
 CREATE INDEX plans_parent_id_id_idx ON plans (parent_id, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX plans_action_name_idx ON plans (action_name);
+CREATE INDEX plans_action_name_phase_state_id_idx ON plans (action_name, phase, state, id);
 CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL AND key IS NOT NULL;
 CREATE UNIQUE INDEX plans_namespace_key_key ON plans (namespace, key) WHERE session_id IS NULL AND key IS NOT NULL;
 
@@ -211,19 +237,37 @@ CREATE TABLE plan_projects (
     CONSTRAINT plan_projects_pkey PRIMARY KEY (project, plan_id)
 );
 
+-- The plan with all that are below it. It is no part of the statements that call it, because a distributed engine takes no
+-- recursion in a statement that changes rows.
+CREATE FUNCTION plan_tree(root uuid, target uuid) RETURNS uuid[] LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE ids uuid[];
+BEGIN
+    WITH RECURSIVE family AS (
+        SELECT p.id, p.parent_id FROM plans p WHERE p.root_id = root
+    ), tree AS (
+        SELECT f.id FROM family f WHERE f.id = target
+        UNION ALL
+        SELECT f.id FROM tree t JOIN family f ON f.parent_id = t.id
+    )
+    SELECT array_agg(t.id) INTO ids FROM tree t;
+    RETURN ids;
+END
+$$;
+
 CREATE FUNCTION plan_history_valid(version bigint, transition text, from_phase text, from_state text, to_phase text, to_state text,
     actor text, reason text)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE broken CONSTANT text := CASE
     WHEN NOT (version >= 1 AND (version = 1) = (transition = 'use')) THEN 'plan_history_version_check'
-    WHEN NOT (transition IN ('use', 'start', 'complete', 'fail', 'execute', 'apply', 'constrain', 'revert', 'resume', 'cancel', 'expire'))
+    WHEN NOT (transition IN ('use', 'start', 'complete', 'fail', 'execute', 'apply', 'constrain', 'revert', 'resume', 'cancel', 'expire',
+        'snooze'))
         THEN 'plan_history_transition_check'
     WHEN NOT ((transition = 'use') = (from_phase IS NULL) AND (from_phase IS NULL) = (from_state IS NULL)
         AND (from_phase IS NULL
         OR from_phase IN ('strategize', 'execute', 'apply') AND from_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
         OR from_phase = 'apply' AND from_state IN ('applied', 'constrained'))) THEN 'plan_history_from_check'
-    WHEN NOT (to_phase IN ('strategize', 'execute', 'apply') AND to_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled')
-        OR to_phase = 'apply' AND to_state IN ('applied', 'constrained')) THEN 'plan_history_to_check'
+    WHEN NOT (to_phase IN ('strategize', 'execute', 'apply') AND to_state IN ('queued', 'processing', 'complete', 'errored', 'cancelled', 'applied')
+        OR to_phase = 'apply' AND to_state = 'constrained') THEN 'plan_history_to_check'
     WHEN NOT (actor <> '' AND octet_length(actor) <= 255) THEN 'plan_history_actor_check'
     WHEN NOT (reason <> '' AND octet_length(reason) <= 65536) THEN 'plan_history_reason_check'
 END;
@@ -250,6 +294,8 @@ CREATE TABLE plan_history (
     CONSTRAINT plan_history_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
     CONSTRAINT plan_history_check CHECK (plan_history_valid(version, transition, from_phase, from_state, to_phase, to_state, actor, reason))
 );
+-- What somebody did, who is to be forgotten.
+CREATE INDEX plan_history_actor_plan_id_idx ON plan_history (actor, plan_id) WHERE actor IS NOT NULL;
 
 -- Which plans a session is linked to. The link goes with the session; the plan stays.
 CREATE TABLE session_plans (
@@ -262,20 +308,24 @@ CREATE TABLE session_plans (
 
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
--- The queued plans, in the order of their waiting: of a namespace and a phase, and of an action in them. Triggers write the
--- table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as the plan
+-- The queued plans, by priority and in the order of their waiting: of a namespace and a phase, and of an action in them. One that
+-- is not due yet waits since a time to come, behind all others. Triggers write the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as the plan
 -- waits, so that most are dead: these settings bound how many a claim has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
     namespace   text        NOT NULL,
     action_name text        NOT NULL COLLATE "C",
     phase       text        NOT NULL,
+    priority    smallint    NOT NULL DEFAULT 0,
     since       timestamptz NOT NULL,
+    deadline    timestamptz,
     CONSTRAINT plan_queue_pkey PRIMARY KEY (plan_id),
     CONSTRAINT plan_queue_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
-CREATE INDEX plan_queue_namespace_phase_since_idx ON plan_queue (namespace, phase, since, plan_id);
-CREATE INDEX plan_queue_namespace_phase_action_name_since_idx ON plan_queue (namespace, phase, action_name, since, plan_id);
+-- An expression, so that nobody who asks for an action walks over all others in the order of this index.
+CREATE INDEX plan_queue_namespace_phase_priority_since_idx ON plan_queue (namespace, phase, (priority + 0), since, plan_id);
+CREATE INDEX plan_queue_namespace_phase_action_name_priority_since_idx ON plan_queue (namespace, phase, action_name, priority, since, plan_id);
+CREATE INDEX plan_queue_deadline_idx ON plan_queue (deadline) WHERE deadline IS NOT NULL;
 
 CREATE FUNCTION plan_claims_valid(owner text, attempt integer, max_attempts integer)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
@@ -310,6 +360,30 @@ CREATE TABLE plan_claims (
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
 
 CREATE INDEX plan_claims_namespace_check_at_idx ON plan_claims (namespace, check_at);
+-- Of all namespaces: lease_namespace keeps the planner from taking it for one of them.
+CREATE INDEX plan_claims_lease_namespace_check_at_idx ON plan_claims (lease_namespace, check_at);
+
+-- How many plans of a namespace, or of an action ('': all) in it, may be claimed at once. Whoever claims some has the lock of the
+-- row, and counts plan_claims after that: so the number is never exceeded, and nothing has to be given back.
+CREATE TABLE plan_limits (
+    id          bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
+    namespace   text    NOT NULL,
+    action_name text    NOT NULL COLLATE "C",
+    at_once     integer NOT NULL,
+    CONSTRAINT plan_limits_pkey PRIMARY KEY (namespace, action_name),
+    CONSTRAINT plan_limits_namespace_check CHECK (namespace <> '' AND octet_length(namespace) <= 255),
+    CONSTRAINT plan_limits_at_once_check CHECK (at_once BETWEEN 0 AND 10000)
+);
+
+-- When plans may be deleted that are kept for a time only, with what is below them: those on top that are neither queued nor
+-- processing.
+CREATE TABLE plan_ends (
+    plan_id   uuid        NOT NULL,
+    delete_at timestamptz NOT NULL,
+    CONSTRAINT plan_ends_pkey PRIMARY KEY (plan_id),
+    CONSTRAINT plan_ends_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
+);
+CREATE INDEX plan_ends_delete_at_idx ON plan_ends (delete_at);
 
 -- The triggers' functions: see session_activity_move.
 CREATE FUNCTION plan_queue_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -326,18 +400,30 @@ BEGIN
         EXECUTE format('DELETE FROM %I.plan_claims WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
     END IF;
     IF NEW.state = 'queued' THEN
-        EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, since) VALUES ($1, $2, $3, $4, $5)', TG_TABLE_SCHEMA)
-        USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.updated_at;
+        EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, priority, since, deadline) VALUES ($1, $2, $3, $4, $5, $6, $7)',
+            TG_TABLE_SCHEMA)
+        USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.priority, greatest(NEW.updated_at, NEW.not_before), NEW.deadline;
+    END IF;
+    IF NEW.keep_micros > 0 AND NEW.parent_id IS NULL THEN
+        IF NEW.state IN ('queued', 'processing') THEN
+            EXECUTE format('DELETE FROM %I.plan_ends WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
+        ELSE
+            EXECUTE format('INSERT INTO %I.plan_ends (plan_id, delete_at) VALUES ($1, $2)'
+                ' ON CONFLICT (plan_id) DO UPDATE SET delete_at = excluded.delete_at', TG_TABLE_SCHEMA)
+            USING NEW.id, NEW.updated_at + NEW.keep_micros * interval '1 microsecond';
+        END IF;
     END IF;
     RETURN NULL;
 END
 $$;
 
 -- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired the lease
--- by hand after the claim expired.
+-- by hand after the claim expired. It comes before those that have expired; the time is one that no other is likely to have,
+-- since claims go on from a time.
 CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    EXECUTE format('UPDATE %I.plan_claims SET check_at = ''-infinity'' WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.name::uuid;
+    EXECUTE format('UPDATE %I.plan_claims SET check_at = $2 WHERE plan_id = $1', TG_TABLE_SCHEMA)
+        USING NEW.name::uuid, 'epoch'::timestamptz + abs(hashtext(NEW.name) % 86400) * interval '1 second';
     RETURN NULL;
 END
 $$;
@@ -363,6 +449,6 @@ BEGIN
 END
 $$;
 DROP TRIGGER plan_claim_release ON leases;
-DROP TABLE plan_claims, plan_queue, session_plans, plan_history, plan_projects, plans, actions;
-DROP FUNCTION plan_claim_release, plan_queue_move, plan_claims_valid, plan_history_valid, plans_valid, actions_valid;
+DROP TABLE plan_ends, plan_limits, plan_claims, plan_queue, session_plans, plan_history, plan_projects, plans, actions;
+DROP FUNCTION plan_tree, plan_claim_release, plan_queue_move, plan_claims_valid, plan_history_valid, plans_valid, actions_valid;
 -- +goose StatementEnd

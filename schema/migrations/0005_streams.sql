@@ -26,37 +26,53 @@ $$;
 -- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has lapsed when the
 -- next one is opened. An append locks the row, which makes no other version of it, and seldom changes expires_at. The next sequence
 -- is after that of the last part: a counter here would leave a version behind for each append, which those that look the row up
--- would walk over while a snapshot is open that is older.
+-- would walk over while a snapshot is open that is older. A stream of a session that is deleted expires: its parts, which may be
+-- many and large, are removed later, as those of others. The key is to the counter row, which a deletion locks first.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
     namespace     text        NOT NULL DEFAULT 'local',
     key           text        COLLATE "C" NOT NULL,
     owner         text        NOT NULL,
     opener        uuid        NOT NULL,
+    session_id    uuid,
     began         bigint      NOT NULL,
     fence         bigint      NOT NULL,
-    status        text        NOT NULL DEFAULT 'open',
+    status        text        COLLATE "C" NOT NULL DEFAULT 'open',
     reason        text        NOT NULL DEFAULT '',
     ttl           interval    NOT NULL,
     opened_at     timestamptz NOT NULL DEFAULT statement_timestamp(),
     expires_at    timestamptz NOT NULL,
     CONSTRAINT streams_pkey PRIMARY KEY (id),
     CONSTRAINT streams_namespace_key_began_key UNIQUE (namespace, key, began),
+    CONSTRAINT streams_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE SET NULL,
     CONSTRAINT streams_check CHECK (streams_valid(namespace, key, owner, began, fence, status, reason))
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE UNIQUE INDEX streams_open_key ON streams (namespace, key) WHERE status = 'open';
 CREATE INDEX streams_expires_at_idx ON streams (expires_at);
+CREATE INDEX streams_owner_idx ON streams (owner);
+CREATE INDEX streams_session_id_status_id_idx ON streams (session_id, status, id) WHERE session_id IS NOT NULL;
+
+CREATE FUNCTION streams_orphan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.expires_at := 'epoch';
+    NEW.status := CASE NEW.status WHEN 'open' THEN 'lapsed' ELSE NEW.status END;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER streams_orphan BEFORE UPDATE OF session_id ON streams
+    FOR EACH ROW WHEN (NEW.session_id IS NULL AND OLD.session_id IS NOT NULL) EXECUTE FUNCTION streams_orphan();
 
 -- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would check
--- the same again, at two thirds of the cost of a part.
+-- the same again, at two thirds of the cost of a part. An empty one says that a new writer has begun again.
 CREATE TABLE stream_parts (
     stream_id uuid   NOT NULL,
     sequence  bigint NOT NULL,
     data      bytea  NOT NULL,
     CONSTRAINT stream_parts_pkey PRIMARY KEY (stream_id, sequence),
     CONSTRAINT stream_parts_sequence_check CHECK (sequence >= 0),
-    CONSTRAINT stream_parts_data_check CHECK (octet_length(data) BETWEEN 1 AND 16777216)
+    CONSTRAINT stream_parts_data_check CHECK (octet_length(data) <= 16777216)
 ) WITH (autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0.05);
 -- +goose StatementEnd
 
@@ -72,5 +88,5 @@ BEGIN
 END
 $$;
 DROP TABLE stream_parts, streams;
-DROP FUNCTION streams_valid;
+DROP FUNCTION streams_orphan, streams_valid;
 -- +goose StatementEnd

@@ -27,8 +27,8 @@ $$;
 -- The audit trail: append-only, and sealed in the background. An entry is its id: recorded again it is the same.
 --
 -- A person's data is in four fields: actor, user_name, project and details. salts has for each of them, in this order, 16
--- random bytes. An erasure removes the value (details become '{}') and puts the field's digest, 32 bytes, in the salt's place,
--- so that the entry is still what was sealed: docs/audit.md.
+-- random bytes. An erasure removes the value (details become '{}'), and a trigger (audit_entries_hide) puts the field's digest, 32
+-- bytes, in the salt's place, so that the entry is still what was sealed: docs/audit.md.
 CREATE TABLE audit_entries (
     id          uuid        NOT NULL,
     occurred_at timestamptz NOT NULL,
@@ -51,6 +51,7 @@ CREATE TABLE audit_entries (
 -- Time ranges, paging and pruning, and each filter in the order of time.
 CREATE INDEX audit_entries_occurred_at_id_idx ON audit_entries (occurred_at, id);
 CREATE INDEX audit_entries_type_occurred_at_id_idx ON audit_entries (type, occurred_at, id);
+CREATE INDEX audit_entries_namespace_occurred_at_id_idx ON audit_entries (namespace, occurred_at, id) WHERE namespace IS NOT NULL;
 CREATE INDEX audit_entries_actor_occurred_at_id_idx ON audit_entries (actor, occurred_at, id) WHERE actor IS NOT NULL;
 CREATE INDEX audit_entries_user_name_occurred_at_id_idx ON audit_entries (user_name, occurred_at, id) WHERE user_name IS NOT NULL;
 CREATE INDEX audit_entries_plan_id_occurred_at_id_idx ON audit_entries (plan_id, occurred_at, id) WHERE plan_id IS NOT NULL;
@@ -164,11 +165,11 @@ REVOKE EXECUTE ON FUNCTION audit_queue FROM PUBLIC;
 CREATE TRIGGER audit_entries_queue AFTER INSERT ON audit_entries
     REFERENCING NEW TABLE AS new_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_queue();
 
--- Refuses a statement, or a row, other than what a prune does: its argument names that operation. The prune says so with a
--- setting for its transaction, which is of no use to anyone but the owner of the tables.
+-- Refuses a statement, or a row, other than what a prune or an erasure does: its arguments name these operations. They say so with a
+-- setting for their transaction, which is of no use to anyone but the owner of the tables.
 CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF TG_ARGV[0] = TG_OP AND current_setting('agentstore.audit_prune', true) = 'on'
+    IF TG_OP = ANY (TG_ARGV) AND current_setting('agentstore.audit_prune', true) = 'on'
         AND (SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = TG_RELID) THEN
         RETURN NULL;
     END IF;
@@ -185,9 +186,34 @@ BEGIN
 END
 $$;
 
+-- Erases the fields that an update removes: their salts become their digests. It refuses all other changes. What a replica applies
+-- has the digests already.
+CREATE FUNCTION audit_hide() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names CONSTANT text[] := ARRAY['actor', 'user', 'project', 'details'];
+    was CONSTANT text[] := ARRAY[OLD.actor, OLD.user_name, OLD.project, OLD.details::text];
+    becomes CONSTANT text[] := ARRAY[NEW.actor, NEW.user_name, NEW.project, nullif(NEW.details::text, '{}')];
+    salts bytea[] := OLD.salts;
+    hides boolean := (NEW.id, NEW.occurred_at, NEW.recorded_at, NEW.type, NEW.namespace, NEW.plan_id, NEW.session_id)
+        IS NOT DISTINCT FROM (OLD.id, OLD.occurred_at, OLD.recorded_at, OLD.type, OLD.namespace, OLD.plan_id, OLD.session_id);
+BEGIN
+    FOR i IN 1..4 LOOP
+        CONTINUE WHEN was[i] IS NOT DISTINCT FROM coalesce(becomes[i], CASE WHEN i = 4 THEN '{}' END);
+        hides := hides AND becomes[i] IS NULL;
+        salts[i] := sha256(convert_to('agentstore/audit ' || names[i] || ' 1' || chr(10), 'UTF8')
+            || int8send(octet_length(salts[i])) || salts[i] || convert_to(was[i], 'UTF8'));
+    END LOOP;
+    IF hides AND NEW.salts IN (OLD.salts, salts) THEN
+        NEW.salts := salts;
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'UPDATE of % is refused: the audit trail is append-only', TG_TABLE_NAME USING ERRCODE = 'ZAS02';
+END
+$$;
+
 -- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only those of rows, and
 -- so applies the publisher's prunes.
-CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE');
+CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE', 'UPDATE');
 CREATE TRIGGER audit_leaves_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_leaves FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('UPDATE');
 CREATE TRIGGER audit_hashes_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
 CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
@@ -195,6 +221,7 @@ CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON a
 -- Nor does a prune remove what tells of removals and gaps, or change a leaf but to name itself, once.
 CREATE TRIGGER audit_entries_keep BEFORE DELETE ON audit_entries
     FOR EACH ROW WHEN (OLD.type IN ('audit_pruned', 'audit_gap')) EXECUTE FUNCTION audit_refuse();
+CREATE TRIGGER audit_entries_hide BEFORE UPDATE ON audit_entries FOR EACH ROW EXECUTE FUNCTION audit_hide();
 CREATE TRIGGER audit_leaves_keep BEFORE UPDATE ON audit_leaves
     FOR EACH ROW WHEN (OLD.pruned_by IS NOT NULL
         OR (OLD.sequence, OLD.entry_id, OLD.occurred_at, OLD.recorded_at, OLD.type, OLD.namespace, OLD.plan_id, OLD.session_id, OLD.hidden, OLD.hash)
@@ -204,6 +231,7 @@ CREATE TRIGGER audit_leaves_keep BEFORE UPDATE ON audit_leaves
 -- ALWAYS: session_replication_role = replica goes round any other trigger.
 ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse;
 ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_keep;
+ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_hide;
 ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse;
 ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_keep;
 ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse;
@@ -226,5 +254,5 @@ BEGIN
 END
 $$;
 DROP TABLE audit_holds, audit_quarantine, audit_checkpoints, audit_hashes, audit_leaves, audit_unsealed, audit_entries;
-DROP FUNCTION audit_queue, audit_refuse, audit_prune_begin, audit_new_id, audit_session_created, audit_entries_valid;
+DROP FUNCTION audit_queue, audit_refuse, audit_hide, audit_prune_begin, audit_new_id, audit_session_created, audit_entries_valid;
 -- +goose StatementEnd
