@@ -15,7 +15,7 @@ import (
 // A cursor begins with the version of its layout and 8 bytes of the filter's hash. The
 // place follows.
 const (
-	placeVersion = 1 // 8 bytes of the time, 16 of the id
+	placeVersion = 1 // 8 bytes of the time, 16 of the id, and one more if coarse
 	nameVersion  = 2 // a name
 	header       = 1 + 8
 )
@@ -27,6 +27,8 @@ const maxName = 1024
 type Place struct {
 	CreatedAt time.Time
 	ID        ulid.ULID
+	// Coarse: the list is not in the order of the exact time where the page ended.
+	Coarse bool
 }
 
 var (
@@ -38,7 +40,11 @@ var (
 // values of its filter.
 func Encode(place Place, filter ...string) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(place.CreatedAt.UnixMicro()))
-	return encode(placeVersion, string(append(raw, place.ID[:]...)), filter)
+	raw = append(raw, place.ID[:]...)
+	if place.Coarse {
+		raw = append(raw, 1)
+	}
+	return encode(placeVersion, string(raw), filter)
 }
 
 // Decode reads a cursor back and checks that it belongs to the same list. Its
@@ -48,10 +54,13 @@ func Decode(text string, filter ...string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	if len(raw) != 8+len(ulid.ULID{}) {
+	const size = 8 + len(ulid.ULID{})
+	if len(raw) != size && (len(raw) != size+1 || raw[size] != 1) {
 		return Place{}, errMalformed
 	}
-	place := Place{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw))).UTC(), ID: ulid.ULID(raw[8:])}
+	place := Place{
+		CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw))).UTC(), ID: ulid.ULID(raw[8:size]), Coarse: len(raw) > size,
+	}
 	if year := place.CreatedAt.Year(); year < 1 || year > 9999 {
 		return Place{}, errMalformed
 	}

@@ -18,11 +18,12 @@ func TestRoundTrip(t *testing.T) {
 		"usual":       place,
 		"zero":        {},
 		"before 1970": {CreatedAt: time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), ID: ulid.ULID{15: 1}},
+		"coarse":      {CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ID: ulid.ULID{7}, Coarse: true},
 		"latest":      {CreatedAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), ID: ulid.ULID{0xff, 15: 0xff}},
 	} {
 		for _, filter := range [][]string{nil, {""}, {"sessions", "local", "é"}} {
 			got, err := cursor.Decode(cursor.Encode(want, filter...), filter...)
-			if err != nil || !got.CreatedAt.Equal(want.CreatedAt) || got.ID != want.ID || got.CreatedAt.Location() != time.UTC {
+			if err != nil || !got.CreatedAt.Equal(want.CreatedAt) || got.ID != want.ID || got.Coarse != want.Coarse || got.CreatedAt.Location() != time.UTC {
 				t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 			}
 		}

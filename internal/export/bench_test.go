@@ -64,7 +64,7 @@ func BenchmarkReader(b *testing.B) {
 			for i := range messages {
 				messages[i] = bench.message
 				m := &messages[i]
-				m.SessionID, m.ID, m.Role, m.CreatedAt, m.Sequence = testID(1), testID(2), repo.RoleUser, day, int64(i)
+				m.SessionID, m.ID, m.Role, m.CreatedAt, m.Sequence, m.Follows = testID(1), testID(2), repo.RoleUser, day, int64(i), int64(i)-1
 			}
 			text := encode(b, smallSession(count), nil, messages...)
 			b.ReportAllocs()

@@ -46,6 +46,7 @@ func wantEmpty(t *testing.T, dir string) {
 
 // A buffered document is read unchanged, however long, and leaves no file behind,
 // not even if it is invalid or its reader fails.
+// Guarantee: Memory: An import takes bounded memory, and removes its temporary file.
 func TestBuffer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -29,13 +29,21 @@ type checksum struct {
 	stateVersion int64 // 0: there is no state
 }
 
-func newChecksum(session *repo.Session, linkedPlans []repo.ID, message *repo.Message) (*checksum, error) {
+func newChecksum(session *repo.Session, linkedPlans []repo.ID, history History, message *repo.Message) (*checksum, error) {
 	canonical, err := appendMembers(nil, inCanonicalForm(sessionMembers(session)))
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", session.ID, err)
 	}
 	c := &checksum{hash: sha256.New(), session: canonical, message: message, members: inCanonicalForm(messageMembers(message)), first: true}
-	c.buffer = appendIDs(append(c.buffer, `{"linked_plan_ids":`...), linkedPlans)
+	c.buffer = append(c.buffer, '{')
+	if !history.isEmpty() {
+		c.buffer = append(c.buffer, `"history":`...)
+		if c.buffer, err = appendMembers(c.buffer, historyMembers(&history)); err != nil {
+			return nil, err
+		}
+		c.buffer = append(c.buffer, ',')
+	}
+	c.buffer = appendIDs(append(c.buffer, `"linked_plan_ids":`...), linkedPlans)
 	c.buffer = append(c.buffer, `,"messages":[`...)
 	return c, nil
 }

@@ -1,5 +1,5 @@
 // Package export writes and reads the JSON document in which a session moves from
-// store to store. All implementations of repo.SessionExporter share it. The format
+// store to store. All implementations of repo.Sessions share it. The format
 // is stable; docs/export.md describes it.
 //
 // Reading and writing hold one message, or one key of state, at a time, however long

@@ -26,8 +26,10 @@ type member struct {
 // Types that distinguish values of one Go type.
 type (
 	named     string          // not empty, at most repo.MaxNameBytes
-	userID    string          // not empty, at most repo.MaxUserIDBytes, which is repo.MaxKeyBytes, too
-	sequence  int64           // when read, it must have the value that it points to
+	userID    string          // not empty, at most limits.MaxUserIDBytes, which is repo.MaxKeyBytes, too
+	sequence  int64           // when read, it must have the value that it points to, or be one of source.below
+	positive  int64           // not zero
+	follows   repo.Message    // Message.Follows, unless that is the message before
 	given     time.Time       // not zero
 	canonical json.RawMessage // written in canonical form
 	value     json.RawMessage // JSON of any type
@@ -54,17 +56,37 @@ func sessionMembers(s *repo.Session) []member {
 	}
 }
 
+// History says of a session whose messages are not one row which branch is its transcript, and where a fork begins.
+type History struct {
+	// Base is the first sequence of a fork's own: the messages before it are those of the transcript that was forked. 0: it is no fork.
+	Base int64
+	// Head is what the next message follows. Nil: the one before it.
+	Head *int64
+}
+
+func (h History) isEmpty() bool { return h.Base == 0 && h.Head == nil }
+
+func historyMembers(h *History) []member {
+	return []member{
+		{name: "base", value: (*positive)(&h.Base), optional: true},
+		{name: "head", value: &h.Head, optional: true},
+	}
+}
+
 // messageMembers returns the members of a message in their order.
 func messageMembers(m *repo.Message) []member {
 	return []member{
 		{name: "id", value: &m.ID},
 		{name: "sequence", value: (*sequence)(&m.Sequence)},
+		{name: "follows", value: (*follows)(m), optional: true},
 		{name: "role", value: &m.Role},
 		{name: "content", value: &m.Content},
 		{name: "metadata", value: &m.Metadata},
 		{name: "payload", value: &m.Payload, optional: true},
 		{name: "kind", value: (*named)(&m.Kind), optional: true},
 		{name: "call_id", value: (*userID)(&m.CallID), optional: true},
+		{name: "tokens", value: (*positive)(&m.Tokens), optional: true},
+		{name: "counter", value: (*named)(&m.Counter), optional: true},
 		{name: "occurred_at", value: (*given)(&m.OccurredAt), optional: true},
 		{name: "created_at", value: &m.CreatedAt},
 	}
@@ -108,6 +130,12 @@ func (m *member) absent() bool {
 		return *v == nil
 	case *[]byte:
 		return *v == nil
+	case **int64:
+		return *v == nil
+	case *positive:
+		return *v == 0
+	case *follows:
+		return v.Follows == v.Sequence-1
 	case *given:
 		return time.Time(*v).IsZero()
 	}
@@ -147,6 +175,12 @@ func (m *member) appendTo(dst []byte) ([]byte, error) {
 		return strconv.AppendInt(dst, *v, 10), nil
 	case *sequence:
 		return strconv.AppendInt(dst, int64(*v), 10), nil
+	case *positive:
+		return strconv.AppendInt(dst, int64(*v), 10), nil
+	case *follows:
+		return strconv.AppendInt(dst, v.Follows, 10), nil
+	case **int64:
+		return strconv.AppendInt(dst, **v, 10), nil
 	case **repo.Cost:
 		return strconv.AppendInt(dst, int64(**v), 10), nil
 	case *time.Time:

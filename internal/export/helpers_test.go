@@ -28,7 +28,7 @@ func messageAt(sequence int64) repo.Message {
 	id := testID(2)
 	id[7], id[8], id[9] = byte(sequence>>16), byte(sequence>>8), byte(sequence)
 	return repo.Message{
-		SessionID: testID(1), ID: id, Sequence: sequence, Role: repo.RoleUser,
+		SessionID: testID(1), ID: id, Sequence: sequence, Follows: sequence - 1, Role: repo.RoleUser,
 		Content: "hello", Metadata: json.RawMessage("{}"), CreatedAt: day,
 	}
 }

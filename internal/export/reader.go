@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Reader reads one document: NewReader reads the session, Next one message at a
@@ -29,8 +31,11 @@ type Reader struct {
 	session  repo.Session
 	plans    []repo.ID
 	checksum *checksum
-	count    int64
-	err      error
+	history  History
+	// count is the number of messages, and next the next sequence. seen has the ranges of the sequences below the base.
+	count, next int64
+	seen        [][2]int64
+	err         error
 
 	// message is the one being read.
 	message repo.Message
@@ -46,30 +51,39 @@ type Reader struct {
 func NewReader(r io.Reader) (*Reader, error) {
 	reader := &Reader{source: source{Scanner: jsonvalue.NewReaderScanner(r, sourceSize)}}
 	reader.top = reader.source.members([]member{
-		{name: "schema_version"}, {name: "session"}, {name: "linked_plan_ids"}, {name: "messages"}, {name: "state", optional: true}, {name: "checksum"},
+		{name: "schema_version"},
+		{name: "session"},
+		{name: "linked_plan_ids"},
+		{name: "history", optional: true},
+		{name: "messages"},
+		{name: "state", optional: true},
+		{name: "checksum"},
 	})
 	reader.parts.value = messageMembers(&reader.message)
 	reader.readMember(reader.readVersion)
 	reader.readMember(reader.readSession)
 	reader.readMember(reader.readPlans)
-	reader.readMember(func() { reader.source.Expect('[', "is not an array") })
+	reader.readHistory()
 	if err := reader.fault(); err != nil {
 		return nil, err
 	}
 	var err error
-	if reader.checksum, err = newChecksum(&reader.session, reader.plans, &reader.message); err != nil {
+	if reader.checksum, err = newChecksum(&reader.session, reader.plans, reader.history, &reader.message); err != nil {
 		return nil, &fault{Field: "session", Reason: "has no canonical form", Err: err}
 	}
 	return reader, nil
 }
 
-// Session returns the document's session. Its MessageCount is the number of
+// Session returns the document's session. Its MessageCount is the next sequence after the
 // messages read so far. The checksum covers it only after Next has returned io.EOF.
 func (r *Reader) Session() repo.Session {
 	session := r.session
-	session.MessageCount = r.count
+	session.MessageCount = r.next
 	return session
 }
+
+// History returns which branch is the session's transcript, and whether it is a fork.
+func (r *Reader) History() History { return r.history }
 
 // StateVersion returns the version of the session's own state, once Next has returned
 // io.EOF or State was called. 0: it has none.
@@ -124,6 +138,24 @@ func (r *Reader) readMember(value func()) {
 	}
 }
 
+// readHistory reads the history, if there is one, and begins the messages.
+func (r *Reader) readHistory() {
+	i := r.top.next()
+	if i >= 0 && r.top.list[i].name == "history" {
+		r.source.read(&member{value: historyMembers(&r.history)})
+		if r.history.isEmpty() {
+			r.source.failAt("", "is empty", nil)
+		}
+		r.source.within("history")
+		r.source.below = r.history.Base
+		i = r.top.next()
+	}
+	if i >= 0 {
+		r.source.Expect('[', "is not an array")
+		r.source.within(r.top.list[i].name)
+	}
+}
+
 func (r *Reader) readVersion() {
 	if r.source.Integer() != schemaVersion {
 		r.source.Fail("is not 1, the version that can be read")
@@ -174,7 +206,7 @@ func (r *Reader) readPlans() {
 }
 
 func (r *Reader) readMessage() {
-	r.message = repo.Message{Sequence: r.count}
+	r.message = repo.Message{Sequence: r.next, Follows: noFollows}
 	if r.source.read(&r.parts); r.source.Fault == nil {
 		r.checkMessage()
 	}
@@ -182,11 +214,54 @@ func (r *Reader) readMessage() {
 		r.source.within("messages[" + strconv.FormatInt(r.count, 10) + "]")
 		return
 	}
-	r.count++
+	r.count, r.next = r.count+1, r.message.Sequence+1
+}
+
+// noFollows is that of a message which follows the one before it. The document leaves it out.
+const noFollows = -2
+
+// checkFollows checks what the message follows: those below the base are one transcript, and the others follow any one before.
+func (r *Reader) checkFollows() {
+	m := &r.message
+	given := m.Follows != noFollows
+	if !given {
+		m.Follows = m.Sequence - 1
+	}
+	last := int64(-1)
+	if len(r.seen) > 0 {
+		last = r.seen[len(r.seen)-1][1]
+	}
+	switch {
+	case given && (m.Follows < -1 || m.Follows >= m.Sequence-1):
+		r.source.failAt("follows", "is not before the message before", nil)
+	case m.Sequence < r.history.Base && m.Follows != last:
+		r.source.failAt("follows", "is not the message before", nil)
+	case m.Sequence >= r.history.Base && !r.has(m.Follows):
+		r.source.failAt("follows", "is not a message", nil)
+	}
+	switch {
+	case m.Sequence >= r.history.Base:
+	case len(r.seen) > 0 && last == m.Sequence-1:
+		r.seen[len(r.seen)-1][1]++
+	default:
+		r.seen = append(r.seen, [2]int64{m.Sequence, m.Sequence})
+	}
+}
+
+// has reports whether a sequence is -1, or that of a message that was read.
+func (r *Reader) has(sequence int64) bool {
+	return sequence == -1 || sequence >= r.history.Base && sequence < r.next ||
+		slices.ContainsFunc(r.seen, func(s [2]int64) bool { return sequence >= s[0] && sequence <= s[1] })
 }
 
 // readEnd reads what follows the messages.
 func (r *Reader) readEnd() {
+	switch head := r.history.Head; {
+	case r.next < r.history.Base:
+		r.source.failAt("messages", "end before the base", nil)
+	case head != nil && (!r.has(*head) || *head >= r.next-1):
+		r.source.failAt("messages", "do not have the head, or end with it", nil)
+	}
 	i := r.top.next()
 	if i >= 0 && r.top.list[i].name == "state" {
 		r.readState()
@@ -202,16 +277,17 @@ func (r *Reader) readEnd() {
 	}
 }
 
-// maxStateVersion bounds the version of a state, to which each change adds one. A
-// store's own versions, which begin with a time in microseconds, do not reach it.
-const maxStateVersion = 1 << 62
+// maxStateVersion returns the largest version of a state. Versions are times in microseconds,
+// or one more than the version before. The bound moves with the clock, which no changes
+// overtake: so what was imported and changed can be exported and imported again.
+func maxStateVersion() int64 { return time.Now().AddDate(100, 0, 0).UnixMicro() }
 
 func (r *Reader) readState() {
 	object := r.source.members([]member{{name: "version"}, {name: "values"}})
 	if object.next() >= 0 {
 		version := r.source.Integer()
-		if version < 1 || version > maxStateVersion {
-			r.source.Fail("is not between 1 and 2^62")
+		if version < 1 || version > maxStateVersion() {
+			r.source.Fail("is not between 1 and the time in 100 years, in microseconds")
 		}
 		r.source.within("version")
 		r.stateVersion = version
@@ -262,14 +338,19 @@ func (r *Reader) checkMessage() {
 	m := &r.message
 	r.batch[0] = repo.NewMessage{
 		ID: m.ID, Role: m.Role, Content: m.Content, Metadata: m.Metadata, Payload: m.Payload,
-		Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt,
+		Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt, Tokens: m.Tokens, Counter: m.Counter,
 	}
 	normal, _, err := rules.NormalizeMessages(r.batch[:])
 	if err != nil {
 		r.source.refuse(err)
 		return
 	}
-	*m = rules.StoredMessage(normal[0], r.session.ID, r.count, m.CreatedAt)
+	if r.checkFollows(); r.source.Fault != nil {
+		return
+	}
+	follows := m.Follows
+	*m = rules.StoredMessage(normal[0], r.session.ID, m.Sequence, m.CreatedAt)
+	m.Follows = follows
 	if err := r.checksum.add(); err != nil {
 		r.source.failAt("", "has no canonical form", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -43,7 +44,7 @@ func ptr[T any](value T) *T { return &value }
 func fullSession() repo.Session {
 	key := repo.SessionKey{Namespace: "tenant/é \"quoted\"", Key: repo.JoinKey("a/b", "<c>")}
 	return repo.Session{
-		ID: repo.NewID(), Namespace: key.Namespace, Key: key.Key, Owner: strings.Repeat("é", repo.MaxUserIDBytes/2), Version: 1, Actor: "openai/gpt", AutomationProfile: "careful\\",
+		ID: repo.NewID(), Namespace: key.Namespace, Key: key.Key, Owner: strings.Repeat("é", limits.MaxUserIDBytes/2), Version: 1, Actor: "openai/gpt", AutomationProfile: "careful\\",
 		Metadata: json.RawMessage("{\"z\": 1,\n\t\"a\": [1.0, 12345678901234567890.123e400, \"<&>\\u2028\\/\"]}"),
 		Usage:    repo.Usage{InputTokens: math.MaxInt64, OutputTokens: 7, Cost: 1500},
 		Budget:   ptr(repo.Cost(1500)), CreatedAt: day, UpdatedAt: day,
@@ -51,7 +52,7 @@ func fullSession() repo.Session {
 }
 
 func fullMessages(session repo.ID) []repo.Message {
-	deep := strings.Repeat(`{"a":[`, repo.MaxJSONDepth/2) + strings.Repeat(`]}`, repo.MaxJSONDepth/2)
+	deep := strings.Repeat(`{"a":[`, limits.MaxJSONDepth/2) + strings.Repeat(`]}`, limits.MaxJSONDepth/2)
 	messages := []repo.Message{
 		{Role: repo.RoleUser, Content: "plain"},
 		{Role: repo.RoleAssistant, Content: "\"\\/\b\f\n\r\t\x01\x1f\x7f<&>  é 你好 👩‍👩‍👧‍👦 \uFFFD \U0010FFFF", Payload: []byte{}},
@@ -59,14 +60,14 @@ func fullMessages(session repo.ID) []repo.Message {
 		{Role: repo.RoleTool, Content: "x", Metadata: json.RawMessage(deep), OccurredAt: time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)},
 		{Role: repo.RoleTool, Content: "x", Metadata: json.RawMessage(" \n{ \"b\" : 1e5,\"a\":-0 , \"\\u00e9\":\"\\ud83d\\ude00\" }\t ")},
 		{Role: repo.RoleUser, Content: strings.Repeat("é\n", 200_000), OccurredAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)},
-		{Role: repo.RoleAssistant, Payload: []byte{0}, Kind: "tool \"call\"", CallID: strings.Repeat("é", repo.MaxUserIDBytes/2)},
+		{Role: repo.RoleAssistant, Payload: []byte{0}, Kind: "tool \"call\"", CallID: strings.Repeat("é", limits.MaxUserIDBytes/2)},
 		{Role: repo.RoleDeveloper, Metadata: json.RawMessage(`{"":0}`), Kind: strings.Repeat("k", repo.MaxNameBytes)},
 		{Role: repo.RoleTool, Content: "x", CallID: "\u0001"},
 		{Role: repo.RoleUser, Content: "}],\"checksum\":\"", Metadata: json.RawMessage(`{"]}":"\"}\\"}`)},
 	}
 	for i := range messages {
 		m := &messages[i]
-		m.SessionID, m.ID, m.Sequence, m.CreatedAt = session, repo.NewID(), int64(i), day.Add(time.Duration(i)*time.Microsecond)
+		m.SessionID, m.ID, m.Sequence, m.Follows, m.CreatedAt = session, repo.NewID(), int64(i), int64(i)-1, day.Add(time.Duration(i)*time.Microsecond)
 		if m.Metadata == nil {
 			m.Metadata = json.RawMessage("{}")
 		}

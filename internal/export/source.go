@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -20,6 +21,8 @@ type source struct {
 	field string
 	// compact: white space around metadata belongs to the metadata.
 	compact bool
+	// below: a sequence may leave others out, as long as it is below this one.
+	below int64
 }
 
 // failAt ends the source with a fault, at a path relative to the value that is
@@ -54,7 +57,7 @@ func (s *source) read(m *member) {
 			s.Fail("is empty")
 		}
 	case *userID:
-		if *v = userID(s.Text(repo.MaxUserIDBytes)); *v == "" {
+		if *v = userID(s.Text(limits.MaxUserIDBytes)); *v == "" {
 			s.Fail("is empty")
 		}
 	case *repo.Role:
@@ -64,9 +67,20 @@ func (s *source) read(m *member) {
 	case *int64:
 		*v = s.Integer()
 	case *sequence:
-		if got := s.Integer(); got != int64(*v) {
+		got := s.Integer()
+		if got != int64(*v) && (got < int64(*v) || got >= s.below) {
 			s.Fail(fmt.Sprintf("is %d where %d is the next one", got, *v))
 		}
+		*v = sequence(got)
+	case *positive:
+		if *v = positive(s.Integer()); *v <= 0 {
+			s.Fail("is not positive; without a value the member is left out")
+		}
+	case *follows:
+		v.Follows = s.Integer()
+	case **int64:
+		*v = new(int64)
+		**v = s.Integer()
 	case **repo.Cost:
 		*v = new(repo.Cost)
 		**v = repo.Cost(s.Integer())
@@ -81,7 +95,7 @@ func (s *source) read(m *member) {
 	case *json.RawMessage:
 		*v = s.Object(repo.MaxMetadataBytes, s.compact)
 	case *value:
-		*v = s.Value(repo.MaxStateValueBytes, s.compact)
+		*v = s.Value(limits.MaxStateValueBytes, s.compact)
 	case []member:
 		object := s.members(v)
 		for i := object.next(); i >= 0; i = object.next() {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrIncomplete means that the messages given to a Writer are not those of the
-// session, 0 to MessageCount-1 in order, so that it wrote no complete document.
+// session, 0 to MessageCount-1 in order (for a fork: see History.Base), so that it wrote no complete document.
 var ErrIncomplete = errors.New("export is incomplete")
 
 // Writer writes one document: NewWriter, Write for each message in order, BeginState
@@ -26,6 +26,9 @@ type Writer struct {
 	session  repo.Session
 	next     int64
 	err      error
+	history  History
+	// last is the sequence of the last message, or -1.
+	last int64
 
 	// message is the one being written.
 	message repo.Message
@@ -38,8 +41,8 @@ type Writer struct {
 
 // NewWriter begins the document of a session with session.MessageCount messages.
 // The ids of linked plans may be in any order. It does not write to w yet. It
-// returns an error if a document cannot represent a value.
-func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID) (*Writer, error) {
+// returns an error if a document cannot represent a value. One history may be given.
+func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID, history ...History) (*Writer, error) {
 	switch {
 	case len(linkedPlans) > maxLinkedPlans:
 		return nil, fmt.Errorf("%w: export of session %s: %d linked plans, more than %d", repo.ErrLimit, session.ID, len(linkedPlans), maxLinkedPlans)
@@ -48,10 +51,13 @@ func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID) (*Write
 	}
 	plans := slices.SortedFunc(slices.Values(linkedPlans), repo.ID.Compare)
 	plans = slices.Compact(plans)
-	out := &Writer{w: w, session: session}
+	out := &Writer{w: w, session: session, last: -1}
+	if len(history) > 0 {
+		out.history = history[0]
+	}
 	out.members = messageMembers(&out.message)
 	var err error
-	if out.checksum, err = newChecksum(&out.session, plans, &out.message); err != nil {
+	if out.checksum, err = newChecksum(&out.session, plans, out.history, &out.message); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	// No white space: in a document without it, white space around metadata belongs
@@ -61,6 +67,12 @@ func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID) (*Write
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	out.buffer = appendIDs(append(out.buffer, `,"linked_plan_ids":`...), plans)
+	if !out.history.isEmpty() {
+		out.buffer = append(out.buffer, `,"history":`...)
+		if out.buffer, err = appendMembers(out.buffer, historyMembers(&out.history)); err != nil {
+			return nil, fmt.Errorf("export: %w", err)
+		}
+	}
 	out.buffer = append(out.buffer, `,"messages":[`...)
 	return out, nil
 }
@@ -78,6 +90,9 @@ func (w *Writer) Write(message repo.Message) error {
 
 func (w *Writer) write() (err error) {
 	id, message := w.session.ID, &w.message
+	if message.Sequence > w.next && message.Sequence < w.history.Base && message.Follows == w.last {
+		w.next = message.Sequence
+	}
 	switch {
 	case message.SessionID != id:
 		return fmt.Errorf("%w: session %s got a message of session %s", ErrIncomplete, id, message.SessionID)
@@ -89,10 +104,10 @@ func (w *Writer) write() (err error) {
 	if err := w.checksum.add(); err != nil {
 		return fmt.Errorf("export of session %s: %w", id, err)
 	}
-	if w.next > 0 {
+	if w.last >= 0 {
 		w.buffer = append(w.buffer, ',')
 	}
-	w.next++
+	w.next, w.last = w.next+1, message.Sequence
 	if w.buffer, err = appendMembers(w.buffer, w.members); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ package inside
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 type key struct{}
@@ -35,4 +37,12 @@ func Is(ctx context.Context, of any) bool {
 		}
 	}
 	return false
+}
+
+// Error returns the error of a store that is used with such a context.
+func Error() error {
+	return &repo.InvalidError{
+		Field:  "context",
+		Reason: "is that of a transaction of this store: use the repositories that InTx passes",
+	}
 }

@@ -98,3 +98,18 @@ func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
 }
+
+// LenString returns how many bytes AppendString appends.
+func LenString[T string | []byte](s T) int {
+	n := len(s) + len(`""`)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case !special[c]:
+		case strings.IndexByte(escapedBytes, c) >= 0:
+			n += len(`\n`) - 1
+		default:
+			n += len(`\u0000`) - 1
+		}
+	}
+	return n
+}

@@ -74,6 +74,9 @@ func TestAppendString(t *testing.T) {
 	if err := json.Unmarshal(got[1:], &back); err != nil || back != all.String() {
 		t.Errorf("came back as %q, %v", back, err)
 	}
+	if n := jsonvalue.LenString(all.String()); n != len(got)-1 {
+		t.Errorf("it has %d bytes, not %d", len(got)-1, n)
+	}
 	if string(jsonvalue.AppendString(nil, "")) != `""` {
 		t.Error("the empty string")
 	}

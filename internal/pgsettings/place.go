@@ -39,7 +39,7 @@ func ReadPlace(row interface{ Scan(into ...any) error }) (p Place, err error) {
 // created in a later one, perhaps as a second copy of those in the intended schema. It
 // also refuses a path on which the version table is in another schema than new tables.
 func (p Place) Check() error {
-	switch first := p.first(); {
+	switch first := p.First(); {
 	case p.current == "":
 		return p.refuse("none of its schemas exists and may be used")
 	case first != p.current:
@@ -54,7 +54,7 @@ func (p Place) Check() error {
 // for, for example behind a pooler that ignores the startup parameter. The schema need
 // not exist yet.
 func (p Place) CheckSchema(name string) error {
-	switch first := p.first(); {
+	switch first := p.First(); {
 	case first != name:
 		return p.refuse("it must begin with %q, the schema that was asked for: a pooler did not pass that on, or another role or hook changed it", name)
 	case p.versions != "" && p.versions != name:
@@ -63,7 +63,8 @@ func (p Place) CheckSchema(name string) error {
 	return nil
 }
 
-func (p Place) first() string {
+// First returns the first schema of the search_path, which need not exist.
+func (p Place) First() string {
 	if p.current == p.user { // the schema "$user" exists
 		return FirstSchema(p.path, p.user)
 	}

@@ -1,0 +1,198 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// emptyObject is stored and read where no metadata was given.
+const emptyObject = "{}"
+
+// endOfTime is after every time that can be stored.
+var endOfTime = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Until returns the exclusive upper bound of a normalized filter: if none was
+// given, one after every time that can be stored.
+func Until(bound time.Time) time.Time {
+	if bound.IsZero() {
+		return endOfTime
+	}
+	return bound
+}
+
+// CheckSequence checks a sequence that a caller gave for field.
+func CheckSequence(field string, sequence int64) error {
+	return invalidIf(sequence < 0, field, "is negative")
+}
+
+// CheckLimit checks a page's limit, and replaces zero by the default.
+func CheckLimit(limit int) (int, error) {
+	switch {
+	case limit == 0:
+		return repo.DefaultPageSize, nil
+	case limit < 0:
+		return 0, invalid("limit", "is negative")
+	case limit > repo.MaxPageSize:
+		return 0, invalid("limit", "is %d, more than %d", limit, repo.MaxPageSize)
+	}
+	return limit, nil
+}
+
+// CheckPage checks the sequence at which a page begins, which is in field, and its
+// limit, as CheckLimit does.
+func CheckPage(field string, sequence int64, limit int) (int, error) {
+	if err := CheckSequence(field, sequence); err != nil {
+		return 0, err
+	}
+	return CheckLimit(limit)
+}
+
+// CheckCount checks a count's limit, and replaces zero by the default.
+func CheckCount(limit int) (int, error) {
+	switch {
+	case limit == 0:
+		return limits.DefaultAuditCount, nil
+	case limit < 0 || limit > limits.MaxAuditCount:
+		return 0, invalid("limit", "is not between 1 and %d", limits.MaxAuditCount)
+	}
+	return limit, nil
+}
+
+// invalid returns a *repo.InvalidError.
+func invalid(field, reason string, args ...any) error {
+	if len(args) > 0 {
+		reason = fmt.Sprintf(reason, args...)
+	}
+	return &repo.InvalidError{Field: field, Reason: reason}
+}
+
+// invalidIf returns an InvalidError if bad is true, and nil otherwise, so that
+// cmp.Or can combine several checks.
+func invalidIf(bad bool, field, reason string) error {
+	if !bad {
+		return nil
+	}
+	return invalid(field, reason)
+}
+
+// within prefixes the field of err, which is nil or an error of this package's own
+// checks, with the path of the value that was checked.
+func within(path string, err error) error {
+	if fault, ok := errors.AsType[*repo.InvalidError](err); ok {
+		fault.Field = path + fault.Field
+	}
+	return err
+}
+
+func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// name is the value of a field that is limited to repo.MaxNameBytes.
+type name struct{ field, value string }
+
+func checkNames(names ...name) error {
+	for _, n := range names {
+		if err := checkText(n.field, n.value, repo.MaxNameBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOptionalName checks a name that may be nil.
+func checkOptionalName(field string, value *string) error {
+	if value == nil {
+		return nil
+	}
+	return checkNames(name{field, *value})
+}
+
+func checkText(field, value string, maxBytes int) error {
+	switch {
+	case len(value) > maxBytes:
+		return invalid(field, "has %d bytes, more than %d", len(value), maxBytes)
+	case !utf8.ValidString(value):
+		return invalid(field, "is not valid UTF-8")
+	case strings.IndexByte(value, 0) >= 0:
+		return invalid(field, "holds a NUL character, which PostgreSQL cannot hold")
+	}
+	return nil
+}
+
+// checkEntries checks the number of entries of the list in field.
+func checkEntries(field string, entries, most int) error {
+	if entries > most {
+		return invalid(field, "has %d entries, more than %d", entries, most)
+	}
+	return nil
+}
+
+// normalizeObject replaces the caller's JSON by a copy, and nil by an empty object.
+func normalizeObject(field string, raw *json.RawMessage) error {
+	if *raw == nil {
+		*raw = json.RawMessage(emptyObject)
+		return nil
+	}
+	if len(*raw) > repo.MaxMetadataBytes {
+		return invalid(field, "has %d bytes, more than %d", len(*raw), repo.MaxMetadataBytes)
+	}
+	if err := jsonvalue.CheckObject(*raw, limits.MaxJSONDepth); err != nil {
+		return invalid(field, "%s", err)
+	}
+	*raw = bytes.Clone(*raw)
+	return nil
+}
+
+// normalizeTime converts a caller's time to UTC and the database's precision. The
+// year must be one that RFC 3339 can express.
+func normalizeTime(field string, t *time.Time) error {
+	if t.IsZero() {
+		*t = time.Time{}
+		return nil
+	}
+	*t = t.UTC().Truncate(time.Microsecond)
+	if year := t.Year(); year < 1 || year > 9999 {
+		return invalid(field, "is not between the years 1 and 9999")
+	}
+	return nil
+}
+
+// difference reports whether the values of a field differ.
+type difference struct {
+	field   string
+	differs bool
+}
+
+// conflict returns the error of the first field whose values differ, or nil.
+func conflict(errorOf func(field string) error, fields ...difference) error {
+	for _, f := range fields {
+		if f.differs {
+			return errorOf(f.field)
+		}
+	}
+	return nil
+}
+
+func samePointer[V comparable](a, b *V) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+}
+
+func clonePointer[V any](p *V) *V {
+	if p == nil {
+		return nil
+	}
+	value := *p
+	return &value
+}
+
+// orEmpty returns a copy of a list, which is empty rather than nil.
+func orEmpty[V any](list []V) []V { return append([]V{}, list...) }

@@ -1,0 +1,193 @@
+package rules
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// NormalizeClaim checks a claim, replaces defaults, and returns it with lists of its own,
+// which have no value twice. No phase stands for all of them; no action stays so.
+func NormalizeClaim(c repo.Claim) (repo.Claim, error) {
+	err := cmp.Or(
+		invalidIf(c.Owner == "", "owner", "is empty"),
+		checkNames(name{"owner", c.Owner}),
+		invalidIf(c.AllNamespaces && len(c.Namespaces) > 0, "namespaces", "are set, but all are asked for"),
+		normalizeClaimNames("namespaces", &c.Namespaces),
+		normalizeClaimActions(&c.Actions),
+		normalizeClaimPhases(&c.Phases),
+		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxClaimedPlans)),
+		invalidIf(c.Finish < 0, "finish", "is negative"),
+	)
+	if err != nil {
+		return c, err
+	}
+	if len(c.Namespaces)*max(1, len(c.Actions)) > limits.MaxClaimLanes {
+		return c, invalid("namespaces", "and actions have more than %d combinations", limits.MaxClaimLanes)
+	}
+	if c.AllNamespaces {
+		c.Namespaces = nil
+	}
+	c.Limit = cmp.Or(c.Limit, 1)
+	c.TTL, err = NormalizeTTL(c.TTL)
+	return c, err
+}
+
+func normalizeClaimNames(field string, names *[]string) error {
+	if err := checkEntries(field, len(*names), limits.MaxClaimLanes); err != nil {
+		return err
+	}
+	normal := slices.Clone(*names)
+	if len(normal) == 0 {
+		normal = []string{repo.DefaultNamespace}
+	}
+	for i, value := range normal {
+		if err := cmp.Or(invalidIf(value == "", at(field, i), "is empty"), checkNames(name{at(field, i), value})); err != nil {
+			return err
+		}
+	}
+	slices.Sort(normal)
+	*names = slices.Compact(normal)
+	return nil
+}
+
+func normalizeClaimActions(actions *[]string) error {
+	if err := checkEntries("actions", len(*actions), limits.MaxClaimLanes); err != nil {
+		return err
+	}
+	normal := make([]string, len(*actions))
+	for i, text := range *actions {
+		action, err := repo.ParseActionName(text)
+		if err != nil {
+			return within(at("actions", i)+".", err)
+		}
+		normal[i] = action.String()
+	}
+	slices.Sort(normal)
+	*actions = slices.Compact(normal)
+	return nil
+}
+
+func normalizeClaimPhases(phases *[]repo.Phase) error {
+	normal := slices.Clone(*phases)
+	if len(normal) == 0 {
+		normal = slices.Clone(allPhases)
+	}
+	for i, phase := range normal {
+		if !slices.Contains(allPhases, phase) {
+			return invalid(at("phases", i), "is not strategize, execute or apply")
+		}
+	}
+	slices.Sort(normal)
+	*phases = slices.Compact(normal)
+	return nil
+}
+
+// NormalizeLimit checks a limit, and returns it as it is stored.
+func NormalizeLimit(l repo.PlanLimit) (repo.PlanLimit, error) {
+	l.Namespace = cmp.Or(l.Namespace, repo.DefaultNamespace)
+	err := cmp.Or(
+		checkNames(name{"namespace", l.Namespace}),
+		invalidIf(l.AtOnce > limits.MaxAtOnce, "at_once", fmt.Sprintf("is more than %d", limits.MaxAtOnce)),
+	)
+	if err != nil || l.Action == "" {
+		return l, err
+	}
+	action, err := repo.ParseActionName(l.Action)
+	l.Action = action.String()
+	return l, err
+}
+
+// CheckSweep checks the limit of a sweep, and replaces zero by the default.
+func CheckSweep(limit int) (int, error) {
+	return cmp.Or(limit, limits.DefaultSweep), invalidIf(limit < 0 || limit > limits.MaxSweep, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxSweep))
+}
+
+// IsBusy reports whether a plan is queued or processing, so that it cannot be deleted.
+func IsBusy(p repo.Plan) bool {
+	return p.State == repo.PlanQueued || p.State == repo.PlanProcessing
+}
+
+// PlanIsBusy is the error of deleting a plan because of one that is.
+func PlanIsBusy(id repo.ID) error {
+	return &repo.RefusedError{Kind: "plan", ID: id, Reason: "is queued or processing"}
+}
+
+// DeletedDetails returns the details of the audit entry that says that a plan was deleted.
+func DeletedDetails(p repo.Plan) json.RawMessage {
+	return fmt.Appendf(nil, `{"entity":"plan","action":"%s","stage":"%s/%s","version":%d}`, p.Action, p.Phase, p.State, p.Version)
+}
+
+// Overdue returns a plan that is queued after its deadline as it is errored, and why.
+func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
+	p.Version++
+	p.State, p.NotBefore, p.ErrorMessage = repo.PlanErrored, time.Time{}, "was queued until its deadline"
+	return p, p.ErrorMessage
+}
+
+// LimitList checks a page of limits, which are ordered by namespace and action. Those of a view are another list.
+func LimitList(view string, page repo.Page) (List[struct{}, string, repo.PlanLimit], error) {
+	placeOf := func(last repo.PlanLimit) string { return last.Namespace + "\x00" + last.Action }
+	return newList(struct{}{}, page, "\x00", placeOf, texts, InView(view, "plan limits"))
+}
+
+// CannotWait is the error of waiting for plans or a lease in a transaction.
+func CannotWait() error {
+	return invalid("wait", "is set in a transaction, which would wait for other transactions")
+}
+
+// SelectsClaim reports whether a normalized claim asks for such plans.
+func SelectsClaim(c repo.Claim, p repo.Plan) bool {
+	return (c.AllNamespaces || slices.Contains(c.Namespaces, p.Namespace)) && slices.Contains(c.Phases, p.Phase) &&
+		(len(c.Actions) == 0 || slices.Contains(c.Actions, p.Action.String()))
+}
+
+// Expired returns the plan as it is when the claim of an owner has expired, and why: it is
+// queued for another attempt, or errored after the last one.
+func Expired(p repo.Plan, owner string) (_ repo.Plan, reason string) {
+	reason = fmt.Sprintf("the claim of %s expired in attempt %d", owner, p.Attempt)
+	p.Version++
+	if p.Attempt >= p.MaxAttempts {
+		reason = fmt.Sprintf("%s of %d", reason, p.MaxAttempts)
+		p.State, p.ErrorMessage, p.ErrorDetails = repo.PlanErrored, reason, nil
+		return p, reason
+	}
+	p.Attempt++
+	p.Stage, _ = To(repo.TransitionExpire, p.Stage)
+	return p, reason
+}
+
+// WaitsSince returns since when a queued plan waits: for one that is not due yet, a time to
+// come.
+func WaitsSince(p repo.Plan) time.Time {
+	if p.NotBefore.After(p.UpdatedAt) {
+		return p.NotBefore
+	}
+	return p.UpdatedAt
+}
+
+// IsDue reports whether a queued plan may be claimed at now. After its deadline it may not.
+func IsDue(p repo.Plan, now time.Time) bool {
+	return !WaitsSince(p).After(now) && !IsOverdue(p, now)
+}
+
+// IsOverdue reports whether a queued plan is to be errored because of its age.
+func IsOverdue(p repo.Plan, now time.Time) bool {
+	return p.State == repo.PlanQueued && !p.Deadline.IsZero() && !p.Deadline.After(now)
+}
+
+// CompareWaiting orders queued plans of a namespace by priority, and by how long they have
+// waited.
+func CompareWaiting(a, b repo.Plan) int {
+	return cmp.Or(b.Priority-a.Priority, WaitsSince(a).Compare(WaitsSince(b)), a.ID.Compare(b.ID))
+}
+
+// NewClaimLease returns the lease of a plan that is claimed at now.
+func NewClaimLease(c repo.Claim, plan repo.ID, token int64, now time.Time) repo.Lease {
+	return repo.Lease{Key: repo.PlanLease(plan), Owner: c.Owner, Fence: token, AcquiredAt: now, ExpiresAt: now.Add(c.TTL)}
+}

@@ -1,0 +1,112 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// DeleteIf checks the conditions of a deletion, and returns what they are together.
+func DeleteIf(conditions []repo.DeleteIf) (all repo.DeleteIf, err error) {
+	for i, c := range conditions {
+		switch {
+		case c.Version < 0:
+			return all, invalid(at("conditions", i)+".version", "is negative")
+		case c.Version > 0 && all.Version > 0 && c.Version != all.Version:
+			return all, invalid(at("conditions", i)+".version", "is not that of the one before")
+		}
+		all.Version = max(all.Version, c.Version)
+		c.IdleSince = c.IdleSince.Truncate(time.Microsecond) // as it is stored
+		if c.Messages != nil {
+			if all.Messages != nil && *c.Messages != *all.Messages {
+				return all, invalid(at("conditions", i)+".messages", "is not that of the one before")
+			}
+			all.Messages = new(*c.Messages)
+		}
+		if all.IdleSince.IsZero() || !c.IdleSince.IsZero() && c.IdleSince.Before(all.IdleSince) {
+			all.IdleSince = c.IdleSince
+		}
+	}
+	return all, nil
+}
+
+// Deletable returns why a session may not be deleted, or nil.
+func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, version, messages int64, activeAt time.Time) error {
+	switch {
+	case held:
+		return Held(id)
+	case conditions.Version > 0 && conditions.Version != version:
+		return &repo.VersionConflictError{Kind: "session", ID: id, Expected: conditions.Version, Actual: version}
+	case !conditions.IdleSince.IsZero() && !activeAt.Before(conditions.IdleSince):
+		return &repo.RefusedError{Kind: "session", ID: id, Reason: "was active at " + activeAt.Format(time.RFC3339)}
+	case conditions.Messages != nil && *conditions.Messages != messages:
+		return &repo.RefusedError{Kind: "session", ID: id, Reason: fmt.Sprintf("has %d messages", messages)}
+	}
+	return nil
+}
+
+// PlanDeleteIf checks the conditions of a plan's deletion, and returns what they are together.
+func PlanDeleteIf(conditions []repo.DeleteIf) (repo.DeleteIf, error) {
+	all, err := DeleteIf(conditions)
+	return all, cmp.Or(err, invalidIf(all.Messages != nil, "conditions", "name the messages of a plan"))
+}
+
+// PlanDeletable returns why a plan may not be deleted for the conditions, or nil.
+func PlanDeletable(id repo.ID, conditions repo.DeleteIf, version int64, updatedAt time.Time) error {
+	switch {
+	case conditions.Version > 0 && conditions.Version != version:
+		return &repo.VersionConflictError{Kind: "plan", ID: id, Expected: conditions.Version, Actual: version}
+	case !conditions.IdleSince.IsZero() && !updatedAt.Before(conditions.IdleSince):
+		return &repo.RefusedError{Kind: "plan", ID: id, Reason: "was changed at " + updatedAt.Format(time.RFC3339)}
+	}
+	return nil
+}
+
+// Held is the error of deleting what a legal hold keeps.
+func Held(id repo.ID) error {
+	return &repo.RefusedError{Kind: "hold", ID: id, Reason: "is kept by a legal hold"}
+}
+
+// CheckLegalHold checks a hold. Releasing one needs no reason.
+func CheckLegalHold(h repo.LegalHold, releasing bool) error {
+	return cmp.Or(
+		invalidIf(h.SessionID.IsZero() == (h.Namespace == ""), "hold", "does not name either a session or a namespace"),
+		invalidIf(h.Namespace == "" && h.Owner != "", "hold.owner", "is set without a namespace"),
+		checkNames(name{"hold.namespace", h.Namespace}),
+		checkText("hold.owner", h.Owner, limits.MaxUserIDBytes),
+		invalidIf(!releasing && h.Reason == "", "hold.reason", "is empty"),
+		checkText("hold.reason", h.Reason, 64<<10),
+	)
+}
+
+// HoldList checks a page of holds, or those of a view, whose places are those of holds without anything else.
+func HoldList(view string, page repo.Page) (List[struct{}, repo.LegalHold, repo.LegalHold], error) {
+	return newList(struct{}{}, page, repo.LegalHold{}, PlaceOfHold, codec[repo.LegalHold]{
+		func(h repo.LegalHold, list ...string) string {
+			return texts.encode(h.SessionID.String()+h.Namespace+"\x00"+h.Owner, list...)
+		},
+		func(text string, list ...string) (h repo.LegalHold, err error) {
+			if text, err = texts.decode(text, list...); err != nil {
+				return h, err
+			}
+			id, err := repo.ParseID(text[:min(len(text), len(repo.ID{}.String()))])
+			h.SessionID = id
+			h.Namespace, h.Owner, _ = strings.Cut(text[min(len(text), len(repo.ID{}.String())):], "\x00")
+			return h, err
+		},
+	}, InView(view, "holds"))
+}
+
+// PlaceOfHold is what identifies a hold.
+func PlaceOfHold(h repo.LegalHold) repo.LegalHold {
+	return repo.LegalHold{SessionID: h.SessionID, Namespace: h.Namespace, Owner: h.Owner}
+}
+
+// CompareHolds orders holds as lists do.
+func CompareHolds(a, b repo.LegalHold) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Owner, b.Owner), a.SessionID.Compare(b.SessionID))
+}

@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// NormalizeLease checks what is asked for, and replaces defaults.
+func NormalizeLease(l repo.NewLease) (repo.NewLease, error) {
+	err := cmp.Or(checkLeaseKey(l.Key), checkOwner(l.Owner))
+	if err == nil {
+		l.TTL, err = NormalizeTTL(l.TTL)
+	}
+	l.Slots = cmp.Or(l.Slots, 1)
+	switch {
+	case err != nil:
+	case l.Slots < 1 || l.Slots > limits.MaxLeaseSlots:
+		err = invalid("slots", "is not between 1 and %d", limits.MaxLeaseSlots)
+	case l.Slots > 1 && (l.Key.Kind == repo.LeaseOfSession || l.Key.Kind == repo.LeaseOfPlan):
+		err = invalid("slots", "is %d, but a %s has one lease", l.Slots, l.Key.Kind)
+	case l.Slots > 1 && len(SlotsOf(l)[l.Slots-1].Name) > limits.MaxLeaseNameBytes:
+		err = invalid("key.name", "with the number of a slot is longer than %d bytes", limits.MaxLeaseNameBytes)
+	}
+	return l, err
+}
+
+// SlotsOf returns the keys of the leases of which one is asked for.
+func SlotsOf(l repo.NewLease) []repo.LeaseKey {
+	if l.Slots <= 1 {
+		return []repo.LeaseKey{l.Key}
+	}
+	keys := make([]repo.LeaseKey, l.Slots)
+	for i := range keys {
+		keys[i] = repo.LeaseKey{Kind: l.Key.Kind, Name: l.Key.Name + "#" + strconv.Itoa(i+1)}
+	}
+	return keys
+}
+
+// OpenSlots returns the slots that the owner may acquire: the one that it holds (owned), or else those that
+// nobody holds. held has those that somebody holds. Errors: LeaseConflictError.
+func OpenSlots(l repo.NewLease, held map[repo.LeaseKey]repo.Lease) (open []repo.LeaseKey, owned bool, err error) {
+	var first *repo.Lease
+	for _, key := range SlotsOf(l) {
+		switch by, is := held[key]; {
+		case !is:
+			open = append(open, key)
+		case by.Owner == l.Owner:
+			return []repo.LeaseKey{key}, true, nil
+		case first == nil || by.ExpiresAt.Before(first.ExpiresAt):
+			first = &by
+		}
+	}
+	if len(open) == 0 {
+		return nil, false, LeaseConflict(*first)
+	}
+	return open, false, nil
+}
+
+// NormalizeTTL checks how long a lease is to last, and replaces zero by the default.
+func NormalizeTTL(ttl time.Duration) (time.Duration, error) {
+	ttl = cmp.Or(ttl, limits.DefaultLeaseTTL).Truncate(time.Microsecond)
+	if ttl < repo.MinLeaseTTL || ttl > repo.MaxLeaseTTL {
+		return 0, invalid("ttl", "is not between %v and %v", repo.MinLeaseTTL, repo.MaxLeaseTTL)
+	}
+	return ttl, nil
+}
+
+// CheckLease checks a lease that is to be renewed or released.
+func CheckLease(l repo.Lease) error {
+	return cmp.Or(checkLeaseKey(l.Key), invalidIf(l.Fence < 1, "fence", "is not one of a lease"))
+}
+
+// CheckLeaseOwner checks the owner whose leases are to be released.
+func CheckLeaseOwner(owner string) error { return checkOwner(owner) }
+
+func checkLeaseKey(key repo.LeaseKey) error {
+	err := cmp.Or(
+		invalidIf(key.Kind == "", "key.kind", "is empty"),
+		checkNames(name{"key.kind", key.Kind}),
+		invalidIf(key.Name == "", "key.name", "is empty"),
+		checkText("key.name", key.Name, limits.MaxLeaseNameBytes),
+	)
+	if err == nil && (key.Kind == repo.LeaseOfSession || key.Kind == repo.LeaseOfPlan) {
+		// Another spelling would be another key.
+		id, parseErr := repo.ParseID(key.Name)
+		err = invalidIf(parseErr != nil || id.String() != key.Name, "key.name", "is not the text of an id, as ID.String returns it")
+	}
+	return err
+}
+
+func checkOwner(owner string) error {
+	return cmp.Or(invalidIf(owner == "", "owner", "is empty"), checkText("owner", owner, limits.MaxUserIDBytes))
+}
+
+// AcquiredLease returns the lease as it is after l was asked for at now. stored is what
+// the key has; nil: nothing. newToken makes a token. Errors: LeaseConflictError.
+func AcquiredLease(l repo.NewLease, stored *repo.Lease, now time.Time, newToken func() int64) (repo.Lease, error) {
+	expiresAt := now.Add(l.TTL)
+	switch {
+	case stored == nil || !stored.ExpiresAt.After(now):
+		return repo.Lease{Key: l.Key, Owner: l.Owner, Fence: newToken(), AcquiredAt: now, ExpiresAt: expiresAt}, nil
+	case stored.Owner != l.Owner:
+		return repo.Lease{}, LeaseConflict(*stored)
+	}
+	return prolonged(*stored, expiresAt), nil
+}
+
+// RenewedLease returns the lease l, renewed at now. stored is what the key has; nil:
+// nothing. Errors: LeaseLostError.
+func RenewedLease(l repo.Lease, stored *repo.Lease, now time.Time, ttl time.Duration) (repo.Lease, error) {
+	if stored == nil || stored.Fence != l.Fence || !stored.ExpiresAt.After(now) {
+		return repo.Lease{}, LeaseLost(l)
+	}
+	return prolonged(*stored, now.Add(ttl)), nil
+}
+
+// prolonged never shortens a lease: its owner may have another holder, who counts on
+// what was promised.
+func prolonged(l repo.Lease, expiresAt time.Time) repo.Lease {
+	if expiresAt.After(l.ExpiresAt) {
+		l.ExpiresAt = expiresAt
+	}
+	return l
+}
+
+// LeaseConflict returns the error of a lease that somebody else holds.
+func LeaseConflict(held repo.Lease) error {
+	return &repo.LeaseConflictError{Key: held.Key, Holder: held.Owner, Fence: held.Fence, ExpiresAt: held.ExpiresAt}
+}
+
+// LeaseLost returns the error of a lease that its holder has lost.
+func LeaseLost(l repo.Lease) error {
+	return &repo.LeaseLostError{Key: l.Key, Owner: l.Owner, Fence: l.Fence}
+}
+
+// LeaseList checks a page of leases, which are ordered by the bytes of their kinds, then
+// names. Those of a view are other lists.
+func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.LeaseFilter, repo.LeaseKey, repo.Lease], err error) {
+	err = cmp.Or(
+		checkNames(name{"kind", f.Kind}),
+		checkText("name", f.Name, limits.MaxLeaseNameBytes),
+		checkText("owner", f.Owner, limits.MaxUserIDBytes),
+	)
+	if err != nil {
+		return list, err
+	}
+	if f.Held && f.Expired {
+		return list, invalid("expired", "is set together with held")
+	}
+	placeOf := func(last repo.Lease) repo.LeaseKey { return last.Key }
+	return newList(f, page, repo.LeaseKey{}, placeOf, leaseKeys,
+		InView(view, "leases"), f.Kind, f.Name, f.Owner, strconv.FormatBool(f.Held), strconv.FormatBool(f.Expired))
+}
+
+var errForeignCursor = errors.New("is not a cursor that a page returned")
+
+// leaseKeys encodes a key as its name and its kind, neither of which has a NUL.
+var leaseKeys = codec[repo.LeaseKey]{
+	encode: func(key repo.LeaseKey, list ...string) string { return texts.encode(key.Name+"\x00"+key.Kind, list...) },
+	decode: func(text string, list ...string) (repo.LeaseKey, error) {
+		place, err := texts.decode(text, list...)
+		name, kind, _ := strings.Cut(place, "\x00")
+		if err == nil && cmp.Or(checkText("", name, limits.MaxLeaseNameBytes), checkText("", kind, repo.MaxNameBytes)) != nil {
+			err = errForeignCursor
+		}
+		return repo.LeaseKey{Kind: kind, Name: name}, err
+	},
+}
+
+// CompareLeases orders keys as lists do.
+func CompareLeases(a, b repo.LeaseKey) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+}
+
+// SelectsLease reports whether a filter selects a lease, whose Expired is set.
+func SelectsLease(f repo.LeaseFilter, l repo.Lease) bool {
+	return (f.Kind == "" || f.Kind == l.Key.Kind) &&
+		(f.Name == "" || f.Name == l.Key.Name) &&
+		(f.Owner == "" || f.Owner == l.Owner) &&
+		(!f.Held || !l.Expired) && (!f.Expired || l.Expired)
+}

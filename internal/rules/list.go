@@ -1,0 +1,268 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-df90f812/agentstore/internal/cursor"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// List is a checked request for a page of a list.
+type List[Filter, Place, Entity any] struct {
+	// Filter is normalized.
+	Filter Filter
+	// Limit is the maximum number of entities on the page.
+	Limit int
+	// After is where the previous page ended, in the order of the list. For the
+	// first page it is a place before all entities.
+	After Place
+
+	next func(last Entity) string
+}
+
+// Place is a place in a list that is ordered by time, then id.
+type Place = cursor.Place
+
+// Next returns the cursor of a page of this list that ended with last.
+func (l List[Filter, Place, Entity]) Next(last Entity) string { return l.next(last) }
+
+// codec encodes places as cursors, and decodes them.
+type codec[Place any] struct {
+	encode func(place Place, list ...string) string
+	decode func(text string, list ...string) (Place, error)
+}
+
+var (
+	places = codec[Place]{cursor.Encode, cursor.Decode}
+	texts  = codec[string]{cursor.EncodeName, cursor.DecodeName}
+	ids    = codec[repo.ID]{cursor.EncodeID, cursor.DecodeID}
+)
+
+// lastID is the largest id, before which lists begin. No ULID that is generated has this value.
+var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
+
+// newList checks a page. A cursor is accepted only by the list that issued it: key
+// identifies the list, with all values of its filter.
+func newList[Filter, Place, Entity any](
+	filter Filter, page repo.Page, first Place, placeOf func(Entity) Place, codec codec[Place], key ...string,
+) (List[Filter, Place, Entity], error) {
+	list := List[Filter, Place, Entity]{Filter: filter, After: first}
+	var err error
+	if list.Limit, err = CheckLimit(page.Limit); err != nil {
+		return list, err
+	}
+	if page.After != "" {
+		if list.After, err = codec.decode(page.After, key...); err != nil {
+			return list, invalid("page.after", "%s", err)
+		}
+	}
+	list.next = func(last Entity) string { return codec.encode(placeOf(last), key...) }
+	return list, nil
+}
+
+// PageOf makes a page of rows. One row more than the limit was requested: if it is
+// there, there is a next page.
+func PageOf[Row, Filter, Place, Entity any](
+	list List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
+) (entities []Entity, next string, err error) {
+	entities = make([]Entity, min(len(rows), list.Limit))
+	for i := range entities {
+		if entities[i], err = entityOf(rows[i]); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(rows) > list.Limit {
+		next = list.Next(entities[list.Limit-1])
+	}
+	return entities, next, nil
+}
+
+// SessionList checks a page of sessions, which are ordered newest first. For
+// SessionFilter.ByActivity there is ActiveSessionList.
+func SessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, repo.Session], err error) {
+	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
+	err = cmp.Or(
+		checkNames(name{"namespace", f.Namespace}, name{"actor", f.Actor}),
+		checkListOwner(f),
+		normalizeTime("created_from", &f.CreatedFrom),
+		normalizeTime("created_before", &f.CreatedBefore),
+	)
+	if err != nil {
+		return list, err
+	}
+	placeOf := func(last repo.Session) Place { return Place{CreatedAt: last.CreatedAt, ID: last.ID} }
+	key := []string{"sessions", f.Namespace, f.Actor, f.CreatedFrom.String(), f.CreatedBefore.String()}
+	if f.Owner != "" { // without one, cursors are those of libraries that know no owner
+		key = append(key, f.Owner)
+	}
+	return newList(f, page, Place{CreatedAt: endOfTime}, placeOf, places, key...)
+}
+
+// checkListOwner does not take an owner that is not given for any owner.
+func checkListOwner(f repo.SessionFilter) error {
+	if f.AnyOwner {
+		return invalidIf(f.Owner != "", "any_owner", "is set together with an owner")
+	}
+	if f.Owner == "" {
+		return invalid("owner", "is empty, and any_owner is not set")
+	}
+	return checkText("owner", f.Owner, limits.MaxUserIDBytes)
+}
+
+// ActiveSession is a session and its place in a list by activity.
+type ActiveSession struct {
+	Session repo.Session
+	Place   Place
+}
+
+// ActiveSessionList checks a page of sessions by activity: last active
+// first.
+func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession], err error) {
+	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
+	const only = "is only for sessions by creation"
+	err = cmp.Or(
+		checkNames(name{"namespace", f.Namespace}),
+		checkListOwner(f),
+		invalidIf(f.Actor != "", "actor", only),
+		invalidIf(!f.CreatedFrom.IsZero(), "created_from", only),
+		invalidIf(!f.CreatedBefore.IsZero(), "created_before", only),
+	)
+	if err != nil {
+		return list, err
+	}
+	placeOf := func(last ActiveSession) Place { return last.Place }
+	return newList(f, page, Place{CreatedAt: endOfTime}, placeOf, places, "active sessions", f.Namespace, f.Owner)
+}
+
+// IdleSessionList checks a page of idle sessions.
+func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession], err error) {
+	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
+	const only = "may not be set together with idle_since"
+	err = cmp.Or(
+		checkNames(name{"namespace", f.Namespace}),
+		invalidIf(f.Owner != "", "owner", only),
+		checkListOwner(f),
+		invalidIf(f.Actor != "", "actor", only),
+		invalidIf(f.ByActivity, "by_activity", only),
+		invalidIf(!f.CreatedFrom.IsZero(), "created_from", only),
+		invalidIf(!f.CreatedBefore.IsZero(), "created_before", only),
+		normalizeTime("idle_since", &f.IdleSince),
+	)
+	if err != nil {
+		return list, err
+	}
+	placeOf := func(last ActiveSession) Place { return last.Place }
+	return newList(f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
+}
+
+// ActivePage is PageOf for a list by activity.
+func ActivePage[Row any](
+	list List[repo.SessionFilter, Place, ActiveSession], rows []Row, sessionOf func(Row) ActiveSession,
+) (page repo.List[repo.Session], err error) {
+	active, next, err := PageOf(list, rows, func(row Row) (ActiveSession, error) { return sessionOf(row), nil })
+	page = repo.List[repo.Session]{Items: make([]repo.Session, len(active)), Next: next}
+	for i := range active {
+		page.Items[i] = active[i].Session
+	}
+	return page, err
+}
+
+// NamespaceList checks a page of namespaces.
+func NamespaceList(page repo.Page) (List[struct{}, string, string], error) {
+	return newList(struct{}{}, page, "", func(last string) string { return last }, texts, "namespaces")
+}
+
+// ActionList checks a page of actions, which are ordered by name.
+func ActionList(f repo.ActionFilter, page repo.Page) (list List[repo.ActionFilter, string, repo.Action], err error) {
+	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
+	for _, part := range []struct {
+		field string
+		name  repo.ActionName
+	}{
+		{"server", repo.ActionName{Server: f.Server, Namespace: "x", Name: "x"}},
+		{"namespace", repo.ActionName{Namespace: f.Namespace, Name: "x"}},
+	} {
+		if parsed, err := repo.ParseActionName(part.name.String()); err != nil || parsed != part.name {
+			return list, invalid(part.field, "is not part of an action's name")
+		}
+	}
+	if f.Available && f.Archived {
+		return list, invalid("archived", "is set together with available")
+	}
+	if err := checkNames(name{"tag", f.Tag}); err != nil {
+		return list, err
+	}
+	placeOf := func(last repo.Action) string { return last.Name.String() }
+	return newList(f, page, "", placeOf, texts, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
+}
+
+// PlanList checks a page of plans, which are ordered by id, descending.
+func PlanList(f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, repo.ID, repo.Plan], err error) {
+	narrow := 0
+	for _, set := range []bool{!f.SessionID.IsZero(), !f.ParentID.IsZero(), f.Project != "", f.Action != ""} {
+		if set {
+			narrow++
+		}
+	}
+	if narrow > 1 {
+		return list, invalid("filter", "has more than one of session, parent, project and action")
+	}
+	if f.Namespace == "" && narrow == 0 {
+		f.Namespace = repo.DefaultNamespace
+	}
+	if err := checkNames(name{"namespace", f.Namespace}, name{"project", f.Project}); err != nil {
+		return list, err
+	}
+	if f.Action != "" {
+		action, err := repo.ParseActionName(f.Action)
+		if err != nil {
+			return list, err
+		}
+		f.Action = action.String()
+	}
+	if len(StagesOf(f)) == 0 {
+		return list, invalid("filter", "has a phase or state that does not exist, or not together")
+	}
+	placeOf := func(last repo.Plan) repo.ID { return last.ID }
+	return newList(f, page, lastID, placeOf, ids,
+		"plans", f.Namespace, string(f.Phase), string(f.State), f.SessionID.String(), f.ParentID.String(), f.Project, f.Action)
+}
+
+// CountList checks a page of counts, which are ordered by namespace, phase and state. A place is
+// these three.
+func CountList(namespace string, page repo.Page) (List[string, string, repo.PlanCount], error) {
+	if err := checkNames(name{"namespace", namespace}); err != nil {
+		return List[string, string, repo.PlanCount]{}, err
+	}
+	placeOf := func(last repo.PlanCount) string {
+		return last.Namespace + "\x00" + string(last.Phase) + "\x00" + string(last.State)
+	}
+	return newList(namespace, page, namespace+"\x00\x00", placeOf, texts, "plan counts", namespace)
+}
+
+// StagesOf returns the stages that the filter selects.
+func StagesOf(f repo.PlanFilter) []repo.Stage {
+	return slices.DeleteFunc(Stages(), func(stage repo.Stage) bool {
+		return f.Phase != "" && f.Phase != stage.Phase || f.State != "" && f.State != stage.State
+	})
+}
+
+// AuditList checks a page of entries, which are ordered by time, then id. Errors:
+// InvalidError.
+func AuditList(f repo.AuditFilter, page repo.Page) (list List[repo.AuditFilter, Place, repo.AuditEntry], err error) {
+	if f, err = NormalizeAuditFilter(f); err != nil {
+		return list, err
+	}
+	var first Place
+	if !f.OldestFirst {
+		first = Place{CreatedAt: endOfTime, ID: lastID}
+	}
+	placeOf := func(last repo.AuditEntry) Place { return Place{CreatedAt: last.OccurredAt, ID: last.ID} }
+	return newList(f, page, first, placeOf, places,
+		"audit", strconv.FormatBool(f.OldestFirst), f.Type, f.Actor, f.User, f.PlanID.String(), f.SessionID.String(),
+		f.Project, f.OccurredFrom.String(), f.OccurredBefore.String(), f.Namespace)
+}

@@ -1,0 +1,264 @@
+package rules
+
+import (
+	"errors"
+	"strings"
+	"text/template"
+	"text/template/parse"
+	"unicode/utf8"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// maxRendered bounds a rendered definition of done, in bytes.
+const maxRendered = 1 << 20
+
+// maxLoopSteps bounds the steps of loops: the parts of a loop's body times the items
+// of its list. maxRendered does not bound them, because a loop may write nothing.
+const maxLoopSteps = 100_000
+
+// Render renders the definition of done with the values of the arguments. The
+// definition is a template of the standard library (text/template) with the
+// arguments as fields: "{{.branch}} is merged{{if .strict}}, without
+// warnings{{end}}". An argument without a value has the zero value of its type.
+//
+// Templates that could run for long or take much memory are not allowed. The only
+// functions are comparisons, and, or, not and len. There are no nested templates
+// and no nested loops, and a loop is over a single list argument. The items of a
+// loop times the parts of its body, summed over all loops, are at most 100,000.
+// Values are never parsed as templates.
+//
+// It does not fill in the arguments' defaults. Errors: InvalidError of the field
+// "definition_of_done" or "arguments.NAME".
+func Render(d repo.ActionDefinition, values []repo.ArgumentValue) (string, error) {
+	t, loops, err := templateOf(d)
+	if err != nil {
+		return "", err
+	}
+	data := make(map[string]any, len(d.Arguments))
+	for i := range d.Arguments {
+		data[d.Arguments[i].Name] = (*argument)(&d.Arguments[i]).zero()
+	}
+	for _, given := range values {
+		for i := range d.Arguments {
+			if d.Arguments[i].Name == given.Name {
+				value, err := (*argument)(&d.Arguments[i]).read(given.Value)
+				if err != nil {
+					return "", err
+				}
+				data[given.Name] = value
+			}
+		}
+	}
+	steps := int64(0)
+	for _, loop := range loops {
+		list, _ := data[loop.list].([]any)
+		steps += int64(len(list)) * int64(loop.parts) // at most 2^19 items and 2^16 parts in all
+	}
+	if steps > maxLoopSteps {
+		return "", invalid("definition_of_done", "takes too many steps with these values: more than %d", maxLoopSteps)
+	}
+	out := &bounded{}
+	if err := t.Execute(out, data); err != nil {
+		if errors.Is(err, errRenderedTooLong) {
+			return "", invalid("definition_of_done", "is rendered to more than %d bytes", maxRendered)
+		}
+		// The template's own message may quote values.
+		return "", invalid("definition_of_done", "cannot be rendered with these values")
+	}
+	rendered := out.String()
+	if !utf8.ValidString(rendered) || strings.IndexByte(rendered, 0) >= 0 {
+		return "", invalid("definition_of_done", "is rendered to text that is not UTF-8, or that contains a NUL character")
+	}
+	return rendered, nil
+}
+
+// checkTemplate checks that Render accepts the definition of done, as far as that
+// can be known without values. Creating and updating an action do the same. Errors:
+// InvalidError of the field "definition_of_done".
+func checkTemplate(d repo.ActionDefinition) error {
+	_, _, err := templateOf(d)
+	return err
+}
+
+func (a *argument) zero() any {
+	switch a.Type {
+	case repo.ArgumentInteger:
+		return int64(0)
+	case repo.ArgumentFloat:
+		return float64(0)
+	case repo.ArgumentBoolean:
+		return false
+	case repo.ArgumentList:
+		return []any{}
+	default:
+		return ""
+	}
+}
+
+var errRenderedTooLong = errors.New("rendered too long")
+
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxRendered {
+		return 0, errRenderedTooLong
+	}
+	return b.Builder.Write(p)
+}
+
+// templateOf parses the definition of done and checks that Render allows it. It also
+// returns the loops.
+func templateOf(d repo.ActionDefinition) (*template.Template, []loop, error) {
+	t, err := template.New("").Option("missingkey=error").Parse(d.DefinitionOfDone)
+	if err != nil {
+		return nil, nil, invalid("definition_of_done", "is not a template of the arguments")
+	}
+	if len(t.Templates()) > 1 {
+		return nil, nil, invalid("definition_of_done", "defines templates of its own")
+	}
+	if t.Tree == nil || t.Root == nil { // an empty text
+		return t, nil, nil
+	}
+	c := templateCheck{arguments: map[string]repo.ArgumentType{}}
+	for _, argument := range d.Arguments {
+		c.arguments[argument.Name] = argument.Type
+	}
+	if reason := c.list(t.Root); reason != "" {
+		return nil, nil, invalid("definition_of_done", "%s", reason)
+	}
+	return t, c.loops, nil
+}
+
+// templateCheck walks a template. Its methods return a phrase that says what is not
+// allowed, or an empty one.
+type templateCheck struct {
+	arguments map[string]repo.ArgumentType
+	inRange   bool
+	parts     int // in the bodies of all loops so far
+	loops     []loop
+}
+
+// loop is a loop over a list argument.
+type loop struct {
+	list  string
+	parts int
+}
+
+func (c *templateCheck) list(list *parse.ListNode) string {
+	if list == nil {
+		return ""
+	}
+	for _, node := range list.Nodes {
+		if reason := c.node(node); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func (c *templateCheck) node(node parse.Node) string {
+	c.count()
+	switch node := node.(type) {
+	case *parse.TextNode, *parse.CommentNode:
+		return ""
+	case *parse.ActionNode:
+		return c.pipe(node.Pipe)
+	case *parse.IfNode:
+		return c.branch(&node.BranchNode)
+	case *parse.RangeNode:
+		return c.loop(node)
+	default:
+		return "uses template features other than fields, if, range and comparisons"
+	}
+}
+
+// count counts a part of a loop's body.
+func (c *templateCheck) count() {
+	if c.inRange {
+		c.parts++
+	}
+}
+
+func (c *templateCheck) branch(node *parse.BranchNode) string {
+	for _, reason := range []string{c.pipe(node.Pipe), c.list(node.List), c.list(node.ElseList)} {
+		if reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+// loop allows a range only over a list argument: a range over a number would take as
+// many steps as the number is large.
+func (c *templateCheck) loop(node *parse.RangeNode) string {
+	if c.inRange {
+		return "has a nested loop"
+	}
+	commands := node.Pipe.Cmds
+	if len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1 {
+		return "has a loop over something other than a single argument"
+	}
+	field, ok := commands[0].Args[0].(*parse.FieldNode)
+	if !ok || len(field.Ident) != 1 || c.arguments[field.Ident[0]] != repo.ArgumentList {
+		return "has a loop over something that is not a list argument"
+	}
+	before := c.parts
+	c.inRange = true
+	reason := c.list(node.List)
+	c.inRange = false
+	c.loops = append(c.loops, loop{list: field.Ident[0], parts: 1 + c.parts - before})
+	if reason != "" {
+		return reason
+	}
+	return c.list(node.ElseList)
+}
+
+var templateFunctions = map[string]bool{
+	"eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true,
+	"and": true, "or": true, "not": true, "len": true,
+}
+
+func (c *templateCheck) pipe(pipe *parse.PipeNode) string {
+	if len(pipe.Decl) > 0 {
+		return "declares variables"
+	}
+	for _, command := range pipe.Cmds {
+		for _, arg := range command.Args {
+			if reason := c.argument(arg); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
+func (c *templateCheck) argument(node parse.Node) string {
+	c.count()
+	switch node := node.(type) {
+	case *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
+		return ""
+	case *parse.PipeNode:
+		return c.pipe(node)
+	case *parse.IdentifierNode:
+		if !templateFunctions[node.Ident] {
+			return "calls a function that is not allowed"
+		}
+		return ""
+	case *parse.FieldNode:
+		if _, known := c.arguments[node.Ident[0]]; !known || len(node.Ident) != 1 || c.inRange {
+			return "names something that is not an argument"
+		}
+		return ""
+	case *parse.VariableNode:
+		// $ is the arguments, from within a loop.
+		if len(node.Ident) == 2 && node.Ident[0] == "$" {
+			if _, known := c.arguments[node.Ident[1]]; known {
+				return ""
+			}
+		}
+		return "names something that is not an argument"
+	default:
+		return "uses template features other than fields, if, range and comparisons"
+	}
+}
