@@ -7,78 +7,49 @@ import (
 
 // Action is a template that plans are made from. Its name is its identity.
 type Action struct {
-	Name  ActionName
-	State ActionState
-	// Version counts the changes, from 1.
-	Version int64
+	Name     ActionName
+	Archived bool  // it can no longer be used
+	Version  int64 // counts the changes, from 1
 	ActionDefinition
-	// CreatedBy is optional.
-	CreatedBy string
-	// CreatedAt and UpdatedAt are the database's clock.
-	CreatedAt, UpdatedAt time.Time
+	CreatedBy            string    // optional
+	CreatedAt, UpdatedAt time.Time // by the database's clock
 }
-
-// ActionState says whether an action can be used.
-type ActionState string
-
-// The states of an action.
-const (
-	ActionAvailable ActionState = "available"
-	ActionArchived  ActionState = "archived"
-)
 
 // ActionDefinition has the fields of an action that can be updated.
 type ActionDefinition struct {
-	// Description is a text of at most MaxTextBytes.
-	Description string
-	// DefinitionOfDone is a template of at most MaxTextBytes: see
-	// ActionDefinition.Render.
+	Description string // at most 64 KiB
+	// DefinitionOfDone is a template (text/template) of at most 64 KiB, with the arguments as fields: "{{.branch}} is merged{{if
+	// .strict}}, without warnings{{end}}". Using the action renders it, to at most 1 MiB. It has only fields, if, range over a list
+	// argument (not nested), comparisons, and, or, not and len; a loop's items times its parts are at most 100,000.
 	DefinitionOfDone string
-	// Actors do the work of the action's plans. Each is optional.
-	Actors Actors
-	// AutomationProfile is used by plans that do not name one. Optional.
-	AutomationProfile string
-	// Reusable keeps the action available after its first use, which otherwise
-	// archives it.
-	Reusable bool
-	// ReadOnly makes every project link of its plans read-only. It does not keep
-	// plans from running.
-	ReadOnly bool
-	// InputsSchema is a JSON object, stored byte for byte. Nil: "{}". The store
-	// does not interpret it.
-	InputsSchema json.RawMessage
-	// Tags are at most MaxTags distinct names, in order.
-	Tags []string
-	// Arguments declare at most MaxArguments arguments, in order.
-	Arguments []Argument
-	// Invariants are at most MaxInvariants rules for every plan, in order, each of
-	// at most MaxTextBytes.
-	Invariants []string
-}
+	// The actors of each kind of work, at most MaxNameBytes; optional.
+	StrategyActor, ExecutionActor, ReviewActor, ApplyActor, EstimationActor, InvariantActor string
 
-// Actors names the actor of each kind of work. Each is optional, at most
-// MaxNameBytes.
-type Actors struct {
-	Strategy, Execution, Review, Apply, Estimation, Invariant string
+	Phases            []Phase         // that a plan goes through, in order; the last makes it applied; none: all three
+	AutomationProfile string          // of plans that do not name one; optional
+	Reusable          bool            // available after its first use, which otherwise archives it
+	ReadOnly          bool            // makes every project link of its plans read-only
+	InputsSchema      json.RawMessage // an object, stored byte for byte and not interpreted; nil: "{}"
+	MaxAttempts       int             // of a plan's work: so many failures and expired claims together error it; zero: 1
+	MaxAge            time.Duration   // of a plan since its use, from which on it is errored instead of claimed; zero: none
+	// Keep is how long a plan is kept that is neither queued nor processing (Plans.Sweep). Zero: for ever.
+	Keep       time.Duration
+	Tags       []string   // at most 100 distinct names, in order
+	Arguments  []Argument // at most 100, in order
+	Invariants []string   // at most 100 rules for every plan, in order, each of at most 64 KiB
 }
 
 // Argument declares one argument of an action.
 type Argument struct {
-	// Name is a letter or underscore followed by up to 99 letters, underscores or
-	// digits. Templates use it as a field.
-	Name        string
+	Name        string // a letter or underscore followed by up to 99 letters, underscores or digits
 	Type        ArgumentType
 	Required    bool
 	Description string
-	// Default is used if a use does not give a value: JSON of Type, within the
-	// bounds. Nil: none. Required arguments have none.
-	Default json.RawMessage
-	// Min and Max are inclusive bounds of the value of an integer or float, of the
-	// number of characters of a string, and of the number of items of a list. Nil:
-	// no bound.
+	Default     json.RawMessage // used without a value: JSON of Type, within the bounds; not with Required
+	// Min and Max are inclusive bounds of a number, of a string's characters and of a list's items. Nil: no bound.
 	Min, Max *float64
-	// Pattern is a regular expression (RE2) that must match some part of a string.
-	// Empty: any string.
+	// Pattern is a regular expression (RE2) that must match some part of a string; empty: any. It has at most 1,000 bytes and 10,000
+	// instructions (x{100} has a hundred). A use's texts times their patterns' instructions are at most 16 Mi.
 	Pattern string
 }
 
@@ -97,26 +68,14 @@ const (
 
 // NewAction describes an action to create.
 type NewAction struct {
-	// Name is "[[server:]namespace/]name": see ParseActionName.
-	Name string
+	Name string // "[[server:]namespace/]name": see ParseActionName
 	ActionDefinition
-	// CreatedBy is optional, at most MaxNameBytes.
-	CreatedBy string
+	CreatedBy string // at most MaxNameBytes; optional
 }
 
 // ActionFilter selects the actions of a list.
 type ActionFilter struct {
-	// Server and Namespace: an empty namespace means DefaultNamespace.
-	Server, Namespace string
-	// State: empty means any.
-	State ActionState
-	// Tag: empty means any.
-	Tag string
-}
-
-// ActionPage is one page of a list, by name.
-type ActionPage struct {
-	Actions []Action
-	// Next continues the list. Empty: this was the last page.
-	Next Cursor
+	Server, Namespace   string // an empty namespace means DefaultNamespace
+	Available, Archived bool   // only those that can be used, or the others; not both
+	Tag                 string // empty: any
 }

@@ -2,20 +2,16 @@ package repo
 
 import "strings"
 
-// ActionName is the name of an action: a name in a namespace, which may belong to
-// another server.
+// ActionName is the name of an action in a namespace, perhaps of another server.
 type ActionName struct {
-	// Server is empty for this server.
-	Server, Namespace, Name string
+	Server, Namespace, Name string // an empty Server is this one
 }
 
 // maxNamePart bounds each part of an action's name, in characters.
 const maxNamePart = 100
 
-// ParseActionName reads "[[server:]namespace/]name". A bare name is in
-// DefaultNamespace. Each part has 1 to 100 characters: ASCII letters, digits,
-// '.', '_' and '-', the first a letter or digit. Errors: an InvalidError of the
-// field "action".
+// ParseActionName reads "[[server:]namespace/]name", each part of 1 to 100 ASCII letters, digits, '.', '_' and '-',
+// the first a letter or digit. A bare name is in DefaultNamespace. Errors: InvalidError of "action".
 func ParseActionName(text string) (ActionName, error) {
 	name := ActionName{Namespace: DefaultNamespace, Name: text}
 	if before, after, found := strings.Cut(text, "/"); found {

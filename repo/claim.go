@@ -4,29 +4,31 @@ import "time"
 
 // Claim asks for queued plans to work on. Only Owner is required.
 type Claim struct {
-	// Owner is who will hold the leases of the plans: see NewLease.Owner. It is also the
-	// actor in their history, and therefore has at most MaxNameBytes.
-	Owner string
-	// Namespaces: empty means DefaultNamespace, whatever the namespaces of Actions are.
-	Namespaces []string
-	// Actions and Phases: empty means any. There may be at most MaxClaimLanes
-	// combinations of a namespace and an action.
+	// Owner will hold the leases (NewLease.Owner). It is also the actor in the history: at most MaxNameBytes.
+	Owner         string
+	Namespaces    []string // none: DefaultNamespace, whatever those of Actions are
+	AllNamespaces bool     // any; Namespaces must be empty
+	// Actions and Phases: none means any. There are at most 1,000 pairs of a namespace and an action.
 	Actions []string
 	Phases  []Phase
-	// TTL is how long the leases last if they are not renewed: see NewLease.TTL.
-	TTL time.Duration
-	// Limit is the maximum number of plans, at most MaxClaimedPlans. Zero: 1.
-	Limit int
-	// MaxAttempts is the attempt (Plan.Attempt) after which a plan whose claim has expired
-	// is errored instead of queued again. Zero: DefaultMaxAttempts.
-	MaxAttempts int
-	// Wait waits until there is a plan, instead of returning none. If the database cannot
-	// be reached meanwhile, it waits until that is back; any other error ends it.
+	TTL     time.Duration // of the leases: see NewLease.TTL
+	Limit   int           // the maximum number of plans, at most 100; zero means 1
+	// Wait waits until there is a plan, also while the database cannot be reached. Other errors end it.
 	Wait bool
+	// Finish is for how long Work lets what runs go on after its context has ended. Claim does not use it.
+	Finish time.Duration
 }
 
-// ClaimedPlan is a plan that was claimed, at processing, with its lease, whose key is
-// PlanLease of the plan's id.
+// PlanLimit bounds how many plans are claimed at once.
+type PlanLimit struct {
+	Namespace string // of the plans; empty: DefaultNamespace
+	Action    string // empty: all of them together
+	// AtOnce is at most 10,000. Zero: none is claimed. Negative, in Plans.SetLimit: the limit is removed.
+	AtOnce  int
+	Claimed int // how many are, in what Plans.Limits returns
+}
+
+// ClaimedPlan is a plan at processing, with its lease (PlanLease).
 type ClaimedPlan struct {
 	Plan  Plan
 	Lease Lease

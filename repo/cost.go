@@ -6,16 +6,13 @@ import (
 	"strings"
 )
 
-// Cost is an amount of money in billionths (1e-9) of the caller's currency
-// unit. Integers add up without rounding: a million calls of 0.0000015 cost exactly
-// 1.5. The largest value is 9,223,372,036.854775807 units.
+// Cost is money in billionths (1e-9) of the caller's unit, up to 9.2e9 units.
 type Cost int64
 
 // CostUnit is one unit of the currency: 3 * CostUnit is 3.00.
 const CostUnit Cost = 1_000_000_000
 
-// CostOf converts an amount in units, rounded to the nearest billionth. NaN,
-// infinities and amounts that a Cost cannot represent are an [*InvalidError].
+// CostOf converts units, rounded to the nearest billionth, or InvalidError.
 func CostOf(units float64) (Cost, error) {
 	nanos := math.Round(units * float64(CostUnit))
 	// float64(MaxInt64) is 2^63, the first value too large.

@@ -5,73 +5,41 @@ import (
 	"fmt"
 )
 
-// The sentinels, for errors.Is. Each error of this module matches at least one of
-// them, or is the context's own error.
+// The sentinels. After all but ErrUnknownOutcome nothing was written.
 var (
-	// ErrInvalid: a value is invalid. Nothing was written. See InvalidError.
-	ErrInvalid = errors.New("invalid value")
-	// ErrNotFound: the entity does not exist. See NotFoundError, SessionDeletedError,
-	// StateNotFoundError and StreamNotFoundError.
-	ErrNotFound = errors.New("not found")
-	// ErrConflict: the stored state does not allow the call. See
-	// SequenceConflictError, SessionConflictError, SessionVersionError, MessageConflictError, UsageConflictError,
-	// TurnConflictError, StateConflictError, StateTypeError,
-	// LeaseConflictError, LeaseLostError, StreamFencedError, StreamEndedError, StreamSequenceError,
-	// ActionConflictError, ActionUnavailableError, ActionInUseError, PlanConflictError, TransitionConflictError and
-	// AuditConflictError.
-	ErrConflict = errors.New("conflict")
-	// ErrBudgetExceeded: the cost would exceed the session's budget. See
-	// BudgetExceededError.
-	ErrBudgetExceeded = errors.New("budget exceeded")
-	// ErrLimit: a limit is reached. See LimitExceededError and StateLimitError.
-	ErrLimit = errors.New("limit exceeded")
-	// ErrImport: a document cannot be imported. See ImportError.
-	ErrImport = errors.New("import refused")
-	// ErrStreamGone: the stream has expired. See StreamGoneError.
-	ErrStreamGone = errors.New("stream is gone")
-	// ErrStreamFailed: the writer of the stream has ended it as failed. See
-	// StreamFailedError.
-	ErrStreamFailed = errors.New("stream failed")
-	// ErrClosed: the store was closed.
-	ErrClosed = errors.New("store is closed")
-	// ErrUnavailable: the database cannot be reached, is shutting down, has no
-	// room or failed in another way; or this machine has no room for the temporary
-	// file of an import. Nothing was written; the call may be repeated.
+	ErrInvalid      = errors.New("invalid value")  // a value is invalid: InvalidError
+	ErrNotFound     = errors.New("not found")      // NotFoundError
+	ErrGone         = errors.New("gone")           // also ErrNotFound: it has existed
+	ErrConflict     = errors.New("conflict")       // what is stored does not allow the call: all types not named here
+	ErrLimit        = errors.New("limit exceeded") // LimitExceededError
+	ErrImport       = errors.New("import refused") // ImportError
+	ErrStreamFailed = errors.New("stream failed")  // its writer has ended it as failed: StreamFailedError
+	ErrClosed       = errors.New("store is closed")
+	// ErrUnavailable: the database cannot be reached, has no room or failed in another way. The call may be repeated.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrPermission: the database refuses the login, or the role lacks a privilege.
-	// Nothing was written, and repeating the call does not help.
 	ErrPermission = errors.New("permission denied by the database")
-	// ErrContention: the database aborted this transaction because of a conflict
-	// with another one (deadlock, serialization failure, lock timeout). Nothing
-	// was written; the whole transaction may be run again.
+	// ErrContention: the database aborted this transaction for another one. The whole transaction may be run again.
 	ErrContention = errors.New("transaction conflicted with another")
-	// ErrUnknownOutcome: the connection or the context ended after a write was
-	// sent and before its answer arrived, so that it may or may not have been
-	// committed. Repeating the call with the same ids is safe: it writes what is
-	// missing and returns what is stored.
+	// ErrUnknownOutcome: the connection or the context ended before the answer to a write, which may have been committed. Repeating
+	// the call with the same ids is safe: it writes what is missing and returns what is stored.
 	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrSchema: the database does not exist, or this library does not work with its
-	// schema or with one of its settings. Nothing was written.
+	// ErrSchema: the database does not exist, or this library does not work with its schema or its settings.
 	ErrSchema = errors.New("database not usable by this library")
 )
 
-// Sentinels returns all sentinels, for callers that map each of them, for example to
-// an HTTP status. An error matches at most one of them, except that the error of a
-// refused import also matches its cause.
+// Sentinels returns all sentinels, ErrGone before ErrNotFound, to be mapped.
 func Sentinels() []error {
 	return []error{
-		ErrInvalid, ErrNotFound, ErrConflict, ErrBudgetExceeded, ErrLimit, ErrImport, ErrStreamGone, ErrStreamFailed, ErrClosed,
+		ErrInvalid, ErrGone, ErrNotFound, ErrConflict, ErrLimit, ErrImport, ErrStreamFailed, ErrClosed,
 		ErrUnavailable, ErrPermission, ErrContention, ErrUnknownOutcome, ErrSchema,
 	}
 }
 
-// InvalidError names an invalid value, and the rule that it breaks. It matches
-// [ErrInvalid]. It never contains the value itself.
+// InvalidError names an invalid value, and the rule that it breaks.
 type InvalidError struct {
-	// Field is the path of the value, such as "messages[2].content".
-	Field string
-	// Reason says what is wrong with it, such as "is empty".
-	Reason string
+	Field  string // the path of the value, such as "messages[2].content"
+	Reason string // such as "is empty"
 }
 
 func (e *InvalidError) Error() string        { return e.Field + " " + e.Reason }
@@ -84,173 +52,153 @@ func invalid(field, reason string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Reason: reason}
 }
 
-// InsideTxError is returned by a store that is used with the context of its own
-// transaction ([Store].InTx), because it could wait for itself: for the
-// transaction's connection, or for a row that the transaction has locked. It
-// matches [ErrInvalid]. Nothing was written.
-type InsideTxError struct{}
-
-func (*InsideTxError) Error() string {
-	return "store used inside its own transaction: use the repositories that InTx passes"
-}
-func (*InsideTxError) Is(target error) bool { return target == ErrInvalid }
-
-// NotFoundError names an entity that does not exist. It matches [ErrNotFound].
+// NotFoundError names what does not exist.
 type NotFoundError struct {
-	// Kind is the entity's kind: "session", "message", "plan".
-	Kind string
-	// ID is the requested id. Zero: a session was requested by a key that none has.
-	ID ID
-	// Key is the requested key, if the caller gave one ([SessionReader].Find, [ByKey]).
-	Key SessionKey
+	Kind      string // "session", "message", "turn", "plan", "action", "state", "stream", "lease" or "audit entry"
+	ID        ID     // zero: it was requested by its name
+	Name      string // the key of a session, a stream or a value of state, or the name of an action
+	Namespace string // of a session's key
+	Scope     Scope  // of a value of state
+	Gone      bool   // it also matches ErrGone: a session was deleted; a stream has expired
 }
 
 func (e *NotFoundError) Error() string {
-	if e.Key != (SessionKey{}) {
-		return fmt.Sprintf("%s with the key %q in namespace %q not found", e.Kind, e.Key.Key, e.Key.namespace())
+	text := entity(e.Kind, e.ID, e.Name, e.Scope)
+	if e.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", e.Namespace)
 	}
-	return e.Kind + " " + e.ID.String() + " not found"
-}
-func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
-
-// SessionDeletedError ends [MessageReader].Follow when the session has been deleted.
-// It matches [ErrNotFound].
-type SessionDeletedError struct {
-	SessionID ID
+	if e.Gone {
+		return text + " is gone: it was deleted or has expired"
+	}
+	return text + " not found"
 }
 
-func (e *SessionDeletedError) Error() string {
-	return fmt.Sprintf("session %s was deleted", e.SessionID)
+func (e *NotFoundError) Is(target error) bool {
+	return target == ErrNotFound || e.Gone && target == ErrGone
 }
 
-func (e *SessionDeletedError) Is(target error) bool { return target == ErrNotFound }
+// entity returns what errors call an entity.
+func entity(kind string, id ID, name string, scope Scope) string {
+	switch {
+	case kind == "state" && name != "":
+		return fmt.Sprintf("%s: key %q", scope.text(), name)
+	case kind == "state":
+		return scope.text()
+	case name != "":
+		return fmt.Sprintf("%s %q", kind, name)
+	}
+	return kind + " " + id.String()
+}
 
-// SequenceConflictError is returned by an append at a sequence that is not the next
-// one. If Expected is below Next, the caller has missed the messages from Expected
-// to Next-1. It matches [ErrConflict].
+// ExistsError reports that something else has this id or name already.
+type ExistsError struct {
+	Kind      string // "session", "message", "turn", "usage", "plan", "action" or "audit entry"
+	SessionID ID     // of a message, a turn or a usage
+	ID        ID
+	Name      string // the id of a turn or the name of an action
+	// Field names a field that differs; empty: it must be new, or is not compared by field. "id" of a session: another one has the
+	// key. "batch" of a message: only some of its batch are stored; "turn": another turn has stored it. "fork" of a session: it is
+	// no fork of the same message, or has forks.
+	Field string
+	Gone  bool // the session with this id was deleted, and no other gets its id
+}
+
+func (e *ExistsError) Error() string {
+	text := entity(e.Kind, e.ID, e.Name, Scope{})
+	if !e.SessionID.IsZero() {
+		text = "session " + e.SessionID.String() + ": " + text
+	}
+	switch {
+	case e.Gone:
+		return text + " was deleted"
+	case e.Kind == "turn", e.Kind == "audit entry":
+		return text + " is stored already with other contents"
+	case e.Field == "":
+		return text + " already exists"
+	case e.Field == "id":
+		return text + " already has the key"
+	case e.Field == "batch":
+		return text + " is stored already, but others of its batch are not"
+	}
+	return text + " already exists with another " + e.Field
+}
+func (e *ExistsError) Is(target error) bool { return target == ErrConflict }
+
+// VersionConflictError reports that something is not at the version that the call expects.
+type VersionConflictError struct {
+	Kind             string // what has the version: "session", "state" or "action"
+	ID               ID     // a session's
+	Name             string // an action's, or a key of state in Scope; without a key it is the scope's version
+	Scope            Scope
+	Expected, Actual int64 // the caller's and the stored version; 0: does not exist
+}
+
+func (e *VersionConflictError) Error() string {
+	return fmt.Sprintf("%s: expected version %d, but it is %d", entity(e.Kind, e.ID, e.Name, e.Scope), e.Expected, e.Actual)
+}
+func (e *VersionConflictError) Is(target error) bool { return target == ErrConflict }
+
+// SequenceConflictError reports that a sequence is not the expected one.
 type SequenceConflictError struct {
-	SessionID ID
-	// Expected is the caller's sequence, Next the session's actual next one.
-	Expected, Next int64
+	Kind           string // "session", "stream", or "head": the last sequence of a session's transcript
+	ID             ID
+	Name           string // the stream's key
+	Expected, Next int64  // the caller's sequence, and the actual next one
 }
 
 func (e *SequenceConflictError) Error() string {
-	return fmt.Sprintf("session %s: expected next sequence %d, but it is %d", e.SessionID, e.Expected, e.Next)
+	if e.Kind == "head" {
+		return fmt.Sprintf("session %s: expected the transcript to end with message %d, but it ends with %d", e.ID, e.Expected, e.Next)
+	}
+	return fmt.Sprintf("%s: expected next sequence %d, but it is %d", entity(e.Kind, e.ID, e.Name, Scope{}), e.Expected, e.Next)
 }
 func (e *SequenceConflictError) Is(target error) bool { return target == ErrConflict }
 
-// SessionConflictError reports that a session with this id exists, or was deleted. Field
-// names a field that differs from the session to create: "id" if another one has its key;
-// it is empty if the session must be new ([ExistingNone]), or was deleted. It matches
-// [ErrConflict].
-type SessionConflictError struct {
-	ID    ID
-	Field string
-	// Deleted: the session with this id was deleted, and no other gets its id.
-	Deleted bool
+// RefusedError reports that what is stored does not allow the call. It wraps the *pgconn.PgError of an owner's trigger.
+type RefusedError struct {
+	Kind   string // "action", "plan", "state", "stream", "session", "hold" or "database"
+	ID     ID     // the plan's, the stream's or the session's, or that of what is held
+	Name   string // the name or key
+	Scope  Scope  // of the value of state
+	Reason string // such as "is archived"
 }
 
-func (e *SessionConflictError) Error() string {
+func (e *RefusedError) Error() string {
+	switch e.Kind {
+	case "database":
+		return "the database " + e.Reason
+	case "hold":
+		return e.ID.String() + " " + e.Reason
+	}
+	return entity(e.Kind, e.ID, e.Name, e.Scope) + " " + e.Reason
+}
+func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
+
+// LimitExceededError reports that there would be more than Limit.
+type LimitExceededError struct {
+	Kind               string // "budget" of a session; "reversions", "depth" or "children" of a plan; or a part of a call
+	ID                 ID     // the session's or the plan's; zero: the limit is that of a call
+	Limit              int64
+	Current, Requested int64 // of a budget, as a Cost, like Limit: what was spent, and what would have been added
+}
+
+func (e *LimitExceededError) Error() string {
+	text := fmt.Sprintf("more than %d %s", e.Limit, e.Kind)
 	switch {
-	case e.Deleted:
-		return fmt.Sprintf("session %s was deleted", e.ID)
-	case e.Field == "":
-		return fmt.Sprintf("session %s already exists", e.ID)
-	case e.Field == "id":
-		return fmt.Sprintf("session %s already has the key", e.ID)
+	case e.Kind == "budget":
+		text = fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.ID, Cost(e.Current), Cost(e.Requested), Cost(e.Limit))
+	case !e.ID.IsZero():
+		text = "plan " + e.ID.String() + ": " + text
 	}
-	return fmt.Sprintf("session %s already exists with another %s", e.ID, e.Field)
+	return text
 }
-func (e *SessionConflictError) Is(target error) bool { return target == ErrConflict }
+func (e *LimitExceededError) Is(target error) bool { return target == ErrLimit }
 
-// SessionVersionError is returned by an update of a session that is not at the
-// version that the update expects: somebody else has updated it. It matches
-// [ErrConflict].
-type SessionVersionError struct {
-	ID ID
-	// Expected is the caller's version, Actual the session's.
-	Expected, Actual int64
-}
-
-func (e *SessionVersionError) Error() string {
-	return fmt.Sprintf("session %s: expected version %d, but it is %d", e.ID, e.Expected, e.Actual)
-}
-func (e *SessionVersionError) Is(target error) bool { return target == ErrConflict }
-
-// MessageConflictError reports that a message with this id is stored in the session
-// and differs from the one to append: Field names a field that differs. The field
-// "batch" means that some messages of the batch are stored and others are not, and
-// "turn" that the message was stored by another append or turn. It matches
-// [ErrConflict].
-type MessageConflictError struct {
-	SessionID, ID ID
-	Field         string
-}
-
-func (e *MessageConflictError) Error() string {
-	if e.Field == "batch" {
-		return fmt.Sprintf("session %s: message %s is stored already, but others of its batch are not", e.SessionID, e.ID)
-	}
-	return fmt.Sprintf("session %s: message %s is stored already with another %s", e.SessionID, e.ID, e.Field)
-}
-func (e *MessageConflictError) Is(target error) bool { return target == ErrConflict }
-
-// UsageConflictError reports that a usage with this id was added to the session with
-// other amounts: Field names one that differs. It matches [ErrConflict].
-type UsageConflictError struct {
-	SessionID, ID ID
-	Field         string
-}
-
-func (e *UsageConflictError) Error() string {
-	return fmt.Sprintf("session %s: usage %s was added already with another %s", e.SessionID, e.ID, e.Field)
-}
-func (e *UsageConflictError) Is(target error) bool { return target == ErrConflict }
-
-// TurnConflictError reports that a turn with this id is stored in the session, and
-// has other messages, changes of state or usage. It matches [ErrConflict].
-type TurnConflictError struct {
-	SessionID ID
-	ID        string
-}
-
-func (e *TurnConflictError) Error() string {
-	return fmt.Sprintf("session %s: turn %q is stored already with other contents", e.SessionID, e.ID)
-}
-func (e *TurnConflictError) Is(target error) bool { return target == ErrConflict }
-
-// AuditConflictError reports that an entry of the audit trail has this id, and another
-// content. It matches [ErrConflict].
-type AuditConflictError struct {
-	ID ID
-}
-
-func (e *AuditConflictError) Error() string {
-	return fmt.Sprintf("audit entry %s is recorded already with other contents", e.ID)
-}
-func (e *AuditConflictError) Is(target error) bool { return target == ErrConflict }
-
-// BudgetExceededError reports that adding Requested to Cost would exceed Budget, so
-// that nothing was added. It matches [ErrBudgetExceeded].
-type BudgetExceededError struct {
-	SessionID               ID
-	Budget, Cost, Requested Cost
-}
-
-func (e *BudgetExceededError) Error() string {
-	return fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.SessionID, e.Cost, e.Requested, e.Budget)
-}
-func (e *BudgetExceededError) Is(target error) bool { return target == ErrBudgetExceeded }
-
-// ImportError reports what is wrong with a document. Nothing of it was written.
-// It matches [ErrImport] and whatever Err matches.
+// ImportError reports what is wrong with a document. It wraps Err.
 type ImportError struct {
-	// Field is the path in the document, such as "messages[17].sequence".
-	Field string
-	// Reason says what is wrong there.
-	Reason string
-	// Err is the cause, if there is one: an *InvalidError, or the reader's error.
-	Err error
+	Field  string // the path in the document, such as "messages[17].sequence"
+	Reason string // what is wrong there
+	Err    error  // the cause, if there is one: an *InvalidError, or the reader's error
 }
 
 func (e *ImportError) Error() string {

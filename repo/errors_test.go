@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -26,45 +27,44 @@ func typed() []typedError {
 	return []typedError{
 		{&repo.InvalidError{Field: "actor", Reason: "is odd"}, []error{repo.ErrInvalid}, []string{"actor is odd"}},
 		{&repo.NotFoundError{Kind: "session", ID: session}, []error{repo.ErrNotFound}, []string{"session " + session.String()}},
-		{&repo.SessionDeletedError{SessionID: session}, []error{repo.ErrNotFound}, []string{"session " + session.String(), "deleted"}},
+		{&repo.NotFoundError{Kind: "session", ID: session, Gone: true}, []error{repo.ErrNotFound, repo.ErrGone}, []string{"session " + session.String(), "deleted"}},
 		{
-			&repo.NotFoundError{Kind: "session", ID: session, Key: repo.SessionKey{Key: "a\n/b"}},
+			&repo.NotFoundError{Kind: "session", Name: "a\n/b", Namespace: "local"},
 			[]error{repo.ErrNotFound},
-			[]string{`the key "a\n/b"`, `namespace "local"`},
+			[]string{`session "a\n/b"`, `namespace "local"`},
 		},
-		{&repo.InsideTxError{}, []error{repo.ErrInvalid}, []string{"transaction"}},
-		{&repo.SequenceConflictError{SessionID: session, Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
-		{&repo.SessionConflictError{ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
-		{&repo.SessionVersionError{ID: session, Expected: 3, Actual: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
+		{&repo.SequenceConflictError{Kind: "session", ID: session, Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
+		{&repo.ExistsError{Kind: "session", ID: session, Field: "actor"}, []error{repo.ErrConflict}, []string{session.String(), "actor"}},
+		{&repo.VersionConflictError{Kind: "session", ID: session, Expected: 3, Actual: 5}, []error{repo.ErrConflict}, []string{session.String(), "3", "5"}},
 		{
-			&repo.MessageConflictError{SessionID: session, ID: message, Field: "content"},
+			&repo.ExistsError{Kind: "message", SessionID: session, ID: message, Field: "content"},
 			[]error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "content"},
 		},
 		{
-			&repo.UsageConflictError{SessionID: session, ID: message, Field: "input tokens"},
+			&repo.ExistsError{Kind: "usage", SessionID: session, ID: message, Field: "input tokens"},
 			[]error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "input tokens"},
 		},
 		{
-			&repo.TurnConflictError{SessionID: session, ID: "turn\n1"},
+			&repo.ExistsError{Kind: "turn", SessionID: session, Name: "turn\n1"},
 			[]error{repo.ErrConflict},
 			[]string{session.String(), `"turn\n1"`, "other contents"},
 		},
-		{&repo.AuditConflictError{ID: message}, []error{repo.ErrConflict}, []string{message.String(), "other contents"}},
+		{&repo.ExistsError{Kind: "audit entry", ID: message}, []error{repo.ErrConflict}, []string{message.String(), "other contents"}},
 		{
-			&repo.MessageConflictError{SessionID: session, ID: message, Field: "batch"},
+			&repo.ExistsError{Kind: "message", SessionID: session, ID: message, Field: "batch"},
 			[]error{repo.ErrConflict},
 			[]string{session.String(), message.String(), "others of its batch are not"},
 		},
 		{
-			&repo.BudgetExceededError{SessionID: session, Budget: 2 * repo.CostUnit, Cost: repo.CostUnit, Requested: repo.CostUnit + 1},
-			[]error{repo.ErrBudgetExceeded},
+			&repo.LimitExceededError{Kind: "budget", ID: session, Limit: int64(2 * repo.CostUnit), Current: int64(repo.CostUnit), Requested: int64(repo.CostUnit + 1)},
+			[]error{repo.ErrLimit},
 			[]string{session.String(), "1 + 1.000000001", "of 2"},
 		},
 		{&repo.ImportError{Field: "messages[1].role", Reason: "is missing"}, []error{repo.ErrImport}, []string{"messages[1].role is missing"}},
 		{
-			&repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.SessionConflictError{ID: session, Field: "id"}},
+			&repo.ImportError{Field: "session.id", Reason: "is taken", Err: &repo.ExistsError{Kind: "session", ID: session, Field: "id"}},
 			[]error{repo.ErrImport, repo.ErrConflict},
 			[]string{"is taken", session.String()},
 		},
@@ -73,39 +73,39 @@ func typed() []typedError {
 			[]error{repo.ErrImport, io.ErrUnexpectedEOF},
 			[]string{"is cut off"},
 		},
-		{&repo.ActionNotFoundError{Name: name}, []error{repo.ErrNotFound}, []string{"local/review"}},
-		{&repo.ActionConflictError{Name: name, Field: "version", Version: 7}, []error{repo.ErrConflict}, []string{"local/review", "7"}},
-		{&repo.ActionUnavailableError{Name: name, State: repo.ActionArchived}, []error{repo.ErrConflict}, []string{"local/review", "archived"}},
-		{&repo.ActionInUseError{Name: name}, []error{repo.ErrConflict}, []string{"local/review"}},
-		{&repo.PlanConflictError{ID: message, Field: "name"}, []error{repo.ErrConflict}, []string{message.String(), "name"}},
+		{&repo.NotFoundError{Kind: "action", Name: name.String()}, []error{repo.ErrNotFound}, []string{"local/review"}},
+		{&repo.VersionConflictError{Kind: "action", Name: name.String(), Actual: 7}, []error{repo.ErrConflict}, []string{"local/review", "7"}},
+		{&repo.RefusedError{Kind: "action", Name: name.String(), Reason: "is archived"}, []error{repo.ErrConflict}, []string{"local/review", "archived"}},
+		{&repo.RefusedError{Kind: "action", Name: name.String(), Reason: "is in use"}, []error{repo.ErrConflict}, []string{"local/review"}},
+		{&repo.ExistsError{Kind: "plan", ID: message, Field: "name"}, []error{repo.ErrConflict}, []string{message.String(), "name"}},
 		{&repo.TransitionConflictError{PlanID: message, Version: 7}, []error{repo.ErrConflict}, []string{message.String(), "7"}},
-		{&repo.StateNotFoundError{Scope: repo.Scope{Name: "app"}, Key: "a"}, []error{repo.ErrNotFound}, []string{`"app"`, `state key "a"`}},
+		{&repo.NotFoundError{Kind: "state", Scope: repo.Scope{Name: "app"}, Name: "a"}, []error{repo.ErrNotFound}, []string{`"app"`, `key "a"`}},
 		{
-			&repo.StateConflictError{Scope: repo.Scope{SessionID: session}, Key: "a", Expected: 3, Actual: 4},
+			&repo.VersionConflictError{Kind: "state", Scope: repo.Scope{SessionID: session}, Name: "a", Expected: 3, Actual: 4},
 			[]error{repo.ErrConflict},
 			[]string{session.String(), `"a"`, "3", "4"},
 		},
-		{&repo.StateConflictError{Scope: repo.Scope{Name: "app"}, Expected: 3, Actual: 4}, []error{repo.ErrConflict}, []string{`"app"`, "3", "4"}},
-		{&repo.StateTypeError{Scope: repo.Scope{Name: "app"}, Key: "a", Reason: "is not x"}, []error{repo.ErrConflict}, []string{`"app"`, `"a" is not x`}},
+		{&repo.VersionConflictError{Kind: "state", Scope: repo.Scope{Name: "app"}, Expected: 3, Actual: 4}, []error{repo.ErrConflict}, []string{`"app"`, "3", "4"}},
+		{&repo.RefusedError{Kind: "state", Scope: repo.Scope{Name: "app"}, Name: "a", Reason: "is not x"}, []error{repo.ErrConflict}, []string{`"app"`, `"a" is not x`}},
 		{
 			&repo.LeaseConflictError{Key: repo.LeaseKey{Kind: "project", Name: "a\nb"}, Holder: "worker", ExpiresAt: time.Unix(0, 0).UTC()},
 			[]error{repo.ErrConflict},
 			[]string{`"project" "a\nb"`, `"worker"`, "1970-01-01T00:00:00Z"},
 		},
-		{&repo.FencedError{Key: repo.SessionLease(message), Token: 7, Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "session", "7", "9"}},
-		{&repo.FencedError{Key: repo.PlanLease(message), Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "plan", "needs a token", "9"}},
+		{&repo.FencedError{Key: repo.SessionLease(message), Fence: 7, Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "session", "7", "9"}},
+		{&repo.FencedError{Key: repo.PlanLease(message), Latest: 9}, []error{repo.ErrConflict}, []string{message.String(), "plan", "needs a fence", "9"}},
 		{
-			&repo.LeaseLostError{Key: repo.PlanLease(message), Owner: "worker", Token: 7, Err: repo.ErrUnavailable},
+			&repo.LeaseLostError{Key: repo.PlanLease(message), Owner: "worker", Fence: 7, Err: repo.ErrUnavailable},
 			[]error{repo.ErrConflict},
-			[]string{message.String(), `"worker"`, "token 7", "unavailable"},
+			[]string{message.String(), `"worker"`, "fence 7", "unavailable"},
 		},
-		{&repo.StreamNotFoundError{Key: "a\nb"}, []error{repo.ErrNotFound}, []string{`"a\nb" not found`}},
-		{&repo.StreamGoneError{Key: "a\nb"}, []error{repo.ErrStreamGone}, []string{`"a\nb"`, "expired"}},
+		{&repo.NotFoundError{Kind: "stream", Name: "a\nb"}, []error{repo.ErrNotFound}, []string{`"a\nb" not found`}},
+		{&repo.NotFoundError{Kind: "stream", Name: "a\nb", Gone: true}, []error{repo.ErrNotFound, repo.ErrGone}, []string{`"a\nb"`, "expired"}},
 		{&repo.StreamFailedError{Key: "a\nb", Reason: "secret"}, []error{repo.ErrStreamFailed}, []string{`"a\nb" failed`}},
-		{&repo.StreamFencedError{Key: "a\nb", Fence: 7}, []error{repo.ErrConflict}, []string{`"a\nb"`, "fence 7"}},
-		{&repo.StreamEndedError{Key: "a\nb", Status: repo.StreamFailed}, []error{repo.ErrConflict}, []string{`"a\nb"`, "failed"}},
-		{&repo.StreamSequenceError{Key: "a\nb", Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{`"a\nb"`, "3", "5"}},
-		{&repo.StateLimitError{}, []error{repo.ErrLimit}, []string{"10000 keys"}},
+		{&repo.FencedError{Key: repo.LeaseKey{Kind: "stream", Name: "a\nb"}, Fence: 7}, []error{repo.ErrConflict}, []string{`"a\nb"`, "fence 7"}},
+		{&repo.RefusedError{Kind: "stream", Name: "a\nb", Reason: "is " + string(repo.StreamFailed)}, []error{repo.ErrConflict}, []string{`"a\nb"`, "failed"}},
+		{&repo.SequenceConflictError{Kind: "stream", Name: "a\nb", Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{`"a\nb"`, "3", "5"}},
+		{&repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}, []error{repo.ErrLimit}, []string{"10000 keys"}},
 		{&repo.LimitExceededError{Kind: "depth", ID: message, Limit: 10}, []error{repo.ErrLimit}, []string{message.String(), "depth", "10"}},
 	}
 }
@@ -148,17 +148,17 @@ func TestTypedErrorsKeepTheirFacts(t *testing.T) {
 	if !errors.As(fmt.Errorf("x: %w", &repo.SequenceConflictError{Expected: 1, Next: 2}), &sequence) || sequence.Next != 2 {
 		t.Error("SequenceConflictError")
 	}
-	var budget *repo.BudgetExceededError
-	if !errors.As(fmt.Errorf("x: %w", &repo.BudgetExceededError{Budget: 1, Requested: 2}), &budget) || budget.Requested != 2 {
-		t.Error("BudgetExceededError")
+	var budget *repo.LimitExceededError
+	if !errors.As(fmt.Errorf("x: %w", &repo.LimitExceededError{Limit: 1, Requested: 2}), &budget) || budget.Requested != 2 {
+		t.Error("LimitExceededError")
 	}
 	var missing *repo.NotFoundError
 	if !errors.As(fmt.Errorf("x: %w", &repo.NotFoundError{Kind: "message"}), &missing) || missing.Kind != "message" {
 		t.Error("NotFoundError")
 	}
-	var session *repo.SessionConflictError
-	if !errors.As(error(&repo.ImportError{Err: &repo.SessionConflictError{Field: "id"}}), &session) || session.Field != "id" {
-		t.Error("SessionConflictError within ImportError")
+	var session *repo.ExistsError
+	if !errors.As(error(&repo.ImportError{Err: &repo.ExistsError{Kind: "session", Field: "id"}}), &session) || session.Field != "id" {
+		t.Error("ExistsError within ImportError")
 	}
 	for i, a := range sentinels {
 		for j, b := range sentinels {
@@ -189,14 +189,15 @@ func declared(t *testing.T) (texts, types []string) {
 			switch d := declaration.(type) {
 			case *ast.FuncDecl:
 				if d.Recv != nil && d.Name.Name == "Error" {
-					if star, ok := d.Recv.List[0].Type.(*ast.StarExpr); ok {
+					if star, ok := d.Recv.List[0].Type.(*ast.StarExpr); ok && star.X.(*ast.Ident).IsExported() {
 						types = append(types, star.X.(*ast.Ident).Name)
 					}
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					value, ok := spec.(*ast.ValueSpec)
-					if !ok || !strings.HasPrefix(value.Names[0].Name, "Err") {
+					// ErrStopped is no error of an operation, but the cause of the end of a context.
+					if !ok || !strings.HasPrefix(value.Names[0].Name, "Err") || value.Names[0].Name == "ErrStopped" {
 						continue
 					}
 					text := value.Values[0].(*ast.CallExpr).Args[0].(*ast.BasicLit).Value
@@ -209,9 +210,10 @@ func declared(t *testing.T) (texts, types []string) {
 }
 
 // The list of sentinels is complete, and each error type is in the tests.
+// Guarantee: Faults: An error matches exactly one sentinel.
 func TestSentinelsAreAll(t *testing.T) {
 	texts, types := declared(t)
-	if len(texts) < 12 || len(types) < 14 {
+	if len(texts) < 12 || len(types) < 13 {
 		t.Fatalf("found %d sentinels and %d types: this test does not find all", len(texts), len(types))
 	}
 	var listed []string

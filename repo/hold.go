@@ -6,18 +6,19 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
 )
 
-// HeldLease is a lease that is renewed until it is released or lost. [Hold] returns it.
-// It is safe for concurrent use.
+// HeldLease is a lease that is renewed ([Hold]), safe for concurrent use.
 type HeldLease struct {
-	leases LeaseWriter
+	leases Leases
 	ttl    time.Duration
 	now    func() moment
 	ctx    context.Context //nolint:containedctx // it ends with the lease; without the check of the clock
 	cancel context.CancelCauseFunc
 	alarm  *time.Timer
-	// ended is closed when the goroutine that renews has ended.
+	// ended is closed when the goroutines that renew it and wait for its end have ended.
 	ended chan struct{}
 
 	mu    sync.Mutex
@@ -28,43 +29,30 @@ type HeldLease struct {
 	failed error
 }
 
-// Hold acquires a lease and renews it in the background, each time a third of its life is
-// over. Work under the lease with the context of what it returns, which ends when the
-// lease is lost, or can no longer be known to be held: context.Cause then returns a
-// LeaseLostError. It also ends with ctx. Call Release at the end of the work.
+// Hold acquires a lease and renews it in the background. Work under it with the context of what Hold returns, which
+// ends when ctx does, and when the lease is lost or can no longer be known to be held: context.Cause is then a
+// LeaseLostError. Call Release at the end of the work.
 //
-// The life is counted on this machine from before the request was sent, and is over 2 %
-// early, so that it ends here before it ends in the database, however long an answer
-// takes, unless the database's clock steps forward. Setting this machine's clock back has
-// no effect; setting it forward by more than the rest of the life ends the context, because
-// it cannot be told from a machine that was suspended. If renewing fails, it is tried again
-// until the life is over.
+// The life ends here 2 % earlier than in the database. What must not happen after the loss of a lease has to be
+// refused where it is written, by Lease.Fence, since a process may be stopped just before it writes.
 //
-// No process can know how long it was stopped between looking at the context and doing
-// what it has decided. After a stop, Err of the context says that it has ended before
-// Done does, but a write that was about to be sent is sent. What must not happen after
-// the loss of a lease has to be refused where it is written, by Lease.Token.
-//
-// The goroutine that renews ends when the lease is released or lost, when ctx ends, and
-// when the store is closed. Errors: those of LeaseWriter.Acquire. In a transaction use
-// LeaseWriter.Acquire.
+// Errors: those of Leases.Acquire. In a transaction use Leases.Acquire.
 func Hold(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) {
 	return hold(ctx, store.Leases(), lease, clock)
 }
 
 const (
-	// renewPart and attemptPart are the parts of a life after which it is renewed, and
-	// after which an attempt to do so is given up.
+	// renewPart and attemptPart are the parts of a life after which it is renewed, and after which the first attempt to do so is
+	// given up: a connection may never give an answer. Each further attempt may take twice as long, since the server may be slow.
 	renewPart, attemptPart = 3, 6
-	// marginPart is the part of a life by which it ends early: clocks run at different
-	// speeds, by far less than this.
+	// marginPart is the part of a life by which it ends early: clocks run at different speeds, by far less than this.
 	marginPart = 50
 	// maxRenewPause bounds the pause between attempts, which is a part of the life.
 	maxRenewPause, renewPausePart = time.Second, 50
 )
 
-func hold(ctx context.Context, leases LeaseWriter, lease NewLease, now func() moment) (*HeldLease, error) {
-	h := &HeldLease{leases: leases, ttl: cmp.Or(lease.TTL, DefaultLeaseTTL), now: now, ended: make(chan struct{})}
+func hold(ctx context.Context, leases Leases, lease NewLease, now func() moment) (*HeldLease, error) {
+	h := &HeldLease{leases: leases, ttl: cmp.Or(lease.TTL, limits.DefaultLeaseTTL), now: now, ended: make(chan struct{})}
 	// If the answer took long, another attempt finds the same lease, and less doubt.
 	for attempt := 0; attempt < 2 && (attempt == 0 || h.left() < h.ttl-h.ttl/renewPart); attempt++ {
 		sent := now()
@@ -75,20 +63,34 @@ func hold(ctx context.Context, leases LeaseWriter, lease NewLease, now func() mo
 		case attempt == 0, h.left() <= 0, errors.Is(err, ErrConflict):
 			return nil, err
 		} // otherwise the lease is held: the error would say that it is not
+		lease.Wait = false
 	}
+	return h.begin(ctx), nil
+}
+
+// holdClaimed is Hold for a lease that a claim has given, which was sent at a moment, without acquiring it again unless
+// that was so long ago that it would be renewed.
+func holdClaimed(ctx context.Context, leases Leases, lease Lease, ttl time.Duration, sent moment) (*HeldLease, error) {
+	if clock().since(sent) >= ttl/renewPart {
+		return hold(ctx, leases, NewLease{Key: lease.Key, Owner: lease.Owner, TTL: ttl}, clock)
+	}
+	h := &HeldLease{leases: leases, ttl: ttl, now: clock, ended: make(chan struct{}), lease: lease, sent: sent}
+	return h.begin(ctx), nil
+}
+
+func (h *HeldLease) begin(ctx context.Context) *HeldLease {
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	h.mu.Lock() // the alarm may ring at once
 	h.alarm = time.AfterFunc(h.left(), h.ring)
 	h.mu.Unlock()
 	go h.keep() //nolint:contextcheck // it has the context
-	return h, nil
+	return h
 }
 
 // Context returns the context that ends with the lease.
 func (h *HeldLease) Context() context.Context { return heldContext{h.ctx, h} }
 
-// Err returns nil while the lease is held, and then why it no longer is: a LeaseLostError, or
-// the context.Cause of the context that Hold was given; context.Canceled after Release.
+// Err returns nil while the lease is held, and then the context.Cause of Context.
 func (h *HeldLease) Err() error {
 	h.check()
 	return context.Cause(h.ctx)
@@ -101,9 +103,8 @@ func (h *HeldLease) Lease() Lease {
 	return h.lease
 }
 
-// Release ends the context, waits until nothing more is renewed, and releases the lease.
-// It may be called more than once. Errors: those of LeaseWriter.Release; the lease then
-// ends by its expiry. If ctx may have ended, pass context.WithoutCancel(ctx).
+// Release ends the context and releases the lease. It may be repeated. If ctx may have ended, pass
+// context.WithoutCancel(ctx).
 func (h *HeldLease) Release(ctx context.Context) error {
 	h.end(nil)
 	<-h.ended
@@ -149,7 +150,7 @@ func (h *HeldLease) ring() {
 // lose ends the context because the lease was not renewed in time.
 func (h *HeldLease) lose() {
 	h.mu.Lock()
-	lost := &LeaseLostError{Key: h.lease.Key, Owner: h.lease.Owner, Token: h.lease.Token, Err: h.failed}
+	lost := &LeaseLostError{Key: h.lease.Key, Owner: h.lease.Owner, Fence: h.lease.Fence, Err: h.failed}
 	h.mu.Unlock()
 	h.end(lost)
 }
@@ -162,6 +163,9 @@ func (h *HeldLease) end(cause error) {
 // keep renews the lease until the context ends.
 func (h *HeldLease) keep() {
 	defer close(h.ended)
+	var awaiting sync.WaitGroup
+	awaiting.Go(h.await)
+	defer awaiting.Wait()
 	defer h.alarm.Stop() // ctx may have ended it
 	for {
 		h.mu.Lock()
@@ -170,6 +174,13 @@ func (h *HeldLease) keep() {
 		if !h.sleep(wait) || !h.renew() {
 			return
 		}
+	}
+}
+
+// await ends the context when the lease has ended. If it cannot learn of that, renewing does.
+func (h *HeldLease) await() {
+	if lost, is := errors.AsType[*LeaseLostError](h.leases.Await(h.ctx, h.Lease())); is {
+		h.end(lost)
 	}
 }
 
@@ -188,8 +199,8 @@ func (h *HeldLease) sleep(wait time.Duration) bool {
 // renew renews the lease, in as many attempts as its life allows. It returns false if
 // the context has ended.
 func (h *HeldLease) renew() bool {
-	for {
-		err := h.tryToRenew()
+	for timeout := h.ttl / attemptPart; ; timeout *= 2 {
+		err := h.tryToRenew(timeout)
 		if err == nil {
 			return true
 		}
@@ -209,9 +220,9 @@ func (h *HeldLease) renew() bool {
 	}
 }
 
-func (h *HeldLease) tryToRenew() error {
+func (h *HeldLease) tryToRenew(timeout time.Duration) error {
 	lease, sent := h.Lease(), h.now()
-	ctx, cancel := context.WithTimeout(h.ctx, h.ttl/attemptPart)
+	ctx, cancel := context.WithTimeout(h.ctx, timeout)
 	defer cancel()
 	renewed, err := h.leases.Renew(ctx, lease, h.ttl)
 	h.mu.Lock()

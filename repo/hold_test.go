@@ -11,11 +11,12 @@ import (
 
 // fakeLeases lets a test decide what happens to each call.
 type fakeLeases struct {
-	LeaseWriter
+	Leases
 	mu      sync.Mutex
 	acquire func() error
 	renew   func(ctx context.Context) error
 	renewed []time.Time // when renewals began
+	ends    chan struct{}
 }
 
 func (f *fakeLeases) Acquire(_ context.Context, lease NewLease) (Lease, error) {
@@ -24,7 +25,7 @@ func (f *fakeLeases) Acquire(_ context.Context, lease NewLease) (Lease, error) {
 			return Lease{}, err
 		}
 	}
-	return Lease{Key: lease.Key, Owner: lease.Owner, Token: 7}, nil
+	return Lease{Key: lease.Key, Owner: lease.Owner, Fence: 7}, nil
 }
 
 func (f *fakeLeases) Renew(ctx context.Context, lease Lease, _ time.Duration) (Lease, error) {
@@ -41,6 +42,15 @@ func (f *fakeLeases) Renew(ctx context.Context, lease Lease, _ time.Duration) (L
 }
 
 func (f *fakeLeases) Release(context.Context, Lease) error { return nil }
+
+func (f *fakeLeases) Await(ctx context.Context, lease Lease) error {
+	select {
+	case <-f.ends:
+		return &LeaseLostError{Key: lease.Key, Owner: lease.Owner, Fence: lease.Fence}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (f *fakeLeases) setRenew(renew func(context.Context) error) {
 	f.mu.Lock()
@@ -75,7 +85,7 @@ func wantLost(t *testing.T, h *HeldLease, because error) {
 		t.Fatal("the context has not ended")
 	}
 	lost, ok := errors.AsType[*LeaseLostError](context.Cause(h.Context()))
-	if !ok || lost.Key != heldLease.Key || lost.Owner != heldLease.Owner || lost.Token != 7 || !errors.Is(lost.Err, because) {
+	if !ok || lost.Key != heldLease.Key || lost.Owner != heldLease.Owner || lost.Fence != 7 || !errors.Is(lost.Err, because) {
 		t.Errorf("the context ended because of %v, want %v", context.Cause(h.Context()), because)
 	}
 	if err := h.Err(); !errors.Is(err, lost) {
@@ -99,6 +109,7 @@ func TestHoldRenewsAtAThird(t *testing.T) {
 
 // Where the server is away, or does not answer, or the store does not return, the
 // context ends with the life.
+// Guarantee: Leases: The context of `Hold` ends with the lease, also if the server is away.
 func TestHoldOfAServerThatIsAway(t *testing.T) {
 	away := errors.New("away")
 	for name, renew := range map[string]func(context.Context) error{
@@ -293,10 +304,38 @@ func TestHoldOfASlowAnswer(t *testing.T) {
 	}
 }
 
+// A renewal that takes longer than the first attempt may is not given up each time.
+func TestHoldOfASlowServer(t *testing.T) {
+	leases := &fakeLeases{renew: func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(heldLease.TTL / 5):
+			return nil
+		}
+	}}
+	holding(t, leases, clock, func(t *testing.T, h *HeldLease) {
+		time.Sleep(10 * heldLease.TTL)
+		if err := h.Err(); err != nil {
+			t.Errorf("lost: %v", err)
+		}
+	})
+}
+
 func TestHoldThatIsNotAcquired(t *testing.T) {
 	refused := &LeaseConflictError{Key: heldLease.Key, Holder: "other"}
 	_, err := hold(t.Context(), &fakeLeases{acquire: func() error { return refused }}, heldLease, clock)
 	if !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The context ends with the lease, long before the next renewal.
+func TestHoldThatEnds(t *testing.T) {
+	leases := &fakeLeases{ends: make(chan struct{})}
+	holding(t, leases, clock, func(t *testing.T, h *HeldLease) {
+		close(leases.ends)
+		synctest.Wait()
+		wantLost(t, h, nil)
+	})
 }

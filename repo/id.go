@@ -8,10 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ID identifies a session, a message or another entity. It is a ULID: 16 bytes
-// that sort by time of creation, stored as a uuid.
-//
-// See https://github.com/ulid/spec.
+// ID identifies an entity. It is a ULID: 16 bytes that sort by creation.
 type ID = ulid.ULID
 
 // generator makes ascending IDs.
@@ -21,13 +18,12 @@ var generator = struct {
 	entropy      *ulid.MonotonicEntropy
 }{entropy: ulid.Monotonic(rand.Reader, 0)}
 
-// NewID returns a new ID that is larger than every ID this process made before,
-// even if the clock was set back. It is safe for concurrent use.
+// NewID returns an ID larger than every one that this process made before.
 func NewID() ID {
 	generator.Lock()
 	defer generator.Unlock()
-	// Unlike in ulid.Make, the clock is read under the lock: otherwise a goroutine
-	// that is late with an earlier millisecond could make a smaller ID.
+	// Unlike in ulid.Make, the clock is read under the lock: otherwise a goroutine that is late with an earlier
+	// millisecond could make a smaller ID.
 	generator.milliseconds = max(generator.milliseconds, ulid.Now())
 	for {
 		id, err := ulid.New(generator.milliseconds, generator.entropy)
@@ -42,8 +38,7 @@ func NewID() ID {
 	}
 }
 
-// ParseID parses the 26 characters of an ID's text form, upper or lower case.
-// Anything else is an [*InvalidError] of the field "id".
+// ParseID parses the 26 characters of an ID's text form, or InvalidError.
 func ParseID(s string) (ID, error) {
 	id, err := ulid.ParseStrict(s)
 	if err != nil {

@@ -2,14 +2,10 @@ package repo
 
 import "time"
 
-// LeaseKey names what a lease is for: its kind, and its name in that kind. Leases are
-// held for anything; what has the name need not exist.
+// LeaseKey names what a lease is for, which need not exist.
 type LeaseKey struct {
-	// Kind is any text of 1 to MaxNameBytes, such as "project".
-	Kind string
-	// Name is any text of 1 to MaxLeaseNameBytes. For the kinds LeaseOfSession and
-	// LeaseOfPlan it is the text of an ID: SessionLease and PlanLease make such keys.
-	Name string
+	Kind string // of 1 to MaxNameBytes, such as "project"
+	Name string // of 1 to 768 bytes; for LeaseOfSession and LeaseOfPlan the text of an ID
 }
 
 // The kinds whose names are ids.
@@ -27,52 +23,34 @@ func PlanLease(id ID) LeaseKey { return LeaseKey{Kind: LeaseOfPlan, Name: id.Str
 // NewLease asks for a lease.
 type NewLease struct {
 	Key LeaseKey
-	// Owner is who holds the lease: any text of 1 to MaxUserIDBytes. All who give the
-	// same owner hold the lease together, so it should name one worker in one run of its
-	// process, such as "worker-3/" + NewID().String(): a process that is started again is
-	// then somebody else.
+	// Owner is who holds the lease, of 1 to 1,024 bytes. All who give the same owner hold it together: it should name one worker in
+	// one run of its process, such as "worker-3/" + NewID().String().
 	Owner string
-	// TTL is how long the lease lasts if it is not renewed, from MinLeaseTTL to
-	// MaxLeaseTTL. Zero: DefaultLeaseTTL.
+	// TTL is how long the lease lasts if it is not renewed, from MinLeaseTTL to MaxLeaseTTL. Zero: 5 minutes.
 	TTL time.Duration
+	// Slots is how many owners may hold the lease at once, at most 1,000; everybody must give the same number. Above 1 the lease
+	// that is acquired is one of as many: its name is Key's with "#1", "#2" and so on behind it. Not for the kinds whose names are
+	// ids. Zero: 1.
+	Slots int
+	// Wait waits until the lease is free, also while the database cannot be reached. In a process, who came first gets it first.
+	Wait bool
 }
 
 // Lease is a lease as the database has it.
 type Lease struct {
 	Key   LeaseKey
 	Owner string
-	// Token is larger than that of every earlier lease of this key, however those ended; docs/leases.md
-	// has the one exception. Turn.Fence, Cause.Fence and Progress.Fence take it: the session or plan
-	// that the key names then refuses the write if it was given a later one. Another system that is written to under the lease is safe from a holder
-	// that does not know that it has lost it if it refuses a token that is smaller than
-	// one that it has seen.
-	Token int64
-	// AcquiredAt and ExpiresAt are times of the database's clock. A caller that compares
-	// them with a clock of its own relies on both clocks: Hold does not.
-	AcquiredAt, ExpiresAt time.Time
-	// Expired: ExpiresAt had passed, by the database's clock, when the lease was read.
-	// Nobody holds it then.
+	// Fence is larger than that of every earlier lease of this key (docs/leases.md has the one exception). Turn, Cause and Progress
+	// take it: the session or plan of the key refuses the write if a later one was given. Another system should refuse one smaller
+	// than it has seen.
+	Fence                 int64
+	AcquiredAt, ExpiresAt time.Time // by the database's clock
+	// Expired: ExpiresAt had passed, by that clock, when the lease was read. Nobody holds it then.
 	Expired bool
 }
 
-// LeaseStatus is whether a lease is held.
-type LeaseStatus string
-
-// The statuses.
-const (
-	LeaseHeld    LeaseStatus = "held"
-	LeaseExpired LeaseStatus = "expired"
-)
-
-// LeaseFilter selects leases. A zero field selects all.
+// LeaseFilter selects leases, also of other owners. A zero field selects all.
 type LeaseFilter struct {
 	Kind, Name, Owner string
-	Status            LeaseStatus
-}
-
-// LeasePage is one page of leases.
-type LeasePage struct {
-	Leases []Lease
-	// Next continues the list. Empty: this was the last page.
-	Next Cursor
+	Held, Expired     bool // only those that somebody holds, or that have expired; not both
 }

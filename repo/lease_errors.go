@@ -7,15 +7,12 @@ import (
 
 func (k LeaseKey) text() string { return fmt.Sprintf("lease %q %q", k.Kind, k.Name) }
 
-// LeaseConflictError reports that somebody else holds a lease. It matches
-// [ErrConflict].
+// LeaseConflictError reports that somebody else holds a lease.
 type LeaseConflictError struct {
-	Key LeaseKey
-	// Holder is the owner who holds it, with Token.
-	Holder string
-	Token  int64
-	// ExpiresAt is when it expires unless it is renewed, by the database's clock.
-	ExpiresAt time.Time
+	Key       LeaseKey
+	Holder    string // the owner who holds it, with Fence
+	Fence     int64
+	ExpiresAt time.Time // by the database's clock, unless it is renewed
 }
 
 func (e *LeaseConflictError) Error() string {
@@ -23,42 +20,35 @@ func (e *LeaseConflictError) Error() string {
 }
 func (e *LeaseConflictError) Is(target error) bool { return target == ErrConflict }
 
-// FencedError reports a write that was refused because of its token, so that nothing was
-// written: the lease of its session or plan was given to somebody else since, or the token
-// is not one of that lease. It matches [ErrConflict].
+// FencedError reports a write with a fence that is not the latest.
 type FencedError struct {
-	Key LeaseKey
-	// Token is that of the write. Zero: it had none, and the session takes only writes
-	// that have one ([Session].FencedOnly).
-	Token int64
-	// Latest is the latest token that the session or plan knows of. It is below Token if
-	// that was given for another key, or if the lease has ended before the session or
-	// plan was made, or knew of it. Zero: it knows of none.
-	Latest int64
+	Key    LeaseKey // the lease's, or the kind "stream" and the stream's key
+	Fence  int64    // of the write; zero: it had none, and needs one ([Session].FencedOnly)
+	Latest int64    // the latest fence that the session or plan knows of; zero: none
 }
 
 func (e *FencedError) Error() string {
-	if e.Token == 0 {
-		return fmt.Sprintf("%s: a write needs a token of it; the latest is %d", e.Key.text(), e.Latest)
+	switch {
+	case e.Key.Kind == "stream":
+		return fmt.Sprintf("stream %q: opened again by somebody else (fence %d)", e.Key.Name, e.Fence)
+	case e.Fence == 0:
+		return fmt.Sprintf("%s: a write needs a fence of it; the latest is %d", e.Key.text(), e.Latest)
 	}
-	return fmt.Sprintf("%s: written to with token %d, but the latest is %d", e.Key.text(), e.Token, e.Latest)
+	return fmt.Sprintf("%s: written to with fence %d, but the latest is %d", e.Key.text(), e.Fence, e.Latest)
 }
 func (e *FencedError) Is(target error) bool { return target == ErrConflict }
 
-// LeaseLostError reports that a lease is no longer held, or, as the cause of a context
-// of [Hold], that it can no longer be known to be held. It matches [ErrConflict].
+// LeaseLostError reports that a lease is no longer held, as far as is known.
 type LeaseLostError struct {
 	Key   LeaseKey
 	Owner string
-	Token int64
-	// Err says why the lease could not be renewed in time. Nil: the database said that it
-	// has expired, or was released or taken by somebody else, or this process did not
-	// run in time. It is not wrapped, so that the loss is not mistaken for its cause.
+	Fence int64
+	// Err, which is not wrapped, says why the lease could not be renewed in time. Nil: it is lost, as far as is known.
 	Err error
 }
 
 func (e *LeaseLostError) Error() string {
-	text := fmt.Sprintf("%s: lost by %q (token %d)", e.Key.text(), e.Owner, e.Token)
+	text := fmt.Sprintf("%s: lost by %q (fence %d)", e.Key.text(), e.Owner, e.Fence)
 	if e.Err != nil {
 		text += ": not renewed in time: " + e.Err.Error()
 	}

@@ -17,49 +17,40 @@ const (
 	RoleTool      Role = "tool"
 )
 
+// KindSummary is of a message that stands for others: see package window.
+const KindSummary = "summary"
+
 // Message is one message of a session. It never changes once it is stored.
 type Message struct {
-	SessionID ID
-	ID        ID
-	// Sequence is the message's number in the session: the first has 0.
-	Sequence int64
-	Role     Role
-	Content  string
-	// Metadata is a JSON object, stored byte for byte, "{}" if none.
-	Metadata json.RawMessage
-	// Payload is any bytes. Nil: none was given, which differs from empty.
-	Payload []byte
-	// Kind says what the message is beyond its role, such as "tool_call" or
-	// "summary". Empty: none.
-	Kind string
-	// CallID joins a call and its result. Empty: none.
-	CallID string
-	// OccurredAt is the caller's time. Zero: none was given.
-	OccurredAt time.Time
-	// CreatedAt is set by the database's clock.
-	CreatedAt time.Time
+	SessionID, ID ID
+	Sequence      int64 // the message's number in the session: the first has 0
+	// Follows is the sequence of the message that it follows: the one before, but after Turn.After. -1: none.
+	Follows    int64
+	Role       Role
+	Content    string
+	Metadata   json.RawMessage // an object, stored byte for byte, "{}" if none
+	Payload    []byte          // nil: none was given, which differs from empty
+	Kind       string          // what it is beyond its role, such as "tool_call"; empty: none
+	CallID     string          // joins a call and its result; empty: none
+	Tokens     int64           // how many it was counted to have; zero: it was not counted
+	Counter    string          // what counted them
+	OccurredAt time.Time       // the caller's; zero: none was given
+	CreatedAt  time.Time       // by the database's clock
 }
 
 // NewMessage describes a message to append.
 type NewMessage struct {
-	// ID is the message's idempotency key: see MessageWriter.Append. Zero: a
-	// new one.
-	ID   ID
+	ID   ID // the idempotency key: see Sessions.Append; zero: a new one
 	Role Role
-	// Content is valid UTF-8 without NUL, and has at most MaxContentBytes. It may be
-	// empty only if Payload has a byte or Metadata has a member: the message of an
-	// assistant that only calls tools has no content.
-	Content string
-	// Metadata is a JSON object of at most MaxMetadataBytes. Nil: "{}".
-	Metadata json.RawMessage
-	// Payload is optional, any bytes, at most MaxPayloadBytes.
-	Payload []byte
-	// Kind is optional, at most MaxNameBytes.
-	Kind string
-	// CallID is optional, at most MaxUserIDBytes. MessageReader.MessagesOfCall finds
-	// the messages with the same one.
-	CallID string
-	// OccurredAt is optional, between the years 1 and 9999. It does not affect the
-	// order.
-	OccurredAt time.Time
+	// Content is valid UTF-8 without NUL, of at most MaxContentBytes; empty only with Payload, Metadata, Kind or CallID.
+	Content  string
+	Metadata json.RawMessage // an object of at most MaxMetadataBytes; nil: "{}"
+	Payload  []byte          // at most MaxPayloadBytes; optional
+	Kind     string          // at most MaxNameBytes; optional
+	CallID   string          // at most 1,024 bytes; optional: see Sessions.MessagesOfCall
+	// Tokens were counted by Counter, a name of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may
+	// have others.
+	Tokens     int64
+	Counter    string
+	OccurredAt time.Time // in the years 1 to 9999; optional, and does not affect the order
 }

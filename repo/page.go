@@ -1,14 +1,13 @@
 package repo
 
-// Cursor continues a list after a page. It is opaque: take it from a page's Next,
-// and pass it with the same filter.
-type Cursor string
-
 // Page asks for one page of a list.
 type Page struct {
-	// Limit is the maximum number of results, at most MaxPageSize. Zero:
-	// DefaultPageSize.
-	Limit int
-	// After is the Next of the previous page. Empty: the first page.
-	After Cursor
+	Limit int    // at most MaxPageSize; zero: DefaultPageSize
+	After string // the Next of the previous page, of a list with the same filter; empty: the first page
+}
+
+// List is one page of a list.
+type List[T any] struct {
+	Items []T
+	Next  string // continues the list; empty: this was the last page
 }

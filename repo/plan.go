@@ -7,70 +7,57 @@ import (
 
 // Plan is one use of an action.
 type Plan struct {
-	ID ID
-	// Name is optional for a top-level plan. Child plans have none.
-	Name string
-	// Namespace groups plans for listing.
+	ID        ID
+	Name      string // optional; a child plan has none
 	Namespace string
 	Action    ActionName
-	// ParentID is the plan whose child this one is. Zero: none.
-	ParentID ID
-	// RootID is the top-level plan of the tree; a top-level plan's own id.
-	RootID ID
-	// SessionID is the session that the plan was made for, which may be deleted by now.
-	// Zero: none.
+	ParentID  ID // the plan whose child this one is; zero: none
+	RootID    ID // the top-level plan of the tree, or its own
+	// SessionID is the session that the plan was made for, which may be deleted by now. Zero: none.
 	SessionID ID
-	// Key is the use's idempotency key. Empty: none.
-	Key string
-	// Depth is 0 for a top-level plan.
-	Depth int
-	// Attempt counts from 1, or from that of the use. It grows by one each time a claim
-	// expires: see PlanWriter.Claim.
-	Attempt     int
-	Description string
-	// DefinitionOfDone was rendered when the plan was created.
-	DefinitionOfDone string
+	Key       string // the use's idempotency key; empty: none
+	Depth     int    // 0 for a top-level plan
+	// Attempt is that of the use, and one more after each expired claim and failure. MaxAttempts is the last one.
+	Attempt, MaxAttempts int
+	Priority             int       // that of the use
+	NotBefore            time.Time // when a queued plan is due; zero: at once
+	// Deadline is when it is errored if still queued; resuming or reverting it takes that away. Zero: none.
+	Deadline         time.Time
+	Keep             time.Duration
+	Description      string
+	DefinitionOfDone string  // rendered when the plan was created
+	Phases           []Phase // those of the action when the plan was made; none: all three
 	Stage
-	// Projects are in the order of the use, Arguments in that of the action.
-	// Invariants are the action's, followed by those of the use.
+	// Arguments are in the order of the action. Invariants are the action's, then those of the use.
 	Projects   []ProjectLink
 	Arguments  []ArgumentValue
 	Invariants []PlanInvariant
-	// AutomationProfile names a profile, and AutomationProfileSource says where the
-	// name came from. Empty: none.
+	// AutomationProfile names a profile, and AutomationProfileSource says where the name came from. Empty: none.
 	AutomationProfile, AutomationProfileSource string
-	// AutomationSnapshot is the profile at that time: a JSON object, stored byte
-	// for byte, "{}" if none.
-	AutomationSnapshot json.RawMessage
-	// ErrorMessage and ErrorDetails describe the failure of an errored plan. Nil
-	// details: none were given.
+	AutomationSnapshot                         json.RawMessage // the profile at that time, a JSON object
+	Trace                                      string          // the use's; empty: none
+	// ErrorMessage and ErrorDetails describe the failure of an errored plan. Nil details: none were given.
 	ErrorMessage   string
 	ErrorDetails   json.RawMessage
 	ReversionCount int
-	// LastCompletedStep and LastCheckpointID describe the progress: see
-	// PlanWriter.Progress. Nil and empty: no progress was reported.
-	LastCompletedStep *int64
-	LastCheckpointID  string
-	// Version counts the transitions, from 1.
-	Version int64
-	// CancelledAt is set by the database's clock, CancelReason by the caller. Zero
-	// and empty: not cancelled.
-	CancelledAt  time.Time
-	CancelReason string
-	// CreatedAt and UpdatedAt are set by the database's clock.
-	CreatedAt, UpdatedAt time.Time
+	// LastCompletedStep and LastCheckpointID are the progress. Nil and empty: none was reported.
+	LastCompletedStep    *int64
+	LastCheckpointID     string
+	Version              int64     // counts the transitions, from 1
+	Moved                bool      // the call of Plans.Transition that has returned the plan has made the transition
+	CancelledAt          time.Time // zero, with an empty CancelReason: it was not
+	CancelReason         string
+	CreatedAt, UpdatedAt time.Time // by the database's clock
 }
 
 // ProjectLink is a project that a plan works on.
 type ProjectLink struct {
-	Project string
-	// Alias is unique in the plan. In a UseAction, empty means the project's name.
-	Alias    string
+	Project  string
+	Alias    string // unique in the plan; in a UseAction, empty means the project's name
 	ReadOnly bool
 }
 
-// ArgumentValue is the value of an argument: JSON of the argument's type, stored
-// byte for byte.
+// ArgumentValue is JSON of the argument's type, stored byte for byte.
 type ArgumentValue struct {
 	Name  string
 	Value json.RawMessage
@@ -78,10 +65,8 @@ type ArgumentValue struct {
 
 // PlanInvariant is a rule that holds for a plan.
 type PlanInvariant struct {
-	Text string
-	// Source says where it came from: SourceAction, SourcePlan or a source of the
-	// caller's.
-	Source string
+	Text   string
+	Source string // SourceAction, SourcePlan or a source of the caller's
 }
 
 // The sources of invariants and automation profiles that the store sets.
@@ -90,109 +75,77 @@ const (
 	SourcePlan   = "plan"
 )
 
-// UseAction describes a plan to create from an action. The zero value is valid for
-// an action without required arguments.
+// UseAction describes a plan to create. All of it is optional.
 type UseAction struct {
-	// Key is the use's idempotency key: see PlanWriter.Use. It is any text of at most
-	// MaxNameBytes, such as the id that a client gave its request. Two sessions (SessionID)
-	// may have the same key, and so may two namespaces for uses without a session.
-	// Empty: none.
+	// Key is the use's idempotency key, at most MaxNameBytes, unique in the session, or without one in the namespace.
 	Key string
-	// Existing says which plan with this Key PlanWriter.Use returns instead of creating
-	// one: the one that the same use has made (ExistingSame, which empty means), or
-	// whatever plan is there (ExistingAny). Its Version is 1 if nothing has happened to
-	// it since it was created.
-	Existing Existing
-	// Name is optional, at most MaxNameBytes, and not allowed with ParentID.
-	Name string
-	// Namespace: empty means the parent's, or without a parent the action's.
-	Namespace string
-	// ParentID makes the plan a child of a live plan. Zero: a top-level plan.
-	ParentID ID
-	// SessionID is the session that the plan is made for, and linked to. Zero: none.
-	SessionID ID
-	// Attempt: zero means 1.
-	Attempt int
-	// Description: empty means the action's.
-	Description string
-	Projects    []ProjectLink
-	// Arguments have names that the action declares, each at most once, in any
-	// order. They are stored in the action's order.
-	Arguments []ArgumentValue
-	// Invariants are added after the action's own. An empty Source means
-	// SourcePlan.
-	Invariants []PlanInvariant
-	// AutomationProfile: empty means the action's. An empty
-	// AutomationProfileSource means SourcePlan.
-	AutomationProfile, AutomationProfileSource string
-	// AutomationSnapshot is a JSON object of at most MaxMetadataBytes. Nil:
-	// "{}".
-	AutomationSnapshot json.RawMessage
-	// Actor is optional, and is recorded in the history.
-	Actor string
+	// Existing says which plan with this Key is returned: that of the same use (empty, ExistingSame) or any (ExistingAny).
+	Existing                Existing
+	Name                    string    // at most MaxNameBytes, and not allowed with ParentID
+	Namespace               string    // empty: the parent's, or without a parent the action's
+	ParentID                ID        // a live plan whose child the plan is; zero: none
+	SessionID               ID        // the session that the plan is made for, and linked to; zero: none
+	Attempt                 int       // zero means 1
+	Priority                int       // from 0 to 3: in a namespace, plans of a higher one are claimed first
+	NotBefore               time.Time // no claim takes the plan before; zero: now
+	Description             string    // empty: the action's
+	Projects                []ProjectLink
+	Arguments               []ArgumentValue // of names that the action declares, each at most once
+	Invariants              []PlanInvariant // added to the action's own; an empty Source means SourcePlan
+	AutomationProfile       string          // empty: the action's
+	AutomationProfileSource string          // empty: SourcePlan
+	AutomationSnapshot      json.RawMessage // an object of at most MaxMetadataBytes; nil: "{}"
+	Actor                   string          // recorded in the history; optional
+	Trace                   string          // of at most 512 bytes, and not read by the store; empty: that of observe.Tracer
 }
 
 // Cause says who makes a transition, why, and on what condition.
 type Cause struct {
 	// Version is the version that the plan must have. Zero: any.
 	Version int64
-	// Actor is optional, at most MaxNameBytes.
-	Actor string
-	// Reason has at most MaxTextBytes. It is required for TransitionFail, where it
-	// becomes ErrorMessage, and for TransitionCancel, where it becomes
-	// CancelReason. Otherwise it is optional.
-	Reason string
-	// Details are for TransitionFail only: a JSON object of at most
-	// MaxMetadataBytes. Nil: none.
-	Details json.RawMessage
-	// Fence is the token of a lease of the plan ([Lease].Token): the transition is
-	// refused if a later one was given. Zero: no token. Those of the plan's descendants
-	// do not matter. See docs/leases.md.
+	Actor   string // at most MaxNameBytes; optional
+	// Reason has at most 64 KiB. It is required for TransitionFail and TransitionCancel.
+	Reason  string
+	Details json.RawMessage // for TransitionFail only: an object of at most MaxMetadataBytes
+	// Delay is after what time a plan that is queued is due, at most 10 years. Zero: at once, or after the backoff.
+	Delay time.Duration
+	Final bool // for TransitionFail only: the plan is errored, also before its last attempt
+	// Fence is that of the plan's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
 }
 
-// Progress describes the progress of a plan's work.
+// Progress is the progress of a plan's work. Nil fields are not changed.
 type Progress struct {
-	// CompletedStep is not negative. Nil: unchanged.
-	CompletedStep *int64
-	// CheckpointID is at most MaxNameBytes. Nil: unchanged.
-	CheckpointID *string
-	// Fence is the token of a lease of the plan, as in Cause.
-	Fence int64
+	CompletedStep *int64  // not negative
+	CheckpointID  *string // at most MaxNameBytes
+	Fence         int64   // as in Cause
 }
 
 // PlanEvent is one transition in a plan's history.
 type PlanEvent struct {
-	PlanID ID
-	// Version is the plan's version after the transition: 1, 2, 3, …
-	Version    int64
-	Transition Transition
-	// From is zero for TransitionUse.
-	From, To  Stage
-	Actor     string
-	Reason    string
-	CreatedAt time.Time
+	PlanID        ID
+	Version       int64 // the plan's after the transition: 1, 2, 3, …
+	Transition    Transition
+	From, To      Stage // From is zero for TransitionUse
+	Actor, Reason string
+	CreatedAt     time.Time
 }
 
-// PlanFilter selects the plans of a list.
+// PlanFilter selects the plans of a list, of all users of a namespace.
 type PlanFilter struct {
-	// Namespace: empty means DefaultNamespace, or any namespace when SessionID,
-	// ParentID or Project is set.
-	Namespace string
-	// Phase and State: empty means any.
-	Phase Phase
-	State PlanState
-	// At most one of SessionID, ParentID and Project is set.
-	SessionID ID
-	ParentID  ID
-	Project   string
+	Namespace           string    // Namespace: empty means DefaultNamespace, or any when SessionID, ParentID, Project or Action is set
+	Phase               Phase     // empty: any
+	State               PlanState // empty: any
+	SessionID, ParentID ID        // at most one of SessionID, ParentID, Project and Action is set
+	Project, Action     string
 }
 
-// PlanPage is one page of a list, newest plan first.
-type PlanPage struct {
-	Plans []Plan
-	// Next continues the list. Empty: this was the last page.
-	Next Cursor
+// PlanCount says how many plans of a namespace are at a stage.
+type PlanCount struct {
+	Namespace string
+	Stage
+	Count  int       // at most 10,001, which stands for more than 10,000
+	Oldest time.Time // since when the first one waits that is queued and due; zero: none does
 }
 
 // LinkedPlan is a plan that a session is linked to, with its current stage.

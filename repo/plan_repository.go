@@ -3,110 +3,82 @@ package repo
 import "context"
 
 // Actions is the repository of actions. A name is "[[server:]namespace/]name".
-// Errors of all methods with a name: InvalidError for a malformed one;
-// ActionNotFoundError if no such action exists, except of Create.
+//
+// Errors of all methods: InvalidError; NotFoundError; ErrUnknownOutcome.
 type Actions interface {
-	// Create creates an available action. If an action with this name and the same
-	// definition exists, Create returns it and changes nothing. Errors:
-	// InvalidError; ActionConflictError if the definition differs.
+	// Create creates an available action. If an action with this name and the same definition exists, Create returns it. Errors:
+	// ExistsError if the definition differs.
 	Create(ctx context.Context, action NewAction) (Action, error)
 	// Get returns the action, archived or not.
 	Get(ctx context.Context, name string) (Action, error)
-	// List returns one page, by name. Errors: InvalidError.
-	List(ctx context.Context, filter ActionFilter, page Page) (ActionPage, error)
-	// Update replaces the definition if the action has the given version; zero
-	// means any. Existing plans are not changed. Errors: InvalidError;
-	// ActionConflictError with the field "version".
+	// List returns one page, by name.
+	List(ctx context.Context, filter ActionFilter, page Page) (List[Action], error)
+	// Update replaces the definition if the action has the given version; zero means any. Existing plans are not changed. Errors:
+	// VersionConflictError.
 	Update(ctx context.Context, name string, version int64, definition ActionDefinition) (Action, error)
 	// Archive makes the action unusable. Archiving it again changes nothing.
 	Archive(ctx context.Context, name string) (Action, error)
-	// Delete deletes an action without plans. Errors: ActionInUseError, which stays:
-	// plans are never deleted.
+	// Delete deletes an action without plans. Errors: RefusedError if it has some.
 	Delete(ctx context.Context, name string) error
 }
 
-// Plans is the repository of plans. Plans are never deleted, and neither is what is in
-// them: keep personal data in sessions or state, and give a plan its id.
+// Plans is the repository of plans.
+//
+// Errors of all methods: InvalidError; NotFoundError; ErrUnknownOutcome.
 type Plans interface {
-	PlanReader
-	PlanWriter
-}
-
-// PlanReader reads plans. There is no cache: it returns the stored state.
-type PlanReader interface {
-	// Get returns the whole plan. Errors: NotFoundError.
+	// Get returns the plan.
 	Get(ctx context.Context, id ID) (Plan, error)
-	// List returns one page of the whole plans that filter selects, by id, descending:
-	// newest first, since an id contains the time of creation. Errors: InvalidError.
-	List(ctx context.Context, filter PlanFilter, page Page) (PlanPage, error)
-	// History returns up to limit events of a plan, ascending, starting at version
-	// from. Errors: InvalidError; NotFoundError.
+	// List returns one page of the plans that filter selects, newest first, by ID.
+	List(ctx context.Context, filter PlanFilter, page Page) (List[Plan], error)
+	// Counts returns one page of the numbers of plans by namespace and stage; an empty namespace means all.
+	Counts(ctx context.Context, namespace string, page Page) (List[PlanCount], error)
+	// History returns up to limit events of a plan, ascending, starting at version from.
 	History(ctx context.Context, id ID, from int64, limit int) ([]PlanEvent, error)
-}
 
-// PlanWriter creates plans and changes their stages.
-type PlanWriter interface {
-	// Use creates a plan from an available action, at strategize/queued.
-	// Everything is checked before the first write. A child plan (ParentID) needs a live
-	// parent.
+	// Use creates a plan from an available action, queued in its first phase. Repeating a use with a Key, for the same session or
+	// without one in the same namespace, returns the stored plan at whatever stage it is, and links it to the session. A key ends
+	// with its session. A use without a Key makes a plan each time.
 	//
-	// The use's Key is an idempotency key. Repeating the use, for the same session or
-	// without one in the same namespace, returns the stored plan, whatever its stage is by
-	// then, and changes nothing, except that it links the plan to the session if it is not
-	// linked. With ExistingAny (UseAction.Existing) a different use with this Key does the
-	// same. A key ends with its session: after a deletion nothing finds the plan by it.
-	// Without a session it never ends. A use without a Key makes a plan each time.
-	//
-	// Errors: InvalidError (for an argument that is missing, unknown or of another
-	// type, "arguments.NAME"); ActionNotFoundError; ActionUnavailableError;
-	// NotFoundError for the parent or session; PlanConflictError if the key is that
-	// of a different plan, unless Existing accepts it; TransitionConflictError if the
-	// parent is not live; LimitExceededError above MaxPlanDepth or MaxChildPlans.
+	// Errors: InvalidError (for an argument "arguments.NAME"); NotFoundError of the action, parent or session; RefusedError;
+	// ExistsError if the key is that of a different plan; TransitionConflictError if the parent is not live; LimitExceededError
+	// above a depth of 10 or 1,000 children.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
-	// Transition makes a transition that the lifecycle allows (except TransitionExpire)
-	// and returns the
-	// updated plan. If several callers attempt the same transition at once, one
-	// makes it. A plan that is already there, or past it, is returned unchanged,
-	// without an event. TransitionCancel also cancels the plan's live descendants,
-	// and TransitionRevert of a cancelled child needs a live parent: a cancelled
-	// plan never has a live descendant.
+	// Transition makes a transition that the lifecycle allows (except TransitionExpire) and returns the plan. Of several callers of
+	// the same one, one makes it (Moved). With cause.Version all others get an error; without, a plan that is already there, or past
+	// it (TransitionExecute, TransitionApply), is returned unchanged. TransitionCancel also cancels what is live below it;
+	// TransitionRevert of a cancelled child needs a live parent.
 	//
-	// Errors: InvalidError; NotFoundError; FencedError if the cause has a token, and a
-	// later one was given for a lease of the plan; TransitionConflictError with the plan's
-	// actual stage, also if another caller changed it meanwhile, or with the stage
-	// of its parent (Child), which is not live; LimitExceededError above
-	// MaxReversions.
+	// Errors: FencedError; TransitionConflictError with the plan's actual stage and version, or those of its parent (Child), which
+	// is not live; LimitExceededError above 3 reversions.
 	Transition(ctx context.Context, id ID, transition Transition, cause Cause) (Plan, error)
-	// Claim moves queued plans to processing, and acquires their leases for the owner,
-	// with new tokens. Of concurrent claims, each plan is claimed by one. There are no
-	// priorities: of each namespace, plans come in the order in which they were queued.
-	// Each namespace that has plans for the caller has the same chance to be the first,
-	// and after that they take turns, however many plans one of them has. A claim waits
-	// for nobody: it leaves out plans that a transaction under way has locked, and plans
-	// whose lease somebody holds.
+	// Claim moves queued plans to processing, each for one caller, who has its lease with a new fence. In a namespace, the plans
+	// that are due come by priority, then in the order in which they were queued or due. Namespaces take turns. No more are claimed
+	// at once than the limits (SetLimit) allow. Claim leaves out plans that are locked, and those whose lease somebody holds. No
+	// plan is no error.
 	//
-	// A claim ends when a transition takes its plan out of processing, in whichever way,
-	// which releases its lease. If the lease expires before that, or is released, the
-	// claim has expired. The next claim that asks for such plans takes it before all
-	// others: it is queued again in the same phase (TransitionExpire), its attempt is
-	// increased, and it is claimed. After the last attempt (MaxAttempts of the claim that
-	// expired) it is errored instead. A plan that was started by TransitionStart is not
-	// under a claim, and never expires. Renew the lease, or use Hold, which acquires it
-	// again for the same owner.
+	// A claim ends when a transition takes its plan out of processing, which releases the lease. If the lease ends before that, the
+	// next claim takes the plan first: it is queued again (TransitionExpire) for its next attempt, and claimed, or after the last
+	// attempt errored. After its deadline, or above a limit that was lowered, Sweep queues it. A plan started by TransitionStart is
+	// not under a claim.
 	//
-	// With Wait, Claim waits until it has claimed a plan. It holds no connection meanwhile.
-	//
-	// No plan is no error. Errors: InvalidError, also for Wait in a transaction;
-	// ErrUnknownOutcome: the owner may have claimed plans. It finds them among its leases
-	// (LeaseReader.List), or leaves them to expire.
+	// With Wait, not in a transaction, Claim holds no connection while it waits. It may return plans although ctx has ended. After
+	// ErrUnknownOutcome the owner finds its plans among its leases, or leaves them to expire.
 	Claim(ctx context.Context, claim Claim) ([]ClaimedPlan, error)
-	// Progress records the progress of the plan's work. It is not a transition and
-	// does not change the version. Errors: InvalidError; NotFoundError; FencedError, as of
-	// Transition; TransitionConflictError if the plan is not processing.
+	// SetLimit sets a limit for the claims that begin after it has returned.
+	SetLimit(ctx context.Context, limit PlanLimit) error
+	// Limits returns one page of the limits, by the bytes of their namespaces and actions.
+	Limits(ctx context.Context, page Page) (List[PlanLimit], error)
+	// Progress records the progress of the plan's work, and leaves its version. Errors: FencedError; TransitionConflictError if the
+	// plan is not processing.
 	Progress(ctx context.Context, id ID, progress Progress) (Plan, error)
-	// Link links a plan to a session, and Unlink removes the link. Both may be
-	// repeated.
-	// Errors: NotFoundError.
+	// Delete deletes a plan with those below it, their histories and links. An entry of the audit trail for each says so. Errors:
+	// RefusedError if one of them is queued or processing, or held, or the plan was changed (IdleSince); VersionConflictError.
+	Delete(ctx context.Context, id ID, conditions ...DeleteIf) error
+	// Sweep does what claims do by the way, for those who make none: it errors plans after their deadline or last attempt, queues
+	// those whose claims have expired for 10 seconds, and deletes those that were kept long enough (Plan.Keep); up to limit, at most
+	// 1,000 (zero: 100), of each kind. It returns how many: there may be more if any.
+	Sweep(ctx context.Context, limit int) (swept int, err error)
+	// Link links a plan to a session, and Unlink removes the link. Both may be repeated.
 	Link(ctx context.Context, sessionID, planID ID) error
 	Unlink(ctx context.Context, sessionID, planID ID) error
 }

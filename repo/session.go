@@ -7,119 +7,60 @@ import (
 
 // Session is one conversation.
 type Session struct {
-	ID ID
-	// Namespace groups sessions for listing.
-	Namespace string
-	// Key is the caller's own name of the session. Empty: none. See SessionKey.
-	Key string
-	// Owner names the user whose session it is. Empty: none.
-	Owner string
-	// Actor names the agent, such as "openai/gpt". Empty: none.
-	Actor string
-	// AutomationProfile names the profile the session runs under. Empty: none.
-	AutomationProfile string
-	// Metadata is a JSON object, stored byte for byte, "{}" if none.
-	Metadata json.RawMessage
-	// Usage is the session's consumption so far.
-	Usage Usage
-	// Budget bounds Usage.Cost. Nil: no bound.
-	Budget *Cost
-	// FencedOnly: appends and turns without a token of the session's lease are refused.
-	// See Turn.Fence.
-	FencedOnly bool
-	// MessageCount is the number of messages, which is also the next sequence.
-	MessageCount int64
-	// Version is 1 when the session is created or imported, and grows by one with
-	// every Update.
-	Version int64
-	// Plans are the plans that the session is linked to, ordered by id.
-	Plans []LinkedPlan
-	// CreatedAt and UpdatedAt are set by the database's clock. UpdatedAt is the time
-	// of the conversation's last change: an append sets it. Update, AddUsage and links
-	// to plans do not.
+	ID                ID
+	Namespace         string          // groups sessions for listing
+	Key               string          // the caller's own name (see SessionKey); empty: none
+	Owner             string          // the user whose session it is; empty: none
+	Actor             string          // the agent, such as "openai/gpt"; empty: none
+	AutomationProfile string          // the profile it runs under; empty: none
+	Metadata          json.RawMessage // an object, stored byte for byte, "{}" if none
+	Usage             Usage           // so far
+	Budget            *Cost           // bounds Usage.Cost; nil: no bound
+	FencedOnly        bool            // appends without a fence of the session's lease are refused
+	MessageCount      int64           // the next sequence: how many there are, on all branches
+	Version           int64           // 1, and one more with every Update
+	Plans             []LinkedPlan    // ordered by id
+	// CreatedAt and UpdatedAt are set by the database's clock. UpdatedAt is the time of the last append.
 	CreatedAt, UpdatedAt time.Time
+	// Existed: the call of Sessions.Create has found it, or, with the caller's ID, has repeated itself for a lost answer.
+	Existed bool
 }
 
 // NewSession describes a session to create. The zero value is a valid one.
 type NewSession struct {
-	// ID is the creation's idempotency key: see SessionWriter.Create. Zero: a new
-	// one. An id is never given twice: not that of a session that was deleted.
-	ID ID
-	// Namespace: empty means DefaultNamespace. At most MaxNameBytes.
-	Namespace string
-	// Key is optional, at most MaxKeyBytes, unique in the namespace. It never changes.
-	Key string
-	// Owner is optional, at most MaxUserIDBytes. It never changes.
-	Owner string
-	// Existing says which existing session SessionWriter.Create accepts instead.
-	// Empty: ExistingSame.
-	Existing Existing
-	// Actor and AutomationProfile are optional, at most MaxNameBytes each.
-	Actor, AutomationProfile string
-	// Metadata is a JSON object of at most MaxMetadataBytes. Nil: "{}".
-	Metadata json.RawMessage
-	// Budget bounds the cost. Nil: no bound.
-	Budget *Cost
-	// FencedOnly: see Session.FencedOnly.
-	FencedOnly bool
+	ID                       ID              // the creation's idempotency key: see Sessions.Create; zero: a new one
+	Namespace                string          // at most MaxNameBytes; empty: DefaultNamespace
+	Key                      string          // at most MaxKeyBytes, unique in the namespace; optional, never changes
+	Owner                    string          // at most 1,024 bytes; optional, never changes
+	Existing                 Existing        // which existing session is accepted; empty: ExistingSame
+	Actor, AutomationProfile string          // at most MaxNameBytes; optional
+	Metadata                 json.RawMessage // an object of at most MaxMetadataBytes; nil: "{}"
+	Budget                   *Cost           // bounds the cost; nil: no bound
+	FencedOnly               bool            // see Session.FencedOnly
 }
 
-// Existing says what a creation does if a session with its id, or with its key,
-// exists.
+// Existing says what a creation does if what has its id or key exists.
 type Existing string
 
 // The modes of creation.
 const (
-	// ExistingSame accepts the session if it is the same in every field of NewSession.
-	ExistingSame Existing = "same"
-	// ExistingNone accepts no session: the created one is new. A creation that ended
-	// with ErrUnknownOutcome cannot be repeated in this mode: if it was written, the
-	// repetition is refused.
+	ExistingSame Existing = "same" // accepts the session if it is the same in every field of NewSession
+	// ExistingNone accepts none. After ErrUnknownOutcome the repetition of a creation that was written is refused.
 	ExistingNone Existing = "none"
-	// ExistingAny accepts whatever session is there, if it has the key: one with the key
-	// rather than one with the id.
-	ExistingAny Existing = "any"
+	ExistingAny  Existing = "any" // accepts any that has the key, rather than the one with the id
 )
 
-// CreatedSession is the result of a creation.
-type CreatedSession struct {
-	Session
-	// Existed reports that the session existed, and was not changed. If the answer to
-	// a creation with an ID of the caller's is lost, the store repeats it, and then it cannot
-	// know whether the session that it finds is its own: Existed is true.
-	Existed bool
-}
-
-// ImportOptions are those of SessionExporter.Import.
-type ImportOptions struct {
-	// Restore imports also a session whose id was deleted: it is that session again, for
-	// all who know its id. Otherwise that is refused.
-	Restore bool
-}
-
-// SessionUpdate says what to change. A nil field is not changed. A session's id,
-// namespace, key, owner and creation time cannot be changed.
+// SessionUpdate says what to change. A nil field is not changed.
 type SessionUpdate struct {
-	// Actor and AutomationProfile: a pointer to "" removes the name.
-	Actor, AutomationProfile *string
-	// Metadata replaces the whole object.
-	Metadata json.RawMessage
-	// MetadataPatch changes members of the object, and keeps the others: it is a JSON
-	// merge patch (RFC 7396), so null removes a member, and an object is merged with
-	// the stored one. What it does not name keeps its text and its place byte for
-	// byte; new members come last. The result may have at most MaxMetadataBytes.
-	// Concurrent patches are applied one after the other: none is lost. It may not be
-	// set together with Metadata.
+	Actor, AutomationProfile *string         // a pointer to "" removes the name
+	Metadata                 json.RawMessage // replaces the whole object
+	// MetadataPatch is a JSON merge patch (RFC 7396) of the object: null removes a member. The rest keeps its text and place.
+	// Concurrent patches are all applied. Not together with Metadata.
 	MetadataPatch json.RawMessage
-	// Budget sets the bound, which may not be below the cost so far.
-	Budget *Cost
-	// RemoveBudget removes the bound. It may not be set together with Budget.
-	RemoveBudget bool
-	// FencedOnly says whether appends and turns need a token: see Session.FencedOnly.
-	FencedOnly *bool
-	// IfVersion is the version that the session must have. Otherwise nothing is
-	// changed: SessionVersionError. Nil: any.
-	IfVersion *int64
+	Budget        *Cost  // not below the cost so far
+	RemoveBudget  bool   // not together with Budget
+	FencedOnly    *bool  // see Session.FencedOnly
+	IfVersion     *int64 // the version that the session must have: VersionConflictError
 }
 
 // Usage is the consumption of a session.
@@ -130,50 +71,54 @@ type Usage struct {
 
 // NewUsage describes usage to add to a session. No amount may be negative.
 type NewUsage struct {
-	// ID is the usage's idempotency key, unique in its session: see
-	// SessionWriter.AddUsage. Zero: a new one.
-	ID                        ID
+	ID                        ID // the idempotency key, unique in its session: see Sessions.AddUsage; zero: a new one
 	InputTokens, OutputTokens int64
 	Cost                      Cost
 }
 
 // SessionFilter selects the sessions of a list, and their order.
 type SessionFilter struct {
-	// Namespace: empty means DefaultNamespace.
-	Namespace string
-	// Owner and Actor: empty means any.
-	Owner, Actor string
-	// CreatedFrom (inclusive) and CreatedBefore (exclusive) bound CreatedAt.
-	// Zero: no bound.
+	Namespace string // empty: DefaultNamespace
+	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One of them is required: an empty name is not
+	// everybody.
+	Owner    string
+	AnyOwner bool
+	Actor    string // empty: any
+	// CreatedFrom (inclusive) and CreatedBefore (exclusive) bound CreatedAt. Zero: no bound.
 	CreatedFrom, CreatedBefore time.Time
-	// Order: see SessionReader.List. With ByActivity, Actor, CreatedFrom and
-	// CreatedBefore must be zero.
-	Order SessionOrder
+	// ByActivity: the session that was last active comes first. Not with Actor, CreatedFrom and CreatedBefore.
+	ByActivity bool
+	// IdleSince selects the sessions to which nothing was appended then or later, about the idlest first. Only with Namespace and
+	// AnyOwner.
+	IdleSince time.Time
 }
 
-// SessionOrder is the order of a list of sessions.
-type SessionOrder int
-
-const (
-	// ByCreation lists the newest session first.
-	ByCreation SessionOrder = iota
-	// ByActivity lists the session that was last active first, to the minute.
-	ByActivity
-)
-
-// SessionPage is one page of a list, in its order.
-type SessionPage struct {
-	Sessions []Session
-	// Next continues the list. Empty: this was the last page.
-	Next Cursor
+// Branch is one of the branches that begin behind the same message.
+type Branch struct {
+	Sequence int64 // of its first message
+	Last     int64 // of the newest message that follows that one, on whatever further branch
+	Current  bool  // it is in the transcript
 }
 
 // DeletedSession is the result of deleting a session.
 type DeletedSession struct {
-	// Messages is the number of messages deleted.
-	Messages int64
-	// Plans is the number of plans that were linked to the session. They are kept.
-	Plans int64
-	// StateKeys is the number of keys of the session's own state, deleted with it.
-	StateKeys int64
+	Messages, StateKeys int64 // how many were deleted
+	Kept                int64 // how many messages forks have
+	Plans               int64 // how many were linked to the session; they are kept
+}
+
+// DeleteIf are conditions of a deletion. The zero value has none.
+type DeleteIf struct {
+	Version   int64     // the version that the session must have: VersionConflictError; 0: any
+	IdleSince time.Time // nothing may have been appended then or later: RefusedError; zero: whenever
+	Messages  *int64    // the MessageCount that the session must have, whatever the clock says: RefusedError; not of a plan
+}
+
+// LegalHold keeps sessions and plans from being deleted. A plan is held with its namespace, and its session.
+type LegalHold struct {
+	SessionID ID     // zero: it holds Namespace
+	Namespace string // all of it, unless Owner is set
+	Owner     string // whose sessions in Namespace, and what belongs to them; empty: everybody's
+	Reason    string // required, at most 64 KiB
+	CreatedAt time.Time
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 func TestJoinKey(t *testing.T) {
@@ -33,7 +34,7 @@ func TestJoinKey(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%q is joined to %q, want %q", test.parts, got, test.want)
 		}
-		if again := repo.SplitKey(got); !slices.Equal(again, test.parts) {
+		if again := adapter.SplitKey(got); !slices.Equal(again, test.parts) {
 			t.Errorf("%q is split into %q, was %q", got, again, test.parts)
 		}
 	}
@@ -46,7 +47,7 @@ func FuzzJoinKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		first, second := []string{a, b}, []string{c, d}
 		for _, parts := range [][]string{{a}, first, second, {a, b, c, d}} {
-			if got := repo.SplitKey(repo.JoinKey(parts...)); !slices.Equal(got, parts) {
+			if got := adapter.SplitKey(repo.JoinKey(parts...)); !slices.Equal(got, parts) {
 				t.Errorf("%q became %q", parts, got)
 			}
 		}

@@ -13,15 +13,15 @@ const (
 // PlanState is a plan's state in its phase.
 type PlanState string
 
-// The states. Applied and constrained exist only in the phase apply.
+// The states. Applied: the last phase is complete. Constrained: only in apply.
 const (
-	StateQueued      PlanState = "queued"
-	StateProcessing  PlanState = "processing"
-	StateComplete    PlanState = "complete"
-	StateErrored     PlanState = "errored"
-	StateCancelled   PlanState = "cancelled"
-	StateApplied     PlanState = "applied"
-	StateConstrained PlanState = "constrained"
+	PlanQueued      PlanState = "queued"
+	PlanProcessing  PlanState = "processing"
+	PlanComplete    PlanState = "complete"
+	PlanErrored     PlanState = "errored"
+	PlanCancelled   PlanState = "cancelled"
+	PlanApplied     PlanState = "applied"
+	PlanConstrained PlanState = "constrained"
 )
 
 // Stage is a plan's phase and its state in that phase.
@@ -34,16 +34,16 @@ type Stage struct {
 // would be printed as its stage.
 func (s Stage) text() string { return string(s.Phase) + "/" + string(s.State) }
 
-// Live reports whether a plan at this stage can still do work of its own: it is
-// neither applied nor cancelled.
-func (s Stage) Live() bool { return s.State != StateApplied && s.State != StateCancelled }
+// Live reports whether a plan at this stage is neither applied nor cancelled.
+func (s Stage) Live() bool { return s.State != PlanApplied && s.State != PlanCancelled }
 
 // Transition moves a plan from one stage to another.
 type Transition string
 
-// The transitions. TransitionUse creates a plan; it appears only in the history.
-// TransitionProgress appears only in conflicts, for progress that was refused.
-// TransitionExpire ends a claim whose lease has expired: only PlanWriter.Claim makes it.
+// The transitions. TransitionUse appears only in the history, TransitionProgress only in conflicts.
+// TransitionExpire, of Plans.Claim and Plans.Sweep only, ends a claim whose lease has expired, or the waiting of a
+// plan at its deadline. TransitionFail queues a plan again, unless that was its last attempt; TransitionSnooze
+// counts none.
 const (
 	TransitionUse       Transition = "use"
 	TransitionProgress  Transition = "progress"
@@ -57,4 +57,5 @@ const (
 	TransitionResume    Transition = "resume"
 	TransitionCancel    Transition = "cancel"
 	TransitionExpire    Transition = "expire"
+	TransitionSnooze    Transition = "snooze"
 )

@@ -2,63 +2,46 @@ package repo
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Scope is a set of keys with values: a session's own state, which is deleted with
-// the session, or a shared state, which has a name and no owner. Either SessionID or
-// Name is set. In a Turn, the zero Scope is that of the turn's session.
+// Scope is a set of keys with values: a session's own state, or a shared state with a name. In a Turn the zero Scope
+// is that of its session.
 type Scope struct {
-	// SessionID is set for a session's own state.
 	SessionID ID
-	// Name is set for a shared state: any text of at most MaxScopeBytes, such as
-	// "app/search" or JoinKey("app", app, "user", user).
-	Name string
+	Name      string // at most 1,024 bytes, such as JoinKey("app", app, "user", user)
 }
 
 // StateOp says what a StateChange does to its key.
 type StateOp string
 
-// The operations.
+// The operations. StateRemove of a missing key advances the version, too. StateIncrement adds By to an integer of 64
+// bits; a missing key is 0.
 const (
-	// StateSet sets the key to Value.
-	StateSet StateOp = "set"
-	// StateRemove removes the key. Removing a key that does not exist is a change
-	// like any other: it advances the scope's version.
-	StateRemove StateOp = "remove"
-	// StateIncrement adds By to the key's value, an integer between -2^63 and
-	// 2^63-1 that is written without a fraction or an exponent. A key that does not
-	// exist counts as 0. A value that is not such an integer, or a sum that is not,
-	// is a StateTypeError.
+	StateSet       StateOp = "set"
+	StateRemove    StateOp = "remove"
 	StateIncrement StateOp = "increment"
 )
 
 // StateChange changes one key.
 type StateChange struct {
 	Scope Scope
-	// Key is any text of 1 to MaxStateKeyBytes.
-	Key string
-	// Op: empty means StateSet.
-	Op StateOp
-	// Value is JSON of at most MaxStateValueBytes, stored byte for byte. As in a
-	// message's metadata, no object has a member name twice, arrays and objects nest
-	// at most MaxJSONDepth deep, and no string holds NUL or half of a surrogate pair.
-	// Only for StateSet.
+	Key   string  // of 1 to 1,024 bytes
+	Op    StateOp // empty means StateSet
+	// Value, for StateSet, is JSON of at most 1 MiB, stored byte for byte. No object has a member name twice, arrays and objects
+	// nest at most 512 levels deep, and no string holds NUL or half of a surrogate pair.
 	Value json.RawMessage
-	// By is only for StateIncrement.
-	By int64
-	// IfVersion, if set, is the version that the key must have before the change; 0
-	// means that it must not exist. Otherwise nothing is changed: StateConflictError.
+	By    int64 // for StateIncrement
+	// IfVersion, if set, is the version that the key must have before the change; 0 means that it must not exist. Otherwise nothing
+	// is changed: VersionConflictError.
 	IfVersion *int64
 }
 
-// ScopeVersion is a scope at a version: the condition of a change, or its result. A
-// scope that was never changed, or was erased, has version 0. The first change makes
-// it the time of the database's clock, in microseconds since 1970, and each further
-// one adds one. So a scope that is made again after it was erased does not repeat a
-// version, unless the clock was set back meanwhile.
+// ScopeVersion is a scope at a version: the condition of a change, or its result. Version 0: it was never changed,
+// or was erased. Versions ascend in the order of commits.
 type ScopeVersion struct {
 	Scope   Scope
 	Version int64
@@ -66,13 +49,10 @@ type ScopeVersion struct {
 
 // StateValue is the value of a key.
 type StateValue struct {
-	Key string
-	// Value is JSON, stored byte for byte.
-	Value json.RawMessage
-	// Version is the scope's version at the key's last change.
-	Version int64
-	// UpdatedAt is set by the database's clock.
-	UpdatedAt time.Time
+	Key       string
+	Value     json.RawMessage
+	Version   int64     // the scope's at the key's last change
+	UpdatedAt time.Time // by the database's clock
 }
 
 // ScopeState is a scope with all of its keys, ordered by their bytes.
@@ -92,9 +72,15 @@ func (s ScopeState) Value(key string) json.RawMessage {
 
 // StatePage is one page of a scope's keys, ordered by their bytes.
 type StatePage struct {
-	// Version is the scope's when the page was read.
-	Version int64
+	Version int64 // the scope's when the page was read
 	Values  []StateValue
-	// Next continues the list. Empty: this was the last page.
-	Next Cursor
+	Next    string // continues the list; empty: this was the last page
+}
+
+// text returns the scope as errors name it.
+func (s Scope) text() string {
+	if s.Name == "" {
+		return "state of session " + s.SessionID.String()
+	}
+	return fmt.Sprintf("state %q", s.Name)
 }

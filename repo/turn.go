@@ -1,60 +1,49 @@
 package repo
 
-// Turn is what one step of a conversation adds to a session: messages, changes of
-// state and usage, stored together or not at all. It has at least one of them.
+// Turn is what one step of a conversation adds to a session: one or more of messages, changes of state, usage, a
+// plan and a stream.
 type Turn struct {
-	// ID is the turn's idempotency key, unique in its session: adding the same turn
-	// again changes nothing and returns what is stored. It is any text of at most
-	// MaxNameBytes, such as a UUID that a browser made. Empty: the first id among those
-	// of Messages and Usage, as text, is the key; if these have none either, each call
-	// adds a turn of its own. (A turn that has nothing but messages is recognized by
-	// their ids, as by MessageWriter.Append.) Ids are kept as long as the session, and
-	// are not exported.
-	ID string
-	// Messages are appended contiguously, as by MessageWriter.Append.
+	SessionID ID // zero: that of the session with Create's key
+	// ID is the turn's idempotency key, unique in its session, of at most MaxNameBytes: the same turn again changes nothing and
+	// returns what is stored. Empty: the first id of Messages and Usage; without one each call adds a turn. Ids are kept as long as
+	// the session, and are not exported.
+	ID       string
+	Existing bool // Existing: if a turn with the ID, which is required, is stored, that is the result, whatever this one has
 	Messages []NewMessage
-	// State is changed in this order. A scope is the session's own or shared; the zero
-	// Scope is the session's own. No key may be changed twice.
-	State []StateChange
-	// IfScopes are the versions that scopes, changed or not, must have. Otherwise
-	// nothing is stored: StateConflictError.
-	IfScopes []ScopeVersion
-	// Usage is added as by SessionWriter.AddUsage.
-	Usage *NewUsage
-	// Expected, if set, must be the session's next sequence, as in
-	// MessageWriter.AppendAt.
-	Expected *int64
-	// Fence is the token of a lease of the session ([Lease].Token): the turn is refused if
-	// a later one was given. Zero: no token. See docs/leases.md.
+	// State is changed in this order. The zero Scope is the session's own. No key may be changed twice.
+	State    []StateChange
+	IfScopes []ScopeVersion // IfScopes are the versions that scopes, changed or not, must have: VersionConflictError
+	Usage    *NewUsage
+	// Action makes a plan for the session, as by Plans.Use, with Use, which has no Key, Existing and ParentID: the turn's ID is its
+	// key. The action must be Reusable. Empty: no plan.
+	Action   string
+	Use      UseAction
+	Open     *NewStream // the stream about the session to open, as by Streams.Open; its Session may be zero
+	Expected *int64     // Expected, if set, must be the session's next sequence: SequenceConflictError
+	// After, if set, is the sequence of the message that the turn follows: what came after it leaves the transcript. -1: none. A
+	// turn with nothing else makes that message the last one.
+	After *int64
+	Head  *int64 // Head, if set, must be the sequence of the transcript's last message, or -1: SequenceConflictError
+	// Fence is that of the session's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
-	// Create, if set, is the session to create, in the same transaction, if it does not
-	// exist yet. Its ID must be the session's, or zero. If the turn is for the session zero,
-	// it is for the one with Create's key, whatever its id. A session that exists is left as
-	// it is, and Existing is not used.
+	// Create, if set, is the session to create if it does not exist. Its ID is SessionID, or zero. Its Existing is not used.
 	Create *NewSession
 }
 
 // AppendedTurn is the result of a turn.
 type AppendedTurn struct {
-	// SessionID is the session's.
 	SessionID ID
-	// Messages are the stored messages, in the order of the turn.
-	Messages []Message
-	// Repeated reports that the turn was stored already, and changed nothing now.
-	Repeated bool
-	// Scopes are the scopes that the turn changed, in the order of its changes, at
-	// their versions after it. Those of a repeated turn are at their current versions.
+	Messages  []Message // as stored, in the order of the turn
+	Repeated  bool      // the turn was stored already, and changed nothing now
+	Created   bool      // the turn created the session
+	// Scopes are those that the turn changed, in the order of its changes, at their versions after it; of a repeated turn the
+	// current ones, with Turn.Existing of the call's scopes.
 	Scopes []ScopeVersion
-	// Usage is the session's usage after the turn, and of a repeated turn the current
-	// one. Nil: the turn has no usage.
+	// Usage is the session's usage after the turn, and of a repeated turn the current one. Nil: it has none.
 	Usage *Usage
-	// Created reports that the turn created the session.
-	Created bool
-}
-
-// SessionTurn is a turn of one of several sessions. SessionID is zero if Turn.Create names
-// the session by its key.
-type SessionTurn struct {
-	SessionID ID
-	Turn      Turn
+	// Plan is the plan that the turn has made, as it is now. Nil: none, or it is gone.
+	Plan *Plan
+	// Stream is the stream that the turn has opened; a repeated turn's the newest of the key, without a Fence: open it to write.
+	// Nil: none, or it is gone.
+	Stream *Stream
 }

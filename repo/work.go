@@ -5,98 +5,179 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
 )
 
 const (
 	// workPause is the pause before an operation that the database has prevented is repeated.
 	workPause = time.Second
-	// stopTimeout is for how long Work tries to put its plan in order after its context, or
-	// the lease, has ended.
+	// stopTimeout is for how long Work tries to put its plan in order after its context, or the lease, has ended.
 	stopTimeout = 5 * time.Second
 )
 
-// Work claims plans and has do do them, one at a time, until ctx ends. It waits for plans
-// (claim.Wait), and claim.Limit may be at most 1. Several calls of Work may run at once, each
-// with an owner that nobody else has: after ErrUnknownOutcome the plans whose leases the owner
-// holds are taken for those that were claimed.
-//
-// The lease of the plan is renewed while do runs, and do's context ends when it is lost, for
-// example because the plan was cancelled, and with ctx. What do returns decides:
+// ErrStopped is in the cause of the end of a context because [Work] was stopped.
+var ErrStopped = errors.New("the worker was stopped")
+
+// Work claims plans and has do do them, claim.Limit of them at once, until ctx ends. Each of several calls needs an
+// owner of its own. The lease of the plan is renewed while do runs. do's context ends when it is lost, at once if
+// somebody cancels the plan or ends its lease: context.Cause is then a LeaseLostError. When ctx has ended, nothing
+// more is claimed, and do may go on for claim.Finish; then its context ends with a cause that matches ErrStopped.
+// What do returns decides:
 //
 //   - nil: the plan is completed (TransitionComplete).
-//   - an error: the plan is errored (TransitionFail), for the reason ReasonOf(err).
-//   - an error after ctx has ended: the plan is queued again, in one transaction by
-//     TransitionFail and TransitionResume, which costs it no attempt. So is a plan that
-//     was claimed as ctx ended.
+//   - an error, or a panic, of which only the place and the type are told: TransitionFail. The plan is queued again,
+//     and due after a backoff; or errored, after its last attempt and if the error is Final.
+//   - Snooze: the plan is queued again, and due when that has passed.
+//   - an error after do was stopped: the same at once (TransitionSnooze).
 //   - an error after the lease was lost: the plan is left to whoever has it.
 //
-// A plan that is at another version by then stays as it is: do may make transitions itself. If
-// the database prevents a transition, Work tries again, for as long as the lease is renewed, or
-// 5 seconds after ctx or the lease has ended; then the claim expires. It also expires if do
-// panics.
+// A plan that is at another version by then stays as it is. If the database prevents a transition, Work tries again
+// while the lease is held, or for 5 seconds after do was stopped.
 //
-// Work returns the cause of ctx's end, soon after do has returned, or the first error that
-// waiting does not mend, such as InvalidError for the claim, ErrClosed or ErrPermission.
-func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context, plan Plan) error) error {
+// Work returns the cause of ctx's end when all of do have returned, or the first error that waiting does not mend,
+// such as InvalidError or ErrClosed.
+func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context, claimed ClaimedPlan) error) error {
 	switch {
 	case store == nil:
 		return invalid("store", "is nil")
 	case do == nil:
 		return invalid("do", "is nil")
-	case claim.Limit > 1:
-		return invalid("limit", "is %d: work is claimed one at a time", claim.Limit)
+	case claim.Limit < 0:
+		return invalid("limit", "is %d", claim.Limit)
 	}
-	claim.Wait, claim.TTL = true, cmp.Or(claim.TTL, DefaultLeaseTTL)
-	w := worker{store, claim, do}
-	for {
-		claimed, err := store.Plans().Claim(ctx, claim)
-		if errors.Is(err, ErrUnknownOutcome) {
-			claimed, err = w.held(ctx)
+	claim.Wait, claim.TTL, claim.Limit = true, cmp.Or(claim.TTL, limits.DefaultLeaseTTL), cmp.Or(claim.Limit, 1)
+	claiming, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	working, end := finishing(ctx, claim.Finish)
+	defer end(context.Canceled)
+	w := &worker{store: store, claim: claim, do: do, claiming: claiming, busy: map[ID]bool{}}
+	w.fail = func(err error) {
+		stop(err)
+		end(err)
+	}
+	free := make(chan struct{}, claim.Limit)
+	var running sync.WaitGroup
+	for !hasEnded(claiming) {
+		select {
+		case free <- struct{}{}:
+		case <-claiming.Done():
+			continue
 		}
+		w.claim.Limit = claim.Limit - len(free) + 1
+		sent := clock() // the leases' lives are counted from then
+		claimed, err := store.Plans().Claim(claiming, w.claim)
+		if errors.Is(err, ErrUnknownOutcome) {
+			claimed, err = w.held(claiming)
+			sent = moment{}
+		}
+		<-free
 		for _, c := range claimed {
-			err = w.work(ctx, c)
+			free <- struct{}{}
+			w.setBusy(c.Plan.ID, true)
+			running.Go(func() {
+				defer func() { <-free }()
+				defer w.setBusy(c.Plan.ID, false)
+				if err := w.work(working, c, sent); err != nil && !passes(err) {
+					w.fail(err)
+				}
+			})
 		}
 		switch {
-		case hasEnded(ctx):
-			<-ctx.Done()
-			return context.Cause(ctx)
+		case hasEnded(claiming):
 		case err != nil && !passes(err):
-			return err
+			w.fail(err)
 		case err != nil:
-			sleep(ctx)
+			sleep(claiming)
 		}
 	}
+	<-claiming.Done()
+	running.Wait()
+	return context.Cause(claiming)
+}
+
+// finishing returns the context of what runs: it ends when finish has passed after ctx has ended.
+func finishing(ctx context.Context, finish time.Duration) (context.Context, func(error)) {
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := func(err error) { cancel(fmt.Errorf("%w: %w", ErrStopped, err)) }
+	forget := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(finish, func() { stop(context.Cause(ctx)) })
+		context.AfterFunc(working, func() { timer.Stop() })
+	})
+	limited, leave := working, context.CancelFunc(func() {})
+	if deadline, has := ctx.Deadline(); has { // so that do knows of it, too
+		limited, leave = context.WithDeadlineCause(working, deadline.Add(finish), fmt.Errorf("%w: %w", ErrStopped, context.DeadlineExceeded))
+	}
+	return limited, func(err error) { forget(); stop(err); leave() }
 }
 
 // worker is a call of Work.
 type worker struct {
 	store Store
 	claim Claim
-	do    func(context.Context, Plan) error
+	do    func(context.Context, ClaimedPlan) error
+	// claiming ends when nothing more is to be claimed, and fail ends it, and what runs.
+	claiming context.Context //nolint:containedctx // the other one is an argument
+	fail     func(error)
+
+	mu   sync.Mutex
+	busy map[ID]bool // the plans that are worked on
 }
 
-// held returns the plans that are processed under a lease of the owner's.
-func (w worker) held(ctx context.Context) (claimed []ClaimedPlan, err error) {
+func (w *worker) isBusy(id ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.busy[id]
+}
+
+func (w *worker) setBusy(id ID, busy bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if busy {
+		w.busy[id] = true
+	} else {
+		delete(w.busy, id)
+	}
+}
+
+// held returns the plans that are processed under a lease of the owner's, and that nothing runs for. If there are
+// none, it looks again after a pause: the server may still be at the claim whose answer was lost.
+func (w *worker) held(ctx context.Context) ([]ClaimedPlan, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
+	claimed, err := w.look(ctx)
+	if err == nil && len(claimed) == 0 {
+		sleep(ctx)
+		claimed, err = w.look(ctx)
+	}
+	return claimed, err
+}
+
+func (w *worker) look(ctx context.Context) (claimed []ClaimedPlan, err error) {
 	err = again(ctx, func() error {
-		page, err := w.store.Leases().List(ctx, LeaseFilter{Kind: LeaseOfPlan, Owner: w.claim.Owner, Status: LeaseHeld}, Page{})
+		page, err := w.store.Leases().List(ctx, LeaseFilter{Kind: LeaseOfPlan, Owner: w.claim.Owner, Held: true}, Page{Limit: MaxPageSize})
 		if err != nil {
 			return err
 		}
 		claimed = nil
-		for _, lease := range page.Leases {
+		for _, lease := range page.Items {
 			id, err := ParseID(lease.Key.Name)
-			if err != nil {
+			if err != nil || w.isBusy(id) || len(claimed) == w.claim.Limit {
 				continue
 			}
 			plan, err := w.store.Plans().Get(ctx, id)
-			if err != nil {
+			switch {
+			case errors.Is(err, ErrNotFound):
+				continue
+			case err != nil:
 				return err
 			}
-			if plan.State == StateProcessing {
+			if plan.State == PlanProcessing {
 				claimed = append(claimed, ClaimedPlan{plan, lease})
 			}
 		}
@@ -106,13 +187,13 @@ func (w worker) held(ctx context.Context) (claimed []ClaimedPlan, err error) {
 }
 
 // work does one plan, and makes its transition.
-func (w worker) work(ctx context.Context, claimed ClaimedPlan) error { //nolint:contextcheck // some of its contexts outlast ctx
+func (w *worker) work(ctx context.Context, claimed ClaimedPlan, sent moment) error { //nolint:contextcheck // some of its contexts outlast ctx
 	holding, leave := context.WithCancel(ctx)
 	defer leave()
-	held, err := w.hold(holding, claimed.Lease.Key)
+	held, err := w.hold(holding, claimed.Lease, sent)
 	switch {
 	case err == nil:
-	case hasEnded(ctx):
+	case w.stopped(ctx):
 		ending, cancel := lasting(ctx)
 		defer cancel()
 		return w.end(ending, claimed, err, true)
@@ -129,55 +210,83 @@ func (w worker) work(ctx context.Context, claimed ClaimedPlan) error { //nolint:
 			_ = held.Release(ending)
 		}
 	}()
-	if held.Lease().Token != claimed.Lease.Token {
+	if held.Lease().Fence != claimed.Lease.Fence {
 		return nil // the same
 	}
-	failed := w.do(held.Context(), claimed.Plan) //nolint:contextcheck // it is a child of ctx
-	stopped := hasEnded(ctx)
+	claimed.Lease = held.Lease()
+	failed := context.Cause(w.claiming) //nolint:contextcheck // it was claimed as that ended
+	stopped := failed != nil
+	if !stopped {
+		failed = w.call(held.Context(), claimed) //nolint:contextcheck // it is a child of ctx
+		stopped = w.stopped(ctx)
+	}
 	if failed != nil && !stopped && held.Err() != nil {
 		return nil // lost
 	}
 	err = w.end(ending, claimed, failed, stopped) //nolint:contextcheck // it outlasts ctx
 	moved = err == nil
-	if errors.Is(err, ErrConflict) || ending.Err() != nil {
-		return nil // it was moved, or is left to expire
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || ending.Err() != nil {
+		return nil // it was moved, or deleted after that, or is left to expire
 	}
 	return err
 }
 
-// hold renews the lease of a plan that was claimed just now.
-func (w worker) hold(ctx context.Context, key LeaseKey) (held *HeldLease, err error) {
+// stopped reports whether what runs was stopped.
+func (w *worker) stopped(ctx context.Context) bool {
+	return hasEnded(ctx) || w.claim.Finish <= 0 && hasEnded(w.claiming) //nolint:contextcheck // it is Work's own
+}
+
+// call has the function do a plan, in a goroutine of its own, which it may end.
+func (w *worker) call(ctx context.Context, claimed ClaimedPlan) error {
+	failed := make(chan error, 1)
+	go func() {
+		err := errors.New("the function has ended its goroutine")
+		defer func() {
+			if value := recover(); value != nil {
+				err = panicked(value)
+			}
+			failed <- err
+		}()
+		err = told(w.do(ctx, claimed))
+	}()
+	return <-failed
+}
+
+// panicked returns the error of a panic, which a deferred function has recovered from. It has the value
+// only if that is the runtime's.
+func panicked(value any) error {
+	text := fmt.Sprintf("%T", value)
+	if err, is := value.(runtime.Error); is { // it was not wrapped
+		text = err.Error()
+	}
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") || !more {
+			return fmt.Errorf("panic: %s in %s (%s:%d)", text, frame.Function, path.Base(frame.File), frame.Line) //nolint:err113 // a text alone
+		}
+	}
+}
+
+// hold holds the lease of a plan that was claimed just now.
+func (w *worker) hold(ctx context.Context, lease Lease, sent moment) (held *HeldLease, err error) {
 	lasts, cancel := context.WithTimeout(ctx, w.claim.TTL)
 	defer cancel()
 	err = again(lasts, func() (err error) {
-		held, err = Hold(ctx, w.store, NewLease{Key: key, Owner: w.claim.Owner, TTL: w.claim.TTL})
+		held, err = holdClaimed(ctx, w.store.Leases(), lease, w.claim.TTL, sent)
 		return err
 	})
 	return held, err
 }
 
 // end makes the transition of a plan that was done, or has failed, or was stopped.
-func (w worker) end(ctx context.Context, claimed ClaimedPlan, failed error, stopped bool) error {
+func (w *worker) end(ctx context.Context, claimed ClaimedPlan, failed error, stopped bool) error {
 	id := claimed.Plan.ID
-	cause := Cause{Version: claimed.Plan.Version, Actor: w.claim.Owner, Fence: claimed.Lease.Token}
-	transition := TransitionComplete
-	switch {
-	case failed != nil && stopped:
-		cause.Reason = "the worker was stopped"
-		return again(ctx, func() error {
-			return w.store.InTx(ctx, func(ctx context.Context, tx Repositories) error {
-				plan, err := tx.Plans().Transition(ctx, id, TransitionFail, cause)
-				if err != nil {
-					return err
-				}
-				resume := cause
-				resume.Version = plan.Version
-				_, err = tx.Plans().Transition(ctx, id, TransitionResume, resume)
-				return err
-			})
-		})
-	case failed != nil:
-		transition, cause.Reason = TransitionFail, ReasonOf(failed)
+	cause := Cause{Version: claimed.Plan.Version, Actor: w.claim.Owner, Fence: claimed.Lease.Fence}
+	transition, cause := outcome(failed, cause)
+	if failed != nil && stopped {
+		transition, cause.Reason, cause.Delay, cause.Final = TransitionSnooze, "the worker was stopped", 0, false
 	}
 	return again(ctx, func() error {
 		_, err := w.store.Plans().Transition(ctx, id, transition, cause)
@@ -196,12 +305,11 @@ func again(ctx context.Context, operation func() error) error {
 	}
 }
 
-// ReasonOf returns the text of err as Cause.Reason and StreamWriter.Fail accept it, however it
-// was made: valid UTF-8 without NUL, of at most MaxTextBytes, and not empty.
+// ReasonOf returns the text of err as Cause.Reason and Streams.Fail accept it.
 func ReasonOf(err error) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) > MaxTextBytes {
-		text = strings.ToValidUTF8(text[:MaxTextBytes], "") // without half a character
+	if len(text) > limits.MaxTextBytes {
+		text = strings.ToValidUTF8(text[:limits.MaxTextBytes], "") // without half a character
 	}
 	return cmp.Or(text, fmt.Sprintf("%T", err))
 }

@@ -1,0 +1,128 @@
+// Package removal is what a store does for packages retention and erase, besides the contract. It is for authors of stores.
+package removal
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Keeper is a store that can remove what the contract does not. All stores of this module are.
+type Keeper interface {
+	repo.Store
+	Removal() Store
+}
+
+// Store removes and replaces what the contract only adds to.
+type Store interface {
+	// RemoveTurns removes up to limit records of turns that were added before a time, and from another one on. A turn
+	// that is repeated later is added again. It leaves those of sessions that a legal hold keeps, and counts them. It
+	// goes on at next; zero: nothing is left. With dryRun it counts all, and removes nothing.
+	RemoveTurns(ctx context.Context, from, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error)
+	// Idle counts the sessions to which nothing was appended since the minute of the times, by namespace, and says for how long the
+	// first one is due by that. Of the first 10,001 those are left out that a legal hold keeps.
+	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
+	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
+	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
+	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission.
+	Forget(ctx context.Context, person Person) (Forgotten, error)
+	// Inherited returns how many messages forks have of others, which Session.MessageCount counts.
+	Inherited(ctx context.Context, forks []repo.ID) (int64, error)
+	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
+	Namespaces(ctx context.Context) ([]string, error)
+	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
+	Names(ctx context.Context, after Name) ([]Name, error)
+}
+
+// Together is a removal.Store that deletes several sessions in one transaction.
+type Together interface {
+	DeleteTogether(ctx context.Context, all []Deletion) error
+}
+
+// Deletion is that of one session, and says what has become of it.
+type Deletion struct {
+	ID repo.ID
+	If repo.DeleteIf
+	// Err says why the session stays, or NotFoundError; ErrContention if somebody else has locked it.
+	Deleted repo.DeletedSession
+	Err     error
+}
+
+// Batch returns how many sessions of the front are deleted together, so that they have about as many rows.
+func Batch(sessions []repo.Session, rows int) (n int) {
+	for left := int64(rows); n < len(sessions); n++ {
+		// What there is of any session, and what is removed of it at once.
+		left -= 10 + min(sessions[n].MessageCount, 1000)
+		if left < 0 && n > 0 {
+			break
+		}
+	}
+	return n
+}
+
+// Delete deletes sessions, each as Sessions.Delete does: in one transaction if the store can, and it then waits for nobody; in a
+// view one by one. Each Deletion has its outcome, also if none was made.
+func Delete(ctx context.Context, store repo.Store, all []Deletion) {
+	if keeper, is := store.(Keeper); is {
+		if together, is := keeper.Removal().(Together); is {
+			if err := together.DeleteTogether(ctx, all); err != nil {
+				for i := range all {
+					all[i].Err = err
+				}
+			}
+			return
+		}
+	}
+	for i := range all {
+		d := &all[i]
+		d.Deleted, d.Err = store.Sessions().Delete(ctx, d.ID, d.If)
+	}
+}
+
+// Person says what is a person's.
+type Person struct {
+	// Names are those by which the person owns and acts.
+	Names []string
+	// Sessions and Plans are about to be deleted, or were: the user and the details of audit entries about them are
+	// erased, and the messages of these sessions, if there are forks, which keep them.
+	Sessions, Plans []repo.ID
+}
+
+// Name is a name that somebody may have: the owner or actor of something, or a shared scope of state.
+type Name struct {
+	Scope bool
+	Name  string
+}
+
+// Forgotten counts what was replaced.
+type Forgotten struct {
+	Events      int64 `json:"events"`        // of the history of plans
+	Altered     int64 `json:"altered_plans"` // that the person had made, failed or cancelled
+	Entries     int64 `json:"audit_entries"`
+	Quarantined int64 `json:"quarantined"`
+	Actions     int64 `json:"actions"`
+	Streams     int64 `json:"streams"`
+	Texts       int64 `json:"fork_messages"` // that forks have
+	Held        int64 `json:"held"`          // plans and audit entries that a legal hold keeps: they are left
+	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel them, and
+	// erase again.
+	Live int64 `json:"live_plans"`
+	// Named counts leases that have one of the names, which somebody holds, or whose tokens are ahead of the database's clock: they
+	// are left. Erase again.
+	Named int64 `json:"named_leases"`
+}
+
+// Add adds what another call has replaced.
+func (f *Forgotten) Add(other Forgotten) {
+	f.Events += other.Events
+	f.Altered += other.Altered
+	f.Entries += other.Entries
+	f.Quarantined += other.Quarantined
+	f.Actions += other.Actions
+	f.Streams += other.Streams
+	f.Texts += other.Texts
+	f.Held += other.Held
+	f.Live += other.Live
+	f.Named += other.Named
+}
