@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // actions is repo.Actions.
@@ -28,7 +29,7 @@ func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, e
 		}
 		now := t.now()
 		created := &repo.Action{
-			Name: name, State: repo.ActionAvailable, Version: 1, ActionDefinition: copyDefinition(definition),
+			Name: name, Version: 1, ActionDefinition: copyDefinition(definition),
 			CreatedBy: new.CreatedBy, CreatedAt: now, UpdatedAt: now,
 		}
 		t.actions.put(name.String(), created)
@@ -44,24 +45,24 @@ func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 	return runOn(ctx, a.read, (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyAction(stored), nil })
 }
 
-func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.ActionPage, error) {
+func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
 	list, err := rules.ActionList(filter, page)
 	if err != nil {
-		return repo.ActionPage{}, err
+		return repo.List[repo.Action]{}, err
 	}
 	found, err := run(ctx, a.read, func(t *tables) ([]*repo.Action, error) {
 		return t.actions.where(func(stored *repo.Action) bool {
 			return stored.Name.Server == list.Filter.Server && stored.Name.Namespace == list.Filter.Namespace &&
-				(list.Filter.State == "" || list.Filter.State == stored.State) &&
+				(!list.Filter.Available || !stored.Archived) && (!list.Filter.Archived || stored.Archived) &&
 				(list.Filter.Tag == "" || slices.Contains(stored.Tags, list.Filter.Tag)) && stored.Name.String() > list.After
 		}), nil
 	})
 	if err != nil {
-		return repo.ActionPage{}, err
+		return repo.List[repo.Action]{}, err
 	}
 	slices.SortFunc(found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) })
 	actions, next, err := rules.PageOf(list, found, func(a *repo.Action) (repo.Action, error) { return copyAction(a), nil })
-	return repo.ActionPage{Actions: actions, Next: next}, err
+	return repo.List[repo.Action]{Items: actions, Next: next}, err
 }
 
 func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
@@ -71,7 +72,7 @@ func (a actions) Update(ctx context.Context, name string, version int64, definit
 	}
 	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
 		if version != 0 && version != stored.Version {
-			return repo.Action{}, &repo.ActionConflictError{Name: parsed, Field: "version", Version: stored.Version}
+			return repo.Action{}, &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored.Version}
 		}
 		changed := *stored
 		changed.ActionDefinition = copyDefinition(definition)
@@ -85,7 +86,7 @@ func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) 
 		return repo.Action{}, err
 	}
 	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
-		if stored.State == repo.ActionArchived {
+		if stored.Archived {
 			return copyAction(stored), nil
 		}
 		return t.archive(*stored, t.now()), nil
@@ -93,7 +94,7 @@ func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) 
 }
 
 func (t *tables) archive(action repo.Action, now time.Time) repo.Action {
-	action.State = repo.ActionArchived
+	action.Archived = true
 	return t.putNext(action, now)
 }
 
@@ -112,14 +113,14 @@ func (a actions) Delete(ctx context.Context, name string) error {
 	}
 	return exec(ctx, a.write, func(t *tables) error {
 		if len(t.plans.where(func(r *planRow) bool { return r.Action == parsed })) > 0 {
-			return &repo.ActionInUseError{Name: parsed}
+			return &repo.RefusedError{Kind: "action", Name: parsed.String(), Reason: "is in use"}
 		}
 		if _, err := t.action(parsed); err != nil {
 			return err
 		}
 		t.actions.remove(parsed.String())
 		details := json.RawMessage(`{"entity":"action","name":"` + parsed.String() + `"}`)
-		t.recordEvent(t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Details: details})
+		t.recordEvent(t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: parsed.Namespace, Details: details})
 		return nil
 	})
 }

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // audit is repo.Audit. A list looks at every entry: this store is for tests and
@@ -23,16 +24,16 @@ func (t *tables) record(entry repo.AuditEntry) {
 		salts[i] = make([]byte, 16)
 		_, _ = rand.Read(salts[i]) // never fails
 	}
-	t.entries.put(entry.ID, &repo.SealedEntry{AuditEntry: entry, Salts: salts})
+	t.entries.put(entry.ID, &auditlog.Entry{AuditEntry: entry, Salts: salts})
 	t.unsealed = append(t.unsealed, entry.ID)
 }
 
-// known reports whether an entry was recorded. Errors: AuditConflictError.
+// known reports whether an entry was recorded. Errors: ExistsError.
 func (t *tables) known(entry repo.AuditEntry) (bool, error) {
 	stored := t.entries.get(entry.ID)
 	at, sealed := t.log.byEntry[entry.ID]
 	switch {
-	case stored != nil && rules.SameEntry(stored.AuditEntry, entry):
+	case stored != nil && rules.SameStored(*stored, entry):
 		return true, nil
 	case stored == nil && !sealed:
 		return false, nil
@@ -45,7 +46,7 @@ func (t *tables) known(entry repo.AuditEntry) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, &repo.AuditConflictError{ID: entry.ID}
+	return false, &repo.ExistsError{Kind: "audit entry", ID: entry.ID}
 }
 
 // recordEvent records an entry of the store's own, with what it tells of.
@@ -59,21 +60,21 @@ func (a audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 	return err
 }
 
-func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
-	entries, err := rules.NormalizeEntries(entries)
+func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
+	entries, err := rules.NormalizeEntries(a.tables.dated(entries))
 	if err != nil {
-		return repo.AuditRecorded{}, err
+		return auditlog.Recorded{}, err
 	}
 	distinct, err := rules.DistinctEntries(entries)
 	if err != nil {
-		return repo.AuditRecorded{}, err
+		return auditlog.Recorded{}, err
 	}
-	return run(ctx, a.write, func(t *tables) (repo.AuditRecorded, error) {
+	return run(ctx, a.write, func(t *tables) (auditlog.Recorded, error) {
 		var unknown []repo.AuditEntry
 		for _, entry := range distinct {
 			known, err := t.known(entry)
 			if err != nil {
-				return repo.AuditRecorded{}, err
+				return auditlog.Recorded{}, err
 			}
 			if !known {
 				unknown = append(unknown, entry)
@@ -84,8 +85,19 @@ func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (repo.Audi
 			entry.RecordedAt = t.now()
 			t.record(entry)
 		}
-		return repo.AuditRecorded{Written: len(unknown), Known: len(entries) - len(unknown)}, nil
+		return auditlog.Recorded{Written: len(unknown), Known: len(entries) - len(unknown)}, nil
 	})
+}
+
+// dated gives entries that have neither an id nor a time the time of the clock.
+func (t *tables) dated(entries []repo.AuditEntry) []repo.AuditEntry {
+	entries = slices.Clone(entries)
+	for i := range entries {
+		if entries[i].ID.IsZero() && entries[i].OccurredAt.IsZero() {
+			entries[i].OccurredAt = t.clock.read()
+		}
+	}
+	return entries
 }
 
 func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
@@ -98,32 +110,32 @@ func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	})
 }
 
-func (a audit) List(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, page repo.Page) (repo.AuditPage, error) {
-	list, err := rules.AuditList(filter, order, page)
+func (a audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
+	list, err := rules.AuditList(filter, page)
 	if err != nil {
-		return repo.AuditPage{}, err
+		return repo.List[repo.AuditEntry]{}, err
 	}
-	found, err := a.selected(ctx, list.Filter, order)
+	found, err := a.selected(ctx, list.Filter)
 	if err != nil {
-		return repo.AuditPage{}, err
+		return repo.List[repo.AuditEntry]{}, err
 	}
-	place := &repo.SealedEntry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
-	found = slices.DeleteFunc(found, func(e *repo.SealedEntry) bool { return compareEntries(order, e, place) <= 0 })
-	entries, next, err := rules.PageOf(list, found, func(e *repo.SealedEntry) (repo.AuditEntry, error) { return copyEntry(e), nil })
-	return repo.AuditPage{Entries: entries, Next: next}, err
+	place := &auditlog.Entry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
+	found = slices.DeleteFunc(found, func(e *auditlog.Entry) bool { return compareEntries(list.Filter.OldestFirst, e, place) <= 0 })
+	entries, next, err := rules.PageOf(list, found, func(e *auditlog.Entry) (repo.AuditEntry, error) { return copyEntry(e), nil })
+	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
 }
 
 // selected returns what the filter selects, in order.
-func (a audit) selected(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder) ([]*repo.SealedEntry, error) {
-	found, err := run(ctx, a.read, func(t *tables) ([]*repo.SealedEntry, error) {
-		return t.entries.where(func(e *repo.SealedEntry) bool { return rules.Selects(filter, e.AuditEntry) }), nil
+func (a audit) selected(ctx context.Context, filter repo.AuditFilter) ([]*auditlog.Entry, error) {
+	found, err := run(ctx, a.read, func(t *tables) ([]*auditlog.Entry, error) {
+		return t.entries.where(func(e *auditlog.Entry) bool { return rules.Selects(filter, e.AuditEntry) }), nil
 	})
-	slices.SortFunc(found, func(a, b *repo.SealedEntry) int { return compareEntries(order, a, b) })
+	slices.SortFunc(found, func(a, b *auditlog.Entry) int { return compareEntries(filter.OldestFirst, a, b) })
 	return found, err
 }
 
-func compareEntries(order repo.AuditOrder, a, b *repo.SealedEntry) int {
-	if order == repo.NewestFirst {
+func compareEntries(oldestFirst bool, a, b *auditlog.Entry) int {
+	if !oldestFirst {
 		a, b = b, a
 	}
 	if result := a.OccurredAt.Compare(b.OccurredAt); result != 0 {
@@ -132,16 +144,15 @@ func compareEntries(order repo.AuditOrder, a, b *repo.SealedEntry) int {
 	return a.ID.Compare(b.ID)
 }
 
-func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (repo.AuditCount, error) {
-	filter, err := rules.NormalizeAuditFilter(filter)
-	if err != nil {
-		return repo.AuditCount{}, err
+func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
+	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
+		return 0, false, err
 	}
 	if limit, err = rules.CheckCount(limit); err != nil {
-		return repo.AuditCount{}, err
+		return 0, false, err
 	}
-	found, err := a.selected(ctx, filter, repo.OldestFirst)
-	return repo.AuditCount{Entries: int64(min(len(found), limit)), AtLeast: len(found) > limit}, err
+	found, err := a.selected(ctx, filter)
+	return int64(min(len(found), limit)), len(found) > limit, err
 }
 
 func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
@@ -149,7 +160,8 @@ func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer)
 	if err != nil {
 		return err
 	}
-	found, err := a.selected(ctx, filter, repo.OldestFirst)
+	filter.OldestFirst = true
+	found, err := a.selected(ctx, filter)
 	if err != nil {
 		return err
 	}

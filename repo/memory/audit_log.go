@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // sealedLog is the log of the audit trail, with its holds and its quarantine.
 type sealedLog struct {
 	identity repo.ID
-	leaves   []repo.AuditLeaf // without their entries
+	leaves   []auditlog.Leaf // without their entries
 	// byEntry has the place of each entry's leaf.
 	byEntry    map[repo.ID]int64
 	hashes     [][32]byte
-	checkpoint repo.AuditCheckpoint // the last one; its Size is 0 when there is none
-	holds      map[heldSubject]repo.AuditHold
-	quarantine map[poisonKey]repo.AuditPoison
+	checkpoint auditlog.Checkpoint // the last one; its Size is 0 when there is none
+	holds      map[heldSubject]auditlog.Hold
+	quarantine map[poisonKey]auditlog.Poison
 }
 
 // poisonKey is an entry's id and document: several entries in quarantine may have one
@@ -32,13 +33,13 @@ type poisonKey struct {
 func newSealedLog() *sealedLog {
 	return &sealedLog{
 		identity: repo.NewID(), byEntry: map[repo.ID]int64{},
-		holds: map[heldSubject]repo.AuditHold{}, quarantine: map[poisonKey]repo.AuditPoison{},
+		holds: map[heldSubject]auditlog.Hold{}, quarantine: map[poisonKey]auditlog.Poison{},
 	}
 }
 
 // Seal runs fn without the lock: it may read hashes. That nobody else seals
 // meanwhile is what sealing is for.
-func (a auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
 	if err := rules.CheckSealLimit(limit); err != nil {
 		return 0, err
 	}
@@ -64,9 +65,9 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsea
 		}
 		for i, entry := range unsealed.Entries {
 			sequence := int64(len(log.leaves))
-			leaf := repo.AuditLeaf{
+			leaf := auditlog.Leaf{
 				Sequence: sequence, EntryID: entry.ID, OccurredAt: entry.OccurredAt, Hash: seal.Leaves[i],
-				Kept: repo.AuditKept{
+				Kept: auditlog.Kept{
 					RecordedAt: entry.RecordedAt, Type: entry.Type, Namespace: entry.Namespace,
 					PlanID: entry.PlanID, SessionID: entry.SessionID, Hidden: seal.Hidden[i],
 				},
@@ -82,13 +83,13 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsea
 	})
 }
 
-func (a auditStore) beginSeal(ctx context.Context, limit int) (repo.AuditUnsealed, error) {
-	return run(ctx, a.read, func(t *tables) (repo.AuditUnsealed, error) {
+func (a auditStore) beginSeal(ctx context.Context, limit int) (auditlog.Unsealed, error) {
+	return run(ctx, a.read, func(t *tables) (auditlog.Unsealed, error) {
 		if t.sealing {
-			return repo.AuditUnsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
+			return auditlog.Unsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
 		}
 		t.sealing = true
-		unsealed := repo.AuditUnsealed{
+		unsealed := auditlog.Unsealed{
 			Size: int64(len(t.log.leaves)), Identity: t.log.identity,
 		}
 		total := int64(0)
@@ -128,7 +129,7 @@ func (a auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, er
 }
 
 // entry returns a copy of an entry, or nil.
-func (t *tables) entry(id repo.ID) *repo.SealedEntry {
+func (t *tables) entry(id repo.ID) *auditlog.Entry {
 	entry := copyPointer(t.entries.get(id))
 	if entry != nil {
 		entry.AuditEntry = copyEntry(entry)
@@ -141,20 +142,20 @@ func (t *tables) entry(id repo.ID) *repo.SealedEntry {
 }
 
 // leaf returns the leaf at a place, with its entry.
-func (t *tables) leaf(at int64) repo.AuditLeaf {
+func (t *tables) leaf(at int64) auditlog.Leaf {
 	leaf := t.log.leaves[at]
 	leaf.Entry = t.entry(leaf.EntryID)
 	return leaf
 }
 
-func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]auditlog.Leaf, error) {
 	limit, err := rules.CheckPage("from", from, limit)
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx, a.read, func(t *tables) ([]repo.AuditLeaf, error) {
+	return run(ctx, a.read, func(t *tables) ([]auditlog.Leaf, error) {
 		first := min(from, int64(len(t.log.leaves)))
-		leaves := make([]repo.AuditLeaf, min(int64(limit), int64(len(t.log.leaves))-first))
+		leaves := make([]auditlog.Leaf, min(int64(limit), int64(len(t.log.leaves))-first))
 		for i := range leaves {
 			leaves[i] = t.leaf(first + int64(i))
 		}
@@ -162,20 +163,20 @@ func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.A
 	})
 }
 
-func (a auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
-	return run(ctx, a.read, func(t *tables) (repo.AuditLeaf, error) {
+func (a auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, error) {
+	return run(ctx, a.read, func(t *tables) (auditlog.Leaf, error) {
 		at, found := t.log.byEntry[entryID]
 		if !found {
-			return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
+			return auditlog.Leaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
 		}
 		return t.leaf(at), nil
 	})
 }
 
-func (a auditStore) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
-	return run(ctx, a.read, func(t *tables) (repo.AuditCheckpoint, error) {
+func (a auditStore) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
+	return run(ctx, a.read, func(t *tables) (auditlog.Checkpoint, error) {
 		if t.log.checkpoint.Size == 0 {
-			return repo.AuditCheckpoint{}, &repo.NotFoundError{Kind: "audit checkpoint"}
+			return auditlog.Checkpoint{}, &repo.NotFoundError{Kind: "audit checkpoint"}
 		}
 		return copyCheckpoint(t.log.checkpoint), nil
 	})
@@ -194,12 +195,12 @@ func (a auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	return a.Strays(ctx, limit)
 }
 
-func (a auditStore) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {
+func (a auditStore) Waiting(ctx context.Context, limit int) (auditlog.Waiting, error) {
 	limit, err := rules.CheckCount(limit)
 	if err != nil {
-		return repo.AuditWaiting{}, err
+		return auditlog.Waiting{}, err
 	}
-	return run(ctx, a.read, func(t *tables) (waiting repo.AuditWaiting, err error) {
+	return run(ctx, a.read, func(t *tables) (waiting auditlog.Waiting, err error) {
 		if len(t.unsealed) > 0 {
 			waiting.Entries = int64(min(len(t.unsealed), limit))
 			waiting.Oldest = t.entries.get(t.unsealed[0]).RecordedAt

@@ -7,11 +7,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// auditStore is repo.AuditStore: the sink, pruning and holds here, the log in the
+// auditStore is auditlog.Store: the sink, pruning and holds here, the log in the
 // file beside. It is not for transactions: its tables are the committed ones.
 type auditStore struct{ *handle }
 
@@ -20,21 +21,21 @@ type sink struct {
 	closed bool
 }
 
-func (a auditStore) Sink(ctx context.Context) (repo.AuditSink, error) {
+func (a auditStore) Sink(ctx context.Context) (auditlog.Sink, error) {
 	if err := a.usable(ctx); err != nil {
 		return nil, err
 	}
 	return &sink{handle: a.handle}, nil
 }
 
-func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
+func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
 	if s.closed {
-		return repo.AuditRecorded{}, repo.ErrClosed
+		return auditlog.Recorded{}, repo.ErrClosed
 	}
 	return audit{s.handle}.record(ctx, entries)
 }
 
-func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
+func (s *sink) Quarantine(ctx context.Context, poison auditlog.Poison) error {
 	if s.closed {
 		return repo.ErrClosed
 	}
@@ -50,19 +51,19 @@ func (s *sink) Close() error {
 	return nil
 }
 
-func (a auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (repo.AuditPruned, error) {
+func (a auditStore) Prune(ctx context.Context, prune auditlog.Prune) (auditlog.Pruned, error) {
 	prune, err := rules.NormalizePrune(prune)
 	if err != nil {
-		return repo.AuditPruned{}, err
+		return auditlog.Pruned{}, err
 	}
-	return run(ctx, a.write, func(t *tables) (repo.AuditPruned, error) {
+	return run(ctx, a.write, func(t *tables) (auditlog.Pruned, error) {
 		result, doomed := t.prunable(prune)
 		if prune.DryRun || len(doomed) == 0 {
 			return result, nil
 		}
 		entry, err := rules.PruneEntry(prune, slices.Collect(maps.Values(t.log.holds)))
 		if err != nil {
-			return repo.AuditPruned{}, err
+			return auditlog.Pruned{}, err
 		}
 		entry.OccurredAt = t.now()
 		entry.RecordedAt = entry.OccurredAt
@@ -76,10 +77,10 @@ func (a auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (repo.Audi
 }
 
 // prunable counts what a prune is for, and returns what of it may be removed.
-func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doomed []repo.ID) {
-	bounds := repo.AuditPruneDetails{Before: prune.Before, Types: prune.Types}
+func (t *tables) prunable(prune auditlog.Prune) (result auditlog.Pruned, doomed []repo.ID) {
+	bounds := auditlog.PruneDetails{Before: prune.Before, Types: prune.Types}
 	for id, e := range t.entries.all() {
-		if !rules.Covers(bounds, e.OccurredAt, repo.AuditKept{Type: e.Type}) {
+		if !rules.Covers(bounds, e.OccurredAt, auditlog.Kept{Type: e.Type}) {
 			continue
 		}
 		_, planHeld := t.log.holds[heldSubject{plan: e.PlanID}]
@@ -101,9 +102,9 @@ func (t *tables) prunable(prune repo.AuditPrune) (result repo.AuditPruned, doome
 // heldSubject is what a hold names: a plan or a session, which may have the same id.
 type heldSubject struct{ plan, session repo.ID }
 
-func subject(hold repo.AuditHold) heldSubject { return heldSubject{hold.PlanID, hold.SessionID} }
+func subject(hold auditlog.Hold) heldSubject { return heldSubject{hold.PlanID, hold.SessionID} }
 
-func (a auditStore) Hold(ctx context.Context, hold repo.AuditHold) error {
+func (a auditStore) Hold(ctx context.Context, hold auditlog.Hold) error {
 	if err := rules.CheckHold(hold, false); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (a auditStore) Hold(ctx context.Context, hold repo.AuditHold) error {
 	})
 }
 
-func (a auditStore) Release(ctx context.Context, hold repo.AuditHold) error {
+func (a auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
 	if err := rules.CheckHold(hold, true); err != nil {
 		return err
 	}
@@ -126,13 +127,18 @@ func (a auditStore) Release(ctx context.Context, hold repo.AuditHold) error {
 	})
 }
 
-func (a auditStore) Holds(ctx context.Context) ([]repo.AuditHold, error) {
-	return run(ctx, a.read, func(t *tables) ([]repo.AuditHold, error) {
-		holds := slices.AppendSeq([]repo.AuditHold{}, maps.Values(t.log.holds))
+func (a auditStore) Holds(ctx context.Context) ([]auditlog.Hold, error) {
+	return run(ctx, a.read, func(t *tables) ([]auditlog.Hold, error) {
+		holds := slices.AppendSeq([]auditlog.Hold{}, maps.Values(t.log.holds))
 		// Those of plans first, each by id: the other id is zero.
-		slices.SortFunc(holds, func(a, b repo.AuditHold) int {
+		slices.SortFunc(holds, func(a, b auditlog.Hold) int {
 			return cmp.Or(a.SessionID.Compare(b.SessionID), a.PlanID.Compare(b.PlanID))
 		})
 		return holds, nil
 	})
+}
+
+// Doctor implements auditlog.Store.
+func (a auditStore) Doctor(ctx context.Context) ([]auditlog.Finding, error) {
+	return nil, a.usable(ctx)
 }

@@ -61,7 +61,7 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for _, err := range store.Sessions().Stream(b.Context(), id, 0) {
+		for _, err := range store.Sessions().Messages(b.Context(), id, 0) {
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -112,14 +112,14 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 	for name, filter := range map[string]repo.SessionFilter{
-		"namespace": {Namespace: "n7"},
-		"actor":     {Namespace: "n7", Actor: "a42"},
+		"namespace": {AnyOwner: true, Namespace: "n7"},
+		"actor":     {AnyOwner: true, Namespace: "n7", Actor: "a42"},
 	} {
 		list := func(b *testing.B, repositories repo.Repositories) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if page, err := repositories.Sessions().List(b.Context(), filter, repo.Page{Limit: 20}); err != nil || len(page.Sessions) != 20 {
-					b.Fatal(len(page.Sessions), err)
+				if page, err := repositories.Sessions().List(b.Context(), filter, repo.Page{Limit: 20}); err != nil || len(page.Items) != 20 {
+					b.Fatal(len(page.Items), err)
 				}
 			}
 		}

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A plan has at most repo.MaxChildPlans children.
+// A plan has at most limits.MaxChildPlans children.
 func TestChildLimit(t *testing.T) {
 	t.Parallel()
 	store, ctx := New(), t.Context()
@@ -18,7 +19,7 @@ func TestChildLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range repo.MaxChildPlans {
+	for i := range limits.MaxChildPlans {
 		if _, err := store.Plans().Use(ctx, "a", repo.UseAction{ParentID: root.ID}); err != nil {
 			t.Fatal(i, err)
 		}

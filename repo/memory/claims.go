@@ -7,15 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // claimRow is the claim of a plan that is processing.
 type claimRow struct {
-	plan        repo.ID
-	owner       string
-	maxAttempts int
+	plan  repo.ID
+	owner string
 }
 
 // putPlan stores a plan, and keeps the queue and the claims in step with it.
@@ -23,21 +23,22 @@ func (t *tables) putPlan(r *planRow) {
 	before := t.plans.get(r.ID)
 	t.plans.put(r.ID, r)
 	switch {
-	case r.State == repo.StateQueued:
+	case r.State == repo.PlanQueued:
 		t.queue.put(r.ID, r)
 		t.wakeClaims()
-	case before != nil && before.State == repo.StateQueued:
+	case before != nil && before.State == repo.PlanQueued:
 		t.queue.remove(r.ID)
 	}
-	if before == nil || before.State != repo.StateProcessing || r.State == repo.StateProcessing {
+	if before == nil || before.State != repo.PlanProcessing || r.State == repo.PlanProcessing {
 		return
 	}
 	if claim := t.claims.get(r.ID); claim != nil {
 		// Its owner may have acquired it again, after it expired: then it has another token.
 		if lease := t.leases.get(repo.PlanLease(r.ID)); lease != nil && lease.Owner == claim.owner {
-			t.releaseLease(lease.Key, lease.Token)
+			t.releaseLease(lease.Key, lease.Fence)
 		}
 		t.claims.remove(r.ID)
+		t.wakeClaims() // one that a limit kept from being claimed may be
 	}
 }
 
@@ -68,8 +69,12 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 	}
 	for {
 		var change <-chan struct{}
-		var due time.Duration
+		var due time.Time
 		claimed, err := run(ctx, p.write, func(t *tables) ([]repo.ClaimedPlan, error) {
+			if now := t.now(); now.Sub(t.sweptPlans) >= limits.ExpiredGrace {
+				t.sweptPlans = now
+				t.sweepPlans(limits.DefaultSweep)
+			}
 			claimed := t.claimPlans(claim)
 			if len(claimed) == 0 && claim.Wait {
 				change, due = t.claimsChange(), t.nextDue(claim)
@@ -79,24 +84,25 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 		if err != nil || change == nil {
 			return claimed, err
 		}
-		if err := p.waitForPlans(ctx, change, due); err != nil {
+		if err := p.waitUntil(ctx, change, due); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (p plans) waitForPlans(ctx context.Context, change <-chan struct{}, due time.Duration) error {
-	timer := time.NewTimer(due)
-	defer timer.Stop()
-	select {
-	case <-change:
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.closing:
-		return repo.ErrClosed
-	}
-	return nil
+// waitUntil waits for a change, or a time.
+func (h *handle) waitUntil(ctx context.Context, change <-chan struct{}, due time.Time) (err error) {
+	h.tables.clock.reach(due, func(reached <-chan struct{}) {
+		select {
+		case <-change:
+		case <-reached:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-h.closing:
+			err = repo.ErrClosed
+		}
+	})
+	return err
 }
 
 // claimPlans first ends the claims that have expired.
@@ -104,12 +110,12 @@ func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 	claimed := []repo.ClaimedPlan{}
 	for _, expired := range t.expired(claim) {
 		r := t.plans.get(expired.plan)
-		if r.Attempt < expired.maxAttempts && len(claimed) == claim.Limit {
+		if r.Attempt < r.MaxAttempts && (len(claimed) == claim.Limit || !t.mayGoOn(r.Plan)) {
 			continue
 		}
-		moved, reason := rules.Expired(r.Plan, expired.owner, expired.maxAttempts)
+		moved, reason := rules.Expired(r.Plan, expired.owner)
 		t.movePlan(r, moved, repo.TransitionExpire, repo.Cause{Actor: claim.Owner, Reason: reason})
-		if moved.State == repo.StateQueued {
+		if moved.State == repo.PlanQueued {
 			claimed = append(claimed, t.startClaim(claim, moved.ID))
 		}
 	}
@@ -117,19 +123,29 @@ func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 		if len(claimed) == claim.Limit {
 			break
 		}
-		claimed = append(claimed, t.startClaim(claim, r.ID))
+		if t.hasRoom(r.Plan) {
+			claimed = append(claimed, t.startClaim(claim, r.ID))
+		}
 	}
 	return claimed
 }
 
+// mayGoOn reports whether a claim that has expired may be taken over. One that may not is left to sweepPlans.
+func (t *tables) mayGoOn(p repo.Plan) bool {
+	late := !p.Deadline.IsZero() && !p.Deadline.After(t.now())
+	return !late && t.room(p) >= 0 // it is counted itself
+}
+
 func (t *tables) startClaim(claim repo.Claim, id repo.ID) repo.ClaimedPlan {
 	r := t.plans.get(id)
+	t.turns++
+	t.served[r.Namespace] = t.turns
 	moved, _, _ := rules.Moved(r.Plan, repo.TransitionStart, repo.Cause{}) // a queued plan can be started
 	t.movePlan(r, moved, repo.TransitionStart, repo.Cause{Actor: claim.Owner})
 	lease := rules.NewClaimLease(claim, id, t.newToken(), t.now())
 	t.leases.put(lease.Key, &lease)
 	t.fence(lease)
-	t.claims.put(id, &claimRow{plan: id, owner: claim.Owner, maxAttempts: claim.MaxAttempts})
+	t.claims.put(id, &claimRow{plan: id, owner: claim.Owner})
 	return repo.ClaimedPlan{Plan: planOf(t.plans.get(id)), Lease: lease}
 }
 
@@ -158,15 +174,40 @@ func (t *tables) leaseLeft(plan repo.ID) time.Duration {
 	return lease.ExpiresAt.Sub(t.now())
 }
 
-// nextDue is how long it takes until a claim may have expired.
-func (t *tables) nextDue(claim repo.Claim) time.Duration {
+// nextDue is when a claim, or a lease that kept a plan from being claimed, may have expired.
+func (t *tables) nextDue(claim repo.Claim) time.Time {
 	due := repo.MaxLeaseTTL
+	now := t.now()
+	nextSweep := t.sweptPlans.Add(limits.ExpiredGrace).Sub(now)
 	for _, c := range t.claims.all() {
-		if rules.SelectsClaim(claim, t.plans.get(c.plan).Plan) {
+		p := t.plans.get(c.plan).Plan
+		if rules.SelectsClaim(claim, p) && t.mayGoOn(p) {
 			due = min(due, t.leaseLeft(c.plan))
+		} else { // once a sweep has ended it, a limit may allow another one
+			due = min(due, max(t.leaseLeft(c.plan)+limits.ExpiredGrace, nextSweep))
 		}
 	}
-	return due
+	for id, r := range t.queue.all() {
+		if !r.Deadline.IsZero() {
+			due = min(due, max(r.Deadline.Sub(now), nextSweep))
+		}
+		if rules.IsOverdue(r.Plan, now) {
+			continue
+		}
+		// One whose lease somebody holds waits for its end. What became due since the claim looked is due at once, but for
+		// what a limit keeps.
+		left := max(t.leaseLeft(id), rules.WaitsSince(r.Plan).Sub(t.now()))
+		if rules.SelectsClaim(claim, r.Plan) && (left > 0 || t.hasRoom(r.Plan)) {
+			due = min(due, left)
+		}
+	}
+	return t.now().Add(due)
+}
+
+func shuffled(names []string) []string {
+	names = slices.Clone(names)
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names
 }
 
 // waiting returns the queued plans that a claim asks for, in the order in which they are
@@ -174,7 +215,7 @@ func (t *tables) nextDue(claim repo.Claim) time.Duration {
 func (t *tables) waiting(claim repo.Claim) []*planRow {
 	lists := map[string][]*planRow{}
 	for _, r := range t.queue.all() {
-		if rules.SelectsClaim(claim, r.Plan) && t.leaseLeft(r.ID) <= 0 {
+		if rules.SelectsClaim(claim, r.Plan) && t.leaseLeft(r.ID) <= 0 && rules.IsDue(r.Plan, t.now()) {
 			lists[r.Namespace] = append(lists[r.Namespace], r)
 		}
 	}
@@ -182,10 +223,9 @@ func (t *tables) waiting(claim repo.Claim) []*planRow {
 		slices.SortFunc(list, func(a, b *planRow) int { return rules.CompareWaiting(a.Plan, b.Plan) })
 	}
 	var order []*planRow
-	turns := rand.Perm(len(claim.Namespaces))
+	turns := t.turnsOf(claim, lists)
 	for turn := 0; len(lists) > 0; turn++ {
-		for _, i := range turns {
-			namespace := claim.Namespaces[i]
+		for _, namespace := range turns {
 			switch list := lists[namespace]; {
 			case turn < len(list):
 				order = append(order, list[turn])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -36,7 +37,7 @@ func copyAction(a *repo.Action) repo.Action {
 
 func copyDefinition(d repo.ActionDefinition) repo.ActionDefinition {
 	d.InputsSchema = bytes.Clone(d.InputsSchema)
-	d.Tags, d.Invariants = slices.Clone(d.Tags), slices.Clone(d.Invariants)
+	d.Tags, d.Invariants, d.Phases = slices.Clone(d.Tags), slices.Clone(d.Invariants), slices.Clone(d.Phases)
 	d.Arguments = slices.Clone(d.Arguments)
 	for i := range d.Arguments {
 		argument := &d.Arguments[i]
@@ -47,6 +48,7 @@ func copyDefinition(d repo.ActionDefinition) repo.ActionDefinition {
 }
 
 func copyPlan(p repo.Plan) repo.Plan {
+	p.Phases = slices.Clone(p.Phases)
 	p.Projects, p.Invariants, p.Arguments = slices.Clone(p.Projects), slices.Clone(p.Invariants), slices.Clone(p.Arguments)
 	for i := range p.Arguments {
 		p.Arguments[i].Value = bytes.Clone(p.Arguments[i].Value)
@@ -56,13 +58,13 @@ func copyPlan(p repo.Plan) repo.Plan {
 	return p
 }
 
-func copyEntry(e *repo.SealedEntry) repo.AuditEntry {
+func copyEntry(e *auditlog.Entry) repo.AuditEntry {
 	copied := e.AuditEntry
 	copied.Details = bytes.Clone(e.Details)
 	return copied
 }
 
-func copyCheckpoint(c repo.AuditCheckpoint) repo.AuditCheckpoint {
+func copyCheckpoint(c auditlog.Checkpoint) auditlog.Checkpoint {
 	c.Note = slices.Clone(c.Note)
 	return c
 }

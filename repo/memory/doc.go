@@ -16,10 +16,24 @@
 // ends. Reads never wait: they see what was committed.
 //
 // A transaction that uses the store with its own context, instead of the
-// repositories it was given, gets a [repo.InsideTxError]. A write with another
+// repositories it was given, gets a [repo.InvalidError]. A write with another
 // context waits for the transaction until that context ends. If the transaction in
 // turn waits for that write, both wait that long. Close waits for the transaction
 // without a limit, since it has no context.
+//
+// # Time
+//
+// The store reads the process's clock, or that of [Options.Clock], which a test moves:
+// what is created, updated or was active gets its time; leases, claims and streams expire
+// by it, and the followers and claims that wait for that are woken. Ids contain the
+// process's time. Whatever runs on top of a store (repo.Hold, repo.Work,
+// live.PartWriter, package audit) keeps the process's time, too: moving the
+// clock is for it as if the process had been stopped for so long.
+//
+// In a bubble of testing/synctest a store without a clock follows the bubble's time, and
+// so does what runs on top of it. Open it in the bubble, to which its channels then
+// belong, under a name that no other test has. The store has no goroutines. What waits in
+// it for a context, a time, a change or a transaction is durably blocked.
 //
 // # Copies
 //

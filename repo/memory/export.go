@@ -9,9 +9,10 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/export"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Export takes the session and all its messages under one lock, and writes
@@ -23,12 +24,12 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 		if state, err := t.scope(repo.Scope{SessionID: id}); err == nil && state != nil {
 			version, values = state.version, state.from("", "")
 		}
-		return sessionRow{Session: r.snapshot(t), planIDs: r.planIDs, messages: slices.Clone(r.messages)}, nil
+		return sessionRow{Session: r.snapshot(t), planIDs: r.planIDs, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
 	})
 	if err != nil {
 		return err
 	}
-	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), stored.Session, stored.planIDs)
+	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), stored.Session, stored.planIDs, export.History{Base: stored.base(), Head: stored.follows})
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,9 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 			return err
 		}
 		// The writer only reads the message, so that it needs no copy.
-		if err := writer.Write(*m); err != nil {
+		message := *m
+		message.SessionID = id
+		if err := writer.Write(message); err != nil {
 			return err
 		}
 	}
@@ -56,7 +59,7 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 
 // Import reads the whole document before it takes the lock. Until the session is
 // stored nobody sees it.
-func (s sessions) Import(ctx context.Context, source io.Reader, options repo.ImportOptions) (repo.Session, error) {
+func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (repo.Session, error) {
 	if err := s.usable(ctx); err != nil {
 		return repo.Session{}, err
 	}
@@ -68,14 +71,20 @@ func (s sessions) Import(ctx context.Context, source io.Reader, options repo.Imp
 		return repo.Session{}, err
 	}
 	return run(ctx, s.write, func(t *tables) (repo.Session, error) {
+		if err := rules.ImportInView(s.options.view, r.Session); err != nil {
+			return repo.Session{}, err
+		}
 		if taken := t.taken(r.ID, r.sessionKey()); len(taken) > 0 {
 			return repo.Session{}, rules.ImportTaken(r.Session, taken[0].ID)
 		}
-		if !options.Restore && t.deletedIDs.get(r.ID) != nil {
+		if deleted := t.deletedIDs.get(r.ID); deleted != nil && (!restore || *deleted != r.Namespace) {
 			return repo.Session{}, rules.ImportDeleted(r.ID)
 		}
+		if t.kept(r.ID) > 0 {
+			return repo.Session{}, rules.ImportForked(r.ID)
+		}
 		for i, planID := range r.planIDs {
-			if t.plans.get(planID) == nil {
+			if plan := t.plans.get(planID); plan == nil || s.options.view != "" && s.options.view != plan.Namespace {
 				return repo.Session{}, rules.MissingPlan(i, planID)
 			}
 		}
@@ -84,7 +93,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, options repo.Imp
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)
 		}
 		s.recordSession(t, t.now(), repo.AuditEntry{
-			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`),
+			Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`),
 		})
 		return r.snapshot(t), nil
 	})
@@ -97,7 +106,7 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 		return nil, nil, err
 	}
 	r := &sessionRow{Session: reader.Session()}
-	r.activeAt = r.UpdatedAt
+	other, inherited := repo.NewID(), map[repo.ID]bool{} // of a session that does not exist
 	state := &scopeRow{}
 	reader.State = func(value repo.StateValue) error {
 		state.values.put(value.Key, &value)
@@ -111,13 +120,25 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 		if errors.Is(err, io.EOF) {
 			r.planIDs = reader.LinkedPlans()
 			state.version = reader.StateVersion()
+			r.follows = reader.History().Head
 			return r, state, nil
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+		if m.Sequence < reader.History().Base {
+			if inherited[m.ID] {
+				return nil, nil, rules.MessageTwice()
+			}
+			m.SessionID, inherited[m.ID] = other, true
+			r.inherited = append(r.inherited, &m)
+			continue
+		}
 		if r.byID.get(m.ID) != nil {
 			return nil, nil, rules.MessageTwice()
+		}
+		if m.Follows != m.Sequence-1 {
+			r.follows = &m.Follows
 		}
 		r.add([]repo.Message{m})
 	}

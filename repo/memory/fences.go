@@ -1,8 +1,8 @@
 package memory
 
 import (
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // fence tells the session or plan that a lease names of its token.
@@ -13,14 +13,14 @@ func (t *tables) fence(lease repo.Lease) {
 	}
 	switch lease.Key.Kind {
 	case repo.LeaseOfSession:
-		if r := t.sessions.get(id); r != nil && r.fence < lease.Token {
+		if r := t.sessions.get(id); r != nil && r.fence < lease.Fence {
 			if r, err = t.editSession(id); err == nil {
-				r.fence = lease.Token
+				r.fence = lease.Fence
 			}
 		}
 	case repo.LeaseOfPlan:
-		if r := t.plans.get(id); r != nil && r.fence < lease.Token {
-			t.putFence(r, lease.Token)
+		if r := t.plans.get(id); r != nil && r.fence < lease.Fence {
+			t.putFence(r, lease.Fence)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func (t *tables) checkPlan(r *planRow, token int64) (*planRow, error) {
 // given before there was anything to know of it.
 func (t *tables) latest(key repo.LeaseKey, fence, token int64) int64 {
 	if lease := t.leases.get(key); token > fence && lease != nil {
-		return max(fence, lease.Token)
+		return max(fence, lease.Fence)
 	}
 	return fence
 }

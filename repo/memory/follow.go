@@ -5,8 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // watch is what those wait for who follow a session and have read all of it.
@@ -63,10 +63,10 @@ func (s sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) ite
 				if err = ctx.Err(); err != nil {
 					break
 				}
-				if !yield(copyMessage(m), nil) {
+				if !yield(copiesOf(sessionID, []*repo.Message{m})[0], nil) {
 					return
 				}
-				next++
+				next = m.Sequence + 1
 			}
 			if err != nil {
 				yield(repo.Message{}, err)
@@ -89,11 +89,11 @@ func (s sessions) look(ctx context.Context, sessionID repo.ID, began bool, next 
 		if r == nil {
 			return followed{}, rules.Deleted(sessionID, began)
 		}
-		count := int64(len(r.messages))
-		if next >= count {
+		rest := from(r.all(), next)
+		if len(rest) == 0 {
 			return followed{watch: t.watch(sessionID)}, nil
 		}
-		return followed{messages: slices.Clone(r.messages[next:min(next+streamChunk, count)])}, nil
+		return followed{messages: slices.Clone(rest[:min(streamChunk, len(rest))])}, nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
@@ -15,6 +16,8 @@ type handle struct {
 	// ended is the error of operations after the store was closed or the
 	// transaction has ended.
 	ended error
+	// of is the store of a view, with which the view ends.
+	of *handle
 	// closing is closed with the store. A transaction has none.
 	closing chan struct{}
 }
@@ -41,17 +44,21 @@ func (h *handle) Streams() repo.Streams { return streams{h} }
 func (h *handle) Audit() repo.Audit { return audit{h} }
 
 // read locks the tables for an operation that changes nothing. Errors, with nothing
-// locked: the context's, repo.InsideTxError, ended.
+// locked: the context's, repo.InvalidError, ended.
 func (h *handle) read(ctx context.Context) (*tables, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	t := h.tables
 	if t.base == nil && inside.Is(ctx, t.core) {
-		return nil, &repo.InsideTxError{}
+		return nil, inside.Error()
 	}
 	t.mu.Lock()
-	if err := h.ended; err != nil {
+	err := h.ended
+	if h.of != nil {
+		err = cmp.Or(err, h.of.ended)
+	}
+	if err != nil {
 		t.mu.Unlock()
 		return nil, err
 	}

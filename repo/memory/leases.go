@@ -1,29 +1,75 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// leases is repo.Leases. The clock is the process's.
+// leases is repo.Leases.
 type leases struct{ *handle }
+
+// in returns a key as the tables have it. Those of sessions and plans are shared by all views.
+func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
+	if key.Kind != repo.LeaseOfSession && key.Kind != repo.LeaseOfPlan {
+		key.Name = rules.InView(l.options.view, key.Name)
+	}
+	return key
+}
+
+// has reports whether a key in the tables is one of the store, or the view.
+func (l leases) has(t *tables, key repo.LeaseKey) bool {
+	namespace, name := rules.SplitView(key.Name)
+	id, _ := repo.ParseID(name)
+	switch key.Kind {
+	case repo.LeaseOfSession:
+		r := t.sessions.get(id)
+		return l.options.view == "" || r != nil && r.Namespace == l.options.view
+	case repo.LeaseOfPlan:
+		r := t.plans.get(id)
+		return l.options.view == "" || r != nil && r.Namespace == l.options.view
+	}
+	return namespace == cmp.Or(l.options.view, repo.DefaultNamespace)
+}
 
 func (l leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	lease, err := rules.NormalizeLease(lease)
 	if err != nil {
 		return repo.Lease{}, err
 	}
-	return run(ctx, l.write, func(t *tables) (repo.Lease, error) {
-		acquired, err := t.putLease(rules.AcquiredLease(lease, t.leases.get(lease.Key), t.now(), t.newToken))
-		if err == nil {
-			t.fence(acquired)
+	lease.Key = l.in(lease.Key)
+	if lease.Wait {
+		return l.acquireInTurn(ctx, lease)
+	}
+	return run(ctx, l.write, func(t *tables) (repo.Lease, error) { return t.acquire(lease) })
+}
+
+// acquire acquires a lease, or one of its slots.
+func (t *tables) acquire(lease repo.NewLease) (repo.Lease, error) {
+	open, _, err := t.openSlots(lease)
+	if err != nil {
+		return repo.Lease{}, err
+	}
+	lease.Key = open[0]
+	acquired, err := t.putLease(rules.AcquiredLease(lease, t.leases.get(lease.Key), t.now(), t.newToken))
+	if err == nil {
+		t.fence(acquired)
+	}
+	return acquired, err
+}
+
+func (t *tables) openSlots(lease repo.NewLease) (open []repo.LeaseKey, owned bool, err error) {
+	held, now := map[repo.LeaseKey]repo.Lease{}, t.now()
+	for _, key := range rules.SlotsOf(lease) {
+		if stored := t.leases.get(key); stored != nil && stored.ExpiresAt.After(now) {
+			held[key] = *stored
 		}
-		return acquired, err
-	})
+	}
+	return rules.OpenSlots(lease, held)
 }
 
 // newToken returns a token that was never given before.
@@ -47,6 +93,7 @@ func (l leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration) 
 	if err != nil {
 		return repo.Lease{}, err
 	}
+	lease.Key = l.in(lease.Key)
 	return run(ctx, l.write, func(t *tables) (repo.Lease, error) {
 		renewed, err := rules.RenewedLease(lease, t.leases.get(lease.Key), t.now(), ttl)
 		return t.putLease(renewed, err)
@@ -58,7 +105,7 @@ func (l leases) Release(ctx context.Context, lease repo.Lease) error {
 		return err
 	}
 	return exec(ctx, l.write, func(t *tables) error {
-		t.releaseLease(lease.Key, lease.Token)
+		t.releaseLease(l.in(lease.Key), lease.Fence)
 		return nil
 	})
 }
@@ -66,9 +113,10 @@ func (l leases) Release(ctx context.Context, lease repo.Lease) error {
 // releaseLease removes a lease that has this token. If it is a plan's, its claim has
 // expired.
 func (t *tables) releaseLease(key repo.LeaseKey, token int64) {
-	if stored := t.leases.get(key); stored != nil && stored.Token == token {
+	if stored := t.leases.get(key); stored != nil && stored.Fence == token {
 		t.leases.remove(key)
 		t.wakeClaims()
+		t.wakeLeases(key)
 	}
 }
 
@@ -77,31 +125,33 @@ func (l leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 		return 0, err
 	}
 	return run(ctx, l.write, func(t *tables) (int64, error) {
-		found := t.leases.where(func(stored *repo.Lease) bool { return stored.Owner == owner })
+		found := t.leases.where(func(stored *repo.Lease) bool { return stored.Owner == owner && l.has(t, stored.Key) })
 		for _, stored := range found {
-			t.releaseLease(stored.Key, stored.Token)
+			t.releaseLease(stored.Key, stored.Fence)
 		}
 		return int64(len(found)), nil
 	})
 }
 
-func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.LeasePage, error) {
-	list, err := rules.LeaseList(filter, page)
+func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
+	list, err := rules.LeaseList(l.options.view, filter, page)
 	if err != nil {
-		return repo.LeasePage{}, err
+		return repo.List[repo.Lease]{}, err
 	}
-	return run(ctx, l.read, func(t *tables) (repo.LeasePage, error) {
+	return run(ctx, l.read, func(t *tables) (repo.List[repo.Lease], error) {
 		now := t.now()
 		read := func(stored *repo.Lease) repo.Lease {
 			lease := *stored
+			_, lease.Key.Name = rules.SplitView(lease.Key.Name)
 			lease.Expired = !lease.ExpiresAt.After(now)
 			return lease
 		}
 		found := t.leases.where(func(stored *repo.Lease) bool {
-			return rules.SelectsLease(filter, read(stored)) && rules.CompareLeases(stored.Key, list.After) > 0
+			lease := read(stored)
+			return l.has(t, stored.Key) && rules.SelectsLease(filter, lease) && rules.CompareLeases(lease.Key, list.After) > 0
 		})
 		slices.SortFunc(found, func(a, b *repo.Lease) int { return rules.CompareLeases(a.Key, b.Key) })
 		leases, next, err := rules.PageOf(list, found, func(stored *repo.Lease) (repo.Lease, error) { return read(stored), nil })
-		return repo.LeasePage{Leases: leases, Next: next}, err
+		return repo.List[repo.Lease]{Items: leases, Next: next}, err
 	})
 }

@@ -6,33 +6,32 @@ import (
 	"math"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
 	return runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) (repo.Message, error) {
 		m := r.byID.get(id)
+		if at := slices.IndexFunc(r.inherited, func(m *repo.Message) bool { return m.ID == id }); m == nil && at >= 0 {
+			m = r.inherited[at]
+		}
 		if m == nil {
 			return repo.Message{}, &repo.NotFoundError{Kind: "message", ID: id}
 		}
-		return copyMessage(m), nil
+		return copiesOf(sessionID, []*repo.Message{m})[0], nil
 	})
 }
 
-func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
-	limit, err := rules.CheckPage("from", from, limit)
+func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, first int64, limit int) ([]repo.Message, error) {
+	limit, err := rules.CheckPage("from", first, limit)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.between(ctx, sessionID, func(count int64) (int64, int64) {
-		first := min(from, count)
-		return first, min(first+int64(limit), count)
+	return s.some(ctx, sessionID, func(r *sessionRow) []*repo.Message {
+		rest := from(r.transcript(), first)
+		return rest[:min(limit, len(rest))]
 	})
-	if err != nil {
-		return nil, err
-	}
-	return each(found, copyMessage), nil
 }
 
 func (s sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
@@ -40,15 +39,13 @@ func (s sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before 
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.between(ctx, sessionID, func(count int64) (int64, int64) {
-		end := min(before, count)
-		return max(0, end-int64(limit)), end
+	found, err := s.some(ctx, sessionID, func(r *sessionRow) []*repo.Message {
+		all := r.transcript()
+		end := len(all) - len(from(all, before))
+		return all[max(0, end-limit):end]
 	})
-	if err != nil {
-		return nil, err
-	}
 	slices.Reverse(found)
-	return each(found, copyMessage), nil
+	return found, err
 }
 
 func (s sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit int) ([]repo.Message, error) {
@@ -61,42 +58,44 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 	if err := rules.CheckCallID(callID); err != nil {
 		return nil, err
 	}
-	found, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) (found []*repo.Message, _ error) {
-		for _, m := range r.messages {
+	return s.some(ctx, sessionID, func(r *sessionRow) (found []*repo.Message) {
+		for _, m := range r.all() {
 			if m.CallID == callID && len(found) < repo.MaxPageSize {
 				found = append(found, m)
 			}
 		}
-		return found, nil
+		return found
+	})
+}
+
+// some returns those messages of a session that choose returns. They are copied after the lock.
+func (s sessions) some(ctx context.Context, sessionID repo.ID, choose func(*sessionRow) []*repo.Message) ([]repo.Message, error) {
+	found, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+		return slices.Clone(choose(r)), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return each(found, copyMessage), nil
-}
-
-// between returns the messages between the sequences that bounds makes of their
-// number: the stored ones, which the caller copies after the lock.
-func (s sessions) between(ctx context.Context, sessionID repo.ID, bounds func(count int64) (first, end int64)) ([]*repo.Message, error) {
-	return runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-		first, end := bounds(int64(len(r.messages)))
-		return slices.Clone(r.messages[first:end]), nil
-	})
+	return copiesOf(sessionID, found), nil
 }
 
 // streamChunk is how many messages a stream takes under one lock. It copies
 // each when it yields it.
 const streamChunk = 256
 
-func (s sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		if err := rules.CheckSequence("from", from); err != nil {
+		if err := rules.CheckSequence("from", first); err != nil {
 			yield(repo.Message{}, err)
 			return
 		}
-		for next := from; ; next += streamChunk {
+		for next := first; ; {
 			chunk, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-				rest := r.messages[min(next, int64(len(r.messages))):]
+				all := r.transcript()
+				rest := from(all, next)
+				if before := all[:len(all)-len(rest)]; next > first && (len(before) == 0 || before[len(before)-1].Sequence != next-1) {
+					return nil, &repo.SequenceConflictError{Kind: "head", ID: sessionID, Expected: next - 1, Next: rules.Head(r.follows, r.next())}
+				}
 				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
 			})
 			if err != nil {
@@ -104,9 +103,10 @@ func (s sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) ite
 				return
 			}
 			for _, m := range chunk {
-				if !yield(copyMessage(m), nil) {
+				if !yield(copiesOf(sessionID, []*repo.Message{m})[0], nil) {
 					return
 				}
+				next = m.Sequence + 1
 			}
 			if len(chunk) < streamChunk {
 				return

@@ -3,9 +3,10 @@ package memory
 import (
 	"context"
 	"slices"
+	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
@@ -14,8 +15,8 @@ func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Trans
 		return repo.Plan{}, err
 	}
 	return runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
-		if rules.IsThere(r.Plan, transition) {
-			return planOf(r), nil
+		if _, moves, err := rules.Moved(r.Plan, transition, cause); err == nil && !moves {
+			return planOf(r), nil // it is there
 		}
 		r, err := t.checkPlan(r, cause.Fence)
 		if err != nil {
@@ -34,14 +35,19 @@ func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Trans
 		if transition == repo.TransitionCancel {
 			t.cancelBelow(id, cause)
 		}
-		return planOf(t.plans.get(id)), nil
+		after := planOf(t.plans.get(id))
+		after.Moved = true
+		return after, nil
 	})
 }
 
 // movePlan stores a plan that was moved, and its event.
 func (t *tables) movePlan(r *planRow, moved repo.Plan, transition repo.Transition, cause repo.Cause) {
 	moved.UpdatedAt = t.now()
-	if moved.State == repo.StateCancelled {
+	if delay := rules.DelayOf(moved, transition, cause); delay > 0 {
+		moved.NotBefore = moved.UpdatedAt.Add(delay).Truncate(time.Microsecond)
+	}
+	if moved.State == repo.PlanCancelled {
 		moved.CancelledAt = moved.UpdatedAt
 	}
 	event := repo.PlanEvent{
@@ -80,8 +86,8 @@ func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress)
 		if err != nil {
 			return repo.Plan{}, err
 		}
-		if r.State != repo.StateProcessing {
-			return repo.Plan{}, rules.Refuse(r.Plan, repo.TransitionProgress)
+		if r.State != repo.PlanProcessing {
+			return repo.Plan{}, rules.Refuse(r.Plan, repo.TransitionProgress, repo.Cause{})
 		}
 		changed := *r
 		if progress.CompletedStep != nil {

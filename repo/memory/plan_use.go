@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Use checks and writes under one lock.
@@ -28,7 +29,7 @@ func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo
 			}
 		}
 		if known == nil {
-			if known, err = t.makePlan(name, use); err != nil {
+			if known, err = t.makePlan(ctx, name, use); err != nil {
 				return repo.Plan{}, err
 			}
 		}
@@ -73,20 +74,27 @@ func (t *tables) usedPlan(name repo.ActionName, use repo.UseAction) *planRow {
 }
 
 // makePlan stores a new plan.
-func (t *tables) makePlan(name repo.ActionName, use repo.UseAction) (*planRow, error) {
+func (t *tables) makePlan(ctx context.Context, name repo.ActionName, use repo.UseAction) (*planRow, error) {
 	action, err := t.action(name)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := rules.NewPlan(repo.NewID(), use, *action)
+	plan, err := rules.NewPlan(ctx, repo.NewID(), use, *action)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.putUnderParent(&plan); err != nil {
 		return nil, err
 	}
+	return t.insertPlan(plan, *action, use), nil
+}
+
+func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseAction) *planRow {
 	plan.CreatedAt = t.now()
 	plan.UpdatedAt = plan.CreatedAt
+	if action.MaxAge > 0 {
+		plan.Deadline = plan.CreatedAt.Add(action.MaxAge)
+	}
 	r := &planRow{Plan: copyPlan(plan), events: []repo.PlanEvent{{
 		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor, CreatedAt: plan.CreatedAt,
 	}}}
@@ -95,13 +103,13 @@ func (t *tables) makePlan(name repo.ActionName, use repo.UseAction) (*planRow, e
 		t.planKeys.put(keyOfPlan(plan.SessionID, plan.Namespace, plan.Key), &r.ID)
 	}
 	t.recordEvent(plan.CreatedAt, repo.AuditEntry{
-		Type: repo.EventPlanCreated, Namespace: plan.Namespace, Actor: use.Actor, SessionID: use.SessionID, PlanID: plan.ID,
-		Details: rules.UseDetails(name),
+		Type: events.PlanCreated, Namespace: plan.Namespace, Actor: use.Actor, SessionID: use.SessionID, PlanID: plan.ID,
+		Details: rules.UseDetails(action.Name),
 	})
 	if !action.Reusable {
-		t.archive(*action, plan.CreatedAt)
+		t.archive(action, plan.CreatedAt)
 	}
-	return r, nil
+	return r
 }
 
 // putUnderParent puts a child plan into its parent's tree.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // plans is repo.Plans: reading here, making and moving in the files beside.
@@ -26,18 +26,18 @@ func (p plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	return runOn(ctx, p.read, (*tables).plan, id, func(_ *tables, r *planRow) (repo.Plan, error) { return planOf(r), nil })
 }
 
-func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.PlanPage, error) {
+func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.List[repo.Plan], error) {
 	list, err := rules.PlanList(filter, page)
 	if err != nil {
-		return repo.PlanPage{}, err
+		return repo.List[repo.Plan]{}, err
 	}
 	found, err := run(ctx, p.read, func(t *tables) ([]*planRow, error) { return t.selectPlans(list.Filter, list.After), nil })
 	if err != nil {
-		return repo.PlanPage{}, err
+		return repo.List[repo.Plan]{}, err
 	}
 	slices.SortFunc(found, func(a, b *planRow) int { return b.ID.Compare(a.ID) })
 	plans, next, err := rules.PageOf(list, found, func(r *planRow) (repo.Plan, error) { return planOf(r), nil })
-	return repo.PlanPage{Plans: plans, Next: next}, err
+	return repo.List[repo.Plan]{Items: plans, Next: next}, err
 }
 
 // selectPlans looks at the session's plans, if the filter names one, else at all.
@@ -45,6 +45,7 @@ func (t *tables) selectPlans(filter repo.PlanFilter, after repo.ID) []*planRow {
 	selects := func(r *planRow) bool {
 		return r.ID.Compare(after) < 0 &&
 			(filter.Namespace == "" || filter.Namespace == r.Namespace) &&
+			(filter.Action == "" || filter.Action == r.Action.String()) &&
 			(filter.Phase == "" || filter.Phase == r.Phase) &&
 			(filter.State == "" || filter.State == r.State) &&
 			(filter.ParentID.IsZero() || filter.ParentID == r.ParentID) &&

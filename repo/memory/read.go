@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Read takes everything under one lock, and copies the messages after it.
@@ -23,7 +23,7 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 		for i, id := range read.IDs {
 			if r := t.sessions.get(id); r != nil {
 				snapshot.Sessions[i] = &repo.SessionSnapshot{Session: r.snapshot(t)}
-				messages[i] = slices.Clone(selectMessages(r.messages, read))
+				messages[i], snapshot.Sessions[i].Cut = selected(r, read)
 				own = append(own, repo.Scope{SessionID: id})
 			}
 		}
@@ -33,7 +33,7 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 		for _, name := range read.Scopes {
 			shared = append(shared, repo.Scope{Name: name})
 		}
-		snapshot.Scopes, err = t.readScopes(append(own, shared...))
+		snapshot.Scopes, err = t.readScopes(s.options.view, append(own, shared...))
 		return err
 	})
 	if err != nil {
@@ -50,9 +50,10 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 				selected[m] = without(read, *message)
 			}
 			entry.Messages, size = rules.CutRead(read, selected, size)
-			entry.Cut = len(entry.Messages) < len(selected)
+			entry.Cut = entry.Cut || len(entry.Messages) < len(selected)
 			for m := range entry.Messages {
 				own := &entry.Messages[m]
+				own.SessionID = entry.Session.ID
 				own.Metadata, own.Payload = bytes.Clone(own.Metadata), bytes.Clone(own.Payload)
 			}
 		}
@@ -60,9 +61,17 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	return snapshot, nil
 }
 
-// selectMessages returns those of a session's messages that are to be read.
-func selectMessages(messages []*repo.Message, read repo.ReadSessions) []*repo.Message {
-	messages = messages[min(read.From, int64(len(messages))):]
+// selected returns those of a session's messages that are to be read, and whether there are others before those that fit into
+// read.Tokens.
+func selected(r *sessionRow, read repo.ReadSessions) (messages []*repo.Message, cut bool) {
+	messages = r.transcript()
+	if read.Tokens > 0 {
+		return rules.Prompt(messages, read)
+	}
+	if read.Branches {
+		messages = r.all()
+	}
+	messages = from(messages, read.From)
 	if read.Last > 0 {
 		messages = messages[max(0, len(messages)-read.Last):]
 	}
@@ -72,7 +81,7 @@ func selectMessages(messages []*repo.Message, read repo.ReadSessions) []*repo.Me
 	if read.Last == 0 {
 		messages = messages[:min(read.First, len(messages))]
 	}
-	return messages
+	return slices.Clone(messages), false
 }
 
 // without returns a message with only the fields that are to be read.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // sessionRow is one session. Unlike the rows of other tables it is changed in place; a
@@ -16,11 +15,15 @@ type sessionRow struct {
 	repo.Session
 	// fence is the latest token that was given for the session's lease.
 	fence int64
-	// activeAt orders lists by activity.
-	activeAt time.Time
 	// messages only grows, and a stored message never changes. So a transaction's
 	// copy shares the array: it appends past the end that the committed row knows.
 	messages []*repo.Message
+	// inherited is what a fork has of other sessions: the transcript that was forked.
+	inherited []*repo.Message
+	// follows is what the next message follows. Nil: the one before it.
+	follows *int64
+	// branched: some messages do not follow the one before them.
+	branched bool
 	byID     table[repo.ID, repo.Message]
 	// usages has the added usages, by their ids.
 	usages table[repo.ID, repo.Usage]
@@ -62,7 +65,7 @@ func (r *sessionRow) snapshot(t *tables) repo.Session {
 	for _, id := range r.planIDs {
 		session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Stage: t.plans.get(id).Stage})
 	}
-	session.MessageCount = int64(len(r.messages))
+	session.MessageCount = r.next()
 	return session
 }
 
@@ -91,7 +94,11 @@ func (r *sessionRow) stored(messages []repo.Message) (stored []*repo.Message) {
 func (r *sessionRow) add(messages []repo.Message) {
 	for i := range messages {
 		m := &messages[i]
-		m.Sequence = int64(len(r.messages))
+		m.Sequence = r.next()
+		m.Follows = m.Sequence - 1
+		if r.follows != nil {
+			m.Follows, r.follows, r.branched = *r.follows, nil, true
+		}
 		r.messages = append(r.messages, m)
 		r.byID.put(m.ID, m)
 	}
@@ -100,15 +107,14 @@ func (r *sessionRow) add(messages []repo.Message) {
 // touch notes that the session was active. UpdatedAt stays if it is later: an import may
 // have set it ahead of the clock.
 func (r *sessionRow) touch(now time.Time) {
-	r.activeAt = rules.ActivityAfter(r.activeAt, now)
 	if now.After(r.UpdatedAt) {
 		r.UpdatedAt = now
 	}
 }
 
-// compareActivity orders sessions by activeAt, then ID.
+// compareActivity orders sessions by UpdatedAt, then ID.
 func compareActivity(a, b *sessionRow) int {
-	return cmp.Or(a.activeAt.Compare(b.activeAt), a.ID.Compare(b.ID))
+	return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), a.ID.Compare(b.ID))
 }
 
 // compareAge orders sessions by CreatedAt, then ID.

@@ -7,12 +7,17 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // sessions is repo.Sessions: sessions here, messages in the files beside.
 type sessions struct{ *handle }
+
+func (s sessions) counter() rules.TokenCounter {
+	return rules.TokenCounter{Name: s.options.TokenCounter, Count: s.options.CountTokens}
+}
 
 // recordSession records an entry of a session's own life, unless that is switched off.
 func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry) {
@@ -21,27 +26,27 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 	}
 }
 
-func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(new)
 	if err != nil {
-		return repo.CreatedSession{}, err
+		return repo.Session{}, err
 	}
-	return run(ctx, s.write, func(t *tables) (repo.CreatedSession, error) {
+	return run(ctx, s.write, func(t *tables) (repo.Session, error) {
 		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
 		switch {
 		case len(stored) > 0:
 			return rules.FoundSession(new, chosen, each(stored, func(r *sessionRow) repo.Session { return r.snapshot(t) })...)
 		case t.deletedIDs.get(new.ID) != nil:
-			return repo.CreatedSession{}, rules.SessionDeleted(new.ID)
+			return repo.Session{}, rules.SessionDeleted(new.ID)
 		}
 		now := t.now()
-		r := &sessionRow{Session: copySession(rules.StoredSession(new, now, now)), activeAt: now}
+		r := &sessionRow{Session: copySession(rules.StoredSession(new, now, now))}
 		t.insertSession(r)
 		s.recordSession(t, now, repo.AuditEntry{
-			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
+			Type: events.SessionCreated, Namespace: r.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
 		})
-		return repo.CreatedSession{Session: r.snapshot(t)}, nil
+		return r.snapshot(t), nil
 	})
 }
 
@@ -57,7 +62,7 @@ func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error
 	return run(ctx, s.read, func(t *tables) (repo.ID, error) {
 		id := t.byKey.get(normal)
 		if id == nil {
-			return repo.ID{}, &repo.NotFoundError{Kind: "session", Key: key}
+			return repo.ID{}, &repo.NotFoundError{Kind: "session", Name: normal.Key, Namespace: normal.Namespace}
 		}
 		return *id, nil
 	})
@@ -79,7 +84,7 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 			}
 		}
 		if update.Budget != nil && *update.Budget < r.Usage.Cost {
-			return repo.Session{}, &repo.BudgetExceededError{SessionID: id, Budget: *update.Budget, Cost: r.Usage.Cost}
+			return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(r.Usage.Cost)}
 		}
 		if update.Actor != nil {
 			r.Actor = *update.Actor
@@ -116,7 +121,7 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 		}
 		// The difference cannot overflow: no cost is negative, or above the budget.
 		if budget != nil && add.Cost > *budget-usage.Cost {
-			return repo.Usage{}, &repo.BudgetExceededError{SessionID: id, Budget: *budget, Cost: usage.Cost, Requested: add.Cost}
+			return repo.Usage{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*budget), Current: int64(usage.Cost), Requested: int64(add.Cost)}
 		}
 		usage, err := rules.AddUsage(usage, add)
 		if err != nil {
@@ -128,13 +133,22 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 	})
 }
 
-func (s sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
+func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) (repo.DeletedSession, error) {
+	only, err := rules.DeleteIf(conditions)
+	if err != nil {
+		return repo.DeletedSession{}, err
+	}
 	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
-		deleted := repo.DeletedSession{Messages: int64(len(r.messages)), Plans: int64(len(r.planIDs))}
+		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), r.Version, r.next(), r.UpdatedAt); err != nil {
+			return repo.DeletedSession{}, err
+		}
+		deleted := repo.DeletedSession{Kept: t.kept(id), Plans: int64(len(r.planIDs))}
 		deleted.StateKeys = t.removeScope(repo.Scope{SessionID: id})
+		t.expireStreams(func(row *streamRow) bool { return row.Session == id })
+		deleted.Messages = int64(len(r.messages)) - deleted.Kept
 		t.removeSession(r)
-		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages, deleted.Plans, deleted.StateKeys)
-		s.recordSession(t, t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Namespace: r.Namespace, SessionID: id, Details: details})
+		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages+deleted.Kept, deleted.Plans, deleted.StateKeys)
+		s.recordSession(t, t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id, Details: details})
 		return deleted, nil
 	})
 }

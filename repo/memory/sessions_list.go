@@ -2,26 +2,30 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.SessionPage, error) {
-	if filter.Order == repo.ByActivity {
+func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+	if !filter.IdleSince.IsZero() {
+		return s.listIdle(ctx, filter, page)
+	}
+	if filter.ByActivity {
 		return s.listActive(ctx, filter, page)
 	}
 	list, err := rules.SessionList(filter, page)
 	if err != nil {
-		return repo.SessionPage{}, err
+		return repo.List[repo.Session]{}, err
 	}
 	after := &sessionRow{Session: repo.Session{CreatedAt: list.After.CreatedAt, ID: list.After.ID}}
-	return run(ctx, s.read, func(t *tables) (repo.SessionPage, error) {
+	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
 		// One more than asked for tells whether there is a next page.
 		found := t.listSessions(list.Filter, after, list.Limit+1)
 		sessions, next, err := rules.PageOf(list, found, func(r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
-		return repo.SessionPage{Sessions: sessions, Next: next}, err
+		return repo.List[repo.Session]{Items: sessions, Next: next}, err
 	})
 }
 
@@ -66,14 +70,14 @@ func (t *tables) listCommitted(filter repo.SessionFilter, after *sessionRow, sel
 
 // listActive looks at every session of the store and sorts those that the filter
 // selects, so that appends maintain no index.
-func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.SessionPage, error) {
+func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
 	list, err := rules.ActiveSessionList(filter, page)
 	if err != nil {
-		return repo.SessionPage{}, err
+		return repo.List[repo.Session]{}, err
 	}
 	filter = list.Filter
-	after := &sessionRow{Session: repo.Session{ID: list.After.ID}, activeAt: list.After.CreatedAt}
-	return run(ctx, s.read, func(t *tables) (repo.SessionPage, error) {
+	after := &sessionRow{Session: repo.Session{ID: list.After.ID, UpdatedAt: list.After.CreatedAt}}
+	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
 		found := t.sessions.where(func(r *sessionRow) bool {
 			return r.Namespace == filter.Namespace && (filter.Owner == "" || r.Owner == filter.Owner) && compareActivity(r, after) < 0
 		})
@@ -81,7 +85,45 @@ func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, pag
 		// One more than asked for tells whether there is a next page.
 		found = found[:min(len(found), list.Limit+1)]
 		return rules.ActivePage(list, found, func(r *sessionRow) rules.ActiveSession {
-			return rules.ActiveSession{Session: r.snapshot(t), ActiveAt: r.activeAt}
+			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}
 		})
+	})
+}
+
+// listIdle looks at every session, too.
+func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+	list, err := rules.IdleSessionList(filter, page)
+	if err != nil {
+		return repo.List[repo.Session]{}, err
+	}
+	after := &sessionRow{Session: repo.Session{ID: list.After.ID, UpdatedAt: list.After.CreatedAt}}
+	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
+		found := t.sessions.where(func(r *sessionRow) bool {
+			return r.Namespace == list.Filter.Namespace && r.UpdatedAt.Before(list.Filter.IdleSince) && compareActivity(r, after) > 0
+		})
+		slices.SortFunc(found, compareActivity)
+		// One more than asked for tells whether there is a next page.
+		found = found[:min(len(found), list.Limit+1)]
+		return rules.ActivePage(list, found, func(r *sessionRow) rules.ActiveSession {
+			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}
+		})
+	})
+}
+
+func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
+	list, err := rules.NamespaceList(page)
+	if err != nil {
+		return repo.List[string]{}, err
+	}
+	return run(ctx, s.read, func(t *tables) (repo.List[string], error) {
+		all := map[string]bool{}
+		for _, r := range t.sessions.all() {
+			if r.Namespace > list.After {
+				all[r.Namespace] = true
+			}
+		}
+		sorted := slices.Sorted(maps.Keys(all))
+		found, next, err := rules.PageOf(list, sorted[:min(len(sorted), list.Limit+1)], func(namespace string) (string, error) { return namespace, nil })
+		return repo.List[string]{Items: found, Next: next}, err
 	})
 }

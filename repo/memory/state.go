@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // state is repo.State.
@@ -20,7 +23,7 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 		return repo.StateValue{}, err
 	}
 	return run(ctx, s.read, func(t *tables) (repo.StateValue, error) {
-		r, err := t.scope(scope)
+		r, err := t.scope(rules.ScopeInView(s.options.view, scope))
 		if err != nil {
 			return repo.StateValue{}, err
 		}
@@ -29,7 +32,7 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 				return copyStateValue(stored), nil
 			}
 		}
-		return repo.StateValue{}, &repo.StateNotFoundError{Scope: scope, Key: key}
+		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 	})
 }
 
@@ -38,17 +41,17 @@ func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeStat
 		return nil, err
 	}
 	scopes = slices.Clone(scopes)
-	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return t.readScopes(scopes) })
+	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return t.readScopes(s.options.view, scopes) })
 }
 
-// readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
-// repo.StateLimitError.
-func (t *tables) readScopes(scopes []repo.Scope) ([]repo.ScopeState, error) {
+// readScopes returns scopes of a view with all of their keys. Errors: repo.NotFoundError,
+// repo.LimitExceededError.
+func (t *tables) readScopes(view string, scopes []repo.Scope) ([]repo.ScopeState, error) {
 	states, found := make([]repo.ScopeState, len(scopes)), make([][]*repo.StateValue, len(scopes))
 	keys, size := 0, 0
 	for i, scope := range scopes {
 		states[i].Scope = scope
-		r, err := t.scope(scope)
+		r, err := t.scope(rules.ScopeInView(view, scope))
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +65,8 @@ func (t *tables) readScopes(scopes []repo.Scope) ([]repo.ScopeState, error) {
 			size += len(stored.Key) + len(stored.Value)
 		}
 	}
-	if keys > repo.MaxStateReadKeys || size > repo.MaxStateBytes {
-		return nil, &repo.StateLimitError{}
+	if keys > limits.MaxStateReadKeys || size > limits.MaxStateBytes {
+		return nil, &repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}
 	}
 	for i := range states {
 		if len(found[i]) > 0 {
@@ -82,12 +85,12 @@ func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
 }
 
 func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
-	list, err := rules.StateList(scope, prefix, page)
+	list, err := rules.StateList(s.options.view, scope, prefix, page)
 	if err != nil {
 		return repo.StatePage{}, err
 	}
 	return run(ctx, s.read, func(t *tables) (repo.StatePage, error) {
-		r, err := t.scope(scope)
+		r, err := t.scope(rules.ScopeInView(s.options.view, scope))
 		if err != nil || r == nil {
 			return repo.StatePage{}, err
 		}
@@ -101,6 +104,7 @@ func (s state) Change(ctx context.Context, changes []repo.StateChange, condition
 	if err != nil {
 		return nil, err
 	}
+	checked.InView(s.options.view)
 	return run(ctx, s.write, func(t *tables) ([]repo.ScopeVersion, error) {
 		plan, err := t.planState(checked)
 		if err != nil {
@@ -118,7 +122,7 @@ type statePlan struct {
 }
 
 // planState checks changes against what is stored, and changes nothing. Errors:
-// repo.NotFoundError, repo.StateConflictError, repo.StateTypeError.
+// repo.NotFoundError, repo.VersionConflictError, repo.RefusedError.
 func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
 	for _, scope := range changes.Scopes {
 		r, err := t.scope(scope.Scope)
@@ -175,7 +179,7 @@ func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	if err := rules.CheckErase(scopeName); err != nil {
 		return 0, err
 	}
-	scope := repo.Scope{Name: scopeName}
+	scope := rules.ScopeInView(s.options.view, repo.Scope{Name: scopeName})
 	return run(ctx, s.write, func(t *tables) (int64, error) {
 		r := t.scopes.get(scope)
 		if r == nil {
@@ -184,7 +188,7 @@ func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
 		keys := t.removeScope(scope)
 		id := r.id // as PostgreSQL writes a uuid
 		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%x-%x-%x-%x-%x","keys":%d}`, id[:4], id[4:6], id[6:8], id[8:10], id[10:], keys)
-		t.recordEvent(t.now(), repo.AuditEntry{Type: repo.EventEntityDeleted, Details: details})
+		t.recordEvent(t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: cmp.Or(s.options.view, repo.DefaultNamespace), Details: details})
 		return keys, nil
 	})
 }

@@ -5,7 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/removal"
 )
 
 // Store implements repo.Store in memory. It is safe for concurrent use.
@@ -17,10 +21,23 @@ type Options struct {
 	// WithoutSessionAudit switches off the audit entries that the store records by
 	// itself when a session is created, imported or deleted.
 	WithoutSessionAudit bool
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it. It must
+	// not change the message. Nil: they are not counted.
+	CountTokens  func(repo.NewMessage) int64
+	TokenCounter string
+	// Clock is what tells the store the time: whatever it notes a time for, and when a
+	// lease, a claim or a stream expires. Nil: the process's clock. It is for NewWith. A
+	// shared store has the clock of the first one.
+	Clock *Clock
+
+	// view is the namespace of a view, whose names of shared scopes, leases and streams are its own.
+	view string
 }
 
 // core is shared by stores that share their data and their transactions.
 type core struct {
+	// clock does not change. Nil: the process's.
+	clock *Clock
 	// mu guards the tables and all fields below except turn. It is held only for
 	// single operations, which run no code of the caller's and do not wait. So it
 	// costs little and needs no context.
@@ -33,14 +50,30 @@ type core struct {
 	// lastToken is the last one that was given to a lease or a stream. A transaction that is rolled
 	// back does not give its tokens back.
 	lastToken int64
+	// swept is when streams that had expired were last removed by the way.
+	swept time.Time
+	// sweptPlans is the same for plans.
+	sweptPlans time.Time
 	// sealing: a sealer is at work.
 	sealing bool
 	// stores is the number of open stores.
 	stores int
 	// queued is closed when claims that wait may find something. Nil: none waits.
 	queued chan struct{}
+	// served has the turns in which claims were served from namespaces last, of so many turns.
+	served map[string]int64
+	turns  int64
+	// freed is closed when a lease may be free, and ends those of keys when their leases have ended.
+	// Nil: nobody waits.
+	freed chan struct{}
+	ends  map[repo.LeaseKey]chan struct{}
+	// leaseWaits are those who wait for leases, in the order in which they came.
+	leaseWaits map[repo.LeaseKey][]*leaseWait
 	// watches are the sessions and streams whose followers wait.
 	watches map[repo.ID]*watch
+
+	// viewed is what views know.
+	viewed view.Known
 
 	// turn is a lock whose waiters also wait for their contexts, and get it in the
 	// order of their calls. A transaction holds it from begin to end. Other writers
@@ -53,8 +86,14 @@ type core struct {
 var _ repo.Store = (*Store)(nil)
 
 // New returns an empty store.
-func New() *Store {
-	return open(newTables(&core{turn: make(chan struct{}, 1), watches: map[repo.ID]*watch{}}), Options{})
+func New() *Store { return NewWith(Options{}) }
+
+// NewWith returns an empty store with options.
+func NewWith(options Options) *Store {
+	return open(newTables(&core{
+		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[repo.ID]*watch{},
+		ends: map[repo.LeaseKey]chan struct{}{}, leaseWaits: map[repo.LeaseKey][]*leaseWait{},
+	}), options)
 }
 
 // Share returns another store on the same data, with options of its own, which is
@@ -72,8 +111,23 @@ func open(t *tables, options Options) *Store {
 	return &Store{&handle{tables: t, options: options, closing: make(chan struct{})}}
 }
 
-// AuditStore implements repo.Store.
-func (s *Store) AuditStore() repo.AuditStore { return auditStore{s.handle} }
+// In returns a view of one namespace: see agentstore.Store.In.
+func (s *Store) In(namespace string) repo.Store {
+	below := &handle{tables: s.tables, options: s.options, closing: s.closing, of: s.handle, ended: rules.CheckNamespace(namespace)}
+	below.options.view = namespace
+	return view.New(&Store{below}, namespace, &s.tables.viewed)
+}
+
+// Refusing returns a store whose operations return err.
+func (s *Store) Refusing(err error) *Store {
+	return &Store{&handle{tables: s.tables, options: s.options, closing: s.closing, of: s.handle, ended: err}}
+}
+
+// AuditLog implements auditlog.Keeper.
+func (s *Store) AuditLog() auditlog.Store { return auditStore{s.handle} }
+
+// Removal implements removal.Keeper.
+func (s *Store) Removal() removal.Store { return remover{s.handle} }
 
 // Ping reports whether the store is open. Errors: repo.ErrClosed; the context's.
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
@@ -118,7 +172,7 @@ func (c *core) takeTurn(ctx context.Context) error {
 // now reads the clock, in UTC and microseconds. It never goes backwards. The caller
 // holds mu.
 func (c *core) now() time.Time {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := c.clock.read().UTC().Truncate(time.Microsecond)
 	if now.Before(c.last) {
 		return c.last
 	}

@@ -3,11 +3,12 @@ package memory
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // streams is repo.Streams. The clock is the process's.
@@ -26,6 +27,21 @@ type streamRow struct {
 func (t *tables) putStream(row *streamRow) {
 	t.streams.put(row.ID, row)
 	t.wake(row.ID)
+	if row.Next == 0 { // perhaps it has just begun
+		t.wake(row.Session)
+	}
+}
+
+// expireStreams lets those streams expire at once that match, and returns their number.
+func (t *tables) expireStreams(matches func(*streamRow) bool) int {
+	now := t.now()
+	expired := t.streams.where(func(row *streamRow) bool { return row.ExpiresAt.After(now) && matches(row) })
+	for _, row := range expired {
+		changed := *row
+		changed.ExpiresAt = time.Time{}
+		t.putStream(&changed)
+	}
+	return len(expired)
 }
 
 // newestStream returns the newest stream of a key. Nil: there is none.
@@ -39,8 +55,11 @@ func (t *tables) newestStream(key string) *streamRow {
 
 // commitStreams makes an overlay's streams the committed ones.
 func (t *tables) commitStreams() {
-	for id := range t.streams.rows {
+	for id, row := range t.streams.rows {
 		t.base.wake(id)
+		if row != nil {
+			t.base.wake(row.Session)
+		}
 	}
 	t.streams.commit()
 	t.streamKeys.commit()
@@ -50,6 +69,7 @@ func (s streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return repo.Stream{}, err
 	}
+	key = rules.InView(s.options.view, key)
 	return run(ctx, s.read, func(t *tables) (repo.Stream, error) {
 		row := t.newestStream(key)
 		switch {
@@ -62,27 +82,56 @@ func (s streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	})
 }
 
+// sweepPause is the least time between two looks at all streams for those that have expired.
+const sweepPause = time.Second
+
 func (s streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, error) {
 	stream, err := rules.NormalizeStream(stream)
 	if err != nil {
 		return repo.Stream{}, err
 	}
+	stream.Key = rules.InView(s.options.view, stream.Key)
 	return run(ctx, s.write, func(t *tables) (repo.Stream, error) {
 		now := t.now()
-		t.removeStreams(now, repo.DefaultStreamRemoval)
-		row := t.newestStream(stream.Key)
-		var opened streamRow
-		if row != nil && rules.StreamGoesOn(&row.Stream, now) {
-			opened = *row
-		} else {
-			opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Status: repo.StreamOpen, OpenedAt: now}
-			t.streamKeys.put(stream.Key, &opened.ID)
+		if now.Sub(t.swept) >= sweepPause {
+			t.swept = now
+			t.removeStreams(now, math.MaxInt)
 		}
-		opened.Owner, opened.ttl, opened.Fence = stream.Owner, stream.TTL, t.newToken()
-		opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.ttl)
-		t.putStream(&opened)
-		return opened.Stream, nil
+		if !stream.Session.IsZero() && t.sessions.get(stream.Session) == nil {
+			return repo.Stream{}, &repo.NotFoundError{Kind: "session", ID: stream.Session}
+		}
+		if err := t.checkOpen(stream); err != nil {
+			return repo.Stream{}, err
+		}
+		return t.openStream(stream, now), nil
 	})
+}
+
+// checkOpen returns why a stream cannot be opened.
+func (t *tables) checkOpen(stream repo.NewStream) error {
+	row := t.newestStream(stream.Key)
+	if row != nil && rules.StreamGoesOn(&row.Stream, t.now()) && !stream.Session.IsZero() && stream.Session != row.Session {
+		return rules.StreamOfOther(stream.Key, row.ID)
+	}
+	return nil
+}
+
+// openStream opens a stream that can be opened.
+func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
+	row := t.newestStream(stream.Key)
+	var opened streamRow
+	if row != nil && rules.StreamGoesOn(&row.Stream, now) {
+		if opened = *row; stream.Restart && row.Next > 0 && len(row.parts[row.Next-1]) > 0 {
+			opened.parts, opened.Next = append(row.parts, nil), row.Next+1
+		}
+	} else {
+		opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen, OpenedAt: now}
+		t.streamKeys.put(stream.Key, &opened.ID)
+	}
+	opened.Owner, opened.ttl, opened.Fence = stream.Owner, stream.TTL, t.newToken()
+	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.ttl)
+	t.putStream(&opened)
+	return opened.Stream
 }
 
 // writable returns a stream for its writer, as it is before the write and as it is to be
@@ -151,17 +200,73 @@ func (s streams) end(ctx context.Context, stream repo.Stream, status repo.Stream
 	})
 }
 
-func (s streams) RemoveExpired(ctx context.Context, limit int) (repo.RemovedStreams, error) {
-	limit, err := rules.CheckStreamRemoval(limit)
+func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (repo.List[repo.Stream], error) {
+	list, err := rules.StreamList(sessionID, page)
 	if err != nil {
-		return repo.RemovedStreams{}, err
+		return repo.List[repo.Stream]{}, err
 	}
-	return run(ctx, s.write, func(t *tables) (repo.RemovedStreams, error) { return t.removeStreams(t.now(), limit), nil })
+	after := repo.Stream{Status: list.After.Status, ID: list.After.ID}
+	return run(ctx, s.read, func(t *tables) (repo.List[repo.Stream], error) {
+		found := s.ofSession(t, sessionID, after)
+		streams, next, err := rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(s repo.Stream) (repo.Stream, error) { return s, nil })
+		return repo.List[repo.Stream]{Items: streams, Next: next}, err
+	})
 }
+
+// InView is for internal/view.
+func (s streams) InView(ctx context.Context, id repo.ID) (bool, error) {
+	return run(ctx, s.read, func(t *tables) (bool, error) {
+		row := t.streams.get(id)
+		return row != nil && s.has(row.Key), nil
+	})
+}
+
+// has reports whether a key in the tables is one of the store, or the view.
+func (s streams) has(key string) bool {
+	namespace, _ := rules.SplitView(key)
+	return namespace == cmp.Or(s.options.view, repo.DefaultNamespace)
+}
+
+// ofSession returns the streams of a session that live, after one of them.
+func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []repo.Stream {
+	now := t.now()
+	rows := t.streams.where(func(row *streamRow) bool {
+		return s.has(row.Key) && row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
+	})
+	streams := each(rows, func(row *streamRow) repo.Stream { return row.Stream })
+	slices.SortFunc(streams, rules.CompareStreams)
+	return streams
+}
+
+func (s streams) Delete(ctx context.Context, key string) error {
+	if err := rules.CheckStreamKey(key); err != nil {
+		return err
+	}
+	key = rules.InView(s.options.view, key)
+	return exec(ctx, s.write, func(t *tables) error {
+		switch row := t.newestStream(key); {
+		case row == nil:
+			return rules.NoStream(key, repo.StreamPosition{})
+		case t.expireStreams(func(row *streamRow) bool { return row.Key == key }) == 0:
+			return rules.StreamGone(key, row.ID)
+		}
+		return nil
+	})
+}
+
+func (s streams) RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error) {
+	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
+		return 0, 0, err
+	}
+	removed, err := run(ctx, s.write, func(t *tables) (removedStreams, error) { return t.removeStreams(t.now(), limit), nil })
+	return removed.streams, removed.parts, err
+}
+
+type removedStreams struct{ streams, parts int64 }
 
 // removeStreams removes streams that have expired, those first that expired first. It keeps
 // the newest one of a key while one before it lives: its key still has a stream.
-func (t *tables) removeStreams(now time.Time, limit int) (removed repo.RemovedStreams) {
+func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams) {
 	expired := t.streams.where(func(row *streamRow) bool { return !row.ExpiresAt.After(now) })
 	if len(expired) == 0 {
 		return removed
@@ -172,11 +277,11 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed repo.RemovedSt
 	}
 	slices.SortFunc(expired, func(a, b *streamRow) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
 	for _, row := range expired {
-		room := limit - int(removed.Parts)
-		if int(removed.Streams) == limit || len(row.parts) > 0 && room == 0 {
+		room := limit - int(removed.parts)
+		if int(removed.streams) == limit || len(row.parts) > 0 && room == 0 {
 			break
 		}
-		removed.Parts += int64(min(room, len(row.parts)))
+		removed.parts += int64(min(room, len(row.parts)))
 		if len(row.parts) > room {
 			rest := *row
 			rest.parts = row.parts[room:] // nobody reads them
@@ -191,7 +296,7 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed repo.RemovedSt
 			}
 			continue
 		}
-		removed.Streams++
+		removed.streams++
 		t.streams.remove(row.ID)
 		t.wake(row.ID)
 		if newest := t.streamKeys.get(row.Key); newest != nil && *newest == row.ID {

@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // streamed is what a follower finds: parts of a stream, its end, or else what to wait
-// for, and for how long at most.
+// for, which it is no longer than until the row expires.
 type streamed struct {
 	row   *streamRow
 	parts [][]byte
 	ended bool
 	watch *watch
-	lives time.Duration
 }
 
 func (s streams) Follow(ctx context.Context, key string, from repo.StreamPosition) iter.Seq2[repo.StreamPart, error] {
@@ -32,12 +30,14 @@ func (s streams) Follow(ctx context.Context, key string, from repo.StreamPositio
 				if err = ctx.Err(); err != nil {
 					break
 				}
-				part := repo.StreamPart{StreamID: at.StreamID, Sequence: at.Sequence, Data: bytes.Clone(data)}
+				part := repo.StreamPart{StreamID: at.StreamID, Sequence: at.Sequence, Data: bytes.Clone(data), Restart: len(data) == 0}
 				if at = part.Next(); !yield(part, nil) {
 					return
 				}
 			}
 			switch {
+			case err == nil && found.ended && at.Sequence > found.row.Next:
+				err = rules.BeyondStream(key, at, found.row.Next)
 			case err == nil && found.ended && found.row.Status == repo.StreamFailed:
 				err = &repo.StreamFailedError{Key: key, ID: found.row.ID, Reason: found.row.Reason}
 			case err == nil && found.ended:
@@ -59,16 +59,16 @@ func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (
 	if s.tables.base != nil {
 		return streamed{}, rules.CannotFollowStream()
 	}
+	key = rules.InView(s.options.view, key)
 	return run(ctx, s.read, func(t *tables) (streamed, error) {
 		row := t.newestStream(key)
 		if !at.StreamID.IsZero() {
 			row = t.streams.get(at.StreamID)
 		}
-		now := t.now()
 		switch {
 		case row == nil || row.Key != key:
 			return streamed{}, rules.NoStream(key, at)
-		case !row.ExpiresAt.After(now):
+		case !row.ExpiresAt.After(t.now()):
 			return streamed{}, rules.StreamGone(key, row.ID)
 		}
 		found := streamed{row: row}
@@ -77,10 +77,52 @@ func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (
 		}
 		found.ended = row.Status != repo.StreamOpen && at.Sequence+int64(len(found.parts)) >= row.Next
 		if len(found.parts) == 0 && !found.ended {
-			found.watch, found.lives = t.watch(row.ID), row.ExpiresAt.Sub(now)
+			found.watch = t.watch(row.ID)
 		}
 		return found, nil
 	})
+}
+
+func (s streams) FollowSession(ctx context.Context, sessionID repo.ID) iter.Seq2[repo.Stream, error] {
+	return func(yield func(repo.Stream, error) bool) {
+		seen := map[repo.ID]bool{}
+		for first := true; ; first = false {
+			fresh, watch, err := s.lookAtSession(ctx, sessionID, seen, first)
+			if err == nil {
+				err = sessions(s).wait(ctx, sessionID, followed{watch: watch})
+			}
+			for _, stream := range fresh {
+				if err = ctx.Err(); err != nil {
+					break
+				}
+				if !yield(stream, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(repo.Stream{}, err)
+				return
+			}
+		}
+	}
+}
+
+// lookAtSession returns the streams of a session that its follower has not seen, or else what to
+// wait for.
+func (s streams) lookAtSession(
+	ctx context.Context, sessionID repo.ID, seen map[repo.ID]bool, first bool,
+) (fresh []repo.Stream, watch *watch, err error) {
+	if s.tables.base != nil {
+		return nil, nil, rules.CannotFollowStream()
+	}
+	err = exec(ctx, s.read, func(t *tables) error {
+		listed := s.ofSession(t, sessionID, repo.Stream{Status: "~"})
+		if fresh = rules.FreshStreams(seen, listed[:min(len(listed), repo.MaxPageSize)], first); len(fresh) == 0 {
+			watch = t.watch(sessionID)
+		}
+		return nil
+	})
+	return fresh, watch, err
 }
 
 // wait waits until the stream may have changed or expired, if nothing was found. Errors:
@@ -89,17 +131,16 @@ func (s streams) wait(ctx context.Context, found streamed) (err error) {
 	if found.watch == nil {
 		return nil
 	}
-	expired := time.NewTimer(found.lives + time.Millisecond)
-	defer expired.Stop()
-	select {
-	case <-found.watch.changed:
-		return nil
-	case <-expired.C:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-s.closing:
-		err = repo.ErrClosed
-	}
-	s.tables.unwatch(found.row.ID, found.watch)
+	defer s.tables.unwatch(found.row.ID, found.watch)
+	s.tables.clock.reach(found.row.ExpiresAt, func(expired <-chan struct{}) {
+		select {
+		case <-found.watch.changed:
+		case <-expired:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.closing:
+			err = repo.ErrClosed
+		}
+	})
 	return err
 }

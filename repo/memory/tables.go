@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"maps"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -18,9 +20,11 @@ type tables struct {
 type data struct {
 	sessions table[repo.ID, sessionRow]
 	// byKey has the ids of the sessions that have a key, and deletedIDs those of all that were
-	// deleted: they are not given again.
+	// deleted, with their namespaces: they are not given again.
 	byKey      table[repo.SessionKey, repo.ID]
-	deletedIDs table[repo.ID, struct{}]
+	deletedIDs table[repo.ID, string]
+	// holds has the legal holds, by what they name.
+	holds table[repo.LegalHold, repo.LegalHold]
 	// byAge has the committed sessions of each namespace, oldest first.
 	byAge   map[string][]*sessionRow
 	actions table[string, repo.Action]
@@ -29,14 +33,16 @@ type data struct {
 	planKeys table[planKey, repo.ID]
 	// queue has the plans that are queued, and claims those that are processed under a
 	// claim.
-	queue   table[repo.ID, planRow]
-	claims  table[repo.ID, claimRow]
+	queue  table[repo.ID, planRow]
+	claims table[repo.ID, claimRow]
+	// limits are those of claims, by namespace and action.
+	limits  table[repo.PlanLimit, int]
 	scopes  table[repo.Scope, scopeRow]
 	leases  table[repo.LeaseKey, repo.Lease]
 	streams table[repo.ID, streamRow]
 	// streamKeys has the newest stream of each key.
 	streamKeys table[string, repo.ID]
-	entries    table[repo.ID, repo.SealedEntry]
+	entries    table[repo.ID, auditlog.Entry]
 	// unsealed are the entries that wait to be sealed, in order; in an overlay, the
 	// transaction's own.
 	unsealed []repo.ID
@@ -50,9 +56,9 @@ func newTables(c *core) *tables {
 
 func (t *tables) overlay() *tables {
 	return &tables{t.core, t, data{
-		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), actions: t.actions.overlay(),
+		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), holds: t.holds.overlay(), actions: t.actions.overlay(),
 		plans: t.plans.overlay(), planKeys: t.planKeys.overlay(),
-		queue: t.queue.overlay(), claims: t.claims.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
+		queue: t.queue.overlay(), claims: t.claims.overlay(), limits: t.limits.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
 		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),
 		log: t.log,
 	}}
@@ -79,14 +85,18 @@ func (t *tables) commit() {
 	}
 	t.byKey.commit()
 	t.deletedIDs.commit()
+	t.holds.commit()
 	t.actions.commit()
 	t.plans.commit()
 	t.planKeys.commit()
 	t.queue.commit()
 	t.claims.commit()
+	t.limits.commit()
 	t.base.wakeClaims()
 	t.commitScopes()
+	freed := slices.DeleteFunc(slices.Collect(maps.Keys(t.leases.rows)), func(key repo.LeaseKey) bool { return t.leases.rows[key] != nil })
 	t.leases.commit()
+	t.base.wakeLeases(freed...)
 	t.commitStreams()
 	t.entries.commit()
 	t.base.unsealed = append(t.base.unsealed, t.unsealed...)
@@ -152,7 +162,7 @@ func (t *tables) removeSession(r *sessionRow) {
 	if id := t.byKey.get(r.sessionKey()); id != nil && *id == r.ID {
 		t.byKey.remove(r.sessionKey())
 	}
-	t.deletedIDs.put(r.ID, &struct{}{})
+	t.deletedIDs.put(r.ID, &r.Namespace)
 	t.wake(r.ID)
 	if t.base != nil {
 		return
@@ -166,11 +176,11 @@ func (t *tables) removeSession(r *sessionRow) {
 	}
 }
 
-// action returns an action. Error: repo.ActionNotFoundError.
+// action returns an action. Error: repo.NotFoundError.
 func (t *tables) action(name repo.ActionName) (*repo.Action, error) {
 	action := t.actions.get(name.String())
 	if action == nil {
-		return nil, &repo.ActionNotFoundError{Name: name}
+		return nil, &repo.NotFoundError{Kind: "action", Name: name.String()}
 	}
 	return action, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
+	"github.com/seed-df90f812/agentstore/internal/observed"
+	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -43,4 +45,10 @@ func (h *handle) end() {
 	h.ended = fmt.Errorf("%w: the transaction has ended", repo.ErrClosed)
 	t.mu.Unlock()
 	<-t.turn
+}
+
+// IsTx reports whether the repositories are those of a transaction in memory.
+func IsTx(r repo.Repositories) bool {
+	h, is := view.Below(observed.Below(r)).(*handle)
+	return is && h.tables.base != nil
 }

@@ -222,7 +222,7 @@ func TestTransactionOverCommittedRows(t *testing.T) {
 		t.Helper()
 		page, err := actions.List(t.Context(), repo.ActionFilter{}, repo.Page{})
 		var got []string
-		for _, action := range page.Actions {
+		for _, action := range page.Items {
 			got = append(got, action.Name.Name+" "+action.Description)
 		}
 		if err != nil || !slices.Equal(got, want) {

@@ -5,33 +5,65 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // storedTurn is what is kept of a turn that has a key.
 type storedTurn struct {
 	digest []byte
-	first  int64 // sequence
+	// first is the sequence of the first message, and count the number of the messages.
+	first, count int64
+	// plan is the one that it has made. Zero: none.
+	plan repo.ID
+	at   time.Time
 }
 
-func (s sessions) AppendTurn(ctx context.Context, sessionID repo.ID, turn repo.Turn) (repo.AppendedTurn, error) {
-	return named(ctx, s, []repo.SessionTurn{{SessionID: sessionID, Turn: turn}}, func(ids rules.NamedSessions) (*rules.Turn, error) {
-		return rules.NormalizeTurn(sessionID, turn, ids)
-	}, s.appendTurn)
+func (s storedTurn) messages(r *sessionRow) []*repo.Message {
+	return r.messages[s.first : s.first+s.count]
 }
 
-func (s sessions) AppendTurns(ctx context.Context, turns ...repo.SessionTurn) ([]repo.AppendedTurn, error) {
+func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {
+	if err := rules.CheckTurnID(id); err != nil {
+		return repo.AppendedTurn{}, err
+	}
+	return runOn(ctx, s.read, (*tables).session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
+		stored := r.turns.get(id)
+		if stored == nil {
+			return repo.AppendedTurn{}, &repo.NotFoundError{Kind: "turn", Name: id}
+		}
+		return t.repeated(&rules.Turn{SessionID: sessionID}, stored.messages(r), stored.plan), nil
+	})
+}
+
+func (s sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
+	return named(ctx, s, []repo.Turn{turn}, func(ids rules.NamedSessions) (*rules.Turn, error) {
+		t, err := rules.NormalizeTurn(turn, ids)
+		if err == nil {
+			s.counter().Add(t.Messages)
+			t.InView(s.options.view)
+		}
+		return t, err
+	}, func(t *tables, turn *rules.Turn) (repo.AppendedTurn, error) { return s.appendTurn(ctx, t, turn) })
+}
+
+func (s sessions) AppendTurns(ctx context.Context, turns ...repo.Turn) ([]repo.AppendedTurn, error) {
 	return named(ctx, s, turns, func(ids rules.NamedSessions) ([]*rules.Turn, error) {
-		return rules.NormalizeTurns(turns, ids)
-	}, s.appendTurns)
+		normal, err := rules.NormalizeTurns(turns, ids)
+		for _, t := range normal {
+			s.counter().Add(t.Messages)
+			t.InView(s.options.view)
+		}
+		return normal, err
+	}, func(t *tables, turns []*rules.Turn) ([]repo.AppendedTurn, error) { return s.appendTurns(ctx, t, turns) })
 }
 
 // named makes turns of the sessions that have the keys which turns name, or get them. The turns
 // are checked outside of the lock. So it does so again if one of the keys has another session
 // by then.
 func named[Turns, Result any](
-	ctx context.Context, s sessions, given []repo.SessionTurn,
+	ctx context.Context, s sessions, given []repo.Turn,
 	normalize func(rules.NamedSessions) (Turns, error), appendTo func(*tables, Turns) (Result, error),
 ) (result Result, err error) {
 	ids := rules.NamedSessions{}
@@ -67,11 +99,11 @@ func named[Turns, Result any](
 	return result, nil
 }
 
-func (s sessions) appendTurns(t *tables, turns []*rules.Turn) (results []repo.AppendedTurn, err error) {
+func (s sessions) appendTurns(ctx context.Context, t *tables, turns []*rules.Turn) (results []repo.AppendedTurn, err error) {
 	together := t.overlay()
 	results = make([]repo.AppendedTurn, len(turns))
 	for i, turn := range turns {
-		if results[i], err = s.appendTurn(together, turn); err != nil {
+		if results[i], err = s.appendTurn(ctx, together, turn); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +112,7 @@ func (s sessions) appendTurns(t *tables, turns []*rules.Turn) (results []repo.Ap
 }
 
 // appendTurn decides first, and then changes what was decided.
-func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedTurn, err error) {
+func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (result repo.AppendedTurn, err error) {
 	now := t.now()
 	var r *sessionRow
 	if t.sessions.get(turn.SessionID) == nil && turn.Create != nil {
@@ -90,10 +122,12 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 		if t.deletedIDs.get(turn.SessionID) != nil {
 			return result, rules.SessionDeleted(turn.SessionID)
 		}
-		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now)), activeAt: now}
+		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now))}
 		result.Created = true
 	} else if r, err = t.editSession(turn.SessionID); err != nil {
 		return result, err
+	} else if s.options.view != "" && s.options.view != r.Namespace { // it was not there when the view looked
+		return result, rules.InOtherNamespace(turn.SessionID)
 	}
 	messages := make([]repo.Message, len(turn.Messages))
 	for i := range messages {
@@ -103,11 +137,11 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 		if err := turn.StoredTurn(stored.digest); err != nil {
 			return repo.AppendedTurn{}, err
 		}
-		return t.repeated(turn, r.messages[stored.first:stored.first+int64(len(messages))]), nil
+		return t.repeated(turn, stored.messages(r), stored.plan), nil
 	}
 	if turn.Repeatable && turn.OnlyMessages() {
 		if known := r.stored(messages); known != nil {
-			repeated := t.repeated(turn, known)
+			repeated := t.repeated(turn, known, repo.ID{})
 			return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
 		}
 	}
@@ -115,15 +149,26 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
+	plan, action, err := t.planOf(ctx, turn)
+	if err == nil && turn.Open != nil {
+		err = t.checkOpen(*turn.Open)
+	}
+	if err != nil {
+		return repo.AppendedTurn{}, err
+	}
 	result.SessionID = turn.SessionID
 	if result.Created {
 		t.insertSession(r)
 		s.recordSession(t, now, repo.AuditEntry{
-			Type: repo.EventSessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`),
+			Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`),
 		})
 	}
 	if turn.ID != "" {
-		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages))})
+		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages)), count: int64(len(messages)), plan: turn.PlanID, at: t.now()})
+	}
+	if turn.After != nil {
+		r.follows = rules.Follows(turn.After, r.follows, r.next())
+		r.touch(now)
 	}
 	if len(messages) > 0 {
 		r.add(messages)
@@ -131,6 +176,16 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 		for i := range messages {
 			result.Messages = append(result.Messages, copyMessage(&messages[i]))
 		}
+	}
+	if plan != nil {
+		row := t.insertPlan(*plan, *action, *turn.Use)
+		r.link(row.ID)
+		stored := planOf(row)
+		result.Plan = &stored
+	}
+	if turn.Open != nil {
+		stream := t.openStream(*turn.Open, now)
+		result.Stream = &stream
 	}
 	t.writeState(made, now)
 	result.Scopes = made.Scopes
@@ -145,11 +200,29 @@ func (s sessions) appendTurn(t *tables, turn *rules.Turn) (result repo.AppendedT
 	return result, nil
 }
 
+// planOf returns the plan that a turn makes, and its action. Nil: none.
+func (t *tables) planOf(ctx context.Context, turn *rules.Turn) (*repo.Plan, *repo.Action, error) {
+	if turn.Use == nil {
+		return nil, nil, nil
+	}
+	action, err := t.action(turn.Action)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := turn.NewPlan(ctx, *action)
+	return &plan, action, err
+}
+
 // view returns what the turn is added to.
 func (t *tables) view(turn *rules.Turn, r *sessionRow, now time.Time) rules.TurnView {
 	view := rules.TurnView{
-		Fence:  t.fenceOf(r, turn.Fence),
-		Next:   int64(len(r.messages)),
+		Fence: t.fenceOf(r, turn.Fence),
+		Next:  r.next(),
+		Head:  rules.Head(r.follows, r.next()),
+		Has: func(sequence int64) bool {
+			m, _ := r.at(sequence)
+			return m != nil
+		},
 		Known:  func(id repo.ID) bool { return r.byID.get(id) != nil },
 		Usage:  r.Usage,
 		Budget: r.Budget,
@@ -191,10 +264,21 @@ func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
 }
 
 // repeated returns the result of a turn that is stored.
-func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message) repo.AppendedTurn {
+func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message, plan repo.ID) repo.AppendedTurn {
 	result := repo.AppendedTurn{SessionID: turn.SessionID, Repeated: true}
 	if len(messages) > 0 {
 		result.Messages = each(messages, copyMessage)
+	}
+	if row := t.plans.get(plan); row != nil {
+		stored := planOf(row)
+		result.Plan = &stored
+	}
+	if turn.Open != nil {
+		if row := t.newestStream(turn.Open.Key); row != nil && row.ExpiresAt.After(t.now()) {
+			stream := row.Stream
+			stream.Fence = 0
+			result.Stream = &stream
+		}
 	}
 	versions := map[repo.Scope]int64{}
 	for _, scope := range turn.State.Scopes {

@@ -1,0 +1,157 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// base is the session's first sequence, and next its next one.
+func (r *sessionRow) base() int64 {
+	if last := len(r.inherited) - 1; last >= 0 {
+		return r.inherited[last].Sequence + 1
+	}
+	return 0
+}
+
+func (r *sessionRow) next() int64 { return r.base() + int64(len(r.messages)) }
+
+// at returns the message with a sequence, or nil, and its place among those that a fork has of others, or -1.
+func (r *sessionRow) at(sequence int64) (*repo.Message, int) {
+	base := r.base()
+	if sequence >= base {
+		if sequence >= r.next() {
+			return nil, -1
+		}
+		return r.messages[sequence-base], -1
+	}
+	place, found := slices.BinarySearchFunc(r.inherited, sequence, func(m *repo.Message, s int64) int { return cmp.Compare(m.Sequence, s) })
+	if !found {
+		return nil, -1
+	}
+	return r.inherited[place], place
+}
+
+// all are the messages of all branches, and transcript those from the one at the head back to the first one. The caller does not
+// change them.
+func (r *sessionRow) all() []*repo.Message {
+	if len(r.inherited) == 0 {
+		return r.messages
+	}
+	return slices.Concat(r.inherited, r.messages)
+}
+
+func (r *sessionRow) transcript() []*repo.Message {
+	if !r.branched && r.follows == nil {
+		return r.all()
+	}
+	return r.path(rules.Head(r.follows, r.next()))
+}
+
+func (r *sessionRow) path(head int64) (path []*repo.Message) {
+	for head >= 0 {
+		m, place := r.at(head)
+		if place >= 0 {
+			slices.Reverse(path)
+			return append(slices.Clone(r.inherited[:place+1]), path...)
+		}
+		path = append(path, m)
+		head = m.Follows
+	}
+	slices.Reverse(path)
+	return path
+}
+
+// from returns those of ascending messages from a sequence on.
+func from(messages []*repo.Message, sequence int64) []*repo.Message {
+	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message, s int64) int { return cmp.Compare(m.Sequence, s) })
+	return messages[first:]
+}
+
+// copiesOf returns messages as callers of a session get them: also those that a fork has of others.
+func copiesOf(sessionID repo.ID, messages []*repo.Message) []repo.Message {
+	copies := each(messages, copyMessage)
+	for i := range copies {
+		copies[i].SessionID = sessionID
+	}
+	return copies
+}
+
+func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
+	chosen := !new.ID.IsZero()
+	new, err := rules.NormalizeFork(at, new)
+	if err != nil {
+		return repo.Session{}, err
+	}
+	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+		m, _ := r.at(at)
+		if m == nil {
+			return repo.Session{}, rules.NoMessage(at)
+		}
+		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
+		switch {
+		case len(stored) > 0:
+			return rules.Forked(new, chosen, stored[0].base() == at+1 && stored[0].inherited[len(stored[0].inherited)-1] == m,
+				each(stored, func(r *sessionRow) repo.Session { return r.snapshot(t) })...)
+		case t.deletedIDs.get(new.ID) != nil:
+			return repo.Session{}, rules.SessionDeleted(new.ID)
+		}
+		path, owners := r.path(at), map[repo.ID]bool{}
+		for _, m := range path {
+			owners[m.SessionID] = true
+		}
+		if len(owners) > rules.MaxForkDepth {
+			return repo.Session{}, rules.ForkTooDeep()
+		}
+		now := t.now()
+		fork := &sessionRow{Session: copySession(rules.StoredSession(new, now, now)), inherited: path}
+		t.insertSession(fork)
+		s.recordSession(t, now, repo.AuditEntry{
+			Type: events.SessionCreated, Namespace: fork.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
+		})
+		return fork.snapshot(t), nil
+	})
+}
+
+func (s sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int64) ([]repo.Branch, error) {
+	if err := rules.CheckSequence("sequence", sequence); err != nil {
+		return nil, err
+	}
+	return runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
+		m, _ := r.at(sequence)
+		if m == nil {
+			return nil, rules.NoMessage(sequence)
+		}
+		tree := rules.Tree{Parent: m.Follows, Base: r.base(), Next: r.next(), Head: rules.Head(r.follows, r.next()), Inherited: -1}
+		if later := from(r.inherited, m.Follows+1); len(later) > 0 {
+			tree.Inherited = later[0].Sequence
+		}
+		for _, m := range from(r.messages, tree.Parent+1) {
+			if m.Follows != m.Sequence-1 {
+				tree.Marks = append(tree.Marks, rules.Mark{Sequence: m.Sequence, Follows: m.Follows})
+			}
+		}
+		if len(tree.Marks) > rules.MaxMarks {
+			return nil, rules.TooManyMarks()
+		}
+		return tree.Branches(), nil
+	})
+}
+
+// kept returns how many of the messages of a session its forks have.
+func (t *tables) kept(id repo.ID) int64 {
+	kept := map[int64]bool{}
+	for _, r := range t.sessions.all() {
+		for _, m := range r.inherited {
+			if m.SessionID == id {
+				kept[m.Sequence] = true
+			}
+		}
+	}
+	return int64(len(kept))
+}

@@ -1,0 +1,78 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// held reports whether a hold keeps a session.
+func (t *tables) held(namespace, owner string, id repo.ID) bool {
+	return t.holds.get(repo.LegalHold{SessionID: id}) != nil || t.holds.get(repo.LegalHold{Namespace: namespace}) != nil ||
+		owner != "" && t.holds.get(repo.LegalHold{Namespace: namespace, Owner: owner}) != nil
+}
+
+// heldPlan reports whether a hold keeps a plan: with its namespace, or with the session that it was made for.
+func (t *tables) heldPlan(r *planRow) bool {
+	session := t.sessions.get(r.SessionID)
+	return t.holds.get(repo.LegalHold{Namespace: r.Namespace}) != nil || !r.SessionID.IsZero() && t.holds.get(repo.LegalHold{SessionID: r.SessionID}) != nil ||
+		session != nil && t.held(session.Namespace, session.Owner, session.ID)
+}
+
+func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
+	if err := rules.CheckLegalHold(hold, false); err != nil {
+		return err
+	}
+	return exec(ctx, s.write, func(t *tables) error {
+		if !hold.SessionID.IsZero() {
+			if _, err := t.session(hold.SessionID); err != nil {
+				return err
+			}
+		}
+		hold.CreatedAt = t.now()
+		if place := rules.PlaceOfHold(hold); t.holds.get(place) == nil {
+			t.holds.put(place, &hold)
+		}
+		return nil
+	})
+}
+
+func (s sessions) Release(ctx context.Context, hold repo.LegalHold) error {
+	if err := rules.CheckLegalHold(hold, true); err != nil {
+		return err
+	}
+	return exec(ctx, s.write, func(t *tables) error {
+		t.holds.remove(rules.PlaceOfHold(hold))
+		return nil
+	})
+}
+
+func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.LegalHold], error) {
+	list, err := rules.HoldList(s.options.view, page)
+	if err != nil {
+		return repo.List[repo.LegalHold]{}, err
+	}
+	return run(ctx, s.read, func(t *tables) (repo.List[repo.LegalHold], error) {
+		found := t.holds.where(func(h *repo.LegalHold) bool {
+			namespace := h.Namespace
+			if r := t.sessions.get(h.SessionID); r != nil {
+				namespace = r.Namespace
+			}
+			return (s.options.view == "" || s.options.view == namespace) && rules.CompareHolds(*h, list.After) > 0
+		})
+		slices.SortFunc(found, func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) })
+		// One more than asked for tells whether there is a next page.
+		holds, next, err := rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(h *repo.LegalHold) (repo.LegalHold, error) { return *h, nil })
+		return repo.List[repo.LegalHold]{Items: holds, Next: next}, err
+	})
+}
+
+// RemoveDeleted has nothing to do: a deletion leaves nothing.
+func (s sessions) RemoveDeleted(ctx context.Context, limit int) (int64, bool, error) {
+	if _, err := rules.CheckStreamRemoval(limit); err != nil {
+		return 0, false, err
+	}
+	return 0, false, exec(ctx, s.write, func(*tables) error { return nil })
+}

@@ -1,0 +1,50 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (repo.List[repo.PlanCount], error) {
+	list, err := rules.CountList(namespace, page)
+	if err != nil {
+		return repo.List[repo.PlanCount]{}, err
+	}
+	return run(ctx, p.read, func(t *tables) (repo.List[repo.PlanCount], error) {
+		after := strings.SplitN(list.After, "\x00", 3)
+		place := repo.PlanCount{Namespace: after[0], Stage: repo.Stage{Phase: repo.Phase(after[1]), State: repo.PlanState(after[2])}}
+		counts := map[repo.PlanCount]repo.PlanCount{}
+		for _, r := range t.plans.all() {
+			key := repo.PlanCount{Namespace: r.Namespace, Stage: r.Stage}
+			if namespace != "" && namespace != r.Namespace || compareCounts(key, place) <= 0 {
+				continue
+			}
+			count, known := counts[key]
+			if !known {
+				count = key
+			}
+			count.Count = min(count.Count+1, limits.MaxPlanCount)
+			if since := rules.WaitsSince(r.Plan); r.State == repo.PlanQueued && !since.After(t.now()) && (count.Oldest.IsZero() || since.Before(count.Oldest)) {
+				count.Oldest = since
+			}
+			counts[key] = count
+		}
+		var found []repo.PlanCount
+		for _, count := range counts {
+			found = append(found, count)
+		}
+		slices.SortFunc(found, compareCounts)
+		items, next, err := rules.PageOf(list, found, func(c repo.PlanCount) (repo.PlanCount, error) { return c, nil })
+		return repo.List[repo.PlanCount]{Items: items, Next: next}, err
+	})
+}
+
+func compareCounts(a, b repo.PlanCount) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.State, b.State))
+}

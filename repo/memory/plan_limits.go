@@ -1,0 +1,90 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func (p plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
+	limit, err := rules.NormalizeLimit(limit)
+	if err != nil {
+		return err
+	}
+	return exec(ctx, p.write, func(t *tables) error {
+		key := repo.PlanLimit{Namespace: limit.Namespace, Action: limit.Action}
+		if limit.AtOnce < 0 {
+			t.limits.remove(key)
+		} else {
+			t.limits.put(key, &limit.AtOnce)
+		}
+		t.wakeClaims()
+		return nil
+	})
+}
+
+func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanLimit], error) {
+	list, err := rules.LimitList(p.options.view, page)
+	if err != nil {
+		return repo.List[repo.PlanLimit]{}, err
+	}
+	return run(ctx, p.read, func(t *tables) (repo.List[repo.PlanLimit], error) {
+		var found []repo.PlanLimit
+		namespace, action, _ := strings.Cut(list.After, "\x00")
+		for key, atOnce := range t.limits.all() {
+			if p.options.view != "" && key.Namespace != p.options.view {
+				continue
+			}
+			if cmp.Or(cmp.Compare(key.Namespace, namespace), cmp.Compare(key.Action, action)) > 0 {
+				key.AtOnce, key.Claimed = *atOnce, t.claimedOf(key.Namespace, key.Action)
+				found = append(found, key)
+			}
+		}
+		slices.SortFunc(found, func(a, b repo.PlanLimit) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Action, b.Action))
+		})
+		allowed, next, err := rules.PageOf(list, found, func(l repo.PlanLimit) (repo.PlanLimit, error) { return l, nil })
+		return repo.List[repo.PlanLimit]{Items: allowed, Next: next}, err
+	})
+}
+
+// claimedOf counts the plans of a namespace that are claimed, of an action or of all ("").
+func (t *tables) claimedOf(namespace, action string) int {
+	return len(t.claims.where(func(c *claimRow) bool {
+		p := t.plans.get(c.plan)
+		return p.Namespace == namespace && (action == "" || action == p.Action.String())
+	}))
+}
+
+// room returns how many more plans like p the limits allow to be claimed. It is negative if one was lowered.
+func (t *tables) room(p repo.Plan) int {
+	room := limits.MaxAtOnce
+	for _, action := range []string{"", p.Action.String()} {
+		if atOnce := t.limits.get(repo.PlanLimit{Namespace: p.Namespace, Action: action}); atOnce != nil {
+			room = min(room, *atOnce-t.claimedOf(p.Namespace, action))
+		}
+	}
+	return room
+}
+
+func (t *tables) hasRoom(p repo.Plan) bool { return t.room(p) > 0 }
+
+// turnsOf returns the namespaces in the order in which they are served: by lot, or if any will do,
+// from the one on that has waited longest.
+func (t *tables) turnsOf(claim repo.Claim, lists map[string][]*planRow) []string {
+	if !claim.AllNamespaces {
+		return shuffled(claim.Namespaces)
+	}
+	var namespaces []string
+	for namespace := range lists {
+		namespaces = append(namespaces, namespace)
+	}
+	slices.Sort(namespaces)
+	slices.SortStableFunc(namespaces, func(a, b string) int { return cmp.Compare(t.served[a], t.served[b]) })
+	return namespaces
+}

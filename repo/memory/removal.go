@@ -1,0 +1,319 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/removal"
+)
+
+// remover is removal.Store. It is not for transactions: its tables are the committed ones.
+type remover struct{ *handle }
+
+func (r remover) RemoveTurns(ctx context.Context, _, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error) {
+	if _, err := rules.CheckStreamRemoval(limit); err != nil {
+		return 0, 0, next, err
+	}
+	err = exec(ctx, r.write, func(t *tables) error {
+		for _, s := range t.sessions.all() {
+			for id, turn := range s.turns.all() {
+				switch {
+				case !turn.at.Before(before):
+				case t.held(s.Namespace, s.Owner, s.ID):
+					held++
+				default:
+					removed++
+					if !dryRun {
+						s.turns.remove(id)
+					}
+				}
+			}
+		}
+		return nil
+	})
+	return removed, held, next, err
+}
+
+func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error) {
+	err = exec(ctx, r.read, func(t *tables) error {
+		for _, s := range t.sessions.all() {
+			at, is := since[s.Namespace]
+			if is && s.UpdatedAt.Before(at.Truncate(time.Minute)) && !t.held(s.Namespace, s.Owner, s.ID) {
+				sessions++
+				longest = max(longest, at.Sub(s.UpdatedAt))
+			}
+		}
+		return nil
+	})
+	return min(sessions, 10_001), longest, err
+}
+
+func (r remover) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
+	return run(ctx, r.write, func(t *tables) (f removal.Forgotten, err error) {
+		for _, name := range person.Names {
+			t.forgetName(name, &f)
+		}
+		for id, e := range t.entries.all() {
+			about := slices.Contains(person.Plans, e.PlanID) || slices.Contains(person.Sessions, e.SessionID)
+			if !about && !slices.ContainsFunc(person.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project }) {
+				continue
+			}
+			erased, changed := rules.EraseEntry(*e, person.Names, about)
+			if _, held := t.log.holds[heldSubject{plan: e.PlanID}]; held {
+				f.Held++
+			} else if _, held := t.log.holds[heldSubject{session: e.SessionID}]; held {
+				f.Held++
+			} else if changed {
+				f.Entries++
+				t.entries.put(id, &erased)
+			}
+		}
+		for _, id := range person.Sessions {
+			f.Texts += t.forgetMessages(id)
+		}
+		return f, nil
+	})
+}
+
+// forgetName does what PlanForget and its neighbours in queries/removal.sql do.
+func (t *tables) forgetName(name string, f *removal.Forgotten) {
+	for _, r := range t.plans.where(func(r *planRow) bool {
+		return slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name })
+	}) {
+		if t.heldPlan(r) {
+			f.Held++
+			continue
+		}
+		t.forgetPlan(r, name, f)
+	}
+	for id, c := range t.claims.all() {
+		if c.owner == name {
+			t.claims.put(id, &claimRow{plan: c.plan, owner: "erased"})
+		}
+	}
+	now := t.now()
+	for key, l := range t.leases.all() {
+		if _, named := rules.SplitView(key.Name); named != name {
+			continue
+		}
+		if l.ExpiresAt.After(now) {
+			f.Named++
+			continue
+		}
+		t.leases.remove(key)
+	}
+	for key, a := range t.actions.all() {
+		changed, forgotten := copyAction(a), false
+		for _, actor := range []*string{
+			&changed.CreatedBy, &changed.StrategyActor, &changed.ExecutionActor, &changed.ReviewActor, &changed.ApplyActor,
+			&changed.EstimationActor, &changed.InvariantActor,
+		} {
+			if *actor == name {
+				*actor, forgotten = "", true
+			}
+		}
+		if forgotten {
+			changed.Version++
+			t.actions.put(key, &changed)
+			f.Actions++
+		}
+	}
+	f.Streams += int64(t.expireStreams(func(row *streamRow) bool { return row.Owner == name }))
+	quoted, err := json.Marshal(name)
+	if err != nil { // it marshals all texts
+		return
+	}
+	maps.DeleteFunc(t.log.quarantine, func(key poisonKey, _ auditlog.Poison) bool {
+		found := bytes.Contains([]byte(key.document), quoted)
+		if found {
+			f.Quarantined++
+		}
+		return found
+	})
+}
+
+func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
+	changed := &planRow{Plan: copyPlan(r.Plan), events: slices.Clone(r.events), fence: r.fence}
+	busy := rules.IsBusy(r.Plan)
+	var used, ran, failed, cancelled bool
+	for i := range changed.events {
+		e := &changed.events[i]
+		by, claim := e.Actor == name, strings.HasPrefix(e.Reason, "the claim of "+name+" expired")
+		used, ran = used || by && e.Transition == repo.TransitionUse, ran || by && e.Transition == repo.TransitionStart
+		if e.To.State == repo.PlanErrored {
+			failed = by || claim
+		}
+		if e.To.State == repo.PlanCancelled {
+			cancelled = by
+		}
+		if !by && !claim || busy && e.Transition == repo.TransitionUse {
+			continue
+		}
+		f.Events++
+		if by {
+			e.Actor = ""
+		}
+		if e.Reason != "" {
+			e.Reason = "erased"
+		}
+	}
+	if busy && used {
+		f.Live++
+	}
+	if failed || cancelled || !busy && (used || ran) {
+		f.Altered++
+	}
+	if failed {
+		changed.ErrorDetails = nil
+		if r.ErrorMessage != "" {
+			changed.ErrorMessage = "erased"
+		}
+	}
+	if cancelled && r.CancelReason != "" {
+		changed.CancelReason = "erased"
+	}
+	if !busy && (used || ran) {
+		changed.LastCheckpointID = ""
+	}
+	if !busy && used {
+		if r.Key != "" {
+			t.planKeys.remove(keyOfPlan(r.SessionID, r.Namespace, r.Key))
+		}
+		changed.Name, changed.Key, changed.Description, changed.DefinitionOfDone, changed.Trace = "", "", "", "", ""
+		changed.AutomationProfile, changed.AutomationProfileSource, changed.AutomationSnapshot = "", "", json.RawMessage(`{}`)
+		changed.Projects, changed.Arguments, changed.Invariants = []repo.ProjectLink{}, []repo.ArgumentValue{}, []repo.PlanInvariant{}
+	}
+	t.putPlan(changed)
+}
+
+// forgetMessages replaces those messages of a session that its forks have, and returns their number.
+func (t *tables) forgetMessages(id repo.ID) int64 {
+	erased := map[*repo.Message]*repo.Message{}
+	for forkID, fork := range t.sessions.all() {
+		if !slices.ContainsFunc(fork.inherited, func(m *repo.Message) bool { return m.SessionID == id }) {
+			continue
+		}
+		if parent := t.sessions.get(id); parent != nil && t.held(parent.Namespace, parent.Owner, id) {
+			return 0
+		}
+		fork, _ = t.editSession(forkID) // it is there
+		fork.inherited = slices.Clone(fork.inherited)
+		for i, m := range fork.inherited {
+			if m.SessionID != id {
+				continue
+			}
+			if erased[m] == nil {
+				erased[m] = &repo.Message{
+					SessionID: m.SessionID, ID: m.ID, Sequence: m.Sequence, Role: m.Role, Content: "erased", Metadata: json.RawMessage(`{}`), OccurredAt: m.OccurredAt,
+					CreatedAt: m.CreatedAt, Follows: m.Follows,
+				}
+			}
+			fork.inherited[i] = erased[m]
+		}
+	}
+	if parent := t.sessions.get(id); parent != nil {
+		parent, _ = t.editSession(id)
+		parent.messages = slices.Clone(parent.messages)
+		for i, m := range parent.messages {
+			if erased[m] != nil {
+				parent.messages[i] = erased[m]
+			}
+		}
+	}
+	return int64(len(erased))
+}
+
+func (r remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
+	return run(ctx, r.read, func(t *tables) (inherited int64, err error) {
+		for _, id := range forks {
+			if s := t.sessions.get(id); s != nil {
+				inherited += s.base()
+			}
+		}
+		return inherited, nil
+	})
+}
+
+func (r remover) Namespaces(ctx context.Context) ([]string, error) {
+	return run(ctx, r.read, func(t *tables) ([]string, error) {
+		found := map[string]bool{}
+		for _, s := range t.sessions.all() {
+			found[s.Namespace] = true
+		}
+		for key := range t.leases.all() {
+			namespace, _ := rules.SplitView(key.Name)
+			found[namespace] = true
+		}
+		for scope := range t.scopes.all() {
+			if scope.Name != "" {
+				namespace, _ := rules.SplitView(scope.Name)
+				found[namespace] = true
+			}
+		}
+		delete(found, limits.ShardMapNamespace)
+		return slices.Sorted(maps.Keys(found)), nil
+	})
+}
+
+func (r remover) Names(ctx context.Context, after removal.Name) (names []removal.Name, err error) {
+	found := map[removal.Name]bool{}
+	err = exec(ctx, r.read, func(t *tables) error {
+		add := func(names ...string) {
+			for _, name := range names {
+				found[removal.Name{Name: name}] = true
+			}
+		}
+		for scope := range t.scopes.all() {
+			if _, name := rules.SplitView(scope.Name); name != "" {
+				found[removal.Name{Scope: true, Name: name}] = true
+			}
+		}
+		for _, s := range t.sessions.all() {
+			add(s.Owner, s.Actor)
+		}
+		for key, l := range t.leases.all() {
+			_, name := rules.SplitView(key.Name)
+			add(l.Owner, name)
+		}
+		for _, s := range t.streams.all() {
+			add(s.Owner)
+		}
+		for _, a := range t.actions.all() {
+			add(a.CreatedBy)
+		}
+		for _, p := range t.plans.all() {
+			for _, e := range p.events {
+				add(e.Actor)
+			}
+		}
+		for _, c := range t.claims.all() {
+			add(c.owner)
+		}
+		for _, e := range t.entries.all() {
+			add(e.Actor, e.User, e.Project)
+		}
+		return nil
+	})
+	compare := func(a, b removal.Name) int {
+		if a.Scope != b.Scope {
+			return map[bool]int{false: -1, true: 1}[a.Scope]
+		}
+		return strings.Compare(a.Name, b.Name)
+	}
+	for name := range found {
+		if name.Name != "" && compare(name, after) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, compare)
+	return names[:min(len(names), 10_000)], err
+}
