@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func actionTests() []test {
@@ -33,13 +35,15 @@ func fullDefinition() repo.ActionDefinition {
 	return repo.ActionDefinition{
 		Description:      "Reviews a branch. " + strings.Repeat("é", 100),
 		DefinitionOfDone: "{{.branch}} is reviewed{{if gt .depth 1}}, twice{{end}}:{{range .files}} {{.}}{{end}}",
-		Actors: repo.Actors{
-			Strategy: "a/strategy", Execution: "a/execution", Review: "a/review", Apply: "a/apply",
-			Estimation: "a/estimation", Invariant: "a/invariant",
-		},
+		StrategyActor:    "a/strategy", ExecutionActor: "a/execution", ReviewActor: "a/review", ApplyActor: "a/apply",
+		EstimationActor: "a/estimation", InvariantActor: "a/invariant",
 		AutomationProfile: "nightly",
 		Reusable:          true,
 		ReadOnly:          true,
+		MaxAttempts:       2,
+		MaxAge:            36*time.Hour + time.Microsecond,
+		Keep:              240*time.Hour + time.Microsecond,
+		Phases:            []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute},
 		InputsSchema:      json.RawMessage(`{ "type" : "object", "n" : 1.00 }`),
 		Tags:              []string{"review", "git", "é"},
 		Arguments: []repo.Argument{
@@ -54,10 +58,10 @@ func fullDefinition() repo.ActionDefinition {
 }
 
 func testActionZeroValue(t *testing.T, r repo.Repositories) {
-	name := actionName()
+	name := actionName(r)
 	created, err := r.Actions().Create(t.Context(), repo.NewAction{Name: name})
 	must(t, created, err)
-	if created.Name.String() != name || created.State != repo.ActionAvailable || created.Version != 1 || created.CreatedAt.IsZero() {
+	if created.Name.String() != name || created.Archived || created.Version != 1 || created.CreatedAt.IsZero() {
 		t.Errorf("created %+v", created)
 	}
 	stored, err := r.Actions().Get(t.Context(), name)
@@ -65,7 +69,7 @@ func testActionZeroValue(t *testing.T, r repo.Repositories) {
 }
 
 func testActionEveryField(t *testing.T, r repo.Repositories) {
-	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition(), CreatedBy: "someone"}
+	given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition(), CreatedBy: "someone"}
 	created, err := r.Actions().Create(t.Context(), given)
 	must(t, created, err)
 	wantSame(t, "definition", created.ActionDefinition, given.ActionDefinition)
@@ -77,7 +81,7 @@ func testActionEveryField(t *testing.T, r repo.Repositories) {
 }
 
 func testActionAgain(t *testing.T, r repo.Repositories) {
-	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()}
+	given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition()}
 	first, err := r.Actions().Create(t.Context(), given)
 	must(t, first, err)
 	given.InputsSchema = json.RawMessage(`{"n":1.00,"type":"object"}`)
@@ -86,17 +90,21 @@ func testActionAgain(t *testing.T, r repo.Repositories) {
 }
 
 func testActionConflicts(t *testing.T, r repo.Repositories) {
-	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()}
+	given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition()}
 	first, err := r.Actions().Create(t.Context(), given)
 	must(t, first, err)
 	for field, change := range map[string]func(*repo.NewAction){
 		"description":        func(a *repo.NewAction) { a.Description = secret },
 		"definition_of_done": func(a *repo.NewAction) { a.DefinitionOfDone = "" },
-		"actors":             func(a *repo.NewAction) { a.Actors.Apply = "" },
+		"apply_actor":        func(a *repo.NewAction) { a.ApplyActor = "" },
 		"automation_profile": func(a *repo.NewAction) { a.AutomationProfile = secret },
 		"reusable":           func(a *repo.NewAction) { a.Reusable = false },
 		"read_only":          func(a *repo.NewAction) { a.ReadOnly = false },
 		"inputs_schema":      func(a *repo.NewAction) { a.InputsSchema = nil },
+		"max_attempts":       func(a *repo.NewAction) { a.MaxAttempts = 0 },
+		"max_age":            func(a *repo.NewAction) { a.MaxAge = 0 },
+		"keep":               func(a *repo.NewAction) { a.Keep += time.Second },
+		"phases":             func(a *repo.NewAction) { a.Phases = a.Phases[1:] },
 		"tags":               func(a *repo.NewAction) { a.Tags = a.Tags[:1] },
 		"arguments":          func(a *repo.NewAction) { a.Arguments[1].Max = nil },
 		"invariants":         func(a *repo.NewAction) { a.Invariants = []string{"always test", "never push"} },
@@ -112,7 +120,7 @@ func testActionConflicts(t *testing.T, r repo.Repositories) {
 }
 
 func testActionMissing(t *testing.T, r repo.Repositories) {
-	name := actionName()
+	name := actionName(r)
 	_, err := r.Actions().Get(t.Context(), name)
 	wantActionNotFound(t, err, name)
 	_, err = r.Actions().Update(t.Context(), name, 0, repo.ActionDefinition{})
@@ -158,14 +166,14 @@ func testActionInvalid(t *testing.T, r repo.Repositories) {
 	}
 	for field, changes := range map[string][]func(*repo.ActionDefinition){
 		"description":        {func(d *repo.ActionDefinition) { d.Description = secret + "\x00" }},
-		"actors.review":      {func(d *repo.ActionDefinition) { d.Actors.Review = tooLong() }},
+		"review_actor":       {func(d *repo.ActionDefinition) { d.ReviewActor = tooLong() }},
 		"automation_profile": {func(d *repo.ActionDefinition) { d.AutomationProfile = "\xff" }},
 		"inputs_schema":      {func(d *repo.ActionDefinition) { d.InputsSchema = json.RawMessage(`[]`) }},
 		"tags[1]": {
 			func(d *repo.ActionDefinition) { d.Tags = []string{"a", ""} },
 			func(d *repo.ActionDefinition) { d.Tags = []string{"a", "a"} },
 		},
-		"tags":              {func(d *repo.ActionDefinition) { d.Tags = make([]string, repo.MaxTags+1) }},
+		"tags":              {func(d *repo.ActionDefinition) { d.Tags = make([]string, limits.MaxTags+1) }},
 		"invariants[0]":     {func(d *repo.ActionDefinition) { d.Invariants = []string{""} }},
 		"arguments[0].name": {argument(func(a *repo.Argument) { a.Name = "a-b" }), argument(func(a *repo.Argument) { a.Name = "" })},
 		"arguments[0].type": {argument(func(a *repo.Argument) { a.Type = "text" })},
@@ -196,7 +204,7 @@ func testActionInvalid(t *testing.T, r repo.Repositories) {
 		},
 	} {
 		for _, change := range changes {
-			given := repo.NewAction{Name: actionName()}
+			given := repo.NewAction{Name: actionName(r)}
 			change(&given.ActionDefinition)
 			_, err := r.Actions().Create(t.Context(), given)
 			wantInvalid(t, err, field)
@@ -208,7 +216,7 @@ func testActionInvalid(t *testing.T, r repo.Repositories) {
 
 // The store shares no memory with its caller.
 func testActionCopies(t *testing.T, r repo.Repositories) {
-	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()}
+	given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition()}
 	created, err := r.Actions().Create(t.Context(), given)
 	must(t, created, err)
 	got, err := r.Actions().Get(t.Context(), given.Name)
@@ -224,7 +232,7 @@ func testActionCopies(t *testing.T, r repo.Repositories) {
 
 // An update replaces the whole definition, and nothing else.
 func testActionUpdate(t *testing.T, r repo.Repositories) {
-	given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition(), CreatedBy: "someone"}
+	given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition(), CreatedBy: "someone"}
 	before, err := r.Actions().Create(t.Context(), given)
 	must(t, before, err)
 	for i, change := range []func(*repo.ActionDefinition){
@@ -271,13 +279,13 @@ func testActionUpdateVersion(t *testing.T, r repo.Repositories) {
 func testActionArchive(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	archived, err := r.Actions().Archive(t.Context(), name)
-	if must(t, archived, err).State != repo.ActionArchived || archived.Version != 2 {
+	if !must(t, archived, err).Archived || archived.Version != 2 {
 		t.Errorf("archived is %+v", archived)
 	}
 	again, err := r.Actions().Archive(t.Context(), name)
 	wantSame(t, "action", must(t, again, err), archived)
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{})
-	if got, ok := wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict); ok && got.State != repo.ActionArchived {
+	if got, ok := wantError[*repo.RefusedError](t, err, repo.ErrConflict); ok && got.Reason != "is archived" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -292,9 +300,9 @@ func testActionDelete(t *testing.T, r repo.Repositories) {
 
 	used := plain(t, r)
 	plan := usePlan(t, r, used, repo.UseAction{})
-	_, _ = wantError[*repo.ActionInUseError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
+	_, _ = wantError[*repo.RefusedError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
 	move(t, r, plan.ID, repo.TransitionCancel)
-	_, _ = wantError[*repo.ActionInUseError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
+	_, _ = wantError[*repo.RefusedError](t, r.Actions().Delete(t.Context(), used), repo.ErrConflict)
 	if _, err := r.Actions().Get(t.Context(), used); err != nil {
 		t.Error(err)
 	}
@@ -317,12 +325,12 @@ func testActionList(t *testing.T, r repo.Repositories) {
 	other, err := r.Actions().Create(t.Context(), repo.NewAction{Name: "srv:" + namespace + "/a"})
 	must(t, other, err)
 	for _, filter := range []repo.ActionFilter{
-		{}, {State: repo.ActionAvailable}, {State: repo.ActionArchived}, {Tag: "t1"}, {Tag: "t0", State: repo.ActionArchived}, {Tag: "none"}, {Server: "srv"},
+		{}, {Available: true}, {Archived: true}, {Tag: "t1"}, {Tag: "t0", Archived: true}, {Tag: "none"}, {Server: "srv"},
 	} {
 		filter.Namespace = namespace
 		var want []repo.Action
 		for _, a := range append(append([]repo.Action{}, all...), other) {
-			if a.Name.Server == filter.Server && (filter.State == "" || filter.State == a.State) && (filter.Tag == "" || len(a.Tags) > 0 && filter.Tag == a.Tags[0]) {
+			if a.Name.Server == filter.Server && (!filter.Available || !a.Archived) && (!filter.Archived || a.Archived) && (filter.Tag == "" || len(a.Tags) > 0 && filter.Tag == a.Tags[0]) {
 				want = append(want, a)
 			}
 		}
@@ -330,7 +338,7 @@ func testActionList(t *testing.T, r repo.Repositories) {
 			var got []repo.Action
 			for page := (repo.Page{Limit: limit}); ; {
 				list, err := r.Actions().List(t.Context(), filter, page)
-				got = append(got, must(t, list, err).Actions...)
+				got = append(got, must(t, list, err).Items...)
 				if page.After = list.Next; page.After == "" {
 					break
 				}
@@ -349,6 +357,6 @@ func testActionList(t *testing.T, r repo.Repositories) {
 	wantInvalid(t, err, "page.after")
 	_, err = r.Actions().List(t.Context(), repo.ActionFilter{Namespace: "a/b"}, repo.Page{})
 	wantInvalid(t, err, "namespace")
-	_, err = r.Actions().List(t.Context(), repo.ActionFilter{State: "x"}, repo.Page{})
-	wantInvalid(t, err, "state")
+	_, err = r.Actions().List(t.Context(), repo.ActionFilter{Available: true, Archived: true}, repo.Page{})
+	wantInvalid(t, err, "archived")
 }

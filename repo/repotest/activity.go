@@ -15,7 +15,7 @@ import (
 func activityTests() []test {
 	return []test{
 		on("Order", testActivityOrder),
-		on("Minute", testActivityMinute),
+		on("Exact", testActivityExact),
 		on("NeverBack", testActivityNeverBack),
 		on("Pages", testActivityPages),
 		on("Cursors", testActivityCursors),
@@ -25,7 +25,7 @@ func activityTests() []test {
 }
 
 func byActivity(namespace string) repo.SessionFilter {
-	return repo.SessionFilter{Namespace: namespace, Order: repo.ByActivity}
+	return repo.SessionFilter{AnyOwner: true, Namespace: namespace, ByActivity: true}
 }
 
 // activeAgo imports a session that was last active that long ago.
@@ -65,7 +65,7 @@ func wantActivity(t *testing.T, s repo.Sessions, namespace string, want ...repo.
 // A session is active when it is created and when it is appended to, and not when it is
 // updated or its usage is counted.
 func testActivityOrder(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	old, older := activeAgo(t, s, namespace, 2*time.Hour).ID, activeAgo(t, s, namespace, 3*time.Hour).ID
 	recent := activeAgo(t, s, namespace, time.Hour).ID
 	createAs(t, s, repo.NewSession{Namespace: randomName()})
@@ -79,7 +79,7 @@ func testActivityOrder(t *testing.T, s repo.Sessions) {
 	created := createAs(t, s, repo.NewSession{Namespace: namespace}).ID
 	wantActivity(t, s, namespace, created, old, recent, older)
 	tick()
-	if _, err := s.AppendAt(t.Context(), older, 0, users(3)...); err != nil {
+	if _, err := appendAt(t.Context(), s, older, 0, users(3)...); err != nil {
 		t.Fatal(err)
 	}
 	wantActivity(t, s, namespace, older, created, old, recent)
@@ -87,26 +87,36 @@ func testActivityOrder(t *testing.T, s repo.Sessions) {
 	wantActivity(t, s, namespace, older, old, recent)
 }
 
-// A second append in a minute does not move the session.
-func testActivityMinute(t *testing.T, s repo.Sessions) {
-	for range 2 { // the second time is not at the end of a minute
-		namespace := randomName()
-		first, second := activeAgo(t, s, namespace, time.Hour).ID, activeAgo(t, s, namespace, time.Hour).ID
-		begun := appendTo(t, s, first, user("x"))[0].CreatedAt
+// Each append moves its session to the front, also those of one minute, and pages of any
+// size keep that order.
+func testActivityExact(t *testing.T, s repo.Sessions) {
+	namespace := spaceOf(s)
+	var ids []repo.ID
+	for range 5 {
+		ids = append(ids, createAs(t, s, repo.NewSession{Namespace: namespace}).ID)
 		tick()
-		appendTo(t, s, second, user("x"))
+	}
+	activeAgo(t, s, namespace, time.Hour)
+	for _, i := range []int{2, 0, 4, 2, 3, 1, 0} {
+		appendTo(t, s, ids[i], user("x"))
 		tick()
-		ended := appendTo(t, s, first, user("x"))[0].CreatedAt
-		if begun.Truncate(time.Minute).Equal(ended.Truncate(time.Minute)) {
-			wantActivity(t, s, namespace, second, first)
-			return
+	}
+	for limit := 1; limit <= 7; limit++ {
+		found := walk(t, s, byActivity(namespace), limit)
+		if len(found) != 6 {
+			t.Fatalf("limit %d: %d sessions", limit, len(found))
+		}
+		for i, want := range []repo.ID{ids[0], ids[1], ids[3], ids[2], ids[4]} {
+			if found[i].ID != want {
+				t.Errorf("limit %d: session %d is another", limit, i)
+			}
 		}
 	}
 }
 
 // A session that is imported with a time ahead of the clock stays where it is.
 func testActivityNeverBack(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	ahead, other := activeAgo(t, s, namespace, -time.Hour).ID, activeAgo(t, s, namespace, time.Hour).ID
 	appendTo(t, s, ahead, user("x"))
 	tick()
@@ -117,7 +127,7 @@ func testActivityNeverBack(t *testing.T, s repo.Sessions) {
 // Sessions of one time are ordered by id. A list contains each once, whatever the size
 // of its pages.
 func testActivityPages(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	var want []repo.Session
 	at := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	for i := range 7 {
@@ -137,13 +147,13 @@ func testActivityPages(t *testing.T, s repo.Sessions) {
 }
 
 func testActivityCursors(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	for i := range 3 {
 		activeAgo(t, s, namespace, time.Duration(i+1)*time.Hour)
 	}
-	active, created := byActivity(namespace), repo.SessionFilter{Namespace: namespace}
+	active, created := byActivity(namespace), repo.SessionFilter{AnyOwner: true, Namespace: namespace}
 	ofOwner := active
-	ofOwner.Owner = "owner"
+	ofOwner.Owner, ofOwner.AnyOwner = "owner", false
 	for _, test := range []struct{ of, used repo.SessionFilter }{
 		{active, created}, {created, active}, {active, byActivity(randomName())}, {active, ofOwner},
 	} {
@@ -160,29 +170,28 @@ func testActivityCursors(t *testing.T, s repo.Sessions) {
 	must(t, page, err)
 	remove(t, s, all[0].ID)
 	rest, err := s.List(t.Context(), active, repo.Page{After: page.Next})
-	wantList(t, must(t, rest, err).Sessions, all[1:])
+	wantList(t, must(t, rest, err).Items, all[1:])
 }
 
 func testActivityInvalid(t *testing.T, s repo.Sessions) {
 	for field, filter := range map[string]repo.SessionFilter{
-		"order":          {Order: 7},
-		"namespace":      {Order: repo.ByActivity, Namespace: tooLong()},
-		"owner":          {Order: repo.ByActivity, Owner: secret + "\x00"},
-		"actor":          {Order: repo.ByActivity, Actor: secret},
-		"created_from":   {Order: repo.ByActivity, CreatedFrom: time.Now()},
-		"created_before": {Order: repo.ByActivity, CreatedBefore: time.Now()},
+		"namespace":      {AnyOwner: true, ByActivity: true, Namespace: tooLong()},
+		"owner":          {ByActivity: true, Owner: secret + "\x00"},
+		"actor":          {AnyOwner: true, ByActivity: true, Actor: secret},
+		"created_from":   {AnyOwner: true, ByActivity: true, CreatedFrom: time.Now()},
+		"created_before": {AnyOwner: true, ByActivity: true, CreatedBefore: time.Now()},
 	} {
 		_, err := s.List(t.Context(), filter, repo.Page{})
 		wantInvalid(t, err, field)
 	}
-	_, err := s.List(t.Context(), repo.SessionFilter{Order: repo.ByActivity}, repo.Page{Limit: -1})
+	_, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, ByActivity: true}, repo.Page{Limit: -1})
 	wantInvalid(t, err, "limit")
 }
 
 // What becomes active while a list is read is missing if it was not read yet, is never
 // there twice, and is first in the next list.
 func testActivityWhileReading(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	var ids []repo.ID // last active first
 	for i := range 6 {
 		ids = append(ids, activeAgo(t, s, namespace, time.Duration(i+1)*time.Hour).ID)
@@ -195,7 +204,7 @@ func testActivityWhileReading(t *testing.T, s repo.Sessions) {
 	var got []repo.ID
 	for page.Next != "" {
 		page, err = s.List(t.Context(), byActivity(namespace), repo.Page{Limit: 2, After: page.Next})
-		for _, session := range must(t, page, err).Sessions {
+		for _, session := range must(t, page, err).Items {
 			got = append(got, session.ID)
 		}
 	}
@@ -208,7 +217,7 @@ func testActivityWhileReading(t *testing.T, s repo.Sessions) {
 // While others append and create, every walk contains no session twice, and every
 // session that is not active.
 func testConcurrentActivity(t *testing.T, store repo.Store) {
-	s, namespace := store.Sessions(), randomName()
+	s, namespace := store.Sessions(), spaceOf(store)
 	var idle, active []repo.ID
 	for i := range 20 {
 		idle = append(idle, activeAgo(t, s, namespace, time.Duration(2*i+1)*time.Hour).ID)
@@ -237,7 +246,7 @@ func testConcurrentActivity(t *testing.T, store repo.Store) {
 						t.Errorf("List: %v", err)
 						return
 					}
-					for _, session := range list.Sessions {
+					for _, session := range list.Items {
 						if seen[session.ID] {
 							t.Errorf("session %s is in the list twice", session.ID)
 						}

@@ -46,9 +46,9 @@ func wantStored(t *testing.T, session repo.ID, first int64, given []repo.NewMess
 	}
 	for i, got := range stored {
 		want := repo.Message{
-			SessionID: session, ID: given[i].ID, Sequence: first + int64(i), Role: given[i].Role,
+			SessionID: session, ID: given[i].ID, Sequence: first + int64(i), Follows: first + int64(i) - 1, Role: given[i].Role,
 			Content: given[i].Content, Metadata: given[i].Metadata, Payload: given[i].Payload,
-			Kind: given[i].Kind, CallID: given[i].CallID,
+			Kind: given[i].Kind, CallID: given[i].CallID, Tokens: given[i].Tokens, Counter: given[i].Counter,
 			OccurredAt: given[i].OccurredAt.Truncate(time.Microsecond), CreatedAt: got.CreatedAt,
 		}
 		if want.ID.IsZero() {
@@ -64,6 +64,7 @@ func wantStored(t *testing.T, session repo.ID, first int64, given []repo.NewMess
 	}
 }
 
+// Guarantee: Messages: A batch is stored whole and contiguous, or not at all.
 func testAppendContiguous(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	var all []repo.Message
@@ -147,11 +148,12 @@ func testAppendMissing(t *testing.T, s repo.Sessions) {
 	_, err = s.Append(t.Context(), id, fullMessage())
 	wantNotFound(t, err, "session", id)
 	for _, expected := range []int64{0, 1} {
-		_, err = s.AppendAt(t.Context(), id, expected, user(secret))
+		_, err = appendAt(t.Context(), s, id, expected, user(secret))
 		wantNotFound(t, err, "session", id)
 	}
 }
 
+// Guarantee: Messages: A message with an id of the caller's is stored once.
 func testAppendRepeat(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	single := []repo.NewMessage{fullMessage()}
@@ -214,7 +216,7 @@ func testAppendPartlyStored(t *testing.T, s repo.Sessions) {
 	} {
 		_, err := s.Append(t.Context(), id, batch...)
 		wantMessageConflict(t, err, id, stored.ID, "batch")
-		_, err = s.AppendAt(t.Context(), id, 1, batch...)
+		_, err = appendAt(t.Context(), s, id, 1, batch...)
 		wantMessageConflict(t, err, id, stored.ID, "batch")
 	}
 	wantSession(t, get(t, s, id), before)
@@ -256,7 +258,7 @@ func testAppendConflicts(t *testing.T, s repo.Sessions) {
 			test.change(&other)
 			_, err := s.Append(t.Context(), id, other)
 			wantMessageConflict(t, err, id, other.ID, test.field)
-			_, err = s.AppendAt(t.Context(), id, 3, other)
+			_, err = appendAt(t.Context(), s, id, 3, other)
 			wantMessageConflict(t, err, id, other.ID, test.field)
 		})
 	}
@@ -285,7 +287,7 @@ func testAppendAt(t *testing.T, s repo.Sessions) {
 	var all []repo.Message
 	for _, size := range []int{1, 3, 2} {
 		batch := users(size)
-		stored, err := s.AppendAt(t.Context(), id, int64(len(all)), batch...)
+		stored, err := appendAt(t.Context(), s, id, int64(len(all)), batch...)
 		if err != nil {
 			t.Fatalf("AppendAt %d: %v", len(all), err)
 		}
@@ -293,24 +295,25 @@ func testAppendAt(t *testing.T, s repo.Sessions) {
 		all = append(all, stored...)
 	}
 	appendTo(t, s, id, user("x"))
-	if _, err := s.AppendAt(t.Context(), id, 7, user("x")); err != nil {
+	if _, err := appendAt(t.Context(), s, id, 7, user("x")); err != nil {
 		t.Errorf("AppendAt after Append: %v", err)
 	}
 	wantCount(t, s, id, 8)
 }
 
+// Guarantee: Messages: An append at an expected sequence fails with the actual one.
 func testAppendAtConflict(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
-	_, err := s.AppendAt(t.Context(), id, 1, user(secret))
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 0})
+	_, err := appendAt(t.Context(), s, id, 1, user(secret))
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 1, Next: 0})
 	appendTo(t, s, id, users(3)...)
 	before := get(t, s, id)
 	for _, expected := range []int64{0, 2, 4, 1<<63 - 1} {
 		for _, message := range []repo.NewMessage{user(secret), fullMessage()} {
-			_, err := s.AppendAt(t.Context(), id, expected, message)
-			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: expected, Next: 3})
-			_, err = s.AppendAt(t.Context(), id, expected, message, user(secret))
-			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: expected, Next: 3})
+			_, err := appendAt(t.Context(), s, id, expected, message)
+			wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: expected, Next: 3})
+			_, err = appendAt(t.Context(), s, id, expected, message, user(secret))
+			wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: expected, Next: 3})
 		}
 	}
 	wantSession(t, get(t, s, id), before)
@@ -322,12 +325,12 @@ func testAppendAtConflict(t *testing.T, s repo.Sessions) {
 func testAppendAtRepeat(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	given := []repo.NewMessage{fullMessage(), fullMessage()}
-	first, err := s.AppendAt(t.Context(), id, 0, given...)
+	first, err := appendAt(t.Context(), s, id, 0, given...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	appendTo(t, s, id, users(3)...)
-	again, err := s.AppendAt(t.Context(), id, 0, given...)
+	again, err := appendAt(t.Context(), s, id, 0, given...)
 	if err != nil {
 		t.Fatalf("repeating AppendAt: %v", err)
 	}

@@ -44,7 +44,7 @@ func wantSentinel(t *testing.T, err, sentinel error) {
 	}
 	refused, isImport := errors.AsType[*repo.ImportError](err)
 	for _, other := range repo.Sentinels() {
-		allowed := errors.Is(sentinel, other) || isImport && (errors.Is(other, repo.ErrImport) || errors.Is(refused.Err, other))
+		allowed := errors.Is(sentinel, other) || errors.Is(err, repo.ErrGone) && errors.Is(other, repo.ErrNotFound) || isImport && (errors.Is(other, repo.ErrImport) || errors.Is(refused.Err, other))
 		if !allowed && errors.Is(err, other) {
 			t.Errorf("%v is %q as well as %q", err, other, sentinel)
 		}
@@ -79,17 +79,17 @@ func wantInvalid(t *testing.T, err error, field string) {
 	}
 }
 
-func wantSessionConflict(t *testing.T, err error, want repo.SessionConflictError) {
+func wantSessionConflict(t *testing.T, err error, want repo.ExistsError) {
 	t.Helper()
-	if got, ok := wantError[*repo.SessionConflictError](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
 
 func wantMessageConflict(t *testing.T, err error, session, id repo.ID, field string) {
 	t.Helper()
-	if got, ok := wantError[*repo.MessageConflictError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.MessageConflictError{SessionID: session, ID: id, Field: field})
+	if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.ExistsError{Kind: "message", SessionID: session, ID: id, Field: field})
 	}
 }
 
@@ -100,9 +100,9 @@ func wantSequenceConflict(t *testing.T, err error, want repo.SequenceConflictErr
 	}
 }
 
-func wantBudgetExceeded(t *testing.T, err error, want repo.BudgetExceededError) {
+func wantBudgetExceeded(t *testing.T, err error, want repo.LimitExceededError) {
 	t.Helper()
-	if got, ok := wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded); ok {
+	if got, ok := wantError[*repo.LimitExceededError](t, err, repo.ErrLimit); ok {
 		wantEqual(t, got, want)
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func auditSinkTests() []test {
@@ -51,22 +53,22 @@ func auditStoreTests() []test {
 
 // auditType is an event type that only one test uses, so that it prunes only its
 // own entries even if stores share a database.
-func auditType(t *testing.T) repo.EventType {
+func auditType(t *testing.T) string {
 	t.Helper()
-	kind := repo.EventType("test_" + strings.ToLower(repo.NewID().String()))
-	if err := repo.RegisterEventType(kind); err != nil {
+	kind := "test_" + strings.ToLower(repo.NewID().String())
+	if err := events.Register(kind); err != nil {
 		t.Fatal(err)
 	}
 	return kind
 }
 
 // auditEntries are of one type and plan, a second apart, oldest first.
-func auditEntries(kind repo.EventType, count int) []repo.AuditEntry {
+func auditEntries(kind string, count int) []repo.AuditEntry {
 	plan := repo.NewID()
 	start := time.Now().Add(-24 * time.Hour).UTC().Truncate(time.Microsecond)
 	entries := make([]repo.AuditEntry, count)
 	for i := range entries {
-		entries[i] = auditEntry()
+		entries[i] = auditEntry(nil)
 		entries[i].Type, entries[i].PlanID = kind, plan
 		entries[i].OccurredAt = start.Add(time.Duration(i) * time.Second)
 	}
@@ -74,27 +76,27 @@ func auditEntries(kind repo.EventType, count int) []repo.AuditEntry {
 }
 
 // auditHash replaces a leaf's hash: the suite does not hash as package audit does.
-func auditHash(e repo.SealedEntry) [32]byte {
+func auditHash(e auditlog.Entry) [32]byte {
 	return sha256.Sum256(slices.Concat(append(slices.Clone(e.Salts), e.ID[:], e.Details)...))
 }
 
 // auditMake makes a seal of unsealed entries as a sealer would: its tree has one
 // stored hash for each leaf.
-func auditMake(u repo.AuditUnsealed) repo.AuditSeal {
-	seal := repo.AuditSeal{FirstHash: u.Size}
+func auditMake(u auditlog.Unsealed) auditlog.Seal {
+	seal := auditlog.Seal{FirstHash: u.Size}
 	for _, e := range u.Entries {
 		seal.Leaves = append(seal.Leaves, auditHash(e))
 	}
 	seal.Hashes, seal.Hidden = seal.Leaves, seal.Leaves
 	size := u.Size + int64(len(u.Entries))
-	seal.Checkpoint = repo.AuditCheckpoint{Size: size, Root: seal.Leaves[len(seal.Leaves)-1], Note: []byte("note")}
+	seal.Checkpoint = auditlog.Checkpoint{Size: size, Root: seal.Leaves[len(seal.Leaves)-1], Note: []byte("note")}
 	return seal
 }
 
 // auditSeal seals until the entries are sealed, while others may seal too.
 func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 	t.Helper()
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	for _, e := range entries {
 		for {
 			_, err := trail.Leaf(t.Context(), e.ID)
@@ -104,7 +106,7 @@ func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 			if !errors.Is(err, repo.ErrNotFound) {
 				t.Fatal(err)
 			}
-			_, err = trail.Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+			_, err = trail.Seal(t.Context(), 1000, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 				return auditMake(u), nil
 			})
 			if errors.Is(err, repo.ErrContention) {
@@ -116,9 +118,9 @@ func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 	}
 }
 
-func auditSink(t *testing.T, store repo.Store) repo.AuditSink {
+func auditSink(t *testing.T, store repo.Store) auditlog.Sink {
 	t.Helper()
-	sink, err := store.AuditStore().Sink(t.Context())
+	sink, err := auditLog(store).Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,7 @@ func auditSink(t *testing.T, store repo.Store) repo.AuditSink {
 
 // An entry is committed or rolled back with its transaction.
 func testAuditTransactions(t *testing.T, store repo.Store) {
-	e := auditEntry()
+	e := auditEntry(store)
 	failed := errors.New("failed")
 	inTx := func(result error) error {
 		return store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -142,9 +144,9 @@ func testAuditTransactions(t *testing.T, store repo.Store) {
 			if _, err := tx.Audit().Entry(ctx, e.ID); err != nil {
 				t.Errorf("in its own transaction: %v", err)
 			}
-			got, err := tx.Audit().List(ctx, repo.AuditFilter{PlanID: e.PlanID}, repo.NewestFirst, repo.Page{})
-			if err != nil || len(got.Entries) != 1 {
-				t.Errorf("in its own transaction: %d entries, %v", len(got.Entries), err)
+			got, err := tx.Audit().List(ctx, repo.AuditFilter{PlanID: e.PlanID}, repo.Page{})
+			if err != nil || len(got.Items) != 1 {
+				t.Errorf("in its own transaction: %d entries, %v", len(got.Items), err)
 			}
 			if _, err := store.Audit().Entry(t.Context(), e.ID); !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("outside of its transaction: %v", err)
@@ -170,18 +172,18 @@ func testAuditSink(t *testing.T, store repo.Store) {
 	entries := auditEntries(auditType(t), 5)
 	for _, test := range []struct {
 		batch []repo.AuditEntry
-		want  repo.AuditRecorded
+		want  auditlog.Recorded
 	}{
-		{entries[:3], repo.AuditRecorded{Written: 3}},
-		{entries[:3], repo.AuditRecorded{Known: 3}},
-		{entries[2:], repo.AuditRecorded{Written: 2, Known: 1}},
-		{append(auditEntries(auditType(t), 1), entries[0], entries[0]), repo.AuditRecorded{Written: 1, Known: 2}},
+		{entries[:3], auditlog.Recorded{Written: 3}},
+		{entries[:3], auditlog.Recorded{Known: 3}},
+		{entries[2:], auditlog.Recorded{Written: 2, Known: 1}},
+		{append(auditEntries(auditType(t), 1), entries[0], entries[0]), auditlog.Recorded{Written: 1, Known: 2}},
 	} {
 		if got, err := sink.Record(t.Context(), test.batch); err != nil || got != test.want {
 			t.Errorf("recorded %+v, %v, want %+v", got, err, test.want)
 		}
 	}
-	got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 10)
+	got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID, OldestFirst: true}, 10)
 	wantEntries(t, "recorded", got, entries)
 
 	other := entries[1]
@@ -189,7 +191,7 @@ func testAuditSink(t *testing.T, store repo.Store) {
 	_, err := sink.Record(t.Context(), append(auditEntries(auditType(t), 1), other))
 	wantAuditConflict(t, err, other.ID)
 
-	bad := auditEntry()
+	bad := auditEntry(store)
 	bad.Type = secret
 	_, err = sink.Record(t.Context(), []repo.AuditEntry{bad})
 	wantInvalid(t, err, "entries[0].type")
@@ -215,14 +217,14 @@ func testAuditSinkClosed(t *testing.T, store repo.Store) {
 	if _, err := sink.Record(t.Context(), auditEntries(auditType(t), 1)); !errors.Is(err, repo.ErrClosed) {
 		t.Errorf("Record: %v", err)
 	}
-	if err := sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrClosed) {
+	if err := sink.Quarantine(t.Context(), auditlog.Poison{ID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrClosed) {
 		t.Errorf("Quarantine: %v", err)
 	}
 }
 
 func testAuditQuarantine(t *testing.T, store repo.Store) {
 	sink := auditSink(t, store)
-	poison := repo.AuditPoison{ID: repo.NewID(), Document: []byte("\x00\xff{"), Reason: "refused"}
+	poison := auditlog.Poison{ID: repo.NewID(), Document: []byte("\x00\xff{"), Reason: "refused"}
 	for range 2 {
 		if err := sink.Quarantine(t.Context(), poison); err != nil {
 			t.Fatal(err)
@@ -270,23 +272,23 @@ func testAuditConcurrent(t *testing.T, store repo.Store) {
 	if sum(written) != len(entries) || sum(known) != (recorders-1)*len(entries) {
 		t.Errorf("%d were written and %d known of %d, by %d", sum(written), sum(known), len(entries), recorders)
 	}
-	got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID}, repo.OldestFirst, 100)
+	got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: entries[0].PlanID, OldestFirst: true}, 100)
 	wantEntries(t, "recorded", got, entries)
 }
 
 func testAuditHolds(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	id := repo.NewID() // a plan may have the id of a session
-	plan, session := repo.AuditHold{PlanID: id, Reason: "a lawsuit"}, repo.AuditHold{SessionID: id, Reason: "another"}
-	own := func() []repo.AuditHold {
+	plan, session := auditlog.Hold{PlanID: id, Reason: "a lawsuit"}, auditlog.Hold{SessionID: id, Reason: "another"}
+	own := func() []auditlog.Hold {
 		holds, err := trail.Holds(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.DeleteFunc(holds, func(h repo.AuditHold) bool { return h.PlanID != plan.PlanID && h.SessionID != session.SessionID })
+		return slices.DeleteFunc(holds, func(h auditlog.Hold) bool { return h.PlanID != plan.PlanID && h.SessionID != session.SessionID })
 	}
 	for range 2 { // may be repeated
-		for _, hold := range []repo.AuditHold{plan, session} {
+		for _, hold := range []auditlog.Hold{plan, session} {
 			if err := trail.Hold(t.Context(), hold); err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +308,7 @@ func testAuditHolds(t *testing.T, store repo.Store) {
 		}
 	}
 	for range 2 {
-		if err := trail.Release(t.Context(), repo.AuditHold{PlanID: plan.PlanID}); err != nil {
+		if err := trail.Release(t.Context(), auditlog.Hold{PlanID: plan.PlanID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,19 +318,19 @@ func testAuditHolds(t *testing.T, store repo.Store) {
 }
 
 func testAuditHoldsInvalid(t *testing.T, store repo.Store) {
-	for field, hold := range map[string]repo.AuditHold{
+	for field, hold := range map[string]auditlog.Hold{
 		"hold":   {Reason: secret},
 		"reason": {PlanID: repo.NewID()},
 	} {
-		wantInvalid(t, store.AuditStore().Hold(t.Context(), hold), field)
+		wantInvalid(t, auditLog(store).Hold(t.Context(), hold), field)
 	}
-	both := repo.AuditHold{PlanID: repo.NewID(), SessionID: repo.NewID(), Reason: secret}
-	wantInvalid(t, store.AuditStore().Hold(t.Context(), both), "hold")
-	wantInvalid(t, store.AuditStore().Release(t.Context(), both), "hold")
+	both := auditlog.Hold{PlanID: repo.NewID(), SessionID: repo.NewID(), Reason: secret}
+	wantInvalid(t, auditLog(store).Hold(t.Context(), both), "hold")
+	wantInvalid(t, auditLog(store).Release(t.Context(), both), "hold")
 }
 
 func testAuditSeal(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	entries := auditEntries(auditType(t), 20)
 	record(t, store.Audit(), entries...)
 	auditSeal(t, store, entries...)
@@ -384,7 +386,7 @@ func testAuditSeal(t *testing.T, store repo.Store) {
 }
 
 // salted reports whether each field that can be erased has a salt of its own.
-func salted(e repo.SealedEntry) bool {
+func salted(e auditlog.Entry) bool {
 	salts := map[string]bool{}
 	for _, salt := range e.Salts {
 		if len(salt) == 16 {
@@ -396,14 +398,14 @@ func salted(e repo.SealedEntry) bool {
 
 // A seal that fails stores nothing.
 func testAuditSealFails(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	entries := auditEntries(auditType(t), 3)
 	record(t, store.Audit(), entries...)
 	failed := errors.New("failed")
-	attempt := func(fn func(repo.AuditUnsealed) (repo.AuditSeal, error)) error {
+	attempt := func(fn func(auditlog.Unsealed) (auditlog.Seal, error)) error {
 		for {
 			called := false
-			_, err := trail.Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+			_, err := trail.Seal(t.Context(), 1000, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 				called = true
 				return fn(u)
 			})
@@ -414,16 +416,16 @@ func testAuditSealFails(t *testing.T, store repo.Store) {
 			record(t, store.Audit(), auditEntries(entries[0].Type, 1)...)
 		}
 	}
-	if err := attempt(func(repo.AuditUnsealed) (repo.AuditSeal, error) { return repo.AuditSeal{}, failed }); !errors.Is(err, failed) {
+	if err := attempt(func(auditlog.Unsealed) (auditlog.Seal, error) { return auditlog.Seal{}, failed }); !errors.Is(err, failed) {
 		t.Errorf("its own error came back as %v", err)
 	}
-	for _, spoil := range []func(*repo.AuditSeal){
-		func(s *repo.AuditSeal) { s.Leaves = s.Leaves[1:] },
-		func(s *repo.AuditSeal) { s.Hidden = nil },
-		func(s *repo.AuditSeal) { s.Checkpoint.Size++ },
+	for _, spoil := range []func(*auditlog.Seal){
+		func(s *auditlog.Seal) { s.Leaves = s.Leaves[1:] },
+		func(s *auditlog.Seal) { s.Hidden = nil },
+		func(s *auditlog.Seal) { s.Checkpoint.Size++ },
 	} {
-		var unsealed repo.AuditUnsealed
-		err := attempt(func(u repo.AuditUnsealed) (repo.AuditSeal, error) {
+		var unsealed auditlog.Unsealed
+		err := attempt(func(u auditlog.Unsealed) (auditlog.Seal, error) {
 			unsealed = u
 			seal := auditMake(u)
 			spoil(&seal)
@@ -443,16 +445,16 @@ func testAuditSealFails(t *testing.T, store repo.Store) {
 
 // A second sealer is refused while one is running.
 func testAuditSealAlone(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	entries := auditEntries(auditType(t), 3)
 	record(t, store.Audit(), entries...)
 	inside := false
 	for !inside {
-		_, err := trail.Seal(t.Context(), 1000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+		_, err := trail.Seal(t.Context(), 1000, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 			inside = true
-			_, err := trail.Seal(t.Context(), 1000, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+			_, err := trail.Seal(t.Context(), 1000, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
 				t.Error("two sealers are at work")
-				return repo.AuditSeal{}, errors.New("two")
+				return auditlog.Seal{}, errors.New("two")
 			})
 			if !errors.Is(err, repo.ErrContention) {
 				t.Errorf("the second sealer got %v", err)
@@ -469,7 +471,7 @@ func testAuditSealAlone(t *testing.T, store repo.Store) {
 }
 
 func testAuditWaiting(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	seen := false
 	for range 100 { // others seal meanwhile
 		before := time.Now()
@@ -493,12 +495,12 @@ func testAuditWaiting(t *testing.T, store repo.Store) {
 
 func testAuditLeafMissing(t *testing.T, store repo.Store) {
 	id := repo.NewID()
-	_, err := store.AuditStore().Leaf(t.Context(), id)
+	_, err := auditLog(store).Leaf(t.Context(), id)
 	wantNotFound(t, err, "audit leaf", id)
-	if leaves, err := store.AuditStore().Leaves(t.Context(), 1<<40, 10); err != nil || len(leaves) != 0 {
+	if leaves, err := auditLog(store).Leaves(t.Context(), 1<<40, 10); err != nil || len(leaves) != 0 {
 		t.Errorf("after the end: %+v, %v", leaves, err)
 	}
-	_, err = store.AuditStore().Leaves(t.Context(), -1, 10)
+	_, err = auditLog(store).Leaves(t.Context(), -1, 10)
 	wantInvalid(t, err, "from")
 }
 
@@ -507,11 +509,11 @@ func testAuditWhole(t *testing.T, store repo.Store) {
 	entries := auditEntries(auditType(t), 3)
 	record(t, store.Audit(), entries...)
 	for range 2 { // unsealed, and sealed
-		strays, err := store.AuditStore().Strays(t.Context(), 10)
+		strays, err := auditLog(store).Strays(t.Context(), 10)
 		if err != nil || len(strays) != 0 {
 			t.Errorf("strays: %+v, %v", strays, err)
 		}
-		lost, err := store.AuditStore().Lost(t.Context(), 10)
+		lost, err := auditLog(store).Lost(t.Context(), 10)
 		if err != nil || len(lost) != 0 {
 			t.Errorf("lost: %+v, %v", lost, err)
 		}
@@ -522,39 +524,39 @@ func testAuditWhole(t *testing.T, store repo.Store) {
 // auditPrunes returns the entries that record prunes by this actor.
 func auditPrunes(t *testing.T, store repo.Store, actor string) []repo.AuditEntry {
 	t.Helper()
-	return listAll(t, store.Audit(), repo.AuditFilter{Actor: actor, Type: repo.EventAuditPruned}, repo.OldestFirst, 10)
+	return listAll(t, store.Audit(), repo.AuditFilter{Actor: actor, Type: events.AuditPruned, OldestFirst: true}, 10)
 }
 
 func testAuditPrune(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	kind := auditType(t)
 	entries, others := auditEntries(kind, 10), auditEntries(auditType(t), 10)
 	record(t, store.Audit(), append(others, entries...)...)
 	auditSeal(t, store, entries...)
-	prune := repo.AuditPrune{
-		Before: entries[6].OccurredAt, Types: []repo.EventType{kind}, Actor: randomName(), Reason: "a year has passed", DryRun: true,
+	prune := auditlog.Prune{
+		Before: entries[6].OccurredAt, Types: []string{kind}, Actor: randomName(), Reason: "a year has passed", DryRun: true,
 	}
-	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (repo.AuditPruned{Entries: 6}) {
+	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (auditlog.Pruned{Entries: 6}) {
 		t.Fatalf("dry run: %+v, %v", got, err)
 	}
-	if got := listAll(t, store.Audit(), repo.AuditFilter{Type: kind}, repo.OldestFirst, 100); len(got) != 10 || len(auditPrunes(t, store, prune.Actor)) != 0 {
+	if got := listAll(t, store.Audit(), repo.AuditFilter{Type: kind, OldestFirst: true}, 100); len(got) != 10 || len(auditPrunes(t, store, prune.Actor)) != 0 {
 		t.Fatal("the dry run changed something")
 	}
 	prune.DryRun = false
-	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (repo.AuditPruned{Entries: 6}) {
+	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (auditlog.Pruned{Entries: 6}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	wantEntries(t, "what stays", listAll(t, store.Audit(), repo.AuditFilter{Type: kind}, repo.OldestFirst, 3), entries[6:])
-	wantEntries(t, "others", listAll(t, store.Audit(), repo.AuditFilter{PlanID: others[0].PlanID}, repo.OldestFirst, 3), others)
+	wantEntries(t, "what stays", listAll(t, store.Audit(), repo.AuditFilter{Type: kind, OldestFirst: true}, 3), entries[6:])
+	wantEntries(t, "others", listAll(t, store.Audit(), repo.AuditFilter{PlanID: others[0].PlanID, OldestFirst: true}, 3), others)
 
 	told := auditPrunes(t, store, prune.Actor)
 	if len(told) != 1 {
 		t.Fatalf("%d entries record the prune, want 1", len(told))
 	}
 	var details struct {
-		Before time.Time        `json:"before"`
-		Types  []repo.EventType `json:"types"`
-		Reason string           `json:"reason"`
+		Before time.Time `json:"before"`
+		Types  []string  `json:"types"`
+		Reason string    `json:"reason"`
 	}
 	if err := json.Unmarshal(told[0].Details, &details); err != nil ||
 		!details.Before.Equal(prune.Before) || !slices.Equal(details.Types, prune.Types) || details.Reason != prune.Reason {
@@ -570,13 +572,13 @@ func testAuditPrune(t *testing.T, store repo.Store) {
 		}
 	}
 	// A prune that removes nothing records nothing.
-	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (repo.AuditPruned{}) || len(auditPrunes(t, store, prune.Actor)) != 1 {
+	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (auditlog.Pruned{}) || len(auditPrunes(t, store, prune.Actor)) != 1 {
 		t.Errorf("again: %+v, %v", got, err)
 	}
 }
 
 func testAuditPruneHeld(t *testing.T, store repo.Store) {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	kind := auditType(t)
 	byPlan, bySession, free := auditEntries(kind, 3), auditEntries(kind, 2), auditEntries(kind, 4)
 	bySession[1].SessionID = bySession[0].SessionID
@@ -584,19 +586,19 @@ func testAuditPruneHeld(t *testing.T, store repo.Store) {
 	all := slices.Concat(byPlan, bySession, free)
 	record(t, store.Audit(), all...)
 	auditSeal(t, store, all...)
-	holds := []repo.AuditHold{{PlanID: byPlan[0].PlanID, Reason: "x"}, {SessionID: bySession[0].SessionID, Reason: "x"}}
+	holds := []auditlog.Hold{{PlanID: byPlan[0].PlanID, Reason: "x"}, {SessionID: bySession[0].SessionID, Reason: "x"}}
 	for _, hold := range holds {
 		if err := trail.Hold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
-	prune := repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}}
+	prune := auditlog.Prune{Before: time.Now(), Types: []string{kind}}
 	for _, prune.DryRun = range []bool{true, false} {
-		if got, err := trail.Prune(t.Context(), prune); err != nil || got != (repo.AuditPruned{Entries: 4, Held: 5}) {
+		if got, err := trail.Prune(t.Context(), prune); err != nil || got != (auditlog.Pruned{Entries: 4, Held: 5}) {
 			t.Errorf("dry run %t: %+v, %v", prune.DryRun, got, err)
 		}
 	}
-	left := listAll(t, store.Audit(), repo.AuditFilter{Type: kind}, repo.OldestFirst, 2)
+	left := listAll(t, store.Audit(), repo.AuditFilter{Type: kind, OldestFirst: true}, 2)
 	if len(left) != 5 {
 		t.Errorf("%d entries are left, want the 5 on hold", len(left))
 	}
@@ -605,7 +607,7 @@ func testAuditPruneHeld(t *testing.T, store repo.Store) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (repo.AuditPruned{Entries: 5}) {
+	if got, err := trail.Prune(t.Context(), prune); err != nil || got != (auditlog.Pruned{Entries: 5}) {
 		t.Errorf("after the release: %+v, %v", got, err)
 	}
 }
@@ -618,7 +620,7 @@ func testAuditPruneUnsealed(t *testing.T, store repo.Store) {
 	for range 100 { // others seal meanwhile
 		unsealed := auditEntries(kind, 3)
 		record(t, store.Audit(), unsealed...)
-		got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}, DryRun: true})
+		got, err := auditLog(store).Prune(t.Context(), auditlog.Prune{Before: time.Now(), Types: []string{kind}, DryRun: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -641,14 +643,14 @@ func testAuditPruneAgain(t *testing.T, store repo.Store) {
 	entries := auditEntries(kind, 2)
 	record(t, store.Audit(), entries...)
 	auditSeal(t, store, entries...)
-	if got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}}); err != nil || got.Entries != 2 {
+	if got, err := auditLog(store).Prune(t.Context(), auditlog.Prune{Before: time.Now(), Types: []string{kind}}); err != nil || got.Entries != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got, err := auditSink(t, store).Record(t.Context(), entries); err != nil || got != (repo.AuditRecorded{Known: 2}) {
+	if got, err := auditSink(t, store).Record(t.Context(), entries); err != nil || got != (auditlog.Recorded{Known: 2}) {
 		t.Errorf("recorded again: %+v, %v", got, err)
 	}
 	record(t, store.Audit(), entries...)
-	if got := listAll(t, store.Audit(), repo.AuditFilter{Type: kind}, repo.OldestFirst, 10); len(got) != 0 {
+	if got := listAll(t, store.Audit(), repo.AuditFilter{Type: kind, OldestFirst: true}, 10); len(got) != 0 {
 		t.Errorf("%d pruned entries were recorded again", len(got))
 	}
 	other := entries[0]
@@ -661,14 +663,14 @@ func testAuditPruneAgain(t *testing.T, store repo.Store) {
 
 func testAuditPruneInvalid(t *testing.T, store repo.Store) {
 	before := time.Now()
-	for field, prune := range map[string]repo.AuditPrune{
+	for field, prune := range map[string]auditlog.Prune{
 		"before":   {},
-		"types[1]": {Before: before, Types: []repo.EventType{repo.EventAuthFailure, secret}},
-		"types[0]": {Before: before, Types: []repo.EventType{repo.EventAuditGap}},
+		"types[1]": {Before: before, Types: []string{events.AuthFailure, secret}},
+		"types[0]": {Before: before, Types: []string{events.AuditGap}},
 		"actor":    {Before: before, Actor: tooLong()},
 		"reason":   {Before: before, Reason: "\x00" + secret},
 	} {
-		_, err := store.AuditStore().Prune(t.Context(), prune)
+		_, err := auditLog(store).Prune(t.Context(), prune)
 		wantInvalid(t, err, field)
 	}
 }
@@ -676,17 +678,17 @@ func testAuditPruneInvalid(t *testing.T, store repo.Store) {
 // Entries that record prunes and gaps are never pruned.
 func testAuditPruneKeepsRecords(t *testing.T, store repo.Store) {
 	plan := repo.NewID()
-	gap, pruned := auditEntry(), auditEntry()
-	gap.Type, pruned.Type = repo.EventAuditGap, repo.EventAuditPruned
+	gap, pruned := auditEntry(store), auditEntry(store)
+	gap.Type, pruned.Type = events.AuditGap, events.AuditPruned
 	pruned.Details = []byte(`{"before":"2000-01-01T00:00:00Z"}`)
 	long := time.Date(2003, 5, 6, 7, 8, 9, 0, time.UTC)
 	gap.PlanID, pruned.PlanID, gap.OccurredAt, pruned.OccurredAt = plan, plan, long, long
 	record(t, store.Audit(), gap, pruned)
 	auditSeal(t, store, gap, pruned)
-	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: long.Add(time.Second)}); err != nil {
+	if _, err := auditLog(store).Prune(t.Context(), auditlog.Prune{Before: long.Add(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: plan}, repo.OldestFirst, 10); len(got) != 2 {
+	if got := listAll(t, store.Audit(), repo.AuditFilter{PlanID: plan, OldestFirst: true}, 10); len(got) != 2 {
 		t.Errorf("%d of 2 entries are left", len(got))
 	}
 }
@@ -697,36 +699,36 @@ func testAuditPruneStates(t *testing.T, store repo.Store) {
 	entries, held := auditEntries(kind, 2), auditEntries(kind, 1)
 	record(t, store.Audit(), append(held, entries...)...)
 	auditSeal(t, store, append(held, entries...)...)
-	if err := store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: held[0].PlanID, Reason: "x"}); err != nil {
+	if err := auditLog(store).Hold(t.Context(), auditlog.Hold{PlanID: held[0].PlanID, Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	prune := repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}, Actor: randomName()}
-	if _, err := store.AuditStore().Prune(t.Context(), prune); err != nil {
+	prune := auditlog.Prune{Before: time.Now(), Types: []string{kind}, Actor: randomName()}
+	if _, err := auditLog(store).Prune(t.Context(), prune); err != nil {
 		t.Fatal(err)
 	}
 	details, err := rules.ParsePruneDetails(auditPrunes(t, store, prune.Actor)[0].Details)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := repo.AuditKept{Type: kind, PlanID: entries[0].PlanID}
+	kept := auditlog.Kept{Type: kind, PlanID: entries[0].PlanID}
 	if !rules.Covers(details, entries[0].OccurredAt, kept) || rules.Covers(details, prune.Before.Add(time.Second), kept) {
 		t.Errorf("the bounds are %+v", details)
 	}
-	if rules.Covers(details, entries[0].OccurredAt, repo.AuditKept{Type: kind, PlanID: held[0].PlanID}) {
+	if rules.Covers(details, entries[0].OccurredAt, auditlog.Kept{Type: kind, PlanID: held[0].PlanID}) {
 		t.Error("the entry on hold is covered")
 	}
-	if rules.Covers(details, entries[0].OccurredAt, repo.AuditKept{Type: repo.EventAuthFailure}) {
+	if rules.Covers(details, entries[0].OccurredAt, auditlog.Kept{Type: events.AuthFailure}) {
 		t.Error("another type is covered")
 	}
 }
 
 // The identity of the log does not change.
 func testAuditIdentity(t *testing.T, store repo.Store) {
-	first, err := store.AuditStore().Identity(t.Context())
+	first, err := auditLog(store).Identity(t.Context())
 	if err != nil || first.IsZero() {
 		t.Fatalf("%s, %v", first, err)
 	}
-	if again, err := store.AuditStore().Identity(t.Context()); err != nil || again != first {
+	if again, err := auditLog(store).Identity(t.Context()); err != nil || again != first {
 		t.Errorf("%s, then %s, %v", first, again, err)
 	}
 }
@@ -740,13 +742,13 @@ func testAuditSealBytes(t *testing.T, store repo.Store) {
 		record(t, store.Audit(), large[i])
 	}
 	for done, more := false, true; !done; {
-		_, err := store.AuditStore().Seal(t.Context(), 10_000, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+		_, err := auditLog(store).Seal(t.Context(), 10_000, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 			total := 0
 			for _, e := range u.Entries {
 				total += len(e.Details)
 				done = done || e.ID == large[19].ID
 			}
-			if total > repo.MaxSealBytes {
+			if total > auditlog.MaxSealBytes {
 				t.Errorf("a seal has %d bytes", total)
 			}
 			more = u.More
@@ -755,7 +757,7 @@ func testAuditSealBytes(t *testing.T, store repo.Store) {
 		if err != nil && !errors.Is(err, repo.ErrContention) {
 			t.Fatal(err)
 		}
-		if _, err := store.AuditStore().Leaf(t.Context(), large[19].ID); err == nil {
+		if _, err := auditLog(store).Leaf(t.Context(), large[19].ID); err == nil {
 			break // perhaps another test has sealed it
 		}
 		if !more {
@@ -771,18 +773,18 @@ func testAuditSealKeeps(t *testing.T, store repo.Store) {
 	entries := auditEntries(kind, 1)
 	record(t, store.Audit(), entries...)
 	auditSeal(t, store, entries...)
-	sealed, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
+	sealed, err := auditLog(store).Leaf(t.Context(), entries[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := repo.AuditKept{
+	want := auditlog.Kept{
 		RecordedAt: sealed.Entry.RecordedAt, Type: kind, Namespace: entries[0].Namespace,
 		PlanID: entries[0].PlanID, SessionID: entries[0].SessionID, Hidden: sealed.Hash,
 	}
-	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}}); err != nil {
+	if _, err := auditLog(store).Prune(t.Context(), auditlog.Prune{Before: time.Now(), Types: []string{kind}}); err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
+	leaf, err := auditLog(store).Leaf(t.Context(), entries[0].ID)
 	if err != nil || leaf.Entry != nil || leaf.Kept != want {
 		t.Errorf("the leaf is %+v, %v, want it to keep %+v", leaf, err, want)
 	}
@@ -790,18 +792,18 @@ func testAuditSealKeeps(t *testing.T, store repo.Store) {
 
 func testAuditClosed(t *testing.T, store repo.Store) {
 	closeStore(t, store)
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	_, sink := trail.Sink(t.Context())
-	_, prune := trail.Prune(t.Context(), repo.AuditPrune{Before: time.Now()})
+	_, prune := trail.Prune(t.Context(), auditlog.Prune{Before: time.Now()})
 	_, holds := trail.Holds(t.Context())
 	_, seal := trail.Seal(t.Context(), 1, nil)
 	_, leaf := trail.Leaf(t.Context(), repo.NewID())
 	_, entry := store.Audit().Entry(t.Context(), repo.NewID())
-	_, list := store.Audit().List(t.Context(), repo.AuditFilter{}, repo.NewestFirst, repo.Page{})
+	_, list := store.Audit().List(t.Context(), repo.AuditFilter{}, repo.Page{})
 	for operation, err := range map[string]error{
 		"Sink": sink, "Prune": prune, "Holds": holds, "Seal": seal, "Leaf": leaf, "Entry": entry, "List": list,
-		"Hold":   trail.Hold(t.Context(), repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}),
-		"Record": store.Audit().Record(t.Context(), auditEntry()),
+		"Hold":   trail.Hold(t.Context(), auditlog.Hold{PlanID: repo.NewID(), Reason: "x"}),
+		"Record": store.Audit().Record(t.Context(), auditEntry(store)),
 	} {
 		if !errors.Is(err, repo.ErrClosed) {
 			t.Errorf("%s on a closed store: %v", operation, err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -38,6 +39,7 @@ type bufferCases map[string]func(t *testing.T, r repo.Repositories) buffered
 
 // testBuffers calls every method of an interface and overwrites its arguments and
 // results, which must not affect the store. A method without a case fails the test.
+// Guarantee: Memory: No method keeps its caller's memory, or returns the store's.
 func testBuffers[I any](cases bufferCases) func(t *testing.T, r repo.Repositories) {
 	return func(t *testing.T, r repo.Repositories) {
 		t.Helper()
@@ -116,7 +118,7 @@ func call(t *testing.T, on any, name string, args []any) []any {
 			case error:
 				failed = result
 			case nil: // no error
-			case repo.AuditSink:
+			case auditlog.Sink:
 				if err := result.Close(); err != nil {
 					t.Error(err)
 				}
@@ -126,6 +128,11 @@ func call(t *testing.T, on any, name string, args []any) []any {
 			case iter.Seq2[repo.StreamPart, error]:
 				parts, err := readParts(result, math.MaxInt)
 				results, failed = append(results, parts), err
+			case iter.Seq2[repo.Stream, error]:
+				for stream, err := range result { // the first: it would wait for others
+					results, failed = append(results, stream), err
+					break
+				}
 			default:
 				results = append(results, result)
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -11,11 +12,11 @@ import (
 // If stores share a database, other tests change it meanwhile.
 func auditBufferTests() []test {
 	return []test{
-		{"BuffersOfAuditStore", func(t *testing.T, store repo.Store) {
-			testBuffers[repo.AuditStore](auditStoreBuffers(store))(t, store)
+		{"BuffersOfAuditLog", func(t *testing.T, store repo.Store) {
+			testBuffers[auditlog.Store](auditStoreBuffers(store))(t, store)
 		}},
 		{"BuffersOfSink", func(t *testing.T, store repo.Store) {
-			testBuffers[repo.AuditSink](sinkBuffers(store))(t, store)
+			testBuffers[auditlog.Sink](sinkBuffers(store))(t, store)
 		}},
 	}
 }
@@ -23,13 +24,13 @@ func auditBufferTests() []test {
 // readSealed reads the leaf of an entry.
 func readSealed(t *testing.T, store repo.Store, entry repo.AuditEntry) func() any {
 	return func() any {
-		leaf, err := store.AuditStore().Leaf(t.Context(), entry.ID)
+		leaf, err := auditLog(store).Leaf(t.Context(), entry.ID)
 		return must(t, leaf, err)
 	}
 }
 
 func auditStoreBuffers(store repo.Store) bufferCases {
-	trail := store.AuditStore()
+	trail := auditLog(store)
 	// sealed is an entry with its leaf.
 	sealed := func(t *testing.T) repo.AuditEntry {
 		t.Helper()
@@ -46,6 +47,7 @@ func auditStoreBuffers(store repo.Store) bufferCases {
 	return bufferCases{
 		"Sink":       reading(),
 		"Holds":      reading(),
+		"Doctor":     reading(),
 		"Identity":   reading(),
 		"Checkpoint": reading(),
 		"Leaves":     reading(int64(0), repo.MaxPageSize),
@@ -61,11 +63,11 @@ func auditStoreBuffers(store repo.Store) bufferCases {
 		},
 		"Hold": func(t *testing.T, r repo.Repositories) buffered {
 			entry := recorded(t, r)[0]
-			return buffered{on: trail, args: []any{repo.AuditHold{PlanID: entry.PlanID, Reason: "reason"}}, read: readEntries(t, r, entry)}
+			return buffered{on: trail, args: []any{auditlog.Hold{PlanID: entry.PlanID, Reason: "reason"}}, read: readEntries(t, r, entry)}
 		},
 		"Release": func(t *testing.T, r repo.Repositories) buffered {
 			entry := recorded(t, r)[0]
-			return buffered{on: trail, args: []any{repo.AuditHold{PlanID: entry.PlanID}}, read: readEntries(t, r, entry)}
+			return buffered{on: trail, args: []any{auditlog.Hold{PlanID: entry.PlanID}}, read: readEntries(t, r, entry)}
 		},
 		"Prune": func(t *testing.T, r repo.Repositories) buffered {
 			kind := auditType(t)
@@ -73,14 +75,14 @@ func auditStoreBuffers(store repo.Store) bufferCases {
 			record(t, r.Audit(), old...)
 			auditSeal(t, store, old...)
 			actor := "pruner/" + randomName()
-			prune := repo.AuditPrune{Before: time.Now(), Types: []repo.EventType{kind}, Actor: actor, Reason: "reason"}
+			prune := auditlog.Prune{Before: time.Now(), Types: []string{kind}, Actor: actor, Reason: "reason"}
 			return buffered{on: trail, args: []any{prune}, read: func() any { return auditPrunes(t, store, actor) }}
 		},
 		"Seal": func(t *testing.T, r repo.Repositories) buffered {
 			entry := recorded(t, r)[0]
-			var unsealed repo.AuditUnsealed
-			var seal repo.AuditSeal
-			made := func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+			var unsealed auditlog.Unsealed
+			var seal auditlog.Seal
+			made := func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 				unsealed, seal = u, auditMake(u)
 				return seal, nil
 			}
@@ -98,21 +100,21 @@ func auditStoreBuffers(store repo.Store) bufferCases {
 }
 
 func sinkBuffers(store repo.Store) bufferCases {
-	open := func(t *testing.T) repo.AuditSink {
+	open := func(t *testing.T) auditlog.Sink {
 		t.Helper()
-		sink, err := store.AuditStore().Sink(t.Context())
+		sink, err := auditLog(store).Sink(t.Context())
 		must(t, sink, err)
 		t.Cleanup(func() { _ = sink.Close() })
 		return sink
 	}
 	return bufferCases{
 		"Record": func(t *testing.T, r repo.Repositories) buffered {
-			entries := []repo.AuditEntry{auditEntry(), auditEntry()}
+			entries := []repo.AuditEntry{auditEntry(store), auditEntry(store)}
 			return buffered{on: open(t), args: []any{entries}, read: readEntries(t, r, clone(entries)...)}
 		},
 		// No repository returns quarantined entries.
 		"Quarantine": func(t *testing.T, r repo.Repositories) buffered {
-			poison := repo.AuditPoison{ID: repo.NewID(), Document: []byte(`{"a":1}`), Reason: "reason"}
+			poison := auditlog.Poison{ID: repo.NewID(), Document: []byte(`{"a":1}`), Reason: "reason"}
 			return buffered{on: open(t), args: []any{poison}, read: readEntries(t, r, recorded(t, r)...)}
 		},
 		"Close": func(t *testing.T, r repo.Repositories) buffered {

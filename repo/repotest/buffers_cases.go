@@ -43,12 +43,12 @@ func (r *bufferedReader) Read(p []byte) (int, error) {
 // possible, in a transaction, they are streamed.
 type firstTwo struct{ repo.Sessions }
 
-// Follow is MessageReader.Follow.
+// Follow is Sessions.Follow.
 func (s firstTwo) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
 		for message, err := range s.Sessions.Follow(ctx, id, from) {
 			if errors.Is(err, repo.ErrInvalid) {
-				s.Stream(ctx, id, from)(yield)
+				s.Messages(ctx, id, from)(yield)
 				return
 			}
 			if !yield(message, err) || message.Sequence == from+1 {
@@ -62,7 +62,7 @@ func (s firstTwo) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[
 // fullMessage.
 func stocked(t *testing.T, r repo.Repositories) (repo.ID, []repo.Message) {
 	t.Helper()
-	given := fullSession()
+	given := fullSession(r)
 	createAs(t, r.Sessions(), given)
 	return given.ID, appendTo(t, r.Sessions(), given.ID, fullMessage(), fullMessage())
 }
@@ -95,12 +95,25 @@ var sessionBuffers = bufferCases{
 		}}}
 	},
 	"List": func(t *testing.T, r repo.Repositories) buffered {
-		created := createAs(t, r.Sessions(), fullSession())
-		return buffered{on: r.Sessions(), args: []any{repo.SessionFilter{Namespace: created.Namespace}, repo.Page{}}}
+		created := createAs(t, r.Sessions(), fullSession(r))
+		return buffered{on: r.Sessions(), args: []any{repo.SessionFilter{AnyOwner: true, Namespace: created.Namespace}, repo.Page{}}}
+	},
+	"Namespaces": func(t *testing.T, r repo.Repositories) buffered {
+		create(t, r.Sessions())
+		return buffered{on: r.Sessions(), args: []any{repo.Page{}}}
 	},
 	"Create": func(t *testing.T, r repo.Repositories) buffered {
-		given := fullSession()
+		given := fullSession(r)
 		return buffered{on: r.Sessions(), args: []any{given}, read: whole(t, r, given.ID)}
+	},
+	"Fork": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		given := fullSession(r)
+		return buffered{on: r.Sessions(), args: []any{id, int64(1), given}, read: whole(t, r, given.ID)}
+	},
+	"Branches": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		return buffered{on: r.Sessions(), args: []any{id, int64(1)}}
 	},
 	"Update": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
@@ -116,7 +129,7 @@ var sessionBuffers = bufferCases{
 		return buffered{on: r.Sessions(), args: []any{id, update}, read: whole(t, r, id)}
 	},
 	"List/by activity": func(t *testing.T, r repo.Repositories) buffered {
-		created := createAs(t, r.Sessions(), fullSession())
+		created := createAs(t, r.Sessions(), fullSession(r))
 		return buffered{on: r.Sessions(), args: []any{byActivity(created.Namespace), repo.Page{}}}
 	},
 	"Find": func(t *testing.T, r repo.Repositories) buffered {
@@ -130,7 +143,24 @@ var sessionBuffers = bufferCases{
 	"Delete": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		other, _ := stocked(t, r)
-		return buffered{on: r.Sessions(), args: []any{id}, read: whole(t, r, other)}
+		return buffered{on: r.Sessions(), args: []any{id, []repo.DeleteIf{{Version: 1}}}, read: whole(t, r, other)}
+	},
+	"RemoveDeleted": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Sessions(), args: []any{0}}
+	},
+	"Hold": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		return buffered{on: r.Sessions(), args: []any{repo.LegalHold{SessionID: id, Reason: "x"}}, read: whole(t, r, id)}
+	},
+	"Release": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		return buffered{on: r.Sessions(), args: []any{repo.LegalHold{SessionID: id}}, read: whole(t, r, id)}
+	},
+	"Holds": func(t *testing.T, r repo.Repositories) buffered {
+		id, _ := stocked(t, r)
+		err := r.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: id, Reason: "x"})
+		must(t, id, err)
+		return buffered{on: r.Sessions(), args: []any{repo.Page{Limit: 3}}}
 	},
 	"Message": func(t *testing.T, r repo.Repositories) buffered {
 		id, messages := stocked(t, r)
@@ -152,7 +182,12 @@ var sessionBuffers = bufferCases{
 		id, messages := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, messages[0].CallID}}
 	},
-	"Stream": func(t *testing.T, r repo.Repositories) buffered {
+	"Turn": func(t *testing.T, r repo.Repositories) buffered {
+		id, turn := create(t, r.Sessions()), fullTurn(shared())
+		addTurn(t, r, id, turn)
+		return buffered{on: r.Sessions(), args: []any{id, turn.ID}}
+	},
+	"Messages": func(t *testing.T, r repo.Repositories) buffered {
 		id, _ := stocked(t, r)
 		return buffered{on: r.Sessions(), args: []any{id, int64(0)}}
 	},
@@ -164,22 +199,18 @@ var sessionBuffers = bufferCases{
 		id := create(t, r.Sessions())
 		return buffered{on: r.Sessions(), args: []any{id, []repo.NewMessage{fullMessage(), user("x")}}, read: whole(t, r, id)}
 	},
-	"AppendAt": func(t *testing.T, r repo.Repositories) buffered {
-		id, _ := stocked(t, r)
-		return buffered{on: r.Sessions(), args: []any{id, int64(2), []repo.NewMessage{fullMessage()}}, read: whole(t, r, id)}
-	},
 	"AppendTurn": func(t *testing.T, r repo.Repositories) buffered {
 		id, scope := create(t, r.Sessions()), shared()
 		turn := fullTurn(scope)
 		turn.Expected, turn.IfScopes, turn.Create = ptr(int64(0)), []repo.ScopeVersion{{Scope: scope}}, &repo.NewSession{Metadata: json.RawMessage(`{"new":1}`)}
 		turn.State[0].IfVersion = ptr(int64(0))
-		return buffered{on: r.Sessions(), args: []any{id, turn}, read: wholeTurn(t, r, id, scope)}
+		return buffered{on: r.Sessions(), args: []any{inSession(id, turn)}, read: wholeTurn(t, r, id, scope)}
 	},
 	"AppendTurns": func(t *testing.T, r repo.Repositories) buffered {
 		id, scope := repo.NewID(), shared()
 		turn := fullTurn(scope)
 		turn.Create = &repo.NewSession{Metadata: json.RawMessage(`{"new":1}`)}
-		turns := []repo.SessionTurn{{SessionID: id, Turn: turn}, {SessionID: create(t, r.Sessions()), Turn: fullTurn(scope)}}
+		turns := []repo.Turn{inSession(id, turn), inSession(create(t, r.Sessions()), fullTurn(scope))}
 		return buffered{on: r.Sessions(), args: []any{turns}, read: wholeTurn(t, r, id, scope)}
 	},
 	"Export": func(t *testing.T, r repo.Repositories) buffered {
@@ -194,7 +225,7 @@ var sessionBuffers = bufferCases{
 		id, _ := stocked(t, r)
 		document := &bufferedReader{Document: export(t, r.Sessions(), id)}
 		remove(t, r.Sessions(), id)
-		return buffered{on: r.Sessions(), args: []any{io.Reader(document), repo.ImportOptions{Restore: true}}, read: whole(t, r, id)}
+		return buffered{on: r.Sessions(), args: []any{io.Reader(document), true}, read: whole(t, r, id)}
 	},
 }
 
@@ -208,7 +239,7 @@ func readAction(t *testing.T, r repo.Repositories, name string) func() any {
 
 var actionBuffers = bufferCases{
 	"Create": func(t *testing.T, r repo.Repositories) buffered {
-		given := repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition(), CreatedBy: "tester"}
+		given := repo.NewAction{Name: actionName(r), ActionDefinition: fullDefinition(), CreatedBy: "tester"}
 		return buffered{on: r.Actions(), args: []any{given}, read: readAction(t, r, given.Name)}
 	},
 	"Get": func(t *testing.T, r repo.Repositories) buffered {
@@ -276,6 +307,24 @@ var planBuffers = bufferCases{
 			Phases: []repo.Phase{repo.PhaseStrategize},
 		}
 		return buffered{on: r.Plans(), args: []any{claim}, read: readPlan(t, r, plan.ID)}
+	},
+	"SetLimit": func(t *testing.T, r repo.Repositories) buffered {
+		limit := repo.PlanLimit{Namespace: randomName(), AtOnce: 3}
+		return buffered{on: r.Plans(), args: []any{limit}, read: func() any { got, _ := limitOf(t, r, limit.Namespace, ""); return got }}
+	},
+	"Limits": func(_ *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Plans(), args: []any{repo.Page{Limit: 3}}}
+	},
+	"Counts": func(t *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Plans(), args: []any{fullPlan(t, r).Namespace, repo.Page{}}}
+	},
+	"Delete": func(t *testing.T, r repo.Repositories) buffered {
+		id := fullPlan(t, r).ID
+		move(t, r, id, repo.TransitionCancel)
+		return buffered{on: r.Plans(), args: []any{id, []repo.DeleteIf{{Version: getPlan(t, r, id).Version}}}, read: func() any { return id }}
+	},
+	"Sweep": func(_ *testing.T, r repo.Repositories) buffered {
+		return buffered{on: r.Plans(), args: []any{1}}
 	},
 	"Progress": func(t *testing.T, r repo.Repositories) buffered {
 		id := fullPlan(t, r).ID
@@ -345,6 +394,17 @@ var stateBuffers = bufferCases{
 	},
 }
 
+// lostLeases are leases whose Await ends well when the lease has ended, or cannot be awaited in a transaction.
+type lostLeases struct{ repo.Leases }
+
+// Await is Leases.Await.
+func (l lostLeases) Await(ctx context.Context, lease repo.Lease) error {
+	if err := l.Leases.Await(ctx, lease); !errors.Is(err, repo.ErrConflict) && !errors.Is(err, repo.ErrInvalid) {
+		return err
+	}
+	return nil
+}
+
 var leaseBuffers = bufferCases{
 	"Acquire": func(t *testing.T, r repo.Repositories) buffered {
 		lease := newLease()
@@ -358,13 +418,18 @@ var leaseBuffers = bufferCases{
 		released, kept := acquire(t, r, newLease()), acquire(t, r, newLease())
 		return buffered{on: r.Leases(), args: []any{released}, read: readLeases(t, r, repo.LeaseFilter{Owner: kept.Owner})}
 	},
+	"Await": func(t *testing.T, r repo.Repositories) buffered {
+		released := acquire(t, r, newLease())
+		release(t, r, released)
+		return buffered{on: lostLeases{r.Leases()}, args: []any{released}}
+	},
 	"ReleaseAll": func(t *testing.T, r repo.Repositories) buffered {
 		released, kept := acquire(t, r, newLease()), acquire(t, r, newLease())
 		return buffered{on: r.Leases(), args: []any{released.Owner}, read: readLeases(t, r, repo.LeaseFilter{Owner: kept.Owner})}
 	},
 	"List": func(t *testing.T, r repo.Repositories) buffered {
 		lease := acquire(t, r, newLease())
-		return buffered{on: r.Leases(), args: []any{repo.LeaseFilter{Owner: lease.Owner, Status: repo.LeaseHeld}, repo.Page{}}}
+		return buffered{on: r.Leases(), args: []any{repo.LeaseFilter{Owner: lease.Owner, Held: true}, repo.Page{}}}
 	},
 }
 
@@ -398,6 +463,24 @@ var streamBuffers = bufferCases{
 		endStream(t, r, stream, repo.StreamFinished)
 		return buffered{on: r.Streams(), args: []any{stream.Key, repo.StreamPosition{}}}
 	},
+	"List": func(t *testing.T, r repo.Repositories) buffered {
+		stream := newStream()
+		stream.Session = create(t, r.Sessions())
+		openStream(t, r, stream)
+		return buffered{on: r.Streams(), args: []any{stream.Session, repo.Page{}}}
+	},
+	"FollowSession": func(t *testing.T, r repo.Repositories) buffered {
+		stream := newStream()
+		stream.Session = create(t, r.Sessions())
+		openStream(t, r, stream)
+		return buffered{on: r.Streams(), args: []any{stream.Session}}
+	},
+	"Delete": func(t *testing.T, r repo.Repositories) buffered {
+		kept := openStream(t, r, newStream())
+		return buffered{
+			on: r.Streams(), args: []any{openStream(t, r, newStream()).Key}, read: func() any { return getStream(t, r, kept.Key) },
+		}
+	},
 }
 
 // readStream reads a stream with its first parts.
@@ -426,7 +509,7 @@ func readEntries(t *testing.T, r repo.Repositories, entries ...repo.AuditEntry) 
 // recorded records two entries of one plan.
 func recorded(t *testing.T, r repo.Repositories) []repo.AuditEntry {
 	t.Helper()
-	entries := []repo.AuditEntry{auditEntry(), auditEntry()}
+	entries := []repo.AuditEntry{auditEntry(r), auditEntry(r)}
 	entries[1].PlanID, entries[1].OccurredAt = entries[0].PlanID, entries[1].OccurredAt.Add(time.Second)
 	record(t, r.Audit(), clone(entries)...)
 	return entries
@@ -434,15 +517,15 @@ func recorded(t *testing.T, r repo.Repositories) []repo.AuditEntry {
 
 var auditBuffers = bufferCases{
 	"Record": func(t *testing.T, r repo.Repositories) buffered {
-		entries := []repo.AuditEntry{auditEntry(), auditEntry()}
+		entries := []repo.AuditEntry{auditEntry(r), auditEntry(r)}
 		return buffered{on: r.Audit(), args: []any{entries}, read: readEntries(t, r, clone(entries)...)}
 	},
 	"Entry": func(t *testing.T, r repo.Repositories) buffered {
 		return buffered{on: r.Audit(), args: []any{recorded(t, r)[0].ID}}
 	},
 	"List": func(t *testing.T, r repo.Repositories) buffered {
-		filter := repo.AuditFilter{PlanID: recorded(t, r)[0].PlanID}
-		return buffered{on: r.Audit(), args: []any{filter, repo.OldestFirst, repo.Page{}}}
+		filter := repo.AuditFilter{PlanID: recorded(t, r)[0].PlanID, OldestFirst: true}
+		return buffered{on: r.Audit(), args: []any{filter, repo.Page{}}}
 	},
 	"Count": func(t *testing.T, r repo.Repositories) buffered {
 		return buffered{on: r.Audit(), args: []any{repo.AuditFilter{PlanID: recorded(t, r)[0].PlanID}, 0}}

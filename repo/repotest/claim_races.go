@@ -15,6 +15,7 @@ func claimRaceTests() []test {
 		{"Once", testRaceClaim},
 		{"Expired", testRaceExpired},
 		{"Complete", testRaceClaimAndComplete},
+		{"Limits", testRaceLimits},
 		{"Acquire", testRaceClaimAndAcquire},
 		{"Cancel", testRaceClaimAndCancel},
 		{"Rollback", testClaimRollback},
@@ -62,6 +63,7 @@ func (s *taken) wantOnce(t *testing.T, ids []repo.ID) {
 }
 
 // Of concurrent claims, each plan is claimed by one, and none is left.
+// Guarantee: Claims: Of concurrent claims each plan is claimed by one.
 func testRaceClaim(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	ids := q.add(100)
@@ -120,7 +122,6 @@ func testRaceClaimAndComplete(t *testing.T, store repo.Store) {
 	var completed taken
 	together(workers, func(worker int) {
 		claim := q.claim()
-		claim.MaxAttempts = 1000
 		for completed.len() < len(ids) && !t.Failed() {
 			claimed, err := store.Plans().Claim(t.Context(), claim)
 			if err != nil {
@@ -146,7 +147,7 @@ func testRaceClaimAndComplete(t *testing.T, store repo.Store) {
 	completed.wantOnce(t, ids)
 	for _, id := range ids {
 		plan := getPlan(t, store, id)
-		if plan.State != repo.StateComplete || plan.Version != int64(2*plan.Attempt)+1 || int64(len(history(t, store, id))) != plan.Version {
+		if plan.State != repo.PlanComplete || plan.Version != int64(2*plan.Attempt)+1 || int64(len(history(t, store, id))) != plan.Version {
 			t.Errorf("a plan is at %v, version %d, attempt %d", plan.Stage, plan.Version, plan.Attempt)
 		}
 		if left := listLeases(t, store, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: id.String()}, 0); len(left) > 0 {
@@ -157,6 +158,7 @@ func testRaceClaimAndComplete(t *testing.T, store repo.Store) {
 
 // Somebody who acquires a plan's lease by hand and a claim have one winner, and their tokens
 // grow.
+// Guarantee: Claims: A claim and an acquisition by hand never both get the plan.
 func testRaceClaimAndAcquire(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	for range 20 {
@@ -216,7 +218,7 @@ func testRaceClaimAndCancel(t *testing.T, store repo.Store) {
 			}
 		})
 		for _, id := range ids {
-			if plan := getPlan(t, store, id); plan.State != repo.StateCancelled || int64(len(history(t, store, id))) != plan.Version {
+			if plan := getPlan(t, store, id); plan.State != repo.PlanCancelled || int64(len(history(t, store, id))) != plan.Version {
 				t.Errorf("a plan is at %v", plan.Stage)
 			}
 			if left := listLeases(t, store, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: id.String()}, 0); len(left) > 0 {

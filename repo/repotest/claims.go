@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func claimTests() []test {
@@ -28,6 +29,18 @@ func claimTests() []test {
 		onPlans("Fair", testClaimFair),
 		onPlans("UseAgain", testClaimUseAgain),
 		onPlans("Invalid", testClaimInvalid),
+		onPlans("Due", testClaimDue),
+		onPlans("Limit", testClaimLimit),
+		onPlans("ActionLimit", testClaimActionLimit),
+		onPlans("LimitBehind", testClaimLimitBehind(false)),
+		onPlans("ActionLimitBehind", testClaimLimitBehind(true)),
+		onPlans("LimitLowered", testClaimLimitLowered(false)),
+		onPlans("ActionLimitLowered", testClaimLimitLowered(true)),
+		onPlans("ManyLimits", testClaimManyLimits),
+		onPlans("AllNamespaces", testClaimAllNamespaces),
+		onPlans("Priority", testClaimPriority),
+		onPlans("Retry", testClaimRetry),
+		onPlans("Snooze", testClaimSnooze),
 	}
 }
 
@@ -43,7 +56,8 @@ type queue struct {
 
 func newQueue(t *testing.T, r repo.Repositories) queue {
 	t.Helper()
-	return queue{t, r, "queue/" + randomName(), plain(t, r), new(time.Time{})}
+	action := createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 1000})
+	return queue{t, r, spaceOf(r), action, new(time.Time{})}
 }
 
 // add queues plans, each later than the one before, also if the server's clock steps back.
@@ -114,9 +128,9 @@ func wantSteps(t *testing.T, r repo.Repositories, plan repo.Plan, actor string, 
 	if int64(len(events)) != plan.Version || len(events) <= len(steps) {
 		t.Fatalf("%d events, version %d", len(events), plan.Version)
 	}
-	page, err := r.Audit().List(t.Context(), repo.AuditFilter{PlanID: plan.ID}, repo.OldestFirst, repo.Page{})
-	if must(t, page, err); len(page.Entries) != len(events) {
-		t.Fatalf("%d entries, %d events", len(page.Entries), len(events))
+	page, err := r.Audit().List(t.Context(), repo.AuditFilter{PlanID: plan.ID, OldestFirst: true}, repo.Page{})
+	if must(t, page, err); len(page.Items) != len(events) {
+		t.Fatalf("%d entries, %d events", len(page.Items), len(events))
 	}
 	for i := len(events) - len(steps); i < len(events); i++ {
 		event, step := events[i], steps[i-len(events)+len(steps)]
@@ -126,10 +140,10 @@ func wantSteps(t *testing.T, r repo.Repositories, plan repo.Plan, actor string, 
 		}
 		details := rules.Details(event.Transition, event.From, event.To, event.Version)
 		// The order of entries is that of times: the server's clock may step back.
-		if !slices.ContainsFunc(page.Entries, func(entry repo.AuditEntry) bool {
+		if !slices.ContainsFunc(page.Items, func(entry repo.AuditEntry) bool {
 			return entry.Type == rules.Event(event.Transition, event.To) && entry.Actor == actor && string(entry.Details) == string(details)
 		}) {
-			t.Errorf("no entry is of the event %+v: %+v", event, page.Entries)
+			t.Errorf("no entry is of the event %+v: %+v", event, page.Items)
 		}
 	}
 	if last := events[len(events)-1].To; last != plan.Stage {
@@ -148,11 +162,11 @@ func testClaim(t *testing.T, r repo.Repositories) {
 	for _, c := range claimed {
 		stored := getPlan(t, r, c.Plan.ID)
 		wantPlan(t, c.Plan, stored)
-		if stored.State != repo.StateProcessing || stored.Version != 2 || stored.UpdatedAt.Before(stored.CreatedAt) {
+		if stored.State != repo.PlanProcessing || stored.Version != 2 || stored.UpdatedAt.Before(stored.CreatedAt) {
 			t.Errorf("claimed as %+v", stored)
 		}
 		wantSteps(t, r, stored, claim.Owner, repo.TransitionStart)
-		if c.Lease.Key != repo.PlanLease(c.Plan.ID) || c.Lease.Owner != claim.Owner || c.Lease.Token < 1 {
+		if c.Lease.Key != repo.PlanLease(c.Plan.ID) || c.Lease.Owner != claim.Owner || c.Lease.Fence < 1 {
 			t.Errorf("the lease is %+v", c.Lease)
 		}
 		wantLife(t, c.Lease, c.Lease.AcquiredAt, time.Minute)
@@ -163,8 +177,8 @@ func testClaim(t *testing.T, r repo.Repositories) {
 	}
 	// The same owner may acquire its lease again, as Hold does.
 	held := acquire(t, r, repo.NewLease{Key: claimed[0].Lease.Key, Owner: claim.Owner, TTL: time.Hour})
-	if held.Token != claimed[0].Lease.Token {
-		t.Errorf("the token is %d, then %d", claimed[0].Lease.Token, held.Token)
+	if held.Fence != claimed[0].Lease.Fence {
+		t.Errorf("the token is %d, then %d", claimed[0].Lease.Fence, held.Fence)
 	}
 	_, err := r.Leases().Acquire(t.Context(), repo.NewLease{Key: claimed[0].Lease.Key, Owner: randomName()})
 	wantLeaseConflict(t, err, held)
@@ -228,7 +242,7 @@ func testClaimEnds(t *testing.T, r repo.Repositories) {
 	} {
 		id := q.add(1)[0]
 		if transition == repo.TransitionRevert || transition == repo.TransitionConstrain {
-			move(t, r, id, routes()[repo.Stage{Phase: repo.PhaseApply, State: repo.StateQueued}]...)
+			move(t, r, id, routes()[repo.Stage{Phase: repo.PhaseApply, State: repo.PlanQueued}]...)
 		}
 		c := q.takeOne()
 		step := int64(1)
@@ -247,7 +261,7 @@ func testClaimEnds(t *testing.T, r repo.Repositories) {
 		again := q.take(q.claim())
 		if transition == repo.TransitionRevert {
 			wantClaimed(t, again, id)
-			if again[0].Plan.Attempt != 1 || again[0].Lease.Token <= c.Lease.Token {
+			if again[0].Plan.Attempt != 1 || again[0].Lease.Fence <= c.Lease.Fence {
 				t.Errorf("claimed again as %+v with %+v", again[0].Plan, again[0].Lease)
 			}
 			continue
@@ -271,14 +285,15 @@ func testClaimExpires(t *testing.T, r repo.Repositories) {
 		wantClaimed(t, got, id) // before the other one, which was queued before
 		c := got[0]
 		wantPlan(t, c.Plan, getPlan(t, r, id))
-		if c.Plan.Attempt != attempt || c.Plan.Version != last.Plan.Version+2 || c.Plan.State != repo.StateProcessing ||
-			c.Lease.Token <= last.Lease.Token || c.Lease.Owner != claim.Owner {
+		if c.Plan.Attempt != attempt || c.Plan.Version != last.Plan.Version+2 || c.Plan.State != repo.PlanProcessing ||
+			c.Lease.Fence <= last.Lease.Fence || c.Lease.Owner != claim.Owner {
 			t.Errorf("claimed again as %+v with %+v", c.Plan, c.Lease)
 		}
 		wantSteps(t, r, c.Plan, claim.Owner, repo.TransitionExpire, repo.TransitionStart)
 		_, err := r.Plans().Transition(t.Context(), id, repo.TransitionComplete, repo.Cause{Version: last.Plan.Version})
 		wantTransitionConflict(t, err, repo.TransitionConflictError{
 			PlanID: id, Transition: repo.TransitionComplete, Stage: c.Plan.Stage, Version: c.Plan.Version,
+			Expected: last.Plan.Version,
 		})
 		release(t, r, last.Lease) // of the claim before: no effect
 		last = c
@@ -294,33 +309,32 @@ func testClaimFence(t *testing.T, r repo.Repositories) {
 	first := q.takeOne()
 	release(t, r, first.Lease)
 	second := q.takeOne()
-	fenced := repo.FencedError{Key: first.Lease.Key, Token: first.Lease.Token, Latest: second.Lease.Token}
-	_, err := r.Plans().Transition(t.Context(), id, repo.TransitionComplete, repo.Cause{Fence: first.Lease.Token})
+	fenced := repo.FencedError{Key: first.Lease.Key, Fence: first.Lease.Fence, Latest: second.Lease.Fence}
+	_, err := r.Plans().Transition(t.Context(), id, repo.TransitionComplete, repo.Cause{Fence: first.Lease.Fence})
 	wantFenced(t, err, fenced)
-	_, err = r.Plans().Progress(t.Context(), id, repo.Progress{CompletedStep: new(int64(1)), Fence: first.Lease.Token})
+	_, err = r.Plans().Progress(t.Context(), id, repo.Progress{CompletedStep: new(int64(1)), Fence: first.Lease.Fence})
 	wantFenced(t, err, fenced)
-	working, err := r.Plans().Progress(t.Context(), id, repo.Progress{CompletedStep: new(int64(1)), Fence: second.Lease.Token})
+	working, err := r.Plans().Progress(t.Context(), id, repo.Progress{CompletedStep: new(int64(1)), Fence: second.Lease.Fence})
 	must(t, working, err)
-	completed, err := r.Plans().Transition(t.Context(), id, repo.TransitionComplete, repo.Cause{Fence: second.Lease.Token})
+	completed, err := r.Plans().Transition(t.Context(), id, repo.TransitionComplete, repo.Cause{Fence: second.Lease.Fence})
 	must(t, completed, err)
 }
 
 // After the last attempt the plan is errored, with the reason.
 func testClaimLastAttempt(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
+	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 2})
 	id := q.add(1)[0]
 	claim := q.claim()
-	claim.MaxAttempts = 2
 	for range 2 {
 		wantClaimed(t, q.take(claim), id)
 		release(t, r, listLeases(t, r, repo.LeaseFilter{Owner: claim.Owner}, 0)[0])
 	}
-	other := q.claim() // with another number of attempts
-	other.MaxAttempts = 9
+	other := q.claim()
 	wantClaimed(t, q.take(other))
 	errored := getPlan(t, r, id)
 	want := fmt.Sprintf("the claim of %s expired in attempt 2 of 2", claim.Owner)
-	if errored.State != repo.StateErrored || errored.ErrorMessage != want || errored.ErrorDetails != nil || errored.Attempt != 2 {
+	if errored.State != repo.PlanErrored || errored.ErrorMessage != want || errored.ErrorDetails != nil || errored.Attempt != 2 {
 		t.Errorf("after the last attempt: %+v, want the error %q", errored, want)
 	}
 	wantSteps(t, r, errored, other.Owner, repo.TransitionExpire)
@@ -331,7 +345,7 @@ func testClaimLastAttempt(t *testing.T, r repo.Repositories) {
 	release(t, r, listLeases(t, r, repo.LeaseFilter{Owner: claim.Owner}, 0)[0])
 	next := q.add(1)[0]
 	wantClaimed(t, q.take(claim), next) // which the one that is errored does not keep away
-	if got := getPlan(t, r, id); got.State != repo.StateErrored {
+	if got := getPlan(t, r, id); got.State != repo.PlanErrored {
 		t.Errorf("the plan is at %v", got.Stage)
 	}
 }
@@ -385,8 +399,8 @@ func testClaimLeaseHeld(t *testing.T, r repo.Repositories) {
 	release(t, r, held)
 	c := q.takeOne()
 	wantClaimed(t, []repo.ClaimedPlan{c}, ids[0])
-	if c.Lease.Token <= held.Token {
-		t.Errorf("the token is %d after %d", c.Lease.Token, held.Token)
+	if c.Lease.Fence <= held.Fence {
+		t.Errorf("the token is %d after %d", c.Lease.Fence, held.Fence)
 	}
 }
 
@@ -403,7 +417,7 @@ func testClaimCancelled(t *testing.T, r repo.Repositories) {
 	wantClaimed(t, q.take(q.claim()))
 	_, err := r.Leases().Renew(t.Context(), claimed.Lease, 0)
 	wantLeaseLost(t, err, claimed.Lease)
-	if got := getPlan(t, r, grandchild); got.State != repo.StateCancelled {
+	if got := getPlan(t, r, grandchild); got.State != repo.PlanCancelled {
 		t.Errorf("a plan of the tree is at %v", got.Stage)
 	}
 }
@@ -444,13 +458,13 @@ func testClaimUseAgain(t *testing.T, r repo.Repositories) {
 	wantPlan(t, usePlan(t, r, q.action, use), getPlan(t, r, id))
 	use.Attempt = 5
 	_, err := r.Plans().Use(t.Context(), q.action, use)
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: id, Field: "attempt"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: id, Field: "attempt"})
 }
 
 func testClaimInvalid(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	id := q.add(1)[0]
-	many := make([]string, repo.MaxClaimLanes+1)
+	many := make([]string, limits.MaxClaimLanes+1)
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
 	}
@@ -471,8 +485,7 @@ func testClaimInvalid(t *testing.T, r repo.Repositories) {
 		"actions[0].action": {func(c *repo.Claim) { c.Actions = []string{secret + "/"} }},
 		"phases[1]":         {func(c *repo.Claim) { c.Phases = []repo.Phase{repo.PhaseApply, secret} }},
 		"ttl":               {func(c *repo.Claim) { c.TTL = repo.MinLeaseTTL - 1 }, func(c *repo.Claim) { c.TTL = -1 }},
-		"limit":             {func(c *repo.Claim) { c.Limit = -1 }, func(c *repo.Claim) { c.Limit = repo.MaxClaimedPlans + 1 }},
-		"max_attempts":      {func(c *repo.Claim) { c.MaxAttempts = -1 }},
+		"limit":             {func(c *repo.Claim) { c.Limit = -1 }, func(c *repo.Claim) { c.Limit = limits.MaxClaimedPlans + 1 }},
 	} {
 		for _, change := range changes {
 			claim := q.claim()

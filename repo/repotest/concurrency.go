@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 func concurrencyTests() []test {
@@ -118,6 +119,7 @@ func batchOf(worker, round int) []repo.NewMessage {
 	return batch
 }
 
+// Guarantee: Messages: An append never fails because of another writer.
 func testAppendToOne(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	id := create(t, s)
@@ -173,14 +175,14 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				message.ID = repo.NewID()
 			}
-			stored, err := s.AppendAt(t.Context(), id, sequence, message)
+			stored, err := appendAt(t.Context(), s, id, sequence, message)
 			if err == nil {
 				winners.add()
 				wantStored(t, id, sequence, []repo.NewMessage{message}, stored)
 				done.add(stored)
 				return
 			}
-			wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: sequence, Next: sequence + 1})
+			wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: sequence, Next: sequence + 1})
 		})
 		if winners.get() != 1 {
 			t.Fatalf("%d appends at %d succeeded, want 1", winners.get(), sequence)
@@ -189,7 +191,7 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 	// Without a pause: each retries at once with the sequence that it learnt.
 	together(contenders, func(int) {
 		for expected := int64(sequences); expected < 2*sequences; {
-			stored, err := s.AppendAt(t.Context(), id, expected, user("x"))
+			stored, err := appendAt(t.Context(), s, id, expected, user("x"))
 			if err == nil {
 				done.add(stored)
 				expected++
@@ -210,10 +212,11 @@ func testConcurrentAppendAt(t *testing.T, store repo.Store) {
 }
 
 // Creating one session many times concurrently creates it once.
+// Guarantee: Sessions: Concurrent creations under one key create one session.
 func testConcurrentCreate(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 5 {
-		given := fullSession()
+		given := fullSession(store)
 		together(workers, func(int) {
 			created, err := s.Create(t.Context(), given)
 			if err != nil {
@@ -225,9 +228,10 @@ func testConcurrentCreate(t *testing.T, store repo.Store) {
 				t.Errorf("Get: %v", err)
 				return
 			}
-			wantSession(t, created.Session, stored)
+			created.Existed = false
+			wantSession(t, created, stored)
 		})
-		wantList(t, walk(t, s, repo.SessionFilter{Namespace: given.Namespace}, 10), []repo.Session{get(t, s, given.ID)})
+		wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: given.Namespace}, 10), []repo.Session{get(t, s, given.ID)})
 	}
 }
 
@@ -244,7 +248,7 @@ func testConcurrentCreateConflicting(t *testing.T, store repo.Store) {
 				winners.add(actor)
 				return
 			}
-			wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "actor"})
+			wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "actor"})
 		})
 		if stored := get(t, s, id).Actor; len(winners.actors) != 1 || winners.actors[0] != stored {
 			t.Errorf("the creations of %v succeeded, stored is %q", winners.actors, stored)
@@ -256,13 +260,13 @@ func testConcurrentCreateConflicting(t *testing.T, store repo.Store) {
 func testConcurrentCreateNew(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 5 {
-		given := fullSession()
+		given := fullSession(store)
 		given.Existing = repo.ExistingNone
 		var winners counter
 		together(workers, func(int) {
 			created, err := s.Create(t.Context(), given)
 			if err != nil {
-				wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID})
+				wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: given.ID})
 				return
 			}
 			winners.add()
@@ -281,7 +285,7 @@ func testConcurrentCreateNew(t *testing.T, store repo.Store) {
 func testConcurrentCreateAny(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	for range 5 {
-		key := newKey()
+		key := newKey(store)
 		var creators counter
 		var actors acknowledgedActors
 		together(workers, func(worker int) {
@@ -325,9 +329,9 @@ func testConcurrentAppendOrCreate(t *testing.T, store repo.Store) {
 	}
 }
 
-func keyed(s repo.Sessions) (repo.KeyedSession, repo.SessionKey) {
-	key := newKey()
-	return repo.ByKey(s, key), key
+func keyed(s repo.Sessions) (bykey.Session, repo.SessionKey) {
+	key := newKey(s)
+	return bykey.Of(s, key), key
 }
 
 // Concurrent deletions make no AppendOrCreate fail.
@@ -379,7 +383,7 @@ func testConcurrentAppendOneID(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				stored, err = s.Append(t.Context(), id, given...)
 			} else {
-				stored, err = s.AppendAt(t.Context(), id, int64(2*round), given...)
+				stored, err = appendAt(t.Context(), s, id, int64(2*round), given...)
 			}
 			if err != nil {
 				t.Errorf("appending one batch many times: %v", err)
@@ -462,6 +466,7 @@ func testAppendAndDelete(t *testing.T, store repo.Store) {
 
 // Concurrent callers together never exceed a budget, and reach it if their costs
 // add up to it.
+// Guarantee: Usage: Usage never exceeds the budget.
 func testConcurrentBudget(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	const budget = 100
@@ -477,7 +482,7 @@ func testConcurrentBudget(t *testing.T, store repo.Store) {
 				}
 				continue
 			}
-			wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: budget, Cost: budget, Requested: 1})
+			wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(budget), Current: int64(budget), Requested: 1})
 		}
 	})
 	if got := get(t, s, id).Usage; added.get() != budget || got != (repo.Usage{InputTokens: 2 * budget, Cost: budget}) {
@@ -498,7 +503,7 @@ func testConcurrentBudgetAndUpdate(t *testing.T, store repo.Store) {
 				_, err = s.Update(t.Context(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(10 * worker))})
 			}
 			if err != nil {
-				_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+				_, _ = wantError[*repo.LimitExceededError](t, err, repo.ErrLimit)
 			}
 		})
 		if got := get(t, s, id); got.Usage.Cost > *got.Budget {
@@ -540,7 +545,7 @@ func testConcurrentUsage(t *testing.T, store repo.Store) {
 // created or deleted while it is read.
 func testConcurrentList(t *testing.T, store repo.Store) {
 	s := store.Sessions()
-	namespace := randomName()
+	namespace := spaceOf(store)
 	var steady []repo.Session
 	var doomed []repo.ID
 	for range 30 {
@@ -578,12 +583,12 @@ func checkWalk(t *testing.T, s repo.Sessions, namespace string, steady []repo.Se
 	seen := map[repo.ID]bool{}
 	var got []repo.Session
 	for page := (repo.Page{Limit: 4}); ; {
-		list, err := s.List(t.Context(), repo.SessionFilter{Namespace: namespace}, page)
+		list, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, Namespace: namespace}, page)
 		if err != nil {
 			t.Errorf("List: %v", err)
 			return
 		}
-		for _, session := range list.Sessions {
+		for _, session := range list.Items {
 			if seen[session.ID] {
 				t.Errorf("the %s session %s is in the list twice", session.Actor, session.ID)
 			}
@@ -609,13 +614,13 @@ func testConcurrentImport(t *testing.T, store repo.Store) {
 	remove(t, s, id)
 	var imported counter
 	together(8, func(int) {
-		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
+		_, err := s.Import(t.Context(), bytes.NewReader(document), true)
 		if err == nil {
 			imported.add()
 			return
 		}
 		wantImportError(t, err)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id})
 	})
 	if imported.get() != 1 {
 		t.Errorf("%d imports succeeded, want 1", imported.get())
@@ -666,7 +671,7 @@ func testExportWhileAppending(t *testing.T, store repo.Store) {
 	})
 	if failure != nil {
 		wantNotFound(t, failure, "session", id)
-		_, err := s.Import(t.Context(), &partial, repo.ImportOptions{Restore: true})
+		_, err := s.Import(t.Context(), &partial, true)
 		wantImportError(t, err)
 	} else if imported := importFrom(t, s, &partial); imported.MessageCount == 0 {
 		t.Error("the document of a session that was deleted meanwhile is empty")

@@ -49,7 +49,8 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 	return map[string]func() error{
 		"Get":            func() error { _, err := s.Get(ctx, o.id); return err },
 		"Read":           func() error { _, err := s.Read(ctx, repo.ReadSessions{IDs: []repo.ID{o.id}, Last: 1}); return err },
-		"List":           func() error { _, err := s.List(ctx, repo.SessionFilter{}, repo.Page{}); return err },
+		"List":           func() error { _, err := s.List(ctx, repo.SessionFilter{AnyOwner: true}, repo.Page{}); return err },
+		"Namespaces":     func() error { _, err := s.Namespaces(ctx, repo.Page{}); return err },
 		"Create":         func() error { _, err := s.Create(ctx, repo.NewSession{ID: o.fresh}); return err },
 		"Update":         func() error { _, err := s.Update(ctx, o.id, repo.SessionUpdate{Actor: ptr("x")}); return err },
 		"AddUsage":       func() error { _, err := s.AddUsage(ctx, o.id, repo.NewUsage{Cost: 1}); return err },
@@ -59,19 +60,20 @@ func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func()
 		"MessagesBefore": func() error { _, err := s.MessagesBefore(ctx, o.id, 1, 1); return err },
 		"LastMessages":   func() error { _, err := s.LastMessages(ctx, o.id, 1); return err },
 		"MessagesOfCall": func() error { _, err := s.MessagesOfCall(ctx, o.id, "x"); return err },
-		"Stream":         func() error { _, err := collect(s.Stream(ctx, o.id, 0)); return err },
+		"Turn":           func() error { _, err := s.Turn(ctx, o.id, "x"); return err },
+		"Stream":         func() error { _, err := collect(s.Messages(ctx, o.id, 0)); return err },
 		"Follow":         func() error { _, err := collect(s.Follow(ctx, o.id, 0)); return err },
 		"Append":         func() error { _, err := s.Append(ctx, o.id, user(secret)); return err },
 		"Append by id":   func() error { _, err := s.Append(ctx, o.id, fullMessage()); return err },
-		"AppendAt":       func() error { _, err := s.AppendAt(ctx, o.id, 1, user(secret)); return err },
+		"AppendAt":       func() error { _, err := appendAt(ctx, s, o.id, 1, user(secret)); return err },
 		"Export":         func() error { return s.Export(ctx, o.id, io.Discard) },
 		"Import": func() error {
-			_, err := s.Import(ctx, bytes.NewReader(o.document), repo.ImportOptions{Restore: true})
+			_, err := s.Import(ctx, bytes.NewReader(o.document), true)
 			return err
 		},
 		// Whether it may is decided before it reads.
 		"Import of no document": func() error {
-			_, err := s.Import(ctx, strings.NewReader(""), repo.ImportOptions{Restore: true})
+			_, err := s.Import(ctx, strings.NewReader(""), true)
 			return err
 		},
 	}

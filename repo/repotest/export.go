@@ -39,7 +39,7 @@ func export(t *testing.T, s repo.Sessions, id repo.ID) []byte {
 
 func importFrom(t *testing.T, s repo.Sessions, r io.Reader) repo.Session {
 	t.Helper()
-	session, err := s.Import(t.Context(), r, repo.ImportOptions{Restore: true})
+	session, err := s.Import(t.Context(), r, true)
 	if err != nil {
 		t.Fatalf("Import: %v", err)
 	}
@@ -72,7 +72,7 @@ func wantRoundTrip(t *testing.T, s repo.Sessions, id repo.ID) {
 // used creates a session with a value in every field, and messages.
 func used(t *testing.T, s repo.Sessions) repo.ID {
 	t.Helper()
-	given := fullSession()
+	given := fullSession(s)
 	given.Metadata = json.RawMessage(" {\"b\" : 1.0 , \"a\":12345678901234567890.123e400 }\n")
 	createAs(t, s, given)
 	odd := fullMessage()
@@ -150,7 +150,7 @@ func testExportDocument(t *testing.T, s repo.Sessions) {
 
 // An imported session continues where it was.
 func testExportImportedIsAlive(t *testing.T, s repo.Sessions) {
-	created := createAs(t, s, repo.NewSession{Namespace: randomName(), Budget: ptr(repo.Cost(10))})
+	created := createAs(t, s, repo.NewSession{Namespace: spaceOf(s), Budget: ptr(repo.Cost(10))})
 	id := created.ID
 	message := fullMessage()
 	stored := appendTo(t, s, id, message, user("x"))
@@ -162,15 +162,15 @@ func testExportImportedIsAlive(t *testing.T, s repo.Sessions) {
 	importFrom(t, s, iotest.OneByteReader(bytes.NewReader(document)))
 
 	wantMessages(t, appendTo(t, s, id, message), stored[:1])
-	_, err := s.AppendAt(t.Context(), id, 1, user("y"))
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 2})
+	_, err := appendAt(t.Context(), s, id, 1, user("y"))
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 1, Next: 2})
 	if next := appendTo(t, s, id, user("y")); next[0].Sequence != 2 {
 		t.Errorf("the next message has the sequence %d, want 2", next[0].Sequence)
 	}
 	wantCount(t, s, id, 3)
 	_, err = s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 1})
-	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 10, Requested: 1})
-	wantList(t, walk(t, s, repo.SessionFilter{Namespace: created.Namespace}, 10), []repo.Session{get(t, s, id)})
+	wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: 10, Requested: 1})
+	wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: created.Namespace}, 10), []repo.Session{get(t, s, id)})
 }
 
 func testImportTaken(t *testing.T, s repo.Sessions) {
@@ -179,9 +179,9 @@ func testImportTaken(t *testing.T, s repo.Sessions) {
 	appendTo(t, s, id, user("later"))
 	before := get(t, s, id)
 	for range 2 {
-		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
+		_, err := s.Import(t.Context(), bytes.NewReader(document), true)
 		wantImportError(t, err)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id})
 	}
 	wantSession(t, get(t, s, id), before)
 	wantCount(t, s, id, int(before.MessageCount))
@@ -228,7 +228,7 @@ func testImportFaults(t *testing.T, s repo.Sessions) {
 		"cut in the checksum":   document[:len(document)-10],
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.Import(t.Context(), strings.NewReader(faulty), repo.ImportOptions{Restore: true})
+			_, err := s.Import(t.Context(), strings.NewReader(faulty), true)
 			wantImportError(t, err)
 			_, err = s.Get(t.Context(), id)
 			wantNotFound(t, err, "session", id)
@@ -255,7 +255,7 @@ func testImportReaderFails(t *testing.T, s repo.Sessions) {
 	document := export(t, s, id)
 	remove(t, s, id)
 	for _, length := range []int{0, 10, len(document) / 2, len(document) - 1} {
-		_, err := s.Import(t.Context(), io.MultiReader(bytes.NewReader(document[:length]), iotest.ErrReader(errBroken)), repo.ImportOptions{Restore: true})
+		_, err := s.Import(t.Context(), io.MultiReader(bytes.NewReader(document[:length]), iotest.ErrReader(errBroken)), true)
 		wantImportError(t, err)
 		if !errors.Is(err, errBroken) {
 			t.Errorf("got %v, want the reader's error in it", err)
@@ -269,7 +269,7 @@ func testExportMissing(t *testing.T, s repo.Sessions) {
 	id := repo.NewID()
 	var got bytes.Buffer
 	wantNotFound(t, s.Export(t.Context(), id, &got), "session", id)
-	_, err := s.Import(t.Context(), &got, repo.ImportOptions{Restore: true})
+	_, err := s.Import(t.Context(), &got, true)
 	wantImportError(t, err)
 }
 
@@ -283,7 +283,7 @@ func testExportWriterFails(t *testing.T, s repo.Sessions) {
 		if err := s.Export(t.Context(), id, w); !errors.Is(err, errBroken) {
 			t.Errorf("Export with room for %d bytes gave %v, want the writer's error", room, err)
 		}
-		_, err := s.Import(t.Context(), bytes.NewReader(w.got), repo.ImportOptions{Restore: true})
+		_, err := s.Import(t.Context(), bytes.NewReader(w.got), true)
 		wantImportError(t, err)
 	}
 	wantCount(t, s, id, 1500)

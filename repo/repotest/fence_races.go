@@ -24,10 +24,11 @@ func fenceRaceTests() []test {
 
 // Writers who hold a lease are overtaken while they write in a loop: after the lease was
 // acquired by somebody else, none of their writes is accepted.
+// Guarantee: Leases: After an acquisition a session accepts no earlier token.
 func testFenceOvertaken(t *testing.T, store repo.Store) {
 	scope, beside := shared(), create(t, store.Sessions())
 	one := func(ctx context.Context, r repo.Repositories, id repo.ID, turn repo.Turn) error {
-		_, err := r.Sessions().AppendTurn(ctx, id, turn)
+		_, err := r.Sessions().AppendTurn(ctx, inSession(id, turn))
 		return err
 	}
 	for name, write := range map[string]func(id repo.ID, turn repo.Turn) error{
@@ -53,7 +54,7 @@ func testFenceOvertaken(t *testing.T, store repo.Store) {
 			return one(t.Context(), store, id, turn)
 		},
 		"together": func(id repo.ID, turn repo.Turn) error {
-			_, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: beside, Turn: repo.Turn{Messages: users(1)}}, repo.SessionTurn{SessionID: id, Turn: turn})
+			_, err := store.Sessions().AppendTurns(t.Context(), repo.Turn{SessionID: beside, Messages: users(1)}, inSession(id, turn))
 			return err
 		},
 		"transaction": func(id repo.ID, turn repo.Turn) error {
@@ -63,7 +64,7 @@ func testFenceOvertaken(t *testing.T, store repo.Store) {
 		t.Run(name, func(t *testing.T) {
 			var refused counter
 			late, accepted := overtaken(t, store, func(id repo.ID, lease repo.Lease, message repo.NewMessage) bool {
-				err := write(id, repo.Turn{Messages: []repo.NewMessage{message}, Fence: lease.Token})
+				err := write(id, repo.Turn{Messages: []repo.NewMessage{message}, Fence: lease.Fence})
 				_, isFenced := errors.AsType[*repo.FencedError](err)
 				_, isLate := errors.AsType[*repo.SequenceConflictError](err)
 				switch {
@@ -87,7 +88,7 @@ func testFenceNaive(t *testing.T, store repo.Store) {
 	for range 200 {
 		late, _ := overtaken(t, store, func(id repo.ID, lease repo.Lease, message repo.NewMessage) bool {
 			page, err := store.Leases().List(t.Context(), repo.LeaseFilter{Kind: lease.Key.Kind, Name: lease.Key.Name}, repo.Page{})
-			if err != nil || len(page.Leases) == 0 || page.Leases[0].Token != lease.Token {
+			if err != nil || len(page.Items) == 0 || page.Items[0].Fence != lease.Fence {
 				return false
 			}
 			time.Sleep(2 * time.Millisecond) // a round trip, during which the lease may be lost
@@ -136,6 +137,7 @@ func overtaken(t *testing.T, store repo.Store, write func(id repo.ID, lease repo
 
 // The same for plans: the second holder's progress is not overwritten, and no transition
 // is made after its first.
+// Guarantee: Leases: After an acquisition a plan accepts no earlier token.
 func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 	plan := usePlan(t, store, plain(t, store), repo.UseAction{})
 	first := leaseOf(t, store, repo.PlanLease(plan.ID))
@@ -148,10 +150,10 @@ func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 			for step := int64(0); ; step++ {
 				var err error
 				if worker == 0 {
-					_, err = store.Plans().Transition(t.Context(), plan.ID, cycle[step%3], repo.Cause{Reason: map[bool]string{true: "r"}[step%3 == 1], Fence: first.Token})
+					_, err = store.Plans().Transition(t.Context(), plan.ID, cycle[step%3], repo.Cause{Reason: map[bool]string{true: "r"}[step%3 == 1], Fence: first.Fence})
 					moved.Add(1)
 				} else {
-					_, err = store.Plans().Progress(t.Context(), plan.ID, repo.Progress{CheckpointID: ptr("first"), Fence: first.Token})
+					_, err = store.Plans().Progress(t.Context(), plan.ID, repo.Progress{CheckpointID: ptr("first"), Fence: first.Fence})
 					progressed.Add(1)
 				}
 				if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced {
@@ -167,13 +169,13 @@ func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 	await(t, "the workers work", func() bool { return moved.Load() > 10 && progressed.Load() > 10 })
 	now := overtake(t, store, first)
 	left := getPlan(t, store, plan.ID)
-	if left.State == repo.StateErrored {
-		must(t, left, second(store.Plans().Transition(t.Context(), plan.ID, repo.TransitionResume, repo.Cause{Fence: now.Token})))
+	if left.State == repo.PlanErrored {
+		must(t, left, second(store.Plans().Transition(t.Context(), plan.ID, repo.TransitionResume, repo.Cause{Fence: now.Fence})))
 	}
-	if left = getPlan(t, store, plan.ID); left.State == repo.StateQueued {
-		must(t, left, second(store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Fence: now.Token})))
+	if left = getPlan(t, store, plan.ID); left.State == repo.PlanQueued {
+		must(t, left, second(store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Fence: now.Fence})))
 	}
-	must(t, left, second(store.Plans().Progress(t.Context(), plan.ID, repo.Progress{CheckpointID: ptr("second"), Fence: now.Token})))
+	must(t, left, second(store.Plans().Progress(t.Context(), plan.ID, repo.Progress{CheckpointID: ptr("second"), Fence: now.Fence})))
 	left = getPlan(t, store, plan.ID)
 	select {
 	case <-done:
@@ -191,7 +193,7 @@ func testFenceNeighbours(t *testing.T, store repo.Store) {
 	old := leaseOf(t, store, repo.SessionLease(id))
 	latest := overtake(t, store, old)
 	others := []repo.ID{create(t, store.Sessions()), create(t, store.Sessions())}
-	tokens := []int64{latest.Token, old.Token, 0, latest.Token, old.Token, 0}
+	tokens := []int64{latest.Fence, old.Fence, 0, latest.Fence, old.Fence, 0}
 	together(len(tokens)+len(others), func(worker int) {
 		for range rounds {
 			if worker >= len(tokens) {
@@ -200,9 +202,9 @@ func testFenceNeighbours(t *testing.T, store repo.Store) {
 				}
 				continue
 			}
-			_, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Fence: tokens[worker]})
-			if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced != (tokens[worker] == old.Token) {
-				t.Errorf("token %d of %d gave %v", tokens[worker], latest.Token, err)
+			_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: tokens[worker]})
+			if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced != (tokens[worker] == old.Fence) {
+				t.Errorf("token %d of %d gave %v", tokens[worker], latest.Fence, err)
 			}
 		}
 	})
@@ -229,15 +231,15 @@ func testFenceCreations(t *testing.T, store repo.Store) {
 				t.Error(err)
 				return
 			}
-			newest.Store(lease.Token) // one at a time has the lease
+			newest.Store(lease.Fence) // one at a time has the lease
 			for write := range 4 {
 				if write == 2 {
 					if err := store.Leases().Release(t.Context(), lease); err != nil {
 						t.Error(err)
 					}
 				}
-				overtaken := newest.Load() != lease.Token
-				_, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Create: &repo.NewSession{}, Fence: lease.Token})
+				overtaken := newest.Load() != lease.Fence
+				_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Create: &repo.NewSession{}, Fence: lease.Fence})
 				_, isFenced := errors.AsType[*repo.FencedError](err)
 				switch {
 				case err == nil && overtaken:
@@ -260,7 +262,7 @@ func testFenceTx(t *testing.T, store repo.Store) {
 	plan := usePlan(t, store, plain(t, store), repo.UseAction{})
 	planned := leaseOf(t, store, repo.PlanLease(plan.ID))
 	write := func(r repo.Repositories, token int64) error {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Fence: token})
+		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: token})
 		return err
 	}
 	for _, outcome := range []error{failure, nil} {
@@ -268,18 +270,18 @@ func testFenceTx(t *testing.T, store repo.Store) {
 		if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 			inside = overtake(t, tx, first)
 			overtake(t, tx, planned)
-			wantFenced(t, write(tx, first.Token), repo.FencedError{Key: first.Key, Token: first.Token, Latest: inside.Token})
-			if err := write(tx, inside.Token); err != nil {
+			wantFenced(t, write(tx, first.Fence), repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: inside.Fence})
+			if err := write(tx, inside.Fence); err != nil {
 				t.Error(err)
 			}
 			return outcome
 		}); !errors.Is(err, outcome) {
 			t.Error(err)
 		}
-		err := write(store, first.Token)
-		_, planErr := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Fence: planned.Token})
+		err := write(store, first.Fence)
+		_, planErr := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Fence: planned.Fence})
 		if outcome == nil {
-			wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: inside.Token})
+			wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: inside.Fence})
 			if _, isFenced := errors.AsType[*repo.FencedError](planErr); !isFenced {
 				t.Errorf("the plan gave %v", planErr)
 			}
@@ -294,10 +296,10 @@ func testFenceTx(t *testing.T, store repo.Store) {
 	var made repo.Lease
 	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 		made = leaseOf(t, tx, repo.SessionLease(later))
-		addTurn(t, tx, later, repo.Turn{Messages: users(1), Create: &repo.NewSession{FencedOnly: true}, Fence: made.Token})
+		addTurn(t, tx, later, repo.Turn{Messages: users(1), Create: &repo.NewSession{FencedOnly: true}, Fence: made.Fence})
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	addTurn(t, store, later, repo.Turn{Messages: users(1), Fence: made.Token})
+	addTurn(t, store, later, repo.Turn{Messages: users(1), Fence: made.Fence})
 }

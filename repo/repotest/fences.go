@@ -60,28 +60,28 @@ func fencedTurns(token int64) map[string]repo.Turn {
 func testFenceSession(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
-	for _, turn := range fencedTurns(first.Token) {
+	for _, turn := range fencedTurns(first.Fence) {
 		addTurn(t, r, id, turn)
 	}
 	at := int64(len(readAll(t, r.Sessions(), id)))
-	addTurn(t, r, id, repo.Turn{Messages: users(1), Expected: &at, Fence: first.Token})
+	addTurn(t, r, id, repo.Turn{Messages: users(1), Expected: &at, Fence: first.Fence})
 	second := overtake(t, r, first)
 	before := recordedState(t, r, id)
-	for kind, turn := range fencedTurns(first.Token) {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+	for kind, turn := range fencedTurns(first.Fence) {
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		if err == nil {
 			t.Errorf("%s: accepted", kind)
 			continue
 		}
-		wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token})
+		wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence})
 	}
 	at++
-	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Expected: &at, Fence: first.Token})
-	wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token})
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Expected: &at, Fence: first.Fence})
+	wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence})
 	wantSame(t, "session", recordedState(t, r, id), before)
 	release(t, r, second)
 	// The last one that had the lease may still write, until another one has it.
-	for _, token := range []int64{second.Token, 0} {
+	for _, token := range []int64{second.Fence, 0} {
 		for _, turn := range fencedTurns(token) {
 			addTurn(t, r, id, turn)
 		}
@@ -92,20 +92,20 @@ func testFenceSession(t *testing.T, r repo.Repositories) {
 // Turns together are refused if one of them is. Each session has its own lease.
 func testFenceTogether(t *testing.T, r repo.Repositories) {
 	ids := []repo.ID{create(t, r.Sessions()), create(t, r.Sessions())}
-	turns := func(tokens ...int64) (turns []repo.SessionTurn) {
+	turns := func(tokens ...int64) (turns []repo.Turn) {
 		for i, token := range tokens {
-			turns = append(turns, repo.SessionTurn{SessionID: ids[i%2], Turn: repo.Turn{Messages: users(1), Fence: token}})
+			turns = append(turns, repo.Turn{SessionID: ids[i%2], Messages: users(1), Fence: token})
 		}
 		return turns
 	}
 	first, other := leaseOf(t, r, repo.SessionLease(ids[0])), leaseOf(t, r, repo.SessionLease(ids[1]))
-	addTurns(t, r, turns(first.Token, other.Token, 0, 0)...)
+	addTurns(t, r, turns(first.Fence, other.Fence, 0, 0)...)
 	second := overtake(t, r, first)
-	for _, tokens := range [][]int64{{first.Token, other.Token}, {second.Token, other.Token, first.Token}, {0, 0, first.Token}} {
+	for _, tokens := range [][]int64{{first.Fence, other.Fence}, {second.Fence, other.Fence, first.Fence}, {0, 0, first.Fence}} {
 		_, err := r.Sessions().AppendTurns(t.Context(), turns(tokens...)...)
-		wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token})
+		wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence})
 	}
-	addTurns(t, r, turns(second.Token, other.Token, 0)...)
+	addTurns(t, r, turns(second.Fence, other.Fence, 0)...)
 	wantCount(t, r.Sessions(), ids[0], 4)
 	wantCount(t, r.Sessions(), ids[1], 3)
 }
@@ -114,12 +114,12 @@ func testFenceTogether(t *testing.T, r repo.Repositories) {
 func testFenceRepeats(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
-	turn := repo.Turn{ID: randomName(), Messages: users(1), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: first.Token}
-	messages := repo.Turn{Messages: withIDs(users(2)), Fence: first.Token}
+	turn := repo.Turn{ID: randomName(), Messages: users(1), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: first.Fence}
+	messages := repo.Turn{Messages: withIDs(users(2)), Fence: first.Fence}
 	added := []repo.AppendedTurn{addTurn(t, r, id, turn), addTurn(t, r, id, messages)}
 	second := overtake(t, r, first)
 	for i, again := range []repo.Turn{turn, messages} {
-		for _, again.Fence = range []int64{first.Token, 0, second.Token} {
+		for _, again.Fence = range []int64{first.Fence, 0, second.Fence} {
 			got := addTurn(t, r, id, again)
 			if !got.Repeated {
 				t.Errorf("not repeated: %+v", got)
@@ -128,8 +128,9 @@ func testFenceRepeats(t *testing.T, r repo.Repositories) {
 		}
 	}
 	stored := wantCount(t, r.Sessions(), id, 3)
-	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{
-		Messages: []repo.NewMessage{{ID: stored[1].ID, Role: repo.RoleUser, Content: "another"}}, Fence: first.Token,
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{
+		SessionID: id,
+		Messages:  []repo.NewMessage{{ID: stored[1].ID, Role: repo.RoleUser, Content: "another"}}, Fence: first.Fence,
 	})
 	wantMessageConflict(t, err, id, stored[1].ID, "content")
 }
@@ -139,22 +140,22 @@ func testFenceOrder(t *testing.T, r repo.Repositories) {
 	id, missing := create(t, r.Sessions()), repo.NewID()
 	first := leaseOf(t, r, repo.SessionLease(id))
 	second := overtake(t, r, first)
-	late := repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token}
+	late := repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence}
 	for _, turn := range []repo.Turn{
-		{Messages: users(1), Expected: ptr(int64(7)), Fence: first.Token},
-		{Messages: users(1), IfScopes: []repo.ScopeVersion{{Scope: shared(), Version: 7}}, Fence: first.Token},
+		{Messages: users(1), Expected: ptr(int64(7)), Fence: first.Fence},
+		{Messages: users(1), IfScopes: []repo.ScopeVersion{{Scope: shared(), Version: 7}}, Fence: first.Fence},
 	} {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		wantFenced(t, err, late)
-		_, err = r.Sessions().AppendTurn(t.Context(), missing, turn)
+		_, err = r.Sessions().AppendTurn(t.Context(), inSession(missing, turn))
 		wantNotFound(t, err, "session", missing)
 	}
-	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Expected: ptr(int64(7)), Fence: second.Token})
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 7})
-	_, err = r.Plans().Progress(t.Context(), missing, repo.Progress{Fence: first.Token})
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Expected: ptr(int64(7)), Fence: second.Fence})
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 7})
+	_, err = r.Plans().Progress(t.Context(), missing, repo.Progress{Fence: first.Fence})
 	wantNotFound(t, err, "plan", missing)
 	for _, transition := range []repo.Transition{repo.TransitionStart, repo.TransitionCancel} {
-		_, err = r.Plans().Transition(t.Context(), missing, transition, repo.Cause{Reason: "r", Fence: first.Token})
+		_, err = r.Plans().Transition(t.Context(), missing, transition, repo.Cause{Reason: "r", Fence: first.Fence})
 		wantNotFound(t, err, "plan", missing)
 	}
 }
@@ -179,31 +180,31 @@ func testFencePlan(t *testing.T, r repo.Repositories) {
 		_, err := r.Plans().Progress(t.Context(), plan.ID, repo.Progress{CompletedStep: &step, Fence: token})
 		return err
 	}
-	moves(repo.TransitionStart, first.Token)
-	if err := progress(1, first.Token); err != nil {
+	moves(repo.TransitionStart, first.Fence)
+	if err := progress(1, first.Fence); err != nil {
 		t.Error(err)
 	}
 	second := overtake(t, r, first)
-	late := repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token}
+	late := repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence}
 	before := getPlan(t, r, plan.ID)
 	for _, transition := range []repo.Transition{
 		repo.TransitionComplete, repo.TransitionFail, repo.TransitionCancel,
 		repo.TransitionStart, repo.TransitionResume, // which its stage does not allow either
 	} {
-		_, err := move(transition, first.Token)
+		_, err := move(transition, first.Fence)
 		wantFenced(t, err, late)
 	}
-	wantFenced(t, progress(2, first.Token), late)
+	wantFenced(t, progress(2, first.Fence), late)
 	wantSame(t, "plan", getPlan(t, r, plan.ID), before)
-	if err := progress(3, second.Token); err != nil {
+	if err := progress(3, second.Fence); err != nil {
 		t.Error(err)
 	}
-	moves(repo.TransitionComplete, second.Token)
-	wantFenced(t, progress(4, first.Token), late)
-	_, _ = wantError[*repo.TransitionConflictError](t, progress(4, second.Token), repo.ErrConflict)
+	moves(repo.TransitionComplete, second.Fence)
+	wantFenced(t, progress(4, first.Fence), late)
+	_, _ = wantError[*repo.TransitionConflictError](t, progress(4, second.Fence), repo.ErrConflict)
 	moves(repo.TransitionExecute, 0)
-	moves(repo.TransitionExecute, first.Token) // it is there already: nothing is written
-	moves(repo.TransitionCancel, second.Token)
+	moves(repo.TransitionExecute, first.Fence) // it is there already: nothing is written
+	moves(repo.TransitionCancel, second.Fence)
 }
 
 // A cancellation needs the token of the plan alone, not those of its descendants.
@@ -217,13 +218,13 @@ func testFencePlanTree(t *testing.T, r repo.Repositories) {
 		_, err := r.Plans().Transition(t.Context(), root.ID, repo.TransitionCancel, repo.Cause{Reason: "r", Fence: token})
 		return err
 	}
-	for _, token := range []int64{first.Token, below.Token} {
-		wantFenced(t, cancel(token), repo.FencedError{Key: first.Key, Token: token, Latest: second.Token})
+	for _, token := range []int64{first.Fence, below.Fence} {
+		wantFenced(t, cancel(token), repo.FencedError{Key: first.Key, Fence: token, Latest: second.Fence})
 	}
-	if err := cancel(second.Token); err != nil || getPlan(t, r, child.ID).Live() {
+	if err := cancel(second.Fence); err != nil || getPlan(t, r, child.ID).Live() {
 		t.Errorf("cancelled, %v; the child is at %v", err, getPlan(t, r, child.ID).Stage)
 	}
-	again, err := r.Plans().Transition(t.Context(), root.ID, repo.TransitionStart, repo.Cause{Fence: second.Token})
+	again, err := r.Plans().Transition(t.Context(), root.ID, repo.TransitionStart, repo.Cause{Fence: second.Fence})
 	if err == nil {
 		t.Errorf("started %+v", again.Stage)
 	}
@@ -248,17 +249,17 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 			{State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
 			{Messages: users(1)},
 		}[i]
-		turn.Create, turn.Fence = createdBy, leases[i].Token
+		turn.Create, turn.Fence = createdBy, leases[i].Fence
 		if i == 5 {
-			addTurns(t, r, repo.SessionTurn{SessionID: ids[i], Turn: turn}, repo.SessionTurn{SessionID: ids[0], Turn: repo.Turn{Messages: users(1), Fence: leases[0].Token}})
+			addTurns(t, r, inSession(ids[i], turn), repo.Turn{SessionID: ids[0], Messages: users(1), Fence: leases[0].Fence})
 		} else {
 			addTurn(t, r, ids[i], turn)
 		}
 	}
 	for i, id := range ids {
 		second := overtake(t, r, leases[i])
-		_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Fence: leases[i].Token})
-		wantFenced(t, err, repo.FencedError{Key: second.Key, Token: leases[i].Token, Latest: second.Token})
+		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: leases[i].Fence})
+		wantFenced(t, err, repo.FencedError{Key: second.Key, Fence: leases[i].Fence, Latest: second.Fence})
 	}
 	// The same owner has the lease again: the same token.
 	id := repo.NewID()
@@ -267,7 +268,7 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 	createAs(t, r.Sessions(), repo.NewSession{ID: id})
 	acquire(t, r, asked)
 	release(t, r, first)
-	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: first.Token})
+	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: first.Fence})
 
 	action := plain(t, r)
 	for _, write := range []func(id repo.ID, token int64) error{
@@ -290,9 +291,9 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 		id := usePlan(t, r, action, repo.UseAction{}).ID // knows no token
 		first := leaseOf(t, r, repo.PlanLease(id))
 		second := overtake(t, r, first)
-		_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: first.Token})
-		wantFenced(t, err, repo.FencedError{Key: second.Key, Token: first.Token, Latest: second.Token})
-		if err := write(id, second.Token); err != nil {
+		_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: first.Fence})
+		wantFenced(t, err, repo.FencedError{Key: second.Key, Fence: first.Fence, Latest: second.Fence})
+		if err := write(id, second.Fence); err != nil {
 			t.Error(err)
 		}
 	}
@@ -303,13 +304,13 @@ func testFenceRestored(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
 	second := overtake(t, r, first)
-	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Token})
+	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Fence})
 	wantRoundTrip(t, r.Sessions(), id)
-	for _, turn := range fencedTurns(first.Token) {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
-		wantFenced(t, err, repo.FencedError{Key: first.Key, Token: first.Token, Latest: second.Token})
+	for _, turn := range fencedTurns(first.Fence) {
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
+		wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence})
 	}
-	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Token})
+	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Fence})
 }
 
 // A token of another key, of no lease, or of a lease that ended before the session was
@@ -322,21 +323,21 @@ func testFenceOtherTokens(t *testing.T, r repo.Repositories) {
 	release(t, r, ended)
 	createAs(t, r.Sessions(), repo.NewSession{ID: later})
 	other := leaseOf(t, r, newLease().Key)
-	for _, wrong := range []int64{other.Token, 1<<63 - 1} {
+	for _, wrong := range []int64{other.Fence, 1<<63 - 1} {
 		for _, turn := range fencedTurns(wrong) {
-			_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
-			wantFenced(t, err, repo.FencedError{Key: held.Key, Token: wrong, Latest: held.Token})
+			_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
+			wantFenced(t, err, repo.FencedError{Key: held.Key, Fence: wrong, Latest: held.Fence})
 		}
 		_, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Fence: wrong})
-		wantFenced(t, err, repo.FencedError{Key: planned.Key, Token: wrong, Latest: planned.Token})
+		wantFenced(t, err, repo.FencedError{Key: planned.Key, Fence: wrong, Latest: planned.Fence})
 		_, err = r.Plans().Progress(t.Context(), plan.ID, repo.Progress{Fence: wrong})
-		wantFenced(t, err, repo.FencedError{Key: planned.Key, Token: wrong, Latest: planned.Token})
+		wantFenced(t, err, repo.FencedError{Key: planned.Key, Fence: wrong, Latest: planned.Fence})
 	}
-	for _, turn := range fencedTurns(ended.Token) {
-		_, err := r.Sessions().AppendTurn(t.Context(), later, turn)
-		wantFenced(t, err, repo.FencedError{Key: ended.Key, Token: ended.Token})
+	for _, turn := range fencedTurns(ended.Fence) {
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(later, turn))
+		wantFenced(t, err, repo.FencedError{Key: ended.Key, Fence: ended.Fence})
 	}
-	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: held.Token})
+	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: held.Fence})
 }
 
 // A session may take only writes that have a token.
@@ -350,23 +351,23 @@ func testFencedOnly(t *testing.T, r repo.Repositories) {
 		wantFenced(t, err, want)
 		_, err = r.Sessions().Append(t.Context(), id, withIDs(users(2))...)
 		wantFenced(t, err, want)
-		_, err = r.Sessions().AppendAt(t.Context(), id, 0, users(1)...)
+		_, err = appendAt(t.Context(), r.Sessions(), id, 0, users(1)...)
 		wantFenced(t, err, want)
 		for _, turn := range fencedTurns(0) {
-			_, err = r.Sessions().AppendTurn(t.Context(), id, turn)
+			_, err = r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			wantFenced(t, err, want)
-			_, err = r.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: create(t, r.Sessions()), Turn: turn}, repo.SessionTurn{SessionID: id, Turn: turn})
+			_, err = r.Sessions().AppendTurns(t.Context(), inSession(create(t, r.Sessions()), turn), inSession(id, turn))
 			wantFenced(t, err, want)
 		}
 	}
 	wantRefused(0)
 	lease := leaseOf(t, r, repo.SessionLease(id))
-	wantRefused(lease.Token)
+	wantRefused(lease.Fence)
 	stored := withIDs(users(1))
-	addTurn(t, r, id, repo.Turn{Messages: stored, Fence: lease.Token})
+	addTurn(t, r, id, repo.Turn{Messages: stored, Fence: lease.Fence})
 	wantMessages(t, appendTo(t, r.Sessions(), id, stored...), wantCount(t, r.Sessions(), id, 1)) // a repeat
 	turn := repo.NewID()
-	_, err := r.Sessions().AppendTurn(t.Context(), turn, repo.Turn{Messages: users(1), Create: &repo.NewSession{FencedOnly: true}})
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: turn, Messages: users(1), Create: &repo.NewSession{FencedOnly: true}})
 	wantFenced(t, err, repo.FencedError{Key: repo.SessionLease(turn)})
 	_, err = r.Sessions().Get(t.Context(), turn)
 	wantNotFound(t, err, "session", turn)
@@ -379,7 +380,7 @@ func testFencedOnly(t *testing.T, r repo.Repositories) {
 		t.Errorf("read %+v", read.Sessions)
 	}
 	_, err = r.Sessions().Create(t.Context(), repo.NewSession{ID: id})
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "fenced_only"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "fenced_only"})
 	again, err := r.Sessions().Create(t.Context(), repo.NewSession{ID: id, FencedOnly: true})
 	if must(t, again, err); !again.Existed {
 		t.Error("created again")
@@ -388,7 +389,7 @@ func testFencedOnly(t *testing.T, r repo.Repositories) {
 
 // An update changes whether writes need a token, and with it the version.
 func testFencedOnlyUpdate(t *testing.T, r repo.Repositories) {
-	namespace, owner := randomName(), randomName()
+	namespace, owner := spaceOf(r), randomName()
 	id := createAs(t, r.Sessions(), repo.NewSession{Namespace: namespace, Owner: owner}).ID
 	update := func(update repo.SessionUpdate, only bool, version int64) {
 		t.Helper()
@@ -398,11 +399,11 @@ func testFencedOnlyUpdate(t *testing.T, r repo.Repositories) {
 		if updated.FencedOnly != only || updated.Version != version {
 			t.Errorf("updated to %+v", updated)
 		}
-		for _, filter := range []repo.SessionFilter{{}, {Owner: owner}, {Order: repo.ByActivity}} {
+		for _, filter := range []repo.SessionFilter{{AnyOwner: true}, {Owner: owner}, {AnyOwner: true, ByActivity: true}} {
 			filter.Namespace = namespace
 			listed, err := r.Sessions().List(t.Context(), filter, repo.Page{})
-			if must(t, listed, err); len(listed.Sessions) != 1 || listed.Sessions[0].FencedOnly != only {
-				t.Errorf("listed %+v", listed.Sessions)
+			if must(t, listed, err); len(listed.Items) != 1 || listed.Items[0].FencedOnly != only {
+				t.Errorf("listed %+v", listed.Items)
 			}
 		}
 		_, err = r.Sessions().Append(t.Context(), id, users(1)...)
@@ -417,7 +418,7 @@ func testFencedOnlyUpdate(t *testing.T, r repo.Repositories) {
 	update(repo.SessionUpdate{FencedOnly: ptr(false), MetadataPatch: []byte(`{"a":1}`), IfVersion: ptr(int64(3))}, false, 4)
 	update(repo.SessionUpdate{FencedOnly: ptr(true), Budget: ptr(repo.Cost(7))}, true, 5)
 	_, err := r.Sessions().Update(t.Context(), id, repo.SessionUpdate{FencedOnly: ptr(false), IfVersion: ptr(int64(1))})
-	if _, ok := wantError[*repo.SessionVersionError](t, err, repo.ErrConflict); ok && !get(t, r.Sessions(), id).FencedOnly {
+	if _, ok := wantError[*repo.VersionConflictError](t, err, repo.ErrConflict); ok && !get(t, r.Sessions(), id).FencedOnly {
 		t.Error("changed by an update that was refused")
 	}
 	missing := repo.NewID()
@@ -427,9 +428,9 @@ func testFencedOnlyUpdate(t *testing.T, r repo.Repositories) {
 
 func testFenceInvalid(t *testing.T, r repo.Repositories) {
 	id := repo.NewID()
-	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Fence: -1})
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: -1})
 	wantInvalid(t, err, "fence")
-	_, err = r.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1), Fence: -1}})
+	_, err = r.Sessions().AppendTurns(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: -1})
 	wantInvalid(t, err, "turns[0].fence")
 	_, err = r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: -1})
 	wantInvalid(t, err, "fence")

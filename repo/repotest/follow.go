@@ -8,11 +8,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 func followTests() []test {
@@ -26,6 +28,7 @@ func followTests() []test {
 		on("Context", testFollowContext),
 		on("Slow", testFollowSlow),
 		on("Nested", testFollowNested),
+		on("Branches", testFollowBranches),
 		on("EveryWay", testFollowEveryWay),
 		{"Transaction", testFollowTransaction},
 		{"InTransaction", testFollowInTransaction},
@@ -105,8 +108,8 @@ func (f *following) end() error {
 
 func wantDeleted(t *testing.T, err error, id repo.ID) {
 	t.Helper()
-	if got, ok := wantError[*repo.SessionDeletedError](t, err, repo.ErrNotFound); ok {
-		wantEqual(t, got, repo.SessionDeletedError{SessionID: id})
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrGone); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: "session", ID: id, Gone: true})
 	}
 }
 
@@ -182,11 +185,9 @@ func testFollowRefused(t *testing.T, s repo.Sessions) {
 	for _, from := range []int64{0, 1, math.MaxInt64} {
 		wantNotFound(t, wantOneError(t, s.Follow(t.Context(), missing, from)), "session", missing)
 	}
-	key := repo.SessionKey{Namespace: randomName(), Key: "x"}
-	err := wantOneError(t, repo.ByKey(s, key).Follow(t.Context(), 0))
-	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
-		wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
-	}
+	key := repo.SessionKey{Namespace: spaceOf(s), Key: "x"}
+	err := wantOneError(t, bykey.Of(s, key).Follow(t.Context(), 0))
+	wantNoKey(t, err, key)
 }
 
 func testFollowDeleted(t *testing.T, s repo.Sessions) {
@@ -214,7 +215,7 @@ func awaitFollowers(t *testing.T, s repo.Sessions, ids ...repo.ID) {
 // wantDeletedOrMissing is for a follower that may have begun only afterwards.
 func wantDeletedOrMissing(t *testing.T, err error, id repo.ID) {
 	t.Helper()
-	if _, ok := errors.AsType[*repo.NotFoundError](err); ok {
+	if errors.Is(err, repo.ErrNotFound) && !errors.Is(err, repo.ErrGone) {
 		wantNotFound(t, err, "session", id)
 		return
 	}
@@ -301,6 +302,45 @@ func testFollowSlow(t *testing.T, s repo.Sessions) {
 }
 
 // The loop's body may use the store, and follow further sessions.
+// Guarantee: History: Followers get each message of all branches once, with what it follows.
+func testFollowBranches(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	all := appendTo(t, s, id, users(4)...)
+	whole := follow(t, s, id, 0)
+	whole.wants(all...)
+	later := turnOn(t, s, id, repo.Turn{After: ptr(int64(1)), Messages: users(2)}) // 4 5
+	whole.wants(later...)
+	turnOn(t, s, id, repo.Turn{After: ptr(int64(2))}) // nothing to yield
+	next := appendTo(t, s, id, user("x"))
+	if whole.wants(next...); next[0].Follows != 2 {
+		t.Errorf("%+v", next)
+	}
+	// As the fork has them.
+	inherited := func(fork repo.ID, messages ...repo.Message) []repo.Message {
+		messages = slices.Clone(messages)
+		for i := range messages {
+			messages[i].SessionID = fork
+		}
+		return messages
+	}
+	forked := fork(t, s, id, 5)
+	path := inherited(forked, all[0], all[1], later[0], later[1])
+	first, rest, beyond := follow(t, s, forked, 0), follow(t, s, forked, 2), follow(t, s, forked, 6)
+	first.wants(path...)
+	rest.wants(path[2:]...)
+	own := appendTo(t, s, forked, users(2)...)
+	first.wants(own...)
+	rest.wants(own...)
+	beyond.wants(own...)
+	again := follow(t, s, forked, 1)
+	again.wants(append(path[1:], own...)...)
+	rewound := turnOn(t, s, forked, repo.Turn{After: ptr(int64(1)), Messages: users(1)})
+	again.wants(rewound...)
+	first.wants(rewound...)
+	remove(t, s, forked)
+	wantDeleted(t, first.end(), forked)
+}
+
 func testFollowNested(t *testing.T, s repo.Sessions) {
 	id, copied := create(t, s), create(t, s)
 	appendTo(t, s, id, user("0"))
@@ -334,7 +374,7 @@ func testFollowEveryWay(t *testing.T, s repo.Sessions) {
 	own := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "with an id"}
 	f.wants(appendTo(t, s, id, own)...)
 	appendTo(t, s, id, own) // again
-	stored, err := s.AppendAt(t.Context(), id, 4, user("at 4"))
+	stored, err := appendAt(t.Context(), s, id, 4, user("at 4"))
 	f.wants(must(t, stored, err)...)
 	called := user("called")
 	called.CallID = "call"
@@ -343,9 +383,9 @@ func testFollowEveryWay(t *testing.T, s repo.Sessions) {
 		ID: randomName(), Messages: users(2),
 		State: []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "a", Value: []byte(`1`)}},
 	}
-	added, err := s.AppendTurn(t.Context(), id, turn)
+	added, err := s.AppendTurn(t.Context(), inSession(id, turn))
 	f.wants(must(t, added, err).Messages...)
-	turns, err := s.AppendTurns(t.Context(), repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(2)}})
+	turns, err := s.AppendTurns(t.Context(), repo.Turn{SessionID: id, Messages: users(2)})
 	f.wants(must(t, turns, err)[0].Messages...)
 }
 
@@ -442,6 +482,7 @@ func testFollowCloseInBody(t *testing.T, store repo.Store) {
 
 // Writers append in all ways, while followers come and go: each resumes where it
 // stopped. No follower misses a message, gets one twice, or out of order.
+// Guarantee: Following: A follower gets each message once and in order, whoever writes.
 func testFollowRace(t *testing.T, store repo.Store) {
 	const sessions, writers, rounds, followers = 3, 6, 20, 18
 	const total = writers * rounds * 5
@@ -500,8 +541,9 @@ func writeFive(t *testing.T, store repo.Store, id repo.ID) {
 	s := store.Sessions()
 	appendTo(t, s, id, user("one"))
 	appendTo(t, s, id, user("two"), fullMessage())
-	if _, err := s.AppendTurn(t.Context(), id, repo.Turn{
-		ID: randomName(), Messages: users(1),
+	if _, err := s.AppendTurn(t.Context(), repo.Turn{
+		SessionID: id,
+		ID:        randomName(), Messages: users(1),
 		State: []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "turns", Op: repo.StateIncrement, By: 1}},
 	}); err != nil {
 		t.Error(err)
@@ -541,7 +583,7 @@ func testFollowDeleteRace(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	key := newKey()
+	key := newKey(store)
 	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
 	createAs(t, s, session)
 	written := make(chan struct{})
@@ -567,7 +609,7 @@ func testFollowDeleteRace(t *testing.T, store repo.Store) {
 			default:
 			}
 			next, kind := int64(0), ""
-			for message, err := range repo.ByKey(s, key).Follow(ctx, 0) {
+			for message, err := range bykey.Of(s, key).Follow(ctx, 0) {
 				switch {
 				case errors.Is(err, repo.ErrNotFound):
 					deletions.add()

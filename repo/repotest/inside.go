@@ -7,30 +7,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // everything returns valid operations of every repository of a store.
 func everything(ctx context.Context, o *operations, store repo.Store) map[string]func() error {
 	all := o.all(ctx, store.Sessions())
-	entry := repo.AuditEntry{Type: repo.EventToolInvoked}
+	entry := repo.AuditEntry{Type: events.ToolInvoked}
 	maps.Copy(all, map[string]func() error{
 		"Actions.Create": func() error {
-			_, err := store.Actions().Create(ctx, repo.NewAction{Name: actionName(), ActionDefinition: fullDefinition()})
+			_, err := store.Actions().Create(ctx, repo.NewAction{Name: actionName(store), ActionDefinition: fullDefinition()})
 			return err
 		},
-		"Actions.Get":      func() error { _, err := store.Actions().Get(ctx, "local/x"); return err },
-		"Plans.Use":        func() error { _, err := store.Plans().Use(ctx, "local/x", repo.UseAction{}); return err },
-		"Plans.Get":        func() error { _, err := store.Plans().Get(ctx, repo.NewID()); return err },
-		"Leases.Acquire":   func() error { _, err := store.Leases().Acquire(ctx, newLease()); return err },
-		"Leases.List":      func() error { _, err := store.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{}); return err },
-		"Hold":             func() error { _, err := repo.Hold(ctx, store, newLease()); return err },
-		"Audit.Record":     func() error { return store.Audit().Record(ctx, entry) },
-		"Audit.Count":      func() error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err },
-		"AuditStore.Holds": func() error { _, err := store.AuditStore().Holds(ctx); return err },
-		"AuditStore.Seal": func() error {
-			_, err := store.AuditStore().Seal(ctx, 1, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
-				return repo.AuditSeal{}, errors.New("not reached")
+		"Actions.Get":    func() error { _, err := store.Actions().Get(ctx, "x"); return err },
+		"Plans.Use":      func() error { _, err := store.Plans().Use(ctx, "x", repo.UseAction{}); return err },
+		"Plans.Get":      func() error { _, err := store.Plans().Get(ctx, repo.NewID()); return err },
+		"Leases.Acquire": func() error { _, err := store.Leases().Acquire(ctx, newLease()); return err },
+		"Leases.List":    func() error { _, err := store.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{}); return err },
+		"Hold":           func() error { _, err := repo.Hold(ctx, store, newLease()); return err },
+		"Audit.Record":   func() error { return store.Audit().Record(ctx, entry) },
+		"Audit.Count":    func() error { _, _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err },
+		"AuditLog.Holds": func() error { _, err := auditLog(store).Holds(ctx); return err },
+		"AuditLog.Seal": func() error {
+			_, err := auditLog(store).Seal(ctx, 1, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
+				return auditlog.Seal{}, errors.New("not reached")
 			})
 			return err
 		},
@@ -44,6 +46,7 @@ func everything(ctx context.Context, o *operations, store repo.Store) map[string
 
 // The store at once refuses operations with the context of its own transaction,
 // which continues and is committed.
+// Guarantee: Transactions: Every repository refuses the context of its own `InTx`.
 func testTxInside(t *testing.T, store repo.Store) {
 	o := newOperations(t, store.Sessions())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -58,8 +61,8 @@ func testTxInside(t *testing.T, store repo.Store) {
 			for name, run := range everything(ctx, o, store) {
 				begin := time.Now()
 				err := run()
-				if _, ok := errors.AsType[*repo.InsideTxError](err); !ok || !errors.Is(err, repo.ErrInvalid) {
-					t.Errorf("%s inside of InTx gave %v, want an InsideTxError", name, err)
+				if !isInside(err) {
+					t.Errorf("%s inside of InTx gave %v, want that its context is a transaction's", name, err)
 				}
 				if took := time.Since(begin); took > 5*time.Second {
 					t.Errorf("%s inside of InTx was refused after %v", name, took)

@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 func keyTests() []test {
@@ -46,18 +49,22 @@ func find(t *testing.T, s repo.Sessions, key repo.SessionKey) repo.ID {
 func wantNoKey(t *testing.T, err error, key repo.SessionKey) {
 	t.Helper()
 	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
-		wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
+		wantEqual(t, got, repo.NotFoundError{Kind: "session", Name: key.Key, Namespace: cmp.Or(key.Namespace, repo.DefaultNamespace)})
 	}
 }
 
-func newKey() repo.SessionKey {
-	return repo.SessionKey{Namespace: randomName(), Key: repo.JoinKey("tenant/1", "app", "user~1", "a")}
+func newKey(of any) repo.SessionKey {
+	key := repo.SessionKey{Namespace: spaceOf(of), Key: repo.JoinKey("tenant/1", "app", "user~1", "a")}
+	if _, is := of.(spaced); is { // others have the same namespace
+		key.Key += randomName()
+	}
+	return key
 }
 
 // One key names two sessions in two namespaces. A session that is made again under its key has
 // another id.
 func testFind(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	other := repo.SessionKey{Namespace: randomName(), Key: key.Key}
 	local := repo.SessionKey{Key: randomName()}
 	ids := map[repo.ID]bool{}
@@ -91,7 +98,7 @@ func testFind(t *testing.T, s repo.Sessions) {
 // A session may be given an id and a key. Either leads to it, and no other session gets one of
 // them.
 func testKeyWithID(t *testing.T, s repo.Sessions) {
-	key, id := newKey(), repo.NewID()
+	key, id := newKey(s), repo.NewID()
 	given := repo.NewSession{ID: id, Namespace: key.Namespace, Key: key.Key}
 	created := wantCreated(t, s, given, false)
 	if created.ID != id || created.Key != key.Key || find(t, s, key) != id {
@@ -104,10 +111,10 @@ func testKeyWithID(t *testing.T, s repo.Sessions) {
 	another := given
 	another.ID = repo.NewID()
 	_, err := s.Create(t.Context(), another)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "id"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "id"})
 	another.Existing = repo.ExistingNone
 	_, err = s.Create(t.Context(), another)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: id})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id})
 	another.Existing = repo.ExistingAny
 	wantSession(t, wantCreated(t, s, another, true), created)
 	_, err = s.Get(t.Context(), another.ID)
@@ -120,16 +127,16 @@ func testKeyWithID(t *testing.T, s repo.Sessions) {
 		renamed := given
 		renamed.Key, renamed.Existing = "other", mode
 		_, err = s.Create(t.Context(), renamed)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "key"})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "key"})
 		renamed.Key, renamed.Namespace = given.Key, randomName()
 		_, err = s.Create(t.Context(), renamed)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "namespace"})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "namespace"})
 	}
 	// The id of one session and the key of another.
 	second := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: "second"})
 	both := repo.NewSession{ID: id, Namespace: key.Namespace, Key: "second"}
 	_, err = s.Create(t.Context(), both)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Field: "key"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Field: "key"})
 	both.Existing = repo.ExistingAny
 	wantSession(t, wantCreated(t, s, both, true), second)
 }
@@ -138,7 +145,7 @@ func testKeyWithID(t *testing.T, s repo.Sessions) {
 func testKeyValues(t *testing.T, s repo.Sessions) {
 	given := append(texts(), strings.Repeat("é", repo.MaxKeyBytes/2), strings.Repeat("x", repo.MaxKeyBytes), repo.JoinKey("", "~", "/", ""))
 	for _, text := range given {
-		new := repo.NewSession{Namespace: randomName(), Key: text, Owner: text + strings.Repeat("x", repo.MaxUserIDBytes-len(text))}
+		new := repo.NewSession{Namespace: spaceOf(s), Key: text, Owner: text + strings.Repeat("x", limits.MaxUserIDBytes-len(text))}
 		created := createAs(t, s, new)
 		if created.Key != new.Key || created.Owner != new.Owner {
 			t.Errorf("%q came back as the key %q and the owner %q", text, created.Key, created.Owner)
@@ -150,11 +157,11 @@ func testKeyValues(t *testing.T, s repo.Sessions) {
 
 // A key never leads to a session that does not have it.
 func testKeyTaken(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	created := createAs(t, s, repo.NewSession{Namespace: key.Namespace})
 	for _, mode := range []repo.Existing{repo.ExistingSame, repo.ExistingAny} {
 		_, err := s.Create(t.Context(), repo.NewSession{ID: created.ID, Namespace: key.Namespace, Key: key.Key, Existing: mode})
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: created.ID, Field: "key"})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: created.ID, Field: "key"})
 	}
 	wantSession(t, get(t, s, created.ID), created)
 	_, err := s.Find(t.Context(), key)
@@ -168,15 +175,16 @@ func wantCreated(t *testing.T, s repo.Sessions, new repo.NewSession, existed boo
 	if must(t, created, err).Existed != existed {
 		t.Errorf("Existed is %t, want %t", created.Existed, existed)
 	}
-	return created.Session
+	created.Existed = false
+	return created
 }
 
 func testCreateMustBeNew(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	given.ID, given.Existing = repo.ID{}, repo.ExistingNone
 	first := wantCreated(t, s, given, false)
 	_, err := s.Create(t.Context(), given)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: first.ID})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: first.ID})
 	wantSession(t, get(t, s, first.ID), first)
 	remove(t, s, first.ID)
 	if second := wantCreated(t, s, given, false); second.ID == first.ID {
@@ -186,7 +194,7 @@ func testCreateMustBeNew(t *testing.T, s repo.Sessions) {
 	withID := repo.NewSession{ID: repo.NewID(), Existing: repo.ExistingNone}
 	wantCreated(t, s, withID, false)
 	_, err = s.Create(t.Context(), withID)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: withID.ID})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: withID.ID})
 	// Without an id each session is a new one.
 	without := repo.NewSession{Existing: repo.ExistingNone}
 	if first, second := wantCreated(t, s, without, false), wantCreated(t, s, without, false); first.ID == second.ID {
@@ -195,7 +203,7 @@ func testCreateMustBeNew(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateWhateverIsThere(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	given.Existing = repo.ExistingAny
 	wantCreated(t, s, given, false)
 	appendTo(t, s, given.ID, user("x"))
@@ -214,34 +222,34 @@ func testCreateWhateverIsThere(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateSameAgain(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	first := wantCreated(t, s, given, false)
 	wantSession(t, wantCreated(t, s, given, true), first)
 	given.Existing = repo.ExistingSame
 	wantSession(t, wantCreated(t, s, given, true), first)
 	given.Owner = secret
 	_, err := s.Create(t.Context(), given)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID, Field: "owner"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: given.ID, Field: "owner"})
 	given.Existing = secret
 	_, err = s.Create(t.Context(), given)
 	wantInvalid(t, err, "existing")
 }
 
 func testByKey(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	id := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key}).ID
-	named := repo.ByKey(s, key)
+	named := bykey.Of(s, key)
 	stored, err := named.Append(t.Context(), user("a"), user("b"))
 	wantStored(t, id, 0, []repo.NewMessage{user("a"), user("b")}, must(t, stored, err))
-	stored, err = named.AppendAt(t.Context(), 2, user("c"))
+	stored, err = appendAt(t.Context(), s, id, 2, user("c"))
 	wantStored(t, id, 2, []repo.NewMessage{user("c")}, must(t, stored, err))
 	session, err := named.Get(t.Context())
 	wantSession(t, must(t, session, err), get(t, s, id))
 	wantCount(t, s, id, 3)
 
 	// Other errors are those of the operations.
-	_, err = named.AppendAt(t.Context(), 7, user("x"))
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 7, Next: 3})
+	_, err = appendAt(t.Context(), s, id, 7, user("x"))
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 7, Next: 3})
 	_, err = named.Append(t.Context())
 	wantInvalid(t, err, "messages")
 
@@ -255,22 +263,18 @@ func testByKey(t *testing.T, s repo.Sessions) {
 
 // The error for a missing session has the key, in its text too.
 func testByKeyMissing(t *testing.T, s repo.Sessions) {
-	for _, key := range []repo.SessionKey{newKey(), {Key: "no such \"session\""}} {
-		named := repo.ByKey(s, key)
+	for _, key := range []repo.SessionKey{newKey(s), {Key: "no such \"session\""}} {
+		named := bykey.Of(s, key)
 		for name, run := range map[string]func() error{
-			"Get":      func() error { _, err := named.Get(t.Context()); return err },
-			"Read":     func() error { _, _, err := named.Read(t.Context(), 1); return err },
-			"Append":   func() error { _, err := named.Append(t.Context(), user(secret)); return err },
-			"AppendAt": func() error { _, err := named.AppendAt(t.Context(), 0, user(secret)); return err },
-			"Delete":   func() error { _, err := named.Delete(t.Context()); return err },
+			"Get":    func() error { _, err := named.Get(t.Context()); return err },
+			"Read":   func() error { _, _, err := named.Read(t.Context(), 1); return err },
+			"Append": func() error { _, err := named.Append(t.Context(), user(secret)); return err },
+			"Delete": func() error { _, err := named.Delete(t.Context()); return err },
 		} {
-			got, ok := wantError[*repo.NotFoundError](t, run(), repo.ErrNotFound)
-			if !ok {
-				continue
-			}
-			wantEqual(t, got, repo.NotFoundError{Kind: "session", Key: key})
-			if name == "Get" && key.Namespace == "" && got.Error() != `session with the key "no such \"session\"" in namespace "local" not found` {
-				t.Errorf("the error says %q", got)
+			err := run()
+			wantNoKey(t, err, key)
+			if name == "Get" && key.Namespace == "" && err.Error() != `session "no such \"session\"" in namespace "local" not found` {
+				t.Errorf("the error says %q", err)
 			}
 		}
 	}
@@ -279,9 +283,9 @@ func testByKeyMissing(t *testing.T, s repo.Sessions) {
 // Read has all of the messages that are asked for, also if they are too large, or too many,
 // for one read.
 func testByKeyRead(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	id := createAs(t, s, repo.NewSession{Namespace: key.Namespace, Key: key.Key}).ID
-	named := repo.ByKey(s, key)
+	named := bykey.Of(s, key)
 	scope := repo.Scope{Name: randomName()}
 	wantRead := func(last int, first, count int64) {
 		t.Helper()
@@ -299,7 +303,7 @@ func testByKeyRead(t *testing.T, s repo.Sessions) {
 		}
 	}
 	wantRead(0, 0, 0)
-	large := repo.NewMessage{Role: repo.RoleUser, Payload: make([]byte, repo.MaxReadBytes/2)}
+	large := repo.NewMessage{Role: repo.RoleUser, Payload: make([]byte, limits.MaxReadBytes/2)}
 	added, err := named.AppendTurn(t.Context(), repo.Turn{
 		Messages: []repo.NewMessage{large, large, large, large}, State: []repo.StateChange{{Key: "k", Value: []byte(`1`)}, {Scope: scope, Key: "k", Value: []byte(`2`)}},
 	})
@@ -307,16 +311,16 @@ func testByKeyRead(t *testing.T, s repo.Sessions) {
 	wantRead(0, 0, 4)
 	wantRead(3, 1, 4)
 	wantRead(9, 0, 4)
-	many := make([]repo.NewMessage, repo.MaxReadMessages)
+	many := make([]repo.NewMessage, limits.MaxReadMessages)
 	for i := range many {
 		many[i] = user("x")
 	}
 	stored, err := s.Append(t.Context(), id, many...)
 	must(t, stored, err)
-	const all = repo.MaxReadMessages + 4
+	const all = limits.MaxReadMessages + 4
 	wantRead(1, all-1, all)
-	wantRead(repo.MaxReadMessages, 4, all)
-	wantRead(repo.MaxReadMessages+1, 3, all)
+	wantRead(limits.MaxReadMessages, 4, all)
+	wantRead(limits.MaxReadMessages+1, 3, all)
 	wantRead(0, 0, all)
 	_, _, err = named.Read(t.Context(), -1)
 	wantInvalid(t, err, "last")
@@ -339,21 +343,22 @@ func (s meanwhile) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	return snapshot, err
 }
 
-func (s meanwhile) Stream(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
+func (s meanwhile) Messages(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
 	s.streams(id)
-	return s.Sessions.Stream(ctx, id, from)
+	return s.Sessions.Messages(ctx, id, from)
 }
 
 // A session that is deleted between the reads of it is not mixed with the one that is made under
 // its key.
+// Guarantee: Sessions: A read by key is of one session, also if that is made again meanwhile.
 func testByKeyReadDeleted(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
 	for _, count := range []int{0, 1, 2, 5} { // messages of the second session
 		createAs(t, s, session)
 		appendTo(t, s, find(t, s, key), users(3)...)
 		streams := 0
-		read, _, err := repo.ByKey(meanwhile{s, func(id repo.ID) {
+		read, _, err := bykey.Of(meanwhile{s, func(id repo.ID) {
 			if streams++; streams > 1 {
 				return
 			}
@@ -380,9 +385,9 @@ func testByKeyReadDeleted(t *testing.T, s repo.Sessions) {
 }
 
 func testAppendOrCreate(t *testing.T, s repo.Sessions) {
-	key := newKey()
-	named := repo.ByKey(s, key)
-	given := fullSession()
+	key := newKey(s)
+	named := bykey.Of(s, key)
+	given := fullSession(s)
 	for round := range 2 {
 		for sequence := range int64(2) {
 			message := fullMessage()
@@ -394,7 +399,7 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 		}
 		session := get(t, s, find(t, s, key))
 		if session.Key != key.Key || session.Namespace != key.Namespace || session.MessageCount != 2 ||
-			round == 0 && session.Owner != fullSession().Owner || string(session.Metadata) != string(given.Metadata) {
+			round == 0 && session.Owner != fullSession(s).Owner || string(session.Metadata) != string(given.Metadata) {
 			t.Errorf("created %+v", session)
 		}
 		remove(t, s, session.ID) // it is created again
@@ -409,9 +414,9 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 	_, err = s.Find(t.Context(), key)
 	wantNoKey(t, err, key)
 	for _, text := range []string{"", secret + "\x00", strings.Repeat("x", repo.MaxKeyBytes+1)} {
-		_, err := repo.ByKey(s, repo.SessionKey{Key: text}).AppendOrCreate(t.Context(), repo.NewSession{}, user("x"))
+		_, err := bykey.Of(s, repo.SessionKey{Key: text}).AppendOrCreate(t.Context(), repo.NewSession{}, user("x"))
 		wantInvalid(t, err, "create.key")
-		_, err = repo.ByKey(s, repo.SessionKey{Key: text}).Append(t.Context(), user("x"))
+		_, err = bykey.Of(s, repo.SessionKey{Key: text}).Append(t.Context(), user("x"))
 		wantInvalid(t, err, "key")
 	}
 }
@@ -419,7 +424,7 @@ func testAppendOrCreate(t *testing.T, s repo.Sessions) {
 // A list by owner has the owner's sessions, whatever the other filters and the size of
 // its pages.
 func testListOwners(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	var all []repo.Session
 	for i, owner := range []string{"a", "b", "a", "", "A", "a", "a"} {
 		all = append(all, createAs(t, s, repo.NewSession{Namespace: namespace, Owner: owner, Actor: []string{"x", "y"}[i%2]}))
@@ -450,19 +455,19 @@ func testListOwners(t *testing.T, s repo.Sessions) {
 	filter := repo.SessionFilter{Namespace: namespace, Owner: "a"}
 	first, err := s.List(t.Context(), filter, repo.Page{Limit: 1})
 	must(t, first, err)
-	for _, other := range []repo.SessionFilter{{Namespace: namespace}, {Namespace: namespace, Owner: "b"}, {Namespace: namespace, Actor: "a"}} {
+	for _, other := range []repo.SessionFilter{{AnyOwner: true, Namespace: namespace}, {Namespace: namespace, Owner: "b"}, {AnyOwner: true, Namespace: namespace, Actor: "a"}} {
 		_, err := s.List(t.Context(), other, repo.Page{After: first.Next})
 		wantInvalid(t, err, "page.after")
 	}
-	remove(t, s, first.Sessions[0].ID)
+	remove(t, s, first.Items[0].ID)
 	wantList(t, walk(t, s, filter, 10), slices.DeleteFunc(slices.Clone(all), func(session repo.Session) bool {
-		return session.Owner != "a" || session.ID == first.Sessions[0].ID
+		return session.Owner != "a" || session.ID == first.Items[0].ID
 	}))
 }
 
 // An imported session is in its owner's list; one without an owner is in none.
 func testOwnerOfImport(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	createAs(t, s, given)
 	wantRoundTrip(t, s, given.ID)
 	filter := repo.SessionFilter{Namespace: given.Namespace, Owner: given.Owner}
@@ -474,18 +479,18 @@ func testOwnerOfImport(t *testing.T, s repo.Sessions) {
 
 // A document is refused if another session has its key.
 func testImportOfTakenKey(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
 	first := createAs(t, s, session)
 	document := export(t, s, first.ID)
 	remove(t, s, first.ID)
 	second := createAs(t, s, session)
-	for _, options := range []repo.ImportOptions{{}, {Restore: true}} {
-		_, err := s.Import(t.Context(), bytes.NewReader(document), options)
+	for _, restore := range []bool{false, true} {
+		_, err := s.Import(t.Context(), bytes.NewReader(document), restore)
 		if got, ok := wantError[*repo.ImportError](t, err, repo.ErrImport); ok && got.Field != "session.key" {
 			t.Errorf("the error is about %s: %v", got.Field, got)
 		}
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: second.ID, Field: "id"})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: second.ID, Field: "id"})
 	}
 	_, err := s.Get(t.Context(), first.ID)
 	wantNotFound(t, err, "session", first.ID)
@@ -502,26 +507,26 @@ func testImportOfDeletedSession(t *testing.T, s repo.Sessions) {
 	document, messages := export(t, s, id), readAll(t, s, id)
 	remove(t, s, id)
 	for range 2 {
-		_, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{})
+		_, err := s.Import(t.Context(), bytes.NewReader(document), false)
 		wantImportError(t, err)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Deleted: true})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Gone: true})
 		_, err = s.Get(t.Context(), id)
 		wantNotFound(t, err, "session", id)
 	}
 	for range 2 {
-		session, err := s.Import(t.Context(), bytes.NewReader(document), repo.ImportOptions{Restore: true})
+		session, err := s.Import(t.Context(), bytes.NewReader(document), true)
 		must(t, session, err)
 		wantMessages(t, readAll(t, s, id), messages)
 		wantCreated(t, s, repo.NewSession{ID: id, Existing: repo.ExistingAny}, true)
 		remove(t, s, id)
 	}
 	_, err := s.Create(t.Context(), repo.NewSession{ID: id})
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: id, Deleted: true})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Gone: true})
 }
 
 // The id of a session that was deleted is not given again, whoever chose it.
 func testDeletedID(t *testing.T, s repo.Sessions) {
-	key := newKey()
+	key := newKey(s)
 	for name, session := range map[string]repo.NewSession{
 		"given": {ID: repo.NewID()}, "made": {}, "with a key": {Namespace: key.Namespace, Key: key.Key},
 		"imported": {ID: repo.NewID(), Actor: "imported"},
@@ -531,7 +536,7 @@ func testDeletedID(t *testing.T, s repo.Sessions) {
 			wantRoundTrip(t, s, id)
 		}
 		remove(t, s, id)
-		deleted := repo.SessionConflictError{ID: id, Deleted: true}
+		deleted := repo.ExistsError{Kind: "session", ID: id, Gone: true}
 		for _, mode := range []repo.Existing{repo.ExistingSame, repo.ExistingNone, repo.ExistingAny} {
 			again := session
 			again.ID, again.Existing = id, mode
@@ -539,9 +544,9 @@ func testDeletedID(t *testing.T, s repo.Sessions) {
 			wantSessionConflict(t, err, deleted)
 		}
 		turn := repo.Turn{Messages: users(1), Create: &repo.NewSession{Namespace: session.Namespace, Key: session.Key}}
-		_, err := s.AppendTurn(t.Context(), id, turn)
+		_, err := s.AppendTurn(t.Context(), inSession(id, turn))
 		wantSessionConflict(t, err, deleted)
-		_, err = s.AppendTurns(t.Context(), repo.SessionTurn{SessionID: create(t, s), Turn: repo.Turn{Messages: users(1)}}, repo.SessionTurn{SessionID: id, Turn: turn})
+		_, err = s.AppendTurns(t.Context(), repo.Turn{SessionID: create(t, s), Messages: users(1)}, inSession(id, turn))
 		wantSessionConflict(t, err, deleted)
 		if _, err := s.Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -551,13 +556,12 @@ func testDeletedID(t *testing.T, s repo.Sessions) {
 
 // Once an operation has found that a session was deleted, its key does not lead to it any more.
 func testFindDeleted(t *testing.T, s repo.Sessions) {
-	key := newKey()
-	named := repo.ByKey(s, key)
+	key := newKey(s)
+	named := bykey.Of(s, key)
 	for name, do := range map[string]func() error{
-		"Get":      func() error { _, err := named.Get(t.Context()); return err },
-		"Read":     func() error { _, _, err := named.Read(t.Context(), 1); return err },
-		"Append":   func() error { _, err := named.Append(t.Context(), user("x")); return err },
-		"AppendAt": func() error { _, err := named.AppendAt(t.Context(), 0, user("x")); return err },
+		"Get":    func() error { _, err := named.Get(t.Context()); return err },
+		"Read":   func() error { _, _, err := named.Read(t.Context(), 1); return err },
+		"Append": func() error { _, err := named.Append(t.Context(), user("x")); return err },
 		"AppendTurn": func() error {
 			_, err := named.AppendTurn(t.Context(), repo.Turn{ID: "turn", Messages: users(1)})
 			return err

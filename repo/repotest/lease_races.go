@@ -21,6 +21,11 @@ func leaseRaceTests() []test {
 		{"Hold", testHold},
 		{"HoldIsLost", testHoldIsLost},
 		{"HoldEnds", testHoldEnds},
+		{"Waits", testLeaseWaits},
+		{"WaitsForExpiry", testLeaseWaitsForExpiry},
+		{"Slots", testLeaseSlots},
+		{"SlotsHeld", testLeaseSlotsHeld},
+		{"Await", testLeaseAwait},
 	}
 }
 
@@ -35,6 +40,7 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 		together(contenders, func(int) {
 			owner := randomName()
 			for range rounds {
+				began := time.Now()
 				token, ok := take(owner)
 				if !ok {
 					tick()
@@ -43,7 +49,7 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 				if inside.Add(1) > 1 || last.Swap(token) >= token {
 					two.Add(1)
 				}
-				time.Sleep(2 * time.Millisecond) // a round trip
+				time.Sleep(max(2*time.Millisecond, time.Since(began))) // a round trip, so that the next one may come meanwhile
 				inside.Add(-1)
 				leave(owner, token)
 			}
@@ -60,9 +66,9 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 		if err == nil {
 			taken.add()
 		}
-		return lease.Token, err == nil
+		return lease.Fence, err == nil
 	}, func(_ string, token int64) {
-		if err := store.Leases().Release(t.Context(), repo.Lease{Key: key, Token: token}); err != nil {
+		if err := store.Leases().Release(t.Context(), repo.Lease{Key: key, Fence: token}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,7 +107,7 @@ func testLeaseOneOwner(t *testing.T, store repo.Store) {
 		if err != nil {
 			t.Error(err)
 		}
-		tokens[worker] = lease.Token
+		tokens[worker] = lease.Fence
 	})
 	for _, token := range tokens {
 		if token != tokens[0] {
@@ -125,11 +131,11 @@ func testLeaseExpiry(t *testing.T, store repo.Store) {
 	kept.Owner = owner
 	held := acquire(t, store, kept)
 	await(t, "the leases expire", func() bool {
-		return len(listLeases(t, store, repo.LeaseFilter{Owner: owner, Status: repo.LeaseExpired}, 2)) == keys
+		return len(listLeases(t, store, repo.LeaseFilter{Owner: owner, Expired: true}, 2)) == keys
 	})
-	wantSame(t, "held", listLeases(t, store, repo.LeaseFilter{Owner: owner, Status: repo.LeaseHeld}, 0), []repo.Lease{held})
+	wantSame(t, "held", listLeases(t, store, repo.LeaseFilter{Owner: owner, Held: true}, 0), []repo.Lease{held})
 	for _, lease := range listLeases(t, store, repo.LeaseFilter{Owner: owner}, 0) {
-		if lease.Expired != (lease.Token != held.Token) {
+		if lease.Expired != (lease.Fence != held.Fence) {
 			t.Errorf("listed %+v", lease)
 		}
 	}
@@ -138,7 +144,7 @@ func testLeaseExpiry(t *testing.T, store repo.Store) {
 	for i, ask := range []repo.NewLease{asked[0], ofAnother(asked[1])} {
 		ask.TTL = time.Minute // a busy machine may need long for the following
 		lease := acquire(t, store, ask)
-		if lease.Token <= expired[i].Token || lease.Expired {
+		if lease.Fence <= expired[i].Fence || lease.Expired {
 			t.Errorf("acquired %+v after %+v", lease, expired[i])
 		}
 		wantLife(t, lease, lease.AcquiredAt, ask.TTL)
@@ -167,6 +173,13 @@ func await(t *testing.T, what string, is func() bool) {
 
 // A lease in a transaction is there if and when it is committed.
 func testLeaseTx(t *testing.T, store repo.Store) {
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		wantInvalid(t, second(tx.Leases().Acquire(ctx, patient(newLease()))), "wait")
+		wantInvalid(t, tx.Leases().Await(ctx, repo.Lease{Key: newLease().Key, Fence: 1}), "wait")
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	asked, failure := newLease(), errors.New("failure")
 	var first repo.Lease
 	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
@@ -195,8 +208,8 @@ func testLeaseTx(t *testing.T, store repo.Store) {
 		t.Error(err)
 	}
 	wantLeaseConflict(t, <-waited, second)
-	if second.Token <= first.Token {
-		t.Errorf("the token is %d after %d, which was rolled back", second.Token, first.Token)
+	if second.Fence <= first.Fence {
+		t.Errorf("the token is %d after %d, which was rolled back", second.Fence, first.Fence)
 	}
 	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 		release(t, tx, second)
@@ -236,6 +249,8 @@ func leaseOperations(ctx context.Context, store repo.Store, asked repo.NewLease,
 	return map[string]func() error{
 		"Acquire":    func() error { return second(store.Leases().Acquire(ctx, asked)) },
 		"Renew":      func() error { return second(store.Leases().Renew(ctx, held, 0)) },
+		"Await":      func() error { return store.Leases().Await(ctx, held) },
+		"Wait":       func() error { return second(store.Leases().Acquire(ctx, patient(asked))) },
 		"Release":    func() error { return store.Leases().Release(ctx, held) },
 		"ReleaseAll": func() error { return second(store.Leases().ReleaseAll(ctx, held.Owner)) },
 		"List":       func() error { return second(store.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{})) },
@@ -256,7 +271,7 @@ func testHold(t *testing.T, store repo.Store) {
 	_, err = repo.Hold(t.Context(), store, ofAnother(asked))
 	wantLeaseConflict(t, err, first)
 	await(t, "the lease is renewed", func() bool { return held.Lease().ExpiresAt.After(first.ExpiresAt) })
-	if err := held.Context().Err(); err != nil || held.Lease().Token != first.Token {
+	if err := held.Context().Err(); err != nil || held.Lease().Fence != first.Fence {
 		t.Errorf("the context ended: %v, lease %+v", err, held.Lease())
 	}
 	for range 2 {
@@ -272,11 +287,10 @@ func testHold(t *testing.T, store repo.Store) {
 	}
 }
 
-// The context ends when the next renewal finds that somebody has released the lease, and
-// taken it.
+// The context ends soon after somebody has released the lease, and taken it.
 func testHoldIsLost(t *testing.T, store repo.Store) {
 	asked := newLease()
-	asked.TTL = repo.MinLeaseTTL
+	asked.TTL = time.Hour
 	held, err := repo.Hold(t.Context(), store, asked)
 	must(t, held, err)
 	derived, cancel := context.WithCancel(held.Context())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -56,10 +57,10 @@ func listLeases(t *testing.T, r repo.Repositories, filter repo.LeaseFilter, limi
 	var all []repo.Lease
 	for page := (repo.Page{Limit: limit}); ; {
 		got, err := r.Leases().List(t.Context(), filter, page)
-		if must(t, got, err); limit > 0 && len(got.Leases) > limit {
-			t.Fatalf("a page has %d leases, the limit is %d", len(got.Leases), limit)
+		if must(t, got, err); limit > 0 && len(got.Items) > limit {
+			t.Fatalf("a page has %d leases, the limit is %d", len(got.Items), limit)
 		}
-		all = append(all, got.Leases...)
+		all = append(all, got.Items...)
 		if got.Next == "" {
 			return all
 		}
@@ -70,14 +71,14 @@ func listLeases(t *testing.T, r repo.Repositories, filter repo.LeaseFilter, limi
 func wantLeaseConflict(t *testing.T, err error, held repo.Lease) {
 	t.Helper()
 	if got, ok := wantError[*repo.LeaseConflictError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.LeaseConflictError{Key: held.Key, Holder: held.Owner, Token: held.Token, ExpiresAt: held.ExpiresAt})
+		wantEqual(t, got, repo.LeaseConflictError{Key: held.Key, Holder: held.Owner, Fence: held.Fence, ExpiresAt: held.ExpiresAt})
 	}
 }
 
 func wantLeaseLost(t *testing.T, err error, lease repo.Lease) {
 	t.Helper()
 	if got, ok := wantError[*repo.LeaseLostError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.LeaseLostError{Key: lease.Key, Owner: lease.Owner, Token: lease.Token})
+		wantEqual(t, got, repo.LeaseLostError{Key: lease.Key, Owner: lease.Owner, Fence: lease.Fence})
 	}
 }
 
@@ -96,9 +97,9 @@ func testLeaseAcquire(t *testing.T, r repo.Repositories) {
 		asked.Key.Name, asked.TTL = randomName(), ttl
 		lease := acquire(t, r, asked)
 		if ttl == 0 {
-			ttl = repo.DefaultLeaseTTL
+			ttl = limits.DefaultLeaseTTL
 		}
-		if lease.Key != asked.Key || lease.Owner != asked.Owner || lease.Token < 1 || lease.Expired {
+		if lease.Key != asked.Key || lease.Owner != asked.Owner || lease.Fence < 1 || lease.Expired {
 			t.Errorf("acquired %+v, asked for %+v", lease, asked)
 		}
 		wantLife(t, lease, lease.AcquiredAt, ttl)
@@ -112,7 +113,7 @@ func testLeaseReentrant(t *testing.T, r repo.Repositories) {
 	first := acquire(t, r, asked)
 	asked.TTL = time.Hour
 	second := acquire(t, r, asked)
-	if second.Token != first.Token || !second.AcquiredAt.Equal(first.AcquiredAt) || !second.ExpiresAt.After(first.ExpiresAt.Add(50*time.Minute)) {
+	if second.Fence != first.Fence || !second.AcquiredAt.Equal(first.AcquiredAt) || !second.ExpiresAt.After(first.ExpiresAt.Add(50*time.Minute)) {
 		t.Errorf("acquired again: %+v after %+v", second, first)
 	}
 	asked.TTL = repo.MinLeaseTTL
@@ -137,7 +138,7 @@ func testLeaseRenew(t *testing.T, r repo.Repositories) {
 		return must(t, renewed, err)
 	}
 	renewed := renew(held, 0)
-	wantLife(t, renewed, held.AcquiredAt, repo.DefaultLeaseTTL)
+	wantLife(t, renewed, held.AcquiredAt, limits.DefaultLeaseTTL)
 	wantSame(t, "lease that was renewed for a shorter time", renew(held, repo.MinLeaseTTL), renewed)
 	last := renew(renewed, time.Hour)
 	wantLife(t, last, held.AcquiredAt, time.Hour)
@@ -147,11 +148,11 @@ func testLeaseRenew(t *testing.T, r repo.Repositories) {
 	for name, lost := range map[string]func(l *repo.Lease){
 		"of another kind":  func(l *repo.Lease) { l.Key.Kind = "other" },
 		"of another name":  func(l *repo.Lease) { l.Key.Name = randomName() },
-		"an earlier token": func(l *repo.Lease) { l.Token = 1 },
-		"a later token":    func(l *repo.Lease) { l.Token++ },
+		"an earlier token": func(l *repo.Lease) { l.Fence = 1 },
+		"a later token":    func(l *repo.Lease) { l.Fence++ },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if lease := held; lease.Token > 1 || name != "an earlier token" {
+			if lease := held; lease.Fence > 1 || name != "an earlier token" {
 				lost(&lease)
 				_, err := r.Leases().Renew(t.Context(), lease, 0)
 				wantLeaseLost(t, err, lease)
@@ -164,7 +165,7 @@ func testLeaseRelease(t *testing.T, r repo.Repositories) {
 	asked := newLease()
 	first := acquire(t, r, asked)
 	stale := first
-	stale.Token++
+	stale.Fence++
 	release(t, r, stale) // of no lease
 	_, err := r.Leases().Acquire(t.Context(), ofAnother(asked))
 	wantLeaseConflict(t, err, first)
@@ -178,8 +179,8 @@ func testLeaseRelease(t *testing.T, r repo.Repositories) {
 	wantLeaseLost(t, err, first)
 
 	second := acquire(t, r, asked) // by the same owner
-	if second.Token <= first.Token {
-		t.Errorf("the token is %d after %d", second.Token, first.Token)
+	if second.Fence <= first.Fence {
+		t.Errorf("the token is %d after %d", second.Fence, first.Fence)
 	}
 	release(t, r, first)
 	_, err = r.Leases().Acquire(t.Context(), ofAnother(asked))
@@ -212,10 +213,10 @@ func testLeaseTokens(t *testing.T, r repo.Repositories) {
 	asked, last := newLease(), int64(0)
 	for round := range 6 {
 		lease := acquire(t, r, asked)
-		if lease.Token <= last {
-			t.Errorf("the token is %d after %d", lease.Token, last)
+		if lease.Fence <= last {
+			t.Errorf("the token is %d after %d", lease.Fence, last)
 		}
-		last = lease.Token
+		last = lease.Fence
 		if round%2 == 0 {
 			release(t, r, lease)
 			asked = ofAnother(asked)
@@ -254,15 +255,15 @@ func testLeaseList(t *testing.T, r repo.Repositories) {
 		{Owner: owner},
 		{Kind: kind, Owner: owner},
 		{Kind: kind, Name: "a"},
-		{Kind: kind + "/other", Name: "a", Owner: owner, Status: repo.LeaseHeld},
-		{Owner: owner, Status: repo.LeaseHeld},
-		{Owner: owner, Status: repo.LeaseExpired},
+		{Kind: kind + "/other", Name: "a", Owner: owner, Held: true},
+		{Owner: owner, Held: true},
+		{Owner: owner, Expired: true},
 		{Kind: kind, Name: "none"},
 	} {
 		var want []repo.Lease
 		for _, lease := range all {
 			if (filter.Kind == "" || lease.Key.Kind == filter.Kind) && (filter.Name == "" || lease.Key.Name == filter.Name) &&
-				(filter.Owner == "" || lease.Owner == filter.Owner) && filter.Status != repo.LeaseExpired {
+				(filter.Owner == "" || lease.Owner == filter.Owner) && !filter.Expired {
 				want = append(want, lease)
 			}
 		}
@@ -281,12 +282,12 @@ func testLeaseListPages(t *testing.T, r repo.Repositories) {
 	filter := repo.LeaseFilter{Owner: owner}
 	first, err := r.Leases().List(t.Context(), filter, repo.Page{Limit: 2})
 	must(t, first, err)
-	release(t, r, first.Leases[1])
+	release(t, r, first.Items[1])
 	next, err := r.Leases().List(t.Context(), filter, repo.Page{Limit: 1, After: first.Next})
-	if must(t, next, err); len(next.Leases) != 1 || slices.Contains(first.Leases, next.Leases[0]) || !slices.Contains(all, next.Leases[0]) {
-		t.Errorf("got %+v after %+v", next.Leases, first.Leases)
+	if must(t, next, err); len(next.Items) != 1 || slices.Contains(first.Items, next.Items[0]) || !slices.Contains(all, next.Items[0]) {
+		t.Errorf("got %+v after %+v", next.Items, first.Items)
 	}
-	for _, other := range []repo.LeaseFilter{{}, {Owner: owner, Kind: kind}, {Kind: owner}, {Owner: owner, Status: repo.LeaseHeld}} {
+	for _, other := range []repo.LeaseFilter{{}, {Owner: owner, Kind: kind}, {Kind: owner}, {Owner: owner, Held: true}} {
 		_, err := r.Leases().List(t.Context(), other, repo.Page{After: first.Next})
 		wantInvalid(t, err, "page.after")
 	}
@@ -306,13 +307,13 @@ func testLeaseKeys(t *testing.T, r repo.Repositories) {
 		{Kind: name, Name: "a a"},
 		{Kind: name, Name: "é"},
 		{Kind: name, Name: "e\u0301"},
-		{Kind: name, Name: strings.Repeat("é", repo.MaxLeaseNameBytes/2)},
-		{Kind: name + strings.Repeat("k", repo.MaxNameBytes-len(name)), Name: strings.Repeat("n", repo.MaxLeaseNameBytes)},
+		{Kind: name, Name: strings.Repeat("é", limits.MaxLeaseNameBytes/2)},
+		{Kind: name + strings.Repeat("k", repo.MaxNameBytes-len(name)), Name: strings.Repeat("n", limits.MaxLeaseNameBytes)},
 		repo.SessionLease(id), repo.PlanLease(id),
 	}
 	for _, key := range keys {
-		lease := acquire(t, r, repo.NewLease{Key: key, Owner: strings.Repeat("o", repo.MaxUserIDBytes-len(key.Name)) + key.Name})
-		tokens[lease.Token] = true
+		lease := acquire(t, r, repo.NewLease{Key: key, Owner: strings.Repeat("o", limits.MaxUserIDBytes-len(key.Name)) + key.Name})
+		tokens[lease.Fence] = true
 		if got := listLeases(t, r, repo.LeaseFilter{Kind: key.Kind, Name: key.Name}, 1); !slices.Equal(got, []repo.Lease{lease}) {
 			t.Errorf("listed %+v, acquired %+v", got, lease)
 		}
@@ -344,6 +345,7 @@ func testLeaseInvalid(t *testing.T, r repo.Repositories) {
 		"key.name": func(l *repo.NewLease) { l.Key.Name = "" },
 		"owner":    func(l *repo.NewLease) { l.Owner = "" },
 		"ttl":      func(l *repo.NewLease) { l.TTL = repo.MinLeaseTTL - time.Microsecond },
+		"slots":    func(l *repo.NewLease) { l.Slots = 1001 },
 	} {
 		asked := newLease()
 		spoil(&asked)
@@ -369,8 +371,15 @@ func testLeaseInvalid(t *testing.T, r repo.Repositories) {
 		asked := newLease()
 		asked.TTL = ttl
 		wantInvalid(t, second(leases.Acquire(ctx, asked)), "ttl")
-		wantInvalid(t, second(leases.Renew(ctx, repo.Lease{Key: asked.Key, Token: 1}, ttl)), "ttl")
+		wantInvalid(t, second(leases.Renew(ctx, repo.Lease{Key: asked.Key, Fence: 1}, ttl)), "ttl")
 	}
+	for _, key := range []repo.LeaseKey{repo.SessionLease(repo.NewID()), repo.PlanLease(repo.NewID())} {
+		wantInvalid(t, second(leases.Acquire(ctx, repo.NewLease{Key: key, Owner: "o", Slots: 2})), "slots")
+	}
+	long := repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: strings.Repeat("x", 767)}, Owner: randomName(), Slots: 2}
+	wantInvalid(t, second(leases.Acquire(ctx, long)), "key.name")
+	wantInvalid(t, second(leases.Acquire(ctx, repo.NewLease{Key: newLease().Key, Owner: "o", Slots: -1})), "slots")
+	wantInvalid(t, leases.Await(ctx, repo.Lease{Key: newLease().Key}), "fence")
 	for _, kind := range []string{repo.LeaseOfSession, repo.LeaseOfPlan} {
 		for _, spelling := range []string{"x", strings.ToLower(repo.NewID().String())} {
 			asked := newLease()
@@ -379,10 +388,10 @@ func testLeaseInvalid(t *testing.T, r repo.Repositories) {
 		}
 	}
 	wantInvalid(t, second(leases.ReleaseAll(ctx, "")), "owner")
-	wantInvalid(t, second(leases.Renew(ctx, repo.Lease{Key: newLease().Key}, 0)), "token")
-	wantInvalid(t, leases.Release(ctx, repo.Lease{Key: newLease().Key}), "token")
-	wantInvalid(t, leases.Release(ctx, repo.Lease{Token: 1}), "key.kind")
-	wantInvalid(t, second(leases.List(ctx, repo.LeaseFilter{Status: "x"}, repo.Page{})), "status")
+	wantInvalid(t, second(leases.Renew(ctx, repo.Lease{Key: newLease().Key}, 0)), "fence")
+	wantInvalid(t, leases.Release(ctx, repo.Lease{Key: newLease().Key}), "fence")
+	wantInvalid(t, leases.Release(ctx, repo.Lease{Fence: 1}), "key.kind")
+	wantInvalid(t, second(leases.List(ctx, repo.LeaseFilter{Held: true, Expired: true}, repo.Page{})), "expired")
 	wantInvalid(t, second(leases.List(ctx, repo.LeaseFilter{}, repo.Page{Limit: -1})), "limit")
 	wantInvalid(t, second(leases.List(ctx, repo.LeaseFilter{}, repo.Page{After: "x"})), "page.after")
 }

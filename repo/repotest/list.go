@@ -3,6 +3,7 @@ package repotest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func listTests() []test {
 		on("DefaultLimit", testListDefaultLimit),
 		on("Cursors", testListCursors),
 		on("LimitMayChange", testListLimitMayChange),
+		on("Namespaces", testNamespaces),
 	}
 }
 
@@ -52,10 +54,10 @@ func walk(t *testing.T, s repo.Sessions, filter repo.SessionFilter, limit int) [
 		if err != nil {
 			t.Fatalf("List: %v", err)
 		}
-		if len(got.Sessions) > limit {
-			t.Fatalf("a page has %d sessions, the limit is %d", len(got.Sessions), limit)
+		if len(got.Items) > limit {
+			t.Fatalf("a page has %d sessions, the limit is %d", len(got.Items), limit)
 		}
-		all = append(all, got.Sessions...)
+		all = append(all, got.Items...)
 		if got.Next == "" {
 			return all
 		}
@@ -75,38 +77,38 @@ func wantList(t *testing.T, got, want []repo.Session) {
 }
 
 func testListEmpty(t *testing.T, s repo.Sessions) {
-	page, err := s.List(t.Context(), repo.SessionFilter{Namespace: randomName()}, repo.Page{})
-	if err != nil || len(page.Sessions) != 0 || page.Next != "" {
+	page, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, Namespace: randomName()}, repo.Page{})
+	if err != nil || len(page.Items) != 0 || page.Next != "" {
 		t.Errorf("an empty list is %+v, %v", page, err)
 	}
 }
 
 func testListOrder(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	var want []repo.Session
 	for range 20 { // without pauses: some may have one time, and go by id
 		want = append(want, createAs(t, s, repo.NewSession{Namespace: namespace}))
 	}
 	slices.SortFunc(want, newestFirst)
-	wantList(t, walk(t, s, repo.SessionFilter{Namespace: namespace}, 1000), want)
+	wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: namespace}, 1000), want)
 }
 
 // A list contains the sessions as Get returns them.
 func testListValues(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	createAs(t, s, given)
 	appendTo(t, s, given.ID, users(3)...)
 	if _, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3}); err != nil {
 		t.Fatal(err)
 	}
 	for _, actor := range []string{"", given.Actor} {
-		list := walk(t, s, repo.SessionFilter{Namespace: given.Namespace, Actor: actor}, 10)
+		list := walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: given.Namespace, Actor: actor}, 10)
 		wantList(t, list, []repo.Session{get(t, s, given.ID)})
 	}
 }
 
 func testListFilters(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	all := seedList(t, s, namespace, "a", "b", "", "a", "A", "b")
 	seedList(t, s, randomName(), "a", "") // another namespace
 	middle, oldest := all[2].CreatedAt, all[5].CreatedAt
@@ -114,19 +116,20 @@ func testListFilters(t *testing.T, s repo.Sessions) {
 		name   string
 		filter repo.SessionFilter
 	}{
-		{"namespace", repo.SessionFilter{}},
-		{"actor", repo.SessionFilter{Actor: "a"}},
-		{"unknown actor", repo.SessionFilter{Actor: "c"}},
-		{"from", repo.SessionFilter{CreatedFrom: middle}},
-		{"from just after", repo.SessionFilter{CreatedFrom: middle.Add(time.Microsecond)}},
-		{"before", repo.SessionFilter{CreatedBefore: middle}},
-		{"before just after", repo.SessionFilter{CreatedBefore: middle.Add(time.Microsecond)}},
-		{"between", repo.SessionFilter{CreatedFrom: oldest, CreatedBefore: middle}},
-		{"nothing between", repo.SessionFilter{CreatedFrom: middle, CreatedBefore: middle}},
-		{"turned round", repo.SessionFilter{CreatedFrom: middle, CreatedBefore: oldest}},
-		{"actor and times", repo.SessionFilter{Actor: "b", CreatedFrom: oldest, CreatedBefore: middle}},
-		{"another zone", repo.SessionFilter{CreatedFrom: middle.In(time.FixedZone("", 5400))}},
+		{"namespace", repo.SessionFilter{AnyOwner: true}},
+		{"actor", repo.SessionFilter{AnyOwner: true, Actor: "a"}},
+		{"unknown actor", repo.SessionFilter{AnyOwner: true, Actor: "c"}},
+		{"from", repo.SessionFilter{AnyOwner: true, CreatedFrom: middle}},
+		{"from just after", repo.SessionFilter{AnyOwner: true, CreatedFrom: middle.Add(time.Microsecond)}},
+		{"before", repo.SessionFilter{AnyOwner: true, CreatedBefore: middle}},
+		{"before just after", repo.SessionFilter{AnyOwner: true, CreatedBefore: middle.Add(time.Microsecond)}},
+		{"between", repo.SessionFilter{AnyOwner: true, CreatedFrom: oldest, CreatedBefore: middle}},
+		{"nothing between", repo.SessionFilter{AnyOwner: true, CreatedFrom: middle, CreatedBefore: middle}},
+		{"turned round", repo.SessionFilter{AnyOwner: true, CreatedFrom: middle, CreatedBefore: oldest}},
+		{"actor and times", repo.SessionFilter{AnyOwner: true, Actor: "b", CreatedFrom: oldest, CreatedBefore: middle}},
+		{"another zone", repo.SessionFilter{AnyOwner: true, CreatedFrom: middle.In(time.FixedZone("", 5400))}},
 		{"years 1 to 9999", repo.SessionFilter{
+			AnyOwner:    true,
 			CreatedFrom: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), CreatedBefore: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 		}},
 	} {
@@ -150,49 +153,49 @@ func testListDefaultNamespace(t *testing.T, s repo.Sessions) {
 	want := []repo.Session{createAs(t, s, repo.NewSession{Actor: actor})}
 	createAs(t, s, repo.NewSession{Actor: actor, Namespace: randomName()})
 	for _, namespace := range []string{"", repo.DefaultNamespace} {
-		wantList(t, walk(t, s, repo.SessionFilter{Namespace: namespace, Actor: actor}, 10), want)
+		wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: namespace, Actor: actor}, 10), want)
 	}
 }
 
 // A list contains every session once, whatever the size of its pages.
 func testListPages(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	actors := []string{"a", "b", "a", "a", "b", "a", "a"}
 	all := seedList(t, s, namespace, actors...)
 	ofA := slices.DeleteFunc(slices.Clone(all), func(session repo.Session) bool { return session.Actor != "a" })
 	for limit := 1; limit <= len(all)+1; limit++ {
 		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			wantList(t, walk(t, s, repo.SessionFilter{Namespace: namespace}, limit), all)
-			wantList(t, walk(t, s, repo.SessionFilter{Namespace: namespace, Actor: "a"}, limit), ofA)
+			wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: namespace}, limit), all)
+			wantList(t, walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: namespace, Actor: "a"}, limit), ofA)
 		})
 	}
 }
 
 func testListDefaultLimit(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	for range repo.DefaultPageSize + 1 {
 		createAs(t, s, repo.NewSession{Namespace: namespace})
 	}
-	filter := repo.SessionFilter{Namespace: namespace}
+	filter := repo.SessionFilter{AnyOwner: true, Namespace: namespace}
 	page, err := s.List(t.Context(), filter, repo.Page{})
-	if err != nil || len(page.Sessions) != repo.DefaultPageSize || page.Next == "" {
-		t.Fatalf("the first page has %d sessions, the cursor %q, %v", len(page.Sessions), page.Next, err)
+	if err != nil || len(page.Items) != repo.DefaultPageSize || page.Next == "" {
+		t.Fatalf("the first page has %d sessions, the cursor %q, %v", len(page.Items), page.Next, err)
 	}
 	page, err = s.List(t.Context(), filter, repo.Page{After: page.Next})
-	if err != nil || len(page.Sessions) != 1 || page.Next != "" {
-		t.Errorf("the last page has %d sessions, the cursor %q, %v", len(page.Sessions), page.Next, err)
+	if err != nil || len(page.Items) != 1 || page.Next != "" {
+		t.Errorf("the last page has %d sessions, the cursor %q, %v", len(page.Items), page.Next, err)
 	}
 }
 
 func testListCursors(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	all := seedList(t, s, namespace, "a", "a", "a")
-	filter := repo.SessionFilter{Namespace: namespace}
+	filter := repo.SessionFilter{AnyOwner: true, Namespace: namespace}
 	first, err := s.List(t.Context(), filter, repo.Page{Limit: 1})
 	if err != nil || first.Next == "" {
 		t.Fatalf("the first page's cursor is %q, %v", first.Next, err)
 	}
-	for _, malformed := range []repo.Cursor{
+	for _, malformed := range []string{
 		"x", " ", "\x00", "\xff", "null", first.Next + "x", first.Next[1:], first.Next[:len(first.Next)/2],
 		first.Next + first.Next, " " + first.Next, first.Next + "\n", secret,
 	} {
@@ -200,17 +203,17 @@ func testListCursors(t *testing.T, s repo.Sessions) {
 		wantInvalid(t, err, "page.after")
 	}
 	for _, other := range []repo.SessionFilter{
-		{Namespace: randomName()},
-		{},
-		{Namespace: namespace, Actor: "a"},
-		{Namespace: namespace, CreatedFrom: all[2].CreatedAt},
-		{Namespace: namespace, CreatedBefore: all[0].CreatedAt.Add(time.Hour)},
+		{AnyOwner: true, Namespace: randomName()},
+		{AnyOwner: true},
+		{AnyOwner: true, Namespace: namespace, Actor: "a"},
+		{AnyOwner: true, Namespace: namespace, CreatedFrom: all[2].CreatedAt},
+		{AnyOwner: true, Namespace: namespace, CreatedBefore: all[0].CreatedAt.Add(time.Hour)},
 	} {
 		_, err := s.List(t.Context(), other, repo.Page{After: first.Next})
 		wantInvalid(t, err, "page.after")
 	}
 	// A cursor remains valid if its session is deleted.
-	if _, err := s.Delete(t.Context(), first.Sessions[0].ID); err != nil {
+	if _, err := s.Delete(t.Context(), first.Items[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a cursor may be used again
@@ -218,14 +221,14 @@ func testListCursors(t *testing.T, s repo.Sessions) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantList(t, rest.Sessions, all[1:])
+		wantList(t, rest.Items, all[1:])
 	}
 }
 
 func testListLimitMayChange(t *testing.T, s repo.Sessions) {
-	namespace := randomName()
+	namespace := spaceOf(s)
 	all := seedList(t, s, namespace, "", "", "", "")
-	filter := repo.SessionFilter{Namespace: namespace}
+	filter := repo.SessionFilter{AnyOwner: true, Namespace: namespace}
 	first, err := s.List(t.Context(), filter, repo.Page{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -234,5 +237,43 @@ func testListLimitMayChange(t *testing.T, s repo.Sessions) {
 	if err != nil || rest.Next != "" {
 		t.Fatalf("the rest's cursor is %q, %v", rest.Next, err)
 	}
-	wantList(t, append(first.Sessions, rest.Sessions...), all)
+	wantList(t, append(first.Items, rest.Items...), all)
+}
+
+// Each namespace that has a session is there once, whatever the size of the pages.
+func testNamespaces(t *testing.T, s repo.Sessions) {
+	all := func(limit int) (found []string) {
+		for page := (repo.Page{Limit: limit}); ; {
+			list, err := s.Namespaces(t.Context(), page)
+			if must(t, list, err); len(list.Items) > limit {
+				t.Fatalf("a page of %d has %d namespaces", limit, len(list.Items))
+			}
+			found = append(found, list.Items...)
+			if page.After = list.Next; list.Next == "" {
+				return found
+			}
+		}
+	}
+	prefix := randomName()
+	var want []string
+	for _, name := range []string{"a", "a/b", "B", "~", "é"} {
+		want = append(want, prefix+name)
+		for range 2 {
+			createAs(t, s, repo.NewSession{Namespace: prefix + name})
+		}
+	}
+	gone := createAs(t, s, repo.NewSession{Namespace: prefix + "gone"})
+	remove(t, s, gone.ID)
+	slices.Sort(want)
+	for _, limit := range []int{1, 2, 1000} {
+		found := slices.DeleteFunc(all(limit), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+		if slices.Sort(found); !slices.Equal(found, want) {
+			t.Errorf("pages of %d have %q, want %q", limit, found, want)
+		}
+	}
+	_, err := s.Namespaces(t.Context(), repo.Page{Limit: -1})
+	wantInvalid(t, err, "limit")
+	sessions, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, Namespace: want[0]}, repo.Page{Limit: 1})
+	_, err = s.Namespaces(t.Context(), repo.Page{After: must(t, sessions, err).Next})
+	wantInvalid(t, err, "page.after")
 }

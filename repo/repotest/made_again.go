@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 // A session that is deleted and made again under its key is another one: who knows the first
@@ -29,7 +30,7 @@ type again struct {
 // made makes the first session, with messages.
 func made(t *testing.T, s repo.Sessions, messages int) *again {
 	t.Helper()
-	a := &again{key: newKey()}
+	a := &again{key: newKey(s)}
 	a.first = a.make(t, s, messages)
 	return a
 }
@@ -64,7 +65,7 @@ func testMadeAgainRead(t *testing.T, r repo.Repositories) {
 		"MessagesBefore": func() error { _, err := s.MessagesBefore(t.Context(), a.first, 3, 2); return err },
 		"LastMessages":   func() error { _, err := s.LastMessages(t.Context(), a.first, 2); return err },
 		"Message":        func() error { _, err := s.Message(t.Context(), a.first, page[0].ID); return err },
-		"Stream":         func() error { return wantOneError(t, s.Stream(t.Context(), a.first, 2)) },
+		"Stream":         func() error { return wantOneError(t, s.Messages(t.Context(), a.first, 2)) },
 		"Follow":         func() error { return wantOneError(t, s.Follow(t.Context(), a.first, 2)) },
 		"State":          func() error { _, err := r.State().Get(t.Context(), repo.Scope{SessionID: a.first}, "k"); return err },
 	} {
@@ -82,7 +83,7 @@ func testMadeAgainStream(t *testing.T, r repo.Repositories) {
 	a := made(t, s, 600)
 	all := readAll(t, s, a.first)
 	got, failure := 0, error(nil)
-	for message, err := range s.Stream(t.Context(), a.first, 0) {
+	for message, err := range s.Messages(t.Context(), a.first, 0) {
 		if failure = err; err != nil {
 			break
 		}
@@ -100,7 +101,7 @@ func testMadeAgainFollow(t *testing.T, r repo.Repositories) {
 	waiting, beyond := follow(t, s, a.first, 0), follow(t, s, a.first, 10)
 	waiting.wants(readAll(t, s, a.first)...)
 	byKey, keyed := 0, error(nil)
-	for _, err := range repo.ByKey(s, a.key).Follow(t.Context(), 1) {
+	for _, err := range bykey.Of(s, a.key).Follow(t.Context(), 1) {
 		if keyed = err; err != nil {
 			break
 		}
@@ -117,6 +118,7 @@ func testMadeAgainFollow(t *testing.T, r repo.Repositories) {
 
 // What was written in the first session is not found in the second one, and what is written with
 // the first one's id is written nowhere.
+// Guarantee: Sessions: A session that is made again under its key is another one.
 func testMadeAgainWrite(t *testing.T, r repo.Repositories) {
 	s := r.Sessions()
 	a := made(t, s, 2)
@@ -128,10 +130,10 @@ func testMadeAgainWrite(t *testing.T, r repo.Repositories) {
 	before := recordedState(t, r, a.second)
 	for name, write := range map[string]func() error{
 		"Append":     func() error { _, err := s.Append(t.Context(), a.first, message); return err },
-		"AppendAt":   func() error { _, err := s.AppendAt(t.Context(), a.first, 2, user("x")); return err },
-		"AppendTurn": func() error { _, err := s.AppendTurn(t.Context(), a.first, turn); return err },
+		"AppendAt":   func() error { _, err := appendAt(t.Context(), s, a.first, 2, user("x")); return err },
+		"AppendTurn": func() error { _, err := s.AppendTurn(t.Context(), inSession(a.first, turn)); return err },
 		"AppendTurns": func() error {
-			_, err := s.AppendTurns(t.Context(), repo.SessionTurn{SessionID: a.second, Turn: turn}, repo.SessionTurn{SessionID: a.first, Turn: turn})
+			_, err := s.AppendTurns(t.Context(), inSession(a.second, turn), inSession(a.first, turn))
 			return err
 		},
 		"AddUsage": func() error { _, err := s.AddUsage(t.Context(), a.first, *turn.Usage); return err },
@@ -150,7 +152,7 @@ func testMadeAgainWrite(t *testing.T, r repo.Repositories) {
 	}
 	wantSame(t, "state", recordedState(t, r, a.second), before)
 	// In the second session the turn is a new one.
-	added, err := repo.ByKey(s, a.key).AppendTurn(t.Context(), turn)
+	added, err := bykey.Of(s, a.key).AppendTurn(t.Context(), turn)
 	if must(t, added, err); added.Repeated || added.SessionID != a.second || added.Messages[0].Sequence != 2 {
 		t.Errorf("added %+v", added)
 	}
@@ -161,14 +163,14 @@ func testMadeAgainLease(t *testing.T, r repo.Repositories) {
 	s := r.Sessions()
 	a := made(t, s, 2)
 	lease := leaseOf(t, r, repo.SessionLease(a.first))
-	addTurn(t, r, a.first, repo.Turn{Messages: users(1), Fence: lease.Token})
+	addTurn(t, r, a.first, repo.Turn{Messages: users(1), Fence: lease.Fence})
 	a.remake(t, s, 2)
-	for kind, turn := range fencedTurns(lease.Token) {
-		_, err := s.AppendTurn(t.Context(), a.first, turn)
+	for kind, turn := range fencedTurns(lease.Fence) {
+		_, err := s.AppendTurn(t.Context(), inSession(a.first, turn))
 		wantNotFound(t, err, "session", a.first)
 		for _, create := range []*repo.NewSession{nil, {}} {
 			turn.Create = create
-			_, err = repo.ByKey(s, a.key).AppendTurn(t.Context(), turn)
+			_, err = bykey.Of(s, a.key).AppendTurn(t.Context(), turn)
 			if _, refused := errors.AsType[*repo.FencedError](err); !refused {
 				t.Errorf("%s by its key: %v", kind, err)
 			}

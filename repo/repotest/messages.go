@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -184,11 +185,11 @@ func testMessagesOfCall(t *testing.T, s repo.Sessions) {
 	second := appendTo(t, s, id, ofCall("a", "progress", "result")...)
 	wantMessages(t, messagesOfCall(t, s, id, "a"), slices.Concat(first[1:2], second))
 	wantMessages(t, messagesOfCall(t, s, id, "b"), first[2:3])
-	for _, unknown := range []string{"c", "A", "a ", " a", "ab", "%", strings.Repeat("x", repo.MaxUserIDBytes)} {
+	for _, unknown := range []string{"c", "A", "a ", " a", "ab", "%", strings.Repeat("x", limits.MaxUserIDBytes)} {
 		wantMessages(t, messagesOfCall(t, s, id, unknown), nil)
 	}
 	for _, session := range []repo.ID{id, repo.NewID()} { // the argument is checked first
-		for _, bad := range append(invalidTexts(), "", strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+		for _, bad := range append(invalidTexts(), "", strings.Repeat("x", limits.MaxUserIDBytes+1)) {
 			_, err := s.MessagesOfCall(t.Context(), session, bad)
 			wantInvalid(t, err, "call_id")
 		}
@@ -198,9 +199,9 @@ func testMessagesOfCall(t *testing.T, s repo.Sessions) {
 	named := fullMessage()
 	stored := appendTo(t, s, id, named)
 	appendTo(t, s, id, named)
-	_, err := s.AppendAt(t.Context(), id, 0, ofCall(named.CallID, "too late")...)
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 0, Next: 8})
-	inTime, err := s.AppendAt(t.Context(), id, 8, ofCall(named.CallID, "in time")...)
+	_, err := appendAt(t.Context(), s, id, 0, ofCall(named.CallID, "too late")...)
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 0, Next: 8})
+	inTime, err := appendAt(t.Context(), s, id, 8, ofCall(named.CallID, "in time")...)
 	wantMessages(t, messagesOfCall(t, s, id, named.CallID), append(stored, must(t, inTime, err)...))
 
 	// The calls are deleted with their session.
@@ -244,7 +245,7 @@ func reads(t *testing.T, s repo.Sessions, id repo.ID) map[string]func() ([]repo.
 		"MessagesBefore first": func() ([]repo.Message, error) { return s.MessagesBefore(ctx, id, 0, 10) },
 		"LastMessages":         func() ([]repo.Message, error) { return s.LastMessages(ctx, id, 10) },
 		"MessagesOfCall":       func() ([]repo.Message, error) { return s.MessagesOfCall(ctx, id, "x") },
-		"Stream":               func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 0)) },
-		"Stream 5":             func() ([]repo.Message, error) { return collect(s.Stream(ctx, id, 5)) },
+		"Stream":               func() ([]repo.Message, error) { return collect(s.Messages(ctx, id, 0)) },
+		"Stream 5":             func() ([]repo.Message, error) { return collect(s.Messages(ctx, id, 5)) },
 	}
 }

@@ -34,7 +34,7 @@ func testConcurrentPatch(t *testing.T, store repo.Store) {
 				_, err = s.Update(t.Context(), id, repo.SessionUpdate{
 					Metadata: withMember(stored.Metadata, worker, i), IfVersion: &stored.Version,
 				})
-				if _, stale := errors.AsType[*repo.SessionVersionError](err); !stale {
+				if _, stale := errors.AsType[*repo.VersionConflictError](err); !stale {
 					return err
 				}
 			}

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func lifecycleTests() []test {
 	return []test{
 		onPlans("EveryCell", testLifecycleCells),
+		onPlans("Phases", testLifecyclePhases),
 		onPlans("Versions", testLifecycleVersions),
 		onPlans("Reversions", testLifecycleReversions),
 		onPlans("Failure", testLifecycleFailure),
@@ -30,7 +32,7 @@ func lifecycleTests() []test {
 // refused, as the lifecycle says; and the result is what is stored.
 func testLifecycleCells(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
-	if len(routes()) != len(rules.Stages())-1 {
+	if len(routes()) != len(rules.Stages())-3 { // two are of plans without all phases
 		t.Fatalf("%d stages are reached", len(routes()))
 	}
 	for from, route := range routes() {
@@ -51,13 +53,15 @@ func testLifecycleCells(t *testing.T, r repo.Repositories) {
 				wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: id, Transition: transition, Stage: from, Version: before.Version})
 				wantPlan(t, after, before)
 			case to == from:
-				must(t, got, err)
+				if must(t, got, err).Moved {
+					t.Errorf("%s from %v says that it has moved the plan", transition, from)
+				}
 				wantPlan(t, got, before)
 				wantPlan(t, after, before)
 			default:
 				must(t, got, err)
 				wantPlan(t, after, got)
-				if got.Stage != to || got.Version != before.Version+1 || !got.UpdatedAt.After(before.UpdatedAt) {
+				if !got.Moved || got.Stage != to || got.Version != before.Version+1 || !got.UpdatedAt.After(before.UpdatedAt) {
 					t.Errorf("%s from %v: at %v, version %d", transition, from, got.Stage, got.Version)
 				}
 			}
@@ -73,9 +77,9 @@ func testLifecycleVersions(t *testing.T, r repo.Repositories) {
 	plan := usePlan(t, r, plain(t, r), repo.UseAction{})
 	for _, version := range []int64{2, 7} {
 		_, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Version: version})
-		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionStart, Stage: plan.Stage, Version: 1})
+		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionStart, Stage: plan.Stage, Version: 1, Expected: version})
 		_, err = r.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{Version: version, Reason: "x"})
-		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionCancel, Stage: plan.Stage, Version: 1})
+		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionCancel, Stage: plan.Stage, Version: 1, Expected: version})
 	}
 	wantPlan(t, getPlan(t, r, plan.ID), plan)
 	started, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionStart, repo.Cause{Version: 1})
@@ -86,11 +90,26 @@ func testLifecycleVersions(t *testing.T, r repo.Repositories) {
 	if must(t, cancelled, err).Version != 3 {
 		t.Errorf("the version is %d", cancelled.Version)
 	}
+
+	// Also where the plan is already, which a caller without a version is told.
+	plan = usePlan(t, r, plain(t, r), repo.UseAction{})
+	move(t, r, plan.ID, repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute)
+	_, err = r.Plans().Transition(t.Context(), plan.ID, repo.TransitionExecute, repo.Cause{Version: 3})
+	at := repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanQueued}
+	wantTransitionConflict(t, err, repo.TransitionConflictError{
+		PlanID: plan.ID, Transition: repo.TransitionExecute, Stage: at, Version: 4, Expected: 3,
+	})
+	for _, version := range []int64{0, 4} {
+		there, err := r.Plans().Transition(t.Context(), plan.ID, repo.TransitionExecute, repo.Cause{Version: version})
+		if must(t, there, err).Version != 4 || there.Moved {
+			t.Errorf("with version %d: %+v", version, there)
+		}
+	}
 }
 
 func testLifecycleReversions(t *testing.T, r repo.Repositories) {
 	id := usePlan(t, r, plain(t, r), repo.UseAction{}).ID
-	for i := range repo.MaxReversions {
+	for i := range limits.MaxReversions {
 		move(t, r, id, repo.TransitionStart, repo.TransitionFail)
 		if got := move(t, r, id, repo.TransitionRevert); got.ReversionCount != i+1 {
 			t.Errorf("%d reversions, want %d", got.ReversionCount, i+1)
@@ -101,7 +120,7 @@ func testLifecycleReversions(t *testing.T, r repo.Repositories) {
 	_, err := r.Plans().Transition(t.Context(), id, repo.TransitionRevert, repo.Cause{})
 	wantLimit(t, err, "reversions")
 	wantPlan(t, getPlan(t, r, id), before)
-	if got := move(t, r, id, repo.TransitionResume); got.ReversionCount != repo.MaxReversions {
+	if got := move(t, r, id, repo.TransitionResume); got.ReversionCount != limits.MaxReversions {
 		t.Errorf("resuming left %d reversions", got.ReversionCount)
 	}
 }
@@ -219,7 +238,7 @@ func testLifecycleCancelTree(t *testing.T, r repo.Repositories) {
 	applied := spawn(target)
 	below := spawn(applied) // its parent is still live
 	deep := spawn(queued, repo.TransitionStart)
-	move(t, r, applied, all[repo.Stage{Phase: repo.PhaseApply, State: repo.StateApplied}]...)
+	move(t, r, applied, all[repo.Stage{Phase: repo.PhaseApply, State: repo.PlanApplied}]...)
 	gone := spawn(target)
 	move(t, r, gone, repo.TransitionCancel)
 
@@ -231,7 +250,7 @@ func testLifecycleCancelTree(t *testing.T, r repo.Repositories) {
 	wantPlan(t, getPlan(t, r, target), must(t, cancelled, err))
 	for _, id := range []repo.ID{target, queued, errored, below, deep} {
 		got, was := getPlan(t, r, id), before[id]
-		if got.State != repo.StateCancelled || got.Phase != was.Phase || got.Version != was.Version+1 || got.CancelReason != "why" || got.ErrorMessage != was.ErrorMessage {
+		if got.State != repo.PlanCancelled || got.Phase != was.Phase || got.Version != was.Version+1 || got.CancelReason != "why" || got.ErrorMessage != was.ErrorMessage {
 			t.Errorf("%+v became %+v", was, got)
 		}
 		events := history(t, r, id)
@@ -249,7 +268,7 @@ func testLifecycleProgress(t *testing.T, r repo.Repositories) {
 	step := func(step int64) repo.Progress { return repo.Progress{CompletedStep: &step} }
 	_, err := r.Plans().Progress(t.Context(), id, step(1))
 	wantTransitionConflict(t, err, repo.TransitionConflictError{
-		PlanID: id, Transition: repo.TransitionProgress, Stage: repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, Version: 1,
+		PlanID: id, Transition: repo.TransitionProgress, Stage: repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued}, Version: 1,
 	})
 	started := move(t, r, id, repo.TransitionStart)
 	got, err := r.Plans().Progress(t.Context(), id, step(0))
@@ -281,18 +300,18 @@ func testLifecycleProgress(t *testing.T, r repo.Repositories) {
 func testLifecycleAudit(t *testing.T, r repo.Repositories) {
 	id := usePlan(t, r, plain(t, r), repo.UseAction{Actor: "user"}).ID
 	child := usePlan(t, r, plain(t, r), repo.UseAction{ParentID: id}).ID
-	steps := routes()[repo.Stage{Phase: repo.PhaseApply, State: repo.StateErrored}]
+	steps := routes()[repo.Stage{Phase: repo.PhaseApply, State: repo.PlanErrored}]
 	move(t, r, id, steps...)
 	move(t, r, id, repo.TransitionApply) // already there: no entry
 	move(t, r, id, repo.TransitionCancel)
 	for _, plan := range []repo.ID{id, child} {
-		page, err := r.Audit().List(t.Context(), repo.AuditFilter{PlanID: plan}, repo.OldestFirst, repo.Page{})
+		page, err := r.Audit().List(t.Context(), repo.AuditFilter{PlanID: plan, OldestFirst: true}, repo.Page{})
 		must(t, page, err)
 		events := history(t, r, plan)
-		if len(page.Entries) != len(events) {
-			t.Fatalf("%d entries, %d events", len(page.Entries), len(events))
+		if len(page.Items) != len(events) {
+			t.Fatalf("%d entries, %d events", len(page.Items), len(events))
 		}
-		for i, entry := range page.Entries {
+		for i, entry := range page.Items {
 			if entry.Type != rules.Event(events[i].Transition, events[i].To) || entry.Actor != events[i].Actor {
 				t.Errorf("entry %d is %+v, the event %+v", i, entry, events[i])
 			}

@@ -33,10 +33,10 @@ func walkPlans(t *testing.T, r repo.Repositories, filter repo.PlanFilter, limit 
 	for page := (repo.Page{Limit: limit}); ; {
 		got, err := r.Plans().List(t.Context(), filter, page)
 		must(t, got, err)
-		if len(got.Plans) > limit {
-			t.Fatalf("a page has %d plans, the limit is %d", len(got.Plans), limit)
+		if len(got.Items) > limit {
+			t.Fatalf("a page has %d plans, the limit is %d", len(got.Items), limit)
 		}
-		all = append(all, got.Plans...)
+		all = append(all, got.Items...)
 		if page.After = got.Next; page.After == "" {
 			return all
 		}
@@ -45,7 +45,7 @@ func walkPlans(t *testing.T, r repo.Repositories, filter repo.PlanFilter, limit 
 
 // Each filter selects, alone and with others, in pages of every size.
 func testPlanFilters(t *testing.T, r repo.Repositories) {
-	name, namespace, project := createAction(t, r, fullDefinition()), randomName(), randomName()
+	name, namespace, project := createAction(t, r, fullDefinition()), spaceOf(r), randomName()
 	session, other := create(t, r.Sessions()), create(t, r.Sessions())
 	use := func(change func(*repo.UseAction), route ...repo.Transition) repo.ID {
 		given := repo.UseAction{Namespace: namespace, Arguments: []repo.ArgumentValue{value("branch", `"b"`)}}
@@ -91,9 +91,9 @@ func testPlanFilters(t *testing.T, r repo.Repositories) {
 			for _, stage := range []repo.Stage{
 				{},
 				{Phase: repo.PhaseStrategize},
-				{State: repo.StateProcessing},
-				{State: repo.StateQueued},
-				{Phase: repo.PhaseExecute, State: repo.StateQueued},
+				{State: repo.PlanProcessing},
+				{State: repo.PlanQueued},
+				{Phase: repo.PhaseExecute, State: repo.PlanQueued},
 				{Phase: repo.PhaseApply},
 			} {
 				filter := narrow
@@ -119,7 +119,7 @@ func testPlanFilters(t *testing.T, r repo.Repositories) {
 }
 
 func testPlanCursors(t *testing.T, r repo.Repositories) {
-	name, namespace := plain(t, r), randomName()
+	name, namespace := plain(t, r), spaceOf(r)
 	for range 3 {
 		usePlan(t, r, name, repo.UseAction{Namespace: namespace})
 	}
@@ -128,14 +128,14 @@ func testPlanCursors(t *testing.T, r repo.Repositories) {
 	if must(t, first, err).Next == "" {
 		t.Fatal("there is no cursor")
 	}
-	for _, malformed := range []repo.Cursor{"x", first.Next + "A", first.Next[1:], " " + first.Next, secret} {
+	for _, malformed := range []string{"x", first.Next + "A", first.Next[1:], " " + first.Next, secret} {
 		_, err := r.Plans().List(t.Context(), filter, repo.Page{After: malformed})
 		wantInvalid(t, err, "page.after")
 	}
-	_, err = r.Plans().List(t.Context(), repo.PlanFilter{Namespace: namespace, State: repo.StateQueued}, repo.Page{After: first.Next})
+	_, err = r.Plans().List(t.Context(), repo.PlanFilter{Namespace: namespace, State: repo.PlanQueued}, repo.Page{After: first.Next})
 	wantInvalid(t, err, "page.after")
 	for field, bad := range map[string]repo.PlanFilter{
-		"filter":    {Phase: repo.PhaseExecute, State: repo.StateApplied},
+		"filter":    {Phase: repo.PhaseExecute, State: repo.PlanConstrained},
 		"namespace": {Namespace: "\x00"},
 		"project":   {Project: tooLong()},
 	} {
@@ -151,7 +151,7 @@ func testPlanCursors(t *testing.T, r repo.Repositories) {
 // A session's plans are listed in their present state, by id.
 func testPlanLinks(t *testing.T, r repo.Repositories) {
 	s, name := r.Sessions(), plain(t, r)
-	session := createAs(t, s, repo.NewSession{Namespace: randomName(), Actor: "a"})
+	session := createAs(t, s, repo.NewSession{Namespace: spaceOf(r), Actor: "a"})
 	first, second := usePlan(t, r, name, repo.UseAction{}), usePlan(t, r, name, repo.UseAction{})
 	for _, id := range []repo.ID{second.ID, first.ID, second.ID} {
 		if err := r.Plans().Link(t.Context(), session.ID, id); err != nil {
@@ -162,7 +162,7 @@ func testPlanLinks(t *testing.T, r repo.Repositories) {
 	want := []repo.LinkedPlan{{ID: first.ID, Stage: first.Stage}, {ID: second.ID, Stage: started.Stage}}
 	wantSame(t, "links", get(t, s, session.ID).Plans, want)
 	for _, actor := range []string{"", "a"} {
-		wantSame(t, "links", walk(t, s, repo.SessionFilter{Namespace: session.Namespace, Actor: actor}, 10)[0].Plans, want)
+		wantSame(t, "links", walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: session.Namespace, Actor: actor}, 10)[0].Plans, want)
 	}
 	for range 2 {
 		if err := r.Plans().Unlink(t.Context(), session.ID, first.ID); err != nil {

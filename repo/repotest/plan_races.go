@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func planRaceTests() []test {
@@ -24,24 +24,31 @@ func planRaceTests() []test {
 	}
 }
 
-// Of concurrent callers of one transition, one moves the plan. The others get a
-// conflict or, if the lifecycle allows it, the unchanged plan.
+// Of concurrent callers of one transition, one moves the plan, and is told so. The others get a
+// conflict or, if the lifecycle allows it and they expect no version, the unchanged plan.
+// Guarantee: Plans: Of several callers that attempt a transition one makes it.
 func testRaceTransitions(t *testing.T, store repo.Store) {
+	for _, versioned := range []bool{false, true} {
+		raceTransitions(t, store, versioned)
+	}
+}
+
+func raceTransitions(t *testing.T, store repo.Store, versioned bool) {
 	name := plain(t, store)
 	all := routes()
 	stage := func(phase repo.Phase, state repo.PlanState) []repo.Transition {
 		return all[repo.Stage{Phase: phase, State: state}]
 	}
 	for transition, route := range map[repo.Transition][]repo.Transition{
-		repo.TransitionStart:     stage(repo.PhaseStrategize, repo.StateQueued),
-		repo.TransitionComplete:  stage(repo.PhaseApply, repo.StateProcessing),
-		repo.TransitionFail:      stage(repo.PhaseExecute, repo.StateProcessing),
-		repo.TransitionExecute:   stage(repo.PhaseStrategize, repo.StateComplete),
-		repo.TransitionApply:     stage(repo.PhaseExecute, repo.StateComplete),
-		repo.TransitionConstrain: stage(repo.PhaseApply, repo.StateProcessing),
-		repo.TransitionRevert:    stage(repo.PhaseExecute, repo.StateErrored),
-		repo.TransitionResume:    stage(repo.PhaseExecute, repo.StateErrored),
-		repo.TransitionCancel:    stage(repo.PhaseExecute, repo.StateQueued),
+		repo.TransitionStart:     stage(repo.PhaseStrategize, repo.PlanQueued),
+		repo.TransitionComplete:  stage(repo.PhaseApply, repo.PlanProcessing),
+		repo.TransitionFail:      stage(repo.PhaseExecute, repo.PlanProcessing),
+		repo.TransitionExecute:   stage(repo.PhaseStrategize, repo.PlanComplete),
+		repo.TransitionApply:     stage(repo.PhaseExecute, repo.PlanComplete),
+		repo.TransitionConstrain: stage(repo.PhaseApply, repo.PlanProcessing),
+		repo.TransitionRevert:    stage(repo.PhaseExecute, repo.PlanErrored),
+		repo.TransitionResume:    stage(repo.PhaseExecute, repo.PlanErrored),
+		repo.TransitionCancel:    stage(repo.PhaseExecute, repo.PlanQueued),
 	} {
 		id := usePlan(t, store, name, repo.UseAction{}).ID
 		move(t, store, id, route...)
@@ -51,18 +58,24 @@ func testRaceTransitions(t *testing.T, store repo.Store) {
 		if then, allowed := rules.To(transition, to); allowed && then == to {
 			stays = true
 		}
-		var moved, stayed counter
+		expected := int64(0)
+		if versioned {
+			expected, stays = before.Version, false
+		}
+		var moved, there, stayed counter
 		together(workers, func(worker int) {
 			cause := causeOf(transition)
-			cause.Actor = fmt.Sprint(worker)
+			cause.Actor, cause.Version = fmt.Sprint(worker), expected
 			got, err := store.Plans().Transition(t.Context(), id, transition, cause)
 			switch {
-			case err == nil && got.Version == before.Version+1:
+			case err == nil && got.Version == before.Version+1 && got.Moved:
 				moved.add()
+			case err == nil && got.Version == before.Version+1 && stays:
+				there.add()
 			case err == nil:
 				t.Errorf("%s gave version %d after %d", transition, got.Version, before.Version)
 			case errors.Is(err, repo.ErrConflict) && !stays:
-				wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: id, Transition: transition, Stage: to, Version: before.Version + 1})
+				wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: id, Transition: transition, Stage: to, Version: before.Version + 1, Expected: expected})
 				stayed.add()
 			default:
 				t.Errorf("%s: %v", transition, err)
@@ -72,14 +85,14 @@ func testRaceTransitions(t *testing.T, store repo.Store) {
 		if after.Stage != to || after.Version != before.Version+1 || int64(len(history(t, store, id))) != after.Version {
 			t.Errorf("%s: at %v, version %d, %d events", transition, after.Stage, after.Version, len(history(t, store, id)))
 		}
-		if winners := moved.get(); !stays && winners != 1 || stays && winners != workers {
-			t.Errorf("%s: %d callers got the moved plan, %d a conflict", transition, winners, stayed.get())
+		if moved.get() != 1 || stays && there.get() != workers-1 {
+			t.Errorf("%s: %d callers have moved the plan, %d found it there, %d got a conflict", transition, moved.get(), there.get(), stayed.get())
 		}
 	}
 }
 
 func testRaceCreateAction(t *testing.T, store repo.Store) {
-	name := actionName()
+	name := actionName(store)
 	var winners acknowledgedActors
 	together(workers, func(worker int) {
 		description := fmt.Sprint(worker % 4)
@@ -103,6 +116,7 @@ func testRaceCreateAction(t *testing.T, store repo.Store) {
 }
 
 // One use, repeated concurrently, makes one plan.
+// Guarantee: Plans: However often a use with a key is repeated, there is one plan.
 func testRaceUse(t *testing.T, store repo.Store) {
 	reusable, once := plain(t, store), createAction(t, store, repo.ActionDefinition{})
 	parent := usePlan(t, store, reusable, repo.UseAction{}).ID
@@ -136,12 +150,12 @@ func testRaceTakenKey(t *testing.T, store repo.Store) {
 		for i := range actions {
 			actions[i] = createAction(t, store, repo.ActionDefinition{})
 		}
-		use := repo.UseAction{Namespace: randomName(), Key: "k"}
+		use := repo.UseAction{Namespace: spaceOf(store), Key: "k"}
 		var made [workers]bool
 		together(workers, func(worker int) {
 			_, err := store.Plans().Use(t.Context(), actions[worker], use)
 			if made[worker] = err == nil; err != nil {
-				_, _ = wantError[*repo.PlanConflictError](t, err, repo.ErrConflict)
+				_, _ = wantError[*repo.ExistsError](t, err, repo.ErrConflict)
 			}
 		})
 		plans := walkPlans(t, store, repo.PlanFilter{Namespace: use.Namespace}, 10)
@@ -151,8 +165,8 @@ func testRaceTakenKey(t *testing.T, store repo.Store) {
 		for i, name := range actions {
 			action, err := store.Actions().Get(t.Context(), name)
 			used := must(t, action, err).Name == plans[0].Action
-			if made[i] != used || (action.State == repo.ActionArchived) != used {
-				t.Errorf("an action is %s; its use made a plan: %t, %t", action.State, made[i], used)
+			if made[i] != used || action.Archived != used {
+				t.Errorf("archived: %t; its use made a plan: %t, %t", action.Archived, made[i], used)
 			}
 		}
 	}
@@ -167,7 +181,7 @@ func testRaceNotReusable(t *testing.T, store repo.Store) {
 			made.add()
 			return
 		}
-		_, _ = wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict)
+		_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
 	})
 	if all := walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 10); made.get() != 1 || len(all) != 1 {
 		t.Errorf("%d uses succeeded, %d plans", made.get(), len(all))
@@ -203,10 +217,11 @@ func testRaceUpdateAction(t *testing.T, store repo.Store) {
 
 // A child that is spawned while its ancestors are cancelled is cancelled with them,
 // or refused: none stays live.
+// Guarantee: Plans: A cancelled plan has no live child.
 func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	for range 5 {
-		namespace := randomName()
+		namespace := spaceOf(store)
 		root := usePlan(t, store, name, repo.UseAction{Namespace: namespace})
 		child := usePlan(t, store, name, repo.UseAction{ParentID: root.ID})
 		together(9, func(worker int) {
@@ -232,7 +247,7 @@ func testRaceSpawnAndCancel(t *testing.T, store repo.Store) {
 			}
 		})
 		for _, plan := range walkPlans(t, store, repo.PlanFilter{Namespace: namespace}, 100) {
-			if plan.State != repo.StateCancelled {
+			if plan.State != repo.PlanCancelled {
 				t.Errorf("a plan at depth %d is at %v", plan.Depth, plan.Stage)
 			}
 			if events := history(t, store, plan.ID); int64(len(events)) != plan.Version {

@@ -13,11 +13,16 @@ func onPlans(name string, run func(t *testing.T, r repo.Repositories)) test {
 }
 
 // actionName returns a unique name in a unique namespace.
-func actionName() string { return "ns" + repo.NewID().String() + "/review" }
+func actionName(of any) string {
+	if v, is := of.(spaced); is {
+		return v.Space() + "/" + randomName()
+	}
+	return "ns" + repo.NewID().String() + "/review"
+}
 
 func createAction(t *testing.T, r repo.Repositories, definition repo.ActionDefinition) string {
 	t.Helper()
-	name := actionName()
+	name := actionName(r)
 	_, err := r.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: definition})
 	must(t, name, err)
 	return name
@@ -51,7 +56,7 @@ func history(t *testing.T, r repo.Repositories, id repo.ID) []repo.PlanEvent {
 func causeOf(transition repo.Transition) repo.Cause {
 	cause := repo.Cause{Actor: "tester", Reason: "reason of " + string(transition)}
 	if transition == repo.TransitionFail {
-		cause.Details = json.RawMessage(`{ "code" : 1.0 }`)
+		cause.Details, cause.Final = json.RawMessage(`{ "code" : 1.0 }`), true
 	}
 	return cause
 }
@@ -92,15 +97,15 @@ func routes() map[repo.Stage][]repo.Transition {
 		to := func(steps ...repo.Transition) []repo.Transition {
 			return append(append([]repo.Transition{}, before...), steps...)
 		}
-		found[stage(phase.phase, repo.StateQueued)] = to()
-		found[stage(phase.phase, repo.StateProcessing)] = to(start)
-		found[stage(phase.phase, repo.StateErrored)] = to(start, fail)
-		found[stage(phase.phase, repo.StateCancelled)] = to(cancel)
+		found[stage(phase.phase, repo.PlanQueued)] = to()
+		found[stage(phase.phase, repo.PlanProcessing)] = to(start)
+		found[stage(phase.phase, repo.PlanErrored)] = to(start, fail)
+		found[stage(phase.phase, repo.PlanCancelled)] = to(cancel)
 		if phase.phase == repo.PhaseApply {
-			found[stage(phase.phase, repo.StateApplied)] = to(start, complete)
-			found[stage(phase.phase, repo.StateConstrained)] = to(start, constrain)
+			found[stage(phase.phase, repo.PlanApplied)] = to(start, complete)
+			found[stage(phase.phase, repo.PlanConstrained)] = to(start, constrain)
 		} else {
-			found[stage(phase.phase, repo.StateComplete)] = to(start, complete)
+			found[stage(phase.phase, repo.PlanComplete)] = to(start, complete)
 		}
 	}
 	return found
@@ -108,6 +113,7 @@ func routes() map[repo.Stage][]repo.Transition {
 
 func wantPlan(t *testing.T, got, want repo.Plan) {
 	t.Helper()
+	got.Moved, want.Moved = false, false // it is about a call
 	wantSame(t, "plan", got, want)
 }
 
@@ -120,21 +126,23 @@ func wantTransitionConflict(t *testing.T, err error, want repo.TransitionConflic
 
 func wantActionNotFound(t *testing.T, err error, name string) {
 	t.Helper()
-	if got, ok := wantError[*repo.ActionNotFoundError](t, err, repo.ErrNotFound); ok && got.Name.String() != name {
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok && got.Name != name {
 		t.Errorf("got the error %v, want one about %s", got, name)
 	}
 }
 
 func wantActionConflict(t *testing.T, err error, field string) {
 	t.Helper()
-	if got, ok := wantError[*repo.ActionConflictError](t, err, repo.ErrConflict); ok && got.Field != field {
+	if field == "version" {
+		_, _ = wantError[*repo.VersionConflictError](t, err, repo.ErrConflict)
+	} else if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok && got.Field != field {
 		t.Errorf("got the error %v, want one about %s", got, field)
 	}
 }
 
-func wantPlanConflict(t *testing.T, err error, want repo.PlanConflictError) {
+func wantPlanConflict(t *testing.T, err error, want repo.ExistsError) {
 	t.Helper()
-	if got, ok := wantError[*repo.PlanConflictError](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -32,6 +34,7 @@ func useTests() []test {
 		onPlans("Depth", testUseDepth),
 		onPlans("Session", testUseSession),
 		onPlans("Copies", testUseCopies),
+		onPlans("Trace", testUseTrace),
 	}
 }
 
@@ -43,22 +46,23 @@ func value(name, text string) repo.ArgumentValue {
 func fullUse() repo.UseAction {
 	return repo.UseAction{
 		Key: randomName(), Name: "plan of the test", Namespace: randomName(), Attempt: 3, Description: "described",
+		Priority: 2, NotBefore: time.Date(2020, 1, 2, 3, 4, 5, 6000, time.UTC),
 		Projects:   []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p"}, {Project: "q", Alias: "two"}},
 		Arguments:  []repo.ArgumentValue{value("files", ` ["x",1.0] `), value("branch", `"main"`), value("depth", "7")},
 		Invariants: []repo.PlanInvariant{{Text: "own"}, {Text: "given", Source: "policy"}},
 
 		AutomationProfile: "careful", AutomationProfileSource: "project",
-		AutomationSnapshot: json.RawMessage(`{ "level" : 1.00 }`), Actor: "tester",
+		AutomationSnapshot: json.RawMessage(`{ "level" : 1.00 }`), Actor: "tester", Trace: strings.Repeat("t", limits.MaxTraceBytes),
 	}
 }
 
 // A use that makes no plan, because its key is taken, does not consume the action.
 func testUseTakenKey(t *testing.T, r repo.Repositories) {
-	use := repo.UseAction{Namespace: randomName(), Key: "k"}
+	use := repo.UseAction{Namespace: spaceOf(r), Key: "k"}
 	taken := usePlan(t, r, plain(t, r), use)
 	once := createAction(t, r, repo.ActionDefinition{})
 	_, err := r.Plans().Use(t.Context(), once, use)
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: taken.ID, Field: "action"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: taken.ID, Field: "action"})
 	usePlan(t, r, once, repo.UseAction{})
 }
 
@@ -66,7 +70,7 @@ func testUseTakenKey(t *testing.T, r repo.Repositories) {
 func testUseKeys(t *testing.T, r repo.Repositories) {
 	name, key := plain(t, r), strings.Repeat("k", repo.MaxNameBytes)
 	session, other := create(t, r.Sessions()), create(t, r.Sessions())
-	parent := usePlan(t, r, name, repo.UseAction{Namespace: randomName()})
+	parent := usePlan(t, r, name, repo.UseAction{Namespace: spaceOf(r)})
 	uses := []repo.UseAction{
 		{Key: key},
 		{Key: key, Namespace: randomName()},
@@ -93,18 +97,18 @@ func testUseKeys(t *testing.T, r repo.Repositories) {
 	// The namespace that a use leaves out is the parent's or the action's.
 	child := usePlan(t, r, name, uses[2])
 	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, Namespace: parent.Namespace})
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: child.ID, Field: "parent_id"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: child.ID, Field: "parent_id"})
 	action, err := repo.ParseActionName(name)
 	wantPlan(t, usePlan(t, r, name, repo.UseAction{Key: key, Namespace: must(t, action, err).Namespace}), usePlan(t, r, name, uses[0]))
 	// In a session a key is the same in all namespaces.
 	of := usePlan(t, r, name, repo.UseAction{Key: key, SessionID: session})
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, SessionID: session, Namespace: randomName()})
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: of.ID, Field: "namespace"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: of.ID, Field: "namespace"})
 	missing := repo.NewID()
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, SessionID: session, ParentID: missing})
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: of.ID, Field: "parent_id"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: of.ID, Field: "parent_id"})
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, Namespace: parent.Namespace, ParentID: missing})
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: child.ID, Field: "parent_id"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: child.ID, Field: "parent_id"})
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, ParentID: missing})
 	wantNotFound(t, err, "plan", missing)
 	for range 2 { // without a key each use makes a plan
@@ -134,7 +138,7 @@ func testUseKeyOfEachStage(t *testing.T, r repo.Repositories) {
 // A key ends with its session, also if that is made again. A session that is restored is
 // the same one.
 func testUseKeyOfADeletedSession(t *testing.T, r repo.Repositories) {
-	name, again := plain(t, r), repo.NewSession{Namespace: randomName(), Key: "k"}
+	name, again := plain(t, r), repo.NewSession{Namespace: spaceOf(r), Key: "k"}
 	session := createAs(t, r.Sessions(), again).ID
 	use := repo.UseAction{Key: "k", SessionID: session}
 	first := usePlan(t, r, name, use)
@@ -161,8 +165,8 @@ func testUseZeroValue(t *testing.T, r repo.Repositories) {
 	action, err := repo.ParseActionName(name)
 	must(t, action, err)
 	want := repo.Plan{
-		ID: plan.ID, Namespace: action.Namespace, Action: action, RootID: plan.ID, Attempt: 1,
-		Stage:    repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued},
+		ID: plan.ID, Namespace: action.Namespace, Action: action, RootID: plan.ID, Attempt: 1, MaxAttempts: 1,
+		Stage:    repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued},
 		Projects: []repo.ProjectLink{}, Arguments: []repo.ArgumentValue{}, Invariants: []repo.PlanInvariant{},
 		AutomationSnapshot: json.RawMessage(`{}`), Version: 1, CreatedAt: plan.CreatedAt, UpdatedAt: plan.UpdatedAt,
 	}
@@ -184,6 +188,8 @@ func testUseEveryField(t *testing.T, r repo.Repositories) {
 	use := fullUse()
 	plan := usePlan(t, r, name, use)
 	want := plan
+	want.MaxAttempts, want.Priority, want.NotBefore, want.Keep = definition.MaxAttempts, 2, use.NotBefore, definition.Keep
+	want.Deadline, want.Phases = plan.CreatedAt.Add(definition.MaxAge), definition.Phases
 	want.RootID, want.Key, want.Name, want.Namespace, want.Attempt, want.Description = plan.ID, use.Key, use.Name, use.Namespace, 3, "described"
 	want.Projects = []repo.ProjectLink{{Project: "p", Alias: "one", ReadOnly: true}, {Project: "p", Alias: "p"}, {Project: "q", Alias: "two"}}
 	want.Arguments = []repo.ArgumentValue{
@@ -196,6 +202,7 @@ func testUseEveryField(t *testing.T, r repo.Repositories) {
 		{Text: "given", Source: "policy"},
 	}
 	want.AutomationProfile, want.AutomationProfileSource, want.AutomationSnapshot = "careful", "project", use.AutomationSnapshot
+	want.Trace = use.Trace
 	want.DefinitionOfDone = "main is reviewed, twice: x 1.0"
 	wantPlan(t, plan, want)
 	wantPlan(t, getPlan(t, r, plan.ID), want)
@@ -216,7 +223,7 @@ func testUseDefaults(t *testing.T, r repo.Repositories) {
 }
 
 func testUseArguments(t *testing.T, r repo.Repositories) {
-	name, namespace := createAction(t, r, fullDefinition()), randomName()
+	name, namespace := createAction(t, r, fullDefinition()), spaceOf(r)
 	branch := value("branch", `"b"`)
 	for _, given := range [][]repo.ArgumentValue{
 		{value("branch", `"a"`)},
@@ -262,6 +269,17 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 			wantInvalid(t, err, field)
 		}
 	}
+	// What a pattern costs is bounded.
+	costly := createAction(t, r, repo.ActionDefinition{Reusable: true, DefinitionOfDone: "d", Arguments: []repo.Argument{
+		{Name: "short", Type: repo.ArgumentString, Pattern: "(.?){1000}y", Max: ptr(10.0)},
+		{Name: "long", Type: repo.ArgumentString, Pattern: "(.?){1000}y"},
+	}})
+	for _, name := range []string{"short", "long"} {
+		_, err := r.Plans().Use(t.Context(), costly, repo.UseAction{Namespace: namespace, Arguments: []repo.ArgumentValue{
+			value(name, `"`+strings.Repeat("x", 1_000_000)+`"`),
+		}})
+		wantInvalid(t, err, "arguments."+name)
+	}
 	if made := walkPlans(t, r, repo.PlanFilter{Namespace: namespace}, 10); len(made) != 0 {
 		t.Errorf("%d plans were made", len(made))
 	}
@@ -281,6 +299,7 @@ func testUseInvalid(t *testing.T, r repo.Repositories) {
 		"actor":                     {Actor: "\xff"},
 		"attempt":                   {Attempt: -1},
 		"description":               {Description: "\x00"},
+		"trace":                     {Trace: strings.Repeat("t", limits.MaxTraceBytes+1)},
 		"automation_profile_source": {AutomationProfileSource: "x"},
 		"automation_snapshot":       {AutomationSnapshot: json.RawMessage(`1`)},
 		"projects[0].project":       {Projects: []repo.ProjectLink{{}}},
@@ -294,7 +313,7 @@ func testUseInvalid(t *testing.T, r repo.Repositories) {
 	parent := usePlan(t, r, name, repo.UseAction{})
 	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: parent.ID, Name: "x"})
 	wantInvalid(t, err, "name")
-	missing, other := repo.NewID(), actionName()
+	missing, other := repo.NewID(), actionName(r)
 	for _, key := range []string{"", "k"} {
 		_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Key: key, ParentID: missing})
 		wantNotFound(t, err, "plan", missing)
@@ -333,7 +352,7 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 	first := usePlan(t, r, name, use)
 	parent := usePlan(t, r, plain(t, r), repo.UseAction{})
 	_, err := r.Plans().Use(t.Context(), other, use)
-	wantPlanConflict(t, err, repo.PlanConflictError{ID: first.ID, Field: "action"})
+	wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: first.ID, Field: "action"})
 	for field, change := range map[string]func(*repo.UseAction){
 		"name":                      func(u *repo.UseAction) { u.Name = secret },
 		"parent_id":                 func(u *repo.UseAction) { u.Name, u.ParentID = "", parent.ID },
@@ -353,7 +372,7 @@ func testUseConflicts(t *testing.T, r repo.Repositories) {
 		if field == "parent_id" { // the name, which a child cannot have, differs first
 			field = "name"
 		}
-		wantPlanConflict(t, err, repo.PlanConflictError{ID: first.ID, Field: field})
+		wantPlanConflict(t, err, repo.ExistsError{Kind: "plan", ID: first.ID, Field: field})
 		changed.Existing = repo.ExistingAny
 		wantPlan(t, usePlan(t, r, name, changed), first)
 	}
@@ -381,12 +400,12 @@ func testUseNotReusable(t *testing.T, r repo.Repositories) {
 	use := repo.UseAction{Key: "k"}
 	first := usePlan(t, r, name, use)
 	archived, err := r.Actions().Get(t.Context(), name)
-	if must(t, archived, err).State != repo.ActionArchived || archived.Version != 2 {
+	if !must(t, archived, err).Archived || archived.Version != 2 {
 		t.Errorf("the action is %+v", archived)
 	}
 	wantPlan(t, usePlan(t, r, name, use), first)
 	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{})
-	_, _ = wantError[*repo.ActionUnavailableError](t, err, repo.ErrConflict)
+	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
 }
 
 func testUseReadOnly(t *testing.T, r repo.Repositories) {
@@ -447,10 +466,10 @@ func testUseParentNotLive(t *testing.T, r repo.Repositories) {
 func testUseDepth(t *testing.T, r repo.Repositories) {
 	name := plain(t, r)
 	plan := usePlan(t, r, name, repo.UseAction{})
-	for range repo.MaxPlanDepth {
+	for range limits.MaxPlanDepth {
 		plan = usePlan(t, r, name, repo.UseAction{ParentID: plan.ID})
 	}
-	if plan.Depth != repo.MaxPlanDepth {
+	if plan.Depth != limits.MaxPlanDepth {
 		t.Errorf("the depth is %d", plan.Depth)
 	}
 	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: plan.ID})
@@ -500,7 +519,7 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 	name := plain(t, store)
 	plan := usePlan(t, store, name, repo.UseAction{})
 	before, session := getPlan(t, store, plan.ID), create(t, store.Sessions())
-	fresh := actionName()
+	fresh := actionName(store)
 	use := repo.UseAction{ParentID: plan.ID, SessionID: session, Key: "k"}
 	var child repo.Plan
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -517,7 +536,7 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"}); err != nil {
 			return err
 		}
-		if got, err := tx.Plans().Use(ctx, name, use); err != nil || got.State != repo.StateCancelled {
+		if got, err := tx.Plans().Use(ctx, name, use); err != nil || got.State != repo.PlanCancelled {
 			t.Errorf("within: %+v, %v", got.Stage, err)
 		}
 		wantPlan(t, getPlan(t, store, plan.ID), before) // not visible outside
@@ -538,4 +557,44 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 	if made := usePlan(t, store, name, use); made.ID == child.ID || made.Version != 1 {
 		t.Errorf("the key of a plan that was not stored gave %+v", made)
 	}
+}
+
+// The trace is stored with the plan, and given to whoever has it. A repetition may be in another trace, and changes none.
+// Guarantee: Plans: A plan keeps the trace of who made it, also for its worker.
+func testUseTrace(t *testing.T, r repo.Repositories) {
+	q, session := newQueue(t, r), create(t, r.Sessions())
+	want := func(how, trace string, plan repo.Plan) {
+		t.Helper()
+		if plan.Trace != trace {
+			t.Errorf("%s: the trace is %q, not %q", how, plan.Trace, trace)
+		}
+	}
+	use := repo.UseAction{Key: randomName(), Namespace: q.namespace, Trace: "00-1-1-01 vendor=é"}
+	plan := usePlan(t, r, q.action, use)
+	again := use
+	again.Trace = "another"
+	want("used again", use.Trace, usePlan(t, r, q.action, again))
+	want("read", use.Trace, getPlan(t, r, plan.ID))
+	want("listed", use.Trace, walkPlans(t, r, repo.PlanFilter{Namespace: q.namespace}, 10)[0])
+	want("claimed", use.Trace, q.takeOneOf(plan.ID).Plan)
+	for _, transition := range []repo.Transition{repo.TransitionFail, repo.TransitionResume, repo.TransitionCancel} {
+		want(string(transition), use.Trace, move(t, r, plan.ID, transition))
+	}
+	none := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
+	want("without", "", none)
+	want("child of another", "below", usePlan(t, r, q.action, repo.UseAction{ParentID: none.ID, Trace: "below"}))
+
+	turn := repo.Turn{SessionID: session, ID: randomName(), Action: q.action, Use: repo.UseAction{Namespace: q.namespace, Trace: "of the turn"}}
+	added := addTurn(t, r, session, turn)
+	want("of a turn", "of the turn", getPlan(t, r, added.Plan.ID))
+	turn.Use.Trace = "another"
+	if again := addTurn(t, r, session, turn); !again.Repeated {
+		t.Errorf("a turn in another trace is %+v", again)
+	} else {
+		want("of a turn again", "of the turn", *again.Plan)
+	}
+	turn.ID = randomName()
+	many, err := r.Sessions().AppendTurns(t.Context(), turn)
+	must(t, many, err)
+	want("of turns", "another", getPlan(t, r, many[0].Plan.ID))
 }

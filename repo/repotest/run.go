@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -46,11 +47,12 @@ type unstored struct{ repo.Repositories }
 
 func (unstored) Close() error { panic("repotest: these repositories are no store") }
 
-func (unstored) AuditStore() repo.AuditStore { panic("repotest: these repositories are no store") }
-
 func (unstored) InTx(context.Context, func(context.Context, repo.Repositories) error) error {
 	panic("repotest: these repositories are no store")
 }
+
+// auditLog returns the audit log of a store, which every store of the suite has.
+func auditLog(store repo.Store) auditlog.Store { return store.(auditlog.Keeper).AuditLog() }
 
 type group struct {
 	name  string
@@ -86,6 +88,9 @@ func repositoryGroups() []group {
 	return []group{
 		{"Sessions", sessionTests()},
 		{"Keys", keyTests()},
+		{"Deletion", deletionTests()},
+		{"History", historyTests()},
+		{"HistoryEdges", historyEdgeTests()},
 		{"Update", updateTests()},
 		{"Usage", usageTests()},
 		{"List", listTests()},
@@ -102,6 +107,7 @@ func repositoryGroups() []group {
 		{"Lifecycle", lifecycleTests()},
 		{"Plans", planListTests()},
 		{"Claims", claimTests()},
+		{"PlanEnds", planEndTests()},
 		{"State", stateTests()},
 		{"Leases", leaseTests()},
 		{"Streams", streamsTests()},
@@ -130,6 +136,7 @@ func raceGroups() []group {
 		{"TurnRaces", turnRaceTests()},
 		{"Follow", followTests()},
 		{"MadeAgain", madeAgainTests()},
+		{"DeletionRaces", deletionRaces()},
 		{"PlanRaces", planRaceTests()},
 		{"ClaimRaces", claimRaceTests()},
 		{"StateRaces", stateRaceTests()},
@@ -156,6 +163,6 @@ func amountGroups() []group {
 
 func auditStoreGroups() []group {
 	return []group{
-		{"AuditStore", slices.Concat(auditStoreTests(), auditBufferTests())},
+		{"AuditLog", slices.Concat(auditStoreTests(), auditBufferTests())},
 	}
 }

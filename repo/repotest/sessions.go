@@ -24,8 +24,8 @@ func sessionTests() []test {
 }
 
 // fullSession sets every field.
-func fullSession() repo.NewSession {
-	key := newKey()
+func fullSession(of any) repo.NewSession {
+	key := newKey(of)
 	return repo.NewSession{
 		ID:                repo.NewID(),
 		Namespace:         key.Namespace,
@@ -41,7 +41,7 @@ func fullSession() repo.NewSession {
 
 // The store shares no memory with its caller.
 func testSessionCopies(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	created := createAs(t, s, given)
 	want := clone(get(t, s, given.ID))
 	update := repo.SessionUpdate{Metadata: json.RawMessage(`{"updated":1}`), Budget: ptr(repo.Cost(7))}
@@ -52,7 +52,7 @@ func testSessionCopies(t *testing.T, s repo.Sessions) {
 		got := get(t, s, given.ID)
 		wantSession(t, got, want)
 		change(got.Metadata, got.Budget)
-		listed := walk(t, s, repo.SessionFilter{Namespace: given.Namespace}, 10)
+		listed := walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: given.Namespace}, 10)
 		wantList(t, listed, []repo.Session{want})
 		change(listed[0].Metadata, listed[0].Budget)
 	}
@@ -80,7 +80,7 @@ func testCreateZeroValue(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateEveryField(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	created := createAs(t, s, given)
 	want := repo.Session{
 		ID: given.ID, Namespace: given.Namespace, Key: given.Key, Owner: given.Owner, Actor: given.Actor, AutomationProfile: given.AutomationProfile,
@@ -97,7 +97,7 @@ func testCreateWithoutID(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateAgain(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	first := createAs(t, s, given)
 	wantSession(t, createAs(t, s, given), first)
 
@@ -116,7 +116,7 @@ func testCreateAgain(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateAgainAfterUse(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	createAs(t, s, given)
 	appendTo(t, s, given.ID, users(3)...)
 	if _, err := s.AddUsage(t.Context(), given.ID, repo.NewUsage{InputTokens: 7, Cost: 1}); err != nil {
@@ -132,7 +132,7 @@ func testCreateAgainAfterUse(t *testing.T, s repo.Sessions) {
 }
 
 func testCreateConflicts(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	given.ID, given.Key = repo.NewID(), "" // a key would fix the namespace
 	created := createAs(t, s, given)
 	for _, test := range []struct {
@@ -160,28 +160,28 @@ func testCreateConflicts(t *testing.T, s repo.Sessions) {
 			other := given
 			test.change(&other)
 			_, err := s.Create(t.Context(), other)
-			wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID, Field: test.field})
+			wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: given.ID, Field: test.field})
 		})
 	}
 	wantSession(t, get(t, s, given.ID), created)
 
-	withKey := fullSession()
+	withKey := fullSession(s)
 	createAs(t, s, withKey)
 	without := withKey
 	without.Key = ""
 	_, err := s.Create(t.Context(), without)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: withKey.ID, Field: "key"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: withKey.ID, Field: "key"})
 }
 
 func testCreateConflictAfterUpdate(t *testing.T, s repo.Sessions) {
-	given := fullSession()
+	given := fullSession(s)
 	createAs(t, s, given)
 	_, err := s.Update(t.Context(), given.ID, repo.SessionUpdate{Actor: ptr("other")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Create(t.Context(), given)
-	wantSessionConflict(t, err, repo.SessionConflictError{ID: given.ID, Field: "actor"})
+	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: given.ID, Field: "actor"})
 }
 
 func testGetMissing(t *testing.T, s repo.Sessions) {

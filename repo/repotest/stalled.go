@@ -38,6 +38,7 @@ func (s *stall) Write(p []byte) (int, error) {
 // An import from a reader that stalls, and an export to a writer that stalls, end
 // with their contexts and write nothing. The pending Read or Write of the caller
 // continues and is the last one.
+// Guarantee: Memory: A stalled import or export ends with its context.
 func testStalled(t *testing.T, store repo.Store) {
 	s, audit := store.Sessions(), store.Audit()
 	id := create(t, s)
@@ -46,7 +47,7 @@ func testStalled(t *testing.T, store repo.Store) {
 	entries := make([]repo.AuditEntry, 1000)
 	project := randomName()
 	for i := range entries {
-		entries[i] = auditEntry()
+		entries[i] = auditEntry(store)
 		entries[i].Project = project
 	}
 	record(t, audit, entries...)
@@ -56,12 +57,12 @@ func testStalled(t *testing.T, store repo.Store) {
 	for name, call := range map[string]func(ctx context.Context, stalled *stall) error{
 		"Import": func(ctx context.Context, stalled *stall) error {
 			stalled.document = bytes.NewReader(whole[:len(whole)-5])
-			_, err := s.Import(ctx, stalled, repo.ImportOptions{Restore: true})
+			_, err := s.Import(ctx, stalled, true)
 			return err
 		},
 		"Import of a long document": func(ctx context.Context, stalled *stall) error {
 			stalled.document = bytes.NewReader(document)
-			_, err := s.Import(ctx, stalled, repo.ImportOptions{Restore: true})
+			_, err := s.Import(ctx, stalled, true)
 			return err
 		},
 		"Export": func(ctx context.Context, stalled *stall) error { return s.Export(ctx, id, stalled) },

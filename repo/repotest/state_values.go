@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -14,13 +15,13 @@ import (
 func stateValues() []string {
 	return append([]string{
 		`0`, `-0`, `1.10`, `1e400`, `-1E+2`, `12345678901234567890123`, `true`, `false`, `null`, `""`, `[]`, ` [ 1 , 2 ] `, "\n\t{}\r\n", `"\u00e4ä\/"`, `"😀"`,
-		`[[],{}]`, strings.Repeat("[", repo.MaxJSONDepth) + strings.Repeat("]", repo.MaxJSONDepth),
+		`[[],{}]`, strings.Repeat("[", limits.MaxJSONDepth) + strings.Repeat("]", limits.MaxJSONDepth),
 	}, objects()...)
 }
 
 func testStateValues(t *testing.T, r repo.Repositories) {
 	scope := shared()
-	values := append(stateValues(), `"`+strings.Repeat("x", repo.MaxStateValueBytes-2)+`"`, strings.Repeat(" ", repo.MaxStateValueBytes-1)+"1")
+	values := append(stateValues(), `"`+strings.Repeat("x", limits.MaxStateValueBytes-2)+`"`, strings.Repeat(" ", limits.MaxStateValueBytes-1)+"1")
 	for i, value := range values {
 		key := fmt.Sprint(i)
 		change(t, r, set(scope, key, value))
@@ -40,12 +41,12 @@ func testStateInvalidValues(t *testing.T, r repo.Repositories) {
 	for name, value := range map[string]string{
 		"none":           ``,
 		"space":          ` `,
-		"limit":          `"` + strings.Repeat("x", repo.MaxStateValueBytes-1) + `"`,
+		"limit":          `"` + strings.Repeat("x", limits.MaxStateValueBytes-1) + `"`,
 		"no JSON":        `{`,
 		"two":            `1 2`,
 		"twice":          `{"a":1,"b":{"c":1,"c":2}}`,
 		"twice escaped":  `[{"a":1,"\u0061":2}]`,
-		"deep":           strings.Repeat("[", repo.MaxJSONDepth+1) + strings.Repeat("]", repo.MaxJSONDepth+1),
+		"deep":           strings.Repeat("[", limits.MaxJSONDepth+1) + strings.Repeat("]", limits.MaxJSONDepth+1),
 		"NUL":            `"\u0000"`,
 		"half a pair":    `["\ud83d"]`,
 		"invalid UTF-8":  "\"\xff\"",
@@ -65,7 +66,7 @@ func testStateInvalidValues(t *testing.T, r repo.Repositories) {
 
 func testStateKeys(t *testing.T, r repo.Repositories) {
 	scope := shared()
-	keys := append([]string{"a", strings.Repeat("k", repo.MaxStateKeyBytes), strings.Repeat("ä", repo.MaxStateKeyBytes/2)}, texts()...)
+	keys := append([]string{"a", strings.Repeat("k", limits.MaxStateKeyBytes), strings.Repeat("ä", limits.MaxStateKeyBytes/2)}, texts()...)
 	for i, key := range keys {
 		change(t, r, set(scope, key, fmt.Sprint(i)))
 		if got := getState(t, r, scope, key); got.Key != key || string(got.Value) != fmt.Sprint(i) {
@@ -75,7 +76,7 @@ func testStateKeys(t *testing.T, r repo.Repositories) {
 		change(t, r, set(named, key, fmt.Sprint(i)))
 		wantState(t, r, named, map[string]string{key: fmt.Sprint(i)})
 	}
-	invalid := append([]string{strings.Repeat("k", repo.MaxStateKeyBytes+1), strings.Repeat("ä", repo.MaxStateKeyBytes/2) + "x"}, invalidTexts()...)
+	invalid := append([]string{strings.Repeat("k", limits.MaxStateKeyBytes+1), strings.Repeat("ä", limits.MaxStateKeyBytes/2) + "x"}, invalidTexts()...)
 	for _, key := range append(invalid, "") {
 		_, err := r.State().Change(t.Context(), []repo.StateChange{set(scope, key, `1`)})
 		wantInvalid(t, err, "changes[0].key")
@@ -170,17 +171,17 @@ func testStateLimits(t *testing.T, r repo.Repositories) {
 	}
 	one := shared()
 	same := func(int) repo.Scope { return one }
-	change(t, r, many(repo.MaxStateChanges, same)...)
-	_, err := r.State().Change(t.Context(), many(repo.MaxStateChanges+1, same))
+	change(t, r, many(limits.MaxStateChanges, same)...)
+	_, err := r.State().Change(t.Context(), many(limits.MaxStateChanges+1, same))
 	wantInvalid(t, err, "changes")
 
 	another := func(i int) repo.Scope { return repo.Scope{Name: fmt.Sprint(one.Name, i)} }
-	versions, err := r.State().Change(t.Context(), many(repo.MaxStateScopes, another))
-	if must(t, versions, err); len(versions) != repo.MaxStateScopes {
+	versions, err := r.State().Change(t.Context(), many(limits.MaxStateScopes, another))
+	if must(t, versions, err); len(versions) != limits.MaxStateScopes {
 		t.Errorf("%d scopes were changed", len(versions))
 	}
-	conditions := make([]repo.ScopeVersion, repo.MaxStateScopes)
-	scopes := make([]repo.Scope, repo.MaxStateScopes+1)
+	conditions := make([]repo.ScopeVersion, limits.MaxStateScopes)
+	scopes := make([]repo.Scope, limits.MaxStateScopes+1)
 	for i := range scopes {
 		scopes[i] = another(-i)
 	}
@@ -196,7 +197,7 @@ func testStateLimits(t *testing.T, r repo.Repositories) {
 
 	large := make([]repo.StateChange, 65)
 	for i := range large {
-		large[i] = set(one, fmt.Sprint(i), `"`+strings.Repeat("x", repo.MaxStateValueBytes-2)+`"`)
+		large[i] = set(one, fmt.Sprint(i), `"`+strings.Repeat("x", limits.MaxStateValueBytes-2)+`"`)
 	}
 	_, err = r.State().Change(t.Context(), large)
 	wantInvalid(t, err, "changes")

@@ -13,7 +13,8 @@ import (
 func createAs(t *testing.T, s repo.Sessions, session repo.NewSession) repo.Session {
 	t.Helper()
 	created, err := s.Create(t.Context(), session)
-	return must(t, created, err).Session
+	created.Existed = false
+	return must(t, created, err)
 }
 
 func create(t *testing.T, s repo.Sessions) repo.ID {
@@ -35,7 +36,7 @@ func appendTo(t *testing.T, s repo.Sessions, id repo.ID, messages ...repo.NewMes
 
 func readAll(t *testing.T, s repo.Sessions, id repo.ID) []repo.Message {
 	t.Helper()
-	messages, err := collect(s.Stream(t.Context(), id, 0))
+	messages, err := collect(s.Messages(t.Context(), id, 0))
 	return must(t, messages, err)
 }
 
@@ -68,6 +69,17 @@ func withIDs(messages []repo.NewMessage) []repo.NewMessage {
 
 // randomName returns a unique name.
 func randomName() string { return "test-" + repo.NewID().String() }
+
+// spaced is a store, or sessions, of one namespace: see Views.
+type spaced interface{ Space() string }
+
+// spaceOf returns a namespace in which nothing is yet.
+func spaceOf(of any) string {
+	if v, is := of.(spaced); is {
+		return v.Space()
+	}
+	return randomName()
+}
 
 // tick waits until the clock has advanced by at least a microsecond.
 func tick() { time.Sleep(10 * time.Microsecond) }

@@ -41,7 +41,7 @@ func testStreamFiveThousand(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	all := appendTo(t, s, id, users(5000)...)
 	for _, from := range []int64{0, 1, 2500, 4999, 5000, 5001, math.MaxInt64} {
-		got, err := collect(s.Stream(t.Context(), id, from))
+		got, err := collect(s.Messages(t.Context(), id, from))
 		wantMessages(t, must(t, got, err), all[min(from, 5000):])
 	}
 }
@@ -59,7 +59,7 @@ func testStreamLongMessages(t *testing.T, s repo.Sessions) {
 		given = append(given, user(strings.Repeat("x", length)))
 	}
 	all := appendTo(t, s, id, given...)
-	got, err := collect(s.Stream(t.Context(), id, 0))
+	got, err := collect(s.Messages(t.Context(), id, 0))
 	wantMessages(t, must(t, got, err), all)
 }
 
@@ -67,7 +67,7 @@ func testStreamBreak(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, users(300)...)
 	for _, stop := range []int64{0, 1, 99, 100, 101, 299} {
-		for message, err := range s.Stream(t.Context(), id, 0) {
+		for message, err := range s.Messages(t.Context(), id, 0) {
 			if err != nil {
 				t.Fatalf("Stream: %v", err)
 			}
@@ -85,7 +85,7 @@ func testStreamBreak(t *testing.T, s repo.Sessions) {
 func testStreamAgain(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	all := appendTo(t, s, id, users(3)...)
-	stream := s.Stream(t.Context(), id, 1)
+	stream := s.Messages(t.Context(), id, 1)
 	for range 2 {
 		got, err := collect(stream)
 		wantMessages(t, must(t, got, err), all[1:])
@@ -100,7 +100,7 @@ func testStreamWhileAppending(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, users(1000)...)
 	var got []repo.Message
-	for message, err := range s.Stream(t.Context(), id, 0) {
+	for message, err := range s.Messages(t.Context(), id, 0) {
 		if err != nil {
 			t.Fatalf("Stream: %v", err)
 		}
@@ -119,13 +119,13 @@ func testStreamWhileAppending(t *testing.T, s repo.Sessions) {
 func testStreamNestedOperations(t *testing.T, s repo.Sessions) {
 	id, copied := create(t, s), create(t, s)
 	all := appendTo(t, s, id, users(5)...)
-	for message, err := range s.Stream(t.Context(), id, 0) {
+	for message, err := range s.Messages(t.Context(), id, 0) {
 		if err != nil {
 			t.Fatalf("Stream: %v", err)
 		}
 		got, err := s.Message(t.Context(), id, message.ID)
 		wantMessage(t, must(t, got, err), message)
-		inner, err := collect(s.Stream(t.Context(), id, message.Sequence))
+		inner, err := collect(s.Messages(t.Context(), id, message.Sequence))
 		wantMessages(t, must(t, inner, err), all[message.Sequence:])
 		appendTo(t, s, copied, user(message.Content))
 	}
@@ -152,9 +152,9 @@ func wantOneError(t *testing.T, stream iter.Seq2[repo.Message, error]) error {
 }
 
 func testStreamNegative(t *testing.T, s repo.Sessions) {
-	wantInvalid(t, wantOneError(t, s.Stream(t.Context(), create(t, s), -1)), "from")
+	wantInvalid(t, wantOneError(t, s.Messages(t.Context(), create(t, s), -1)), "from")
 	missing := repo.NewID()
-	wantNotFound(t, wantOneError(t, s.Stream(t.Context(), missing, 0)), "session", missing)
+	wantNotFound(t, wantOneError(t, s.Messages(t.Context(), missing, 0)), "session", missing)
 }
 
 // A stream ends with an error if its session is deleted before the last messages were read.
@@ -165,7 +165,7 @@ func testStreamDeleted(t *testing.T, s repo.Sessions) {
 		all := appendTo(t, s, id, users(count)...)
 		got := 0
 		var failure error
-		for message, err := range s.Stream(t.Context(), id, 0) {
+		for message, err := range s.Messages(t.Context(), id, 0) {
 			if failure = err; err != nil {
 				break
 			}
@@ -196,7 +196,7 @@ func testStreamContext(t *testing.T, store repo.Store) {
 	defer cancel()
 	count := 0
 	var failure error
-	for message, err := range s.Stream(ctx, id, 0) {
+	for message, err := range s.Messages(ctx, id, 0) {
 		if failure != nil {
 			t.Error("the stream went on after its error")
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -25,6 +26,10 @@ func streamsTests() []test {
 		onPlans("Keys", testStreamsKeys),
 		onPlans("Invalid", testStreamsInvalid),
 		onPlans("RemoveNothing", testStreamsRemoveNothing),
+		onPlans("Session", testStreamsSession),
+		onPlans("List", testStreamsList),
+		onPlans("Delete", testStreamsDelete),
+		onPlans("DeletedSession", testStreamsDeletedSession),
 	}
 }
 
@@ -69,36 +74,36 @@ func someParts(count int) [][]byte {
 
 func wantStreamGone(t *testing.T, err error, stream repo.Stream) {
 	t.Helper()
-	if got, ok := wantError[*repo.StreamGoneError](t, err, repo.ErrStreamGone); ok {
-		wantEqual(t, got, repo.StreamGoneError{Key: stream.Key, ID: stream.ID})
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrGone); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: "stream", Name: stream.Key, ID: stream.ID, Gone: true})
 	}
 }
 
 func wantStreamFenced(t *testing.T, err error, stream repo.Stream) {
 	t.Helper()
-	if got, ok := wantError[*repo.StreamFencedError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.StreamFencedError{Key: stream.Key, ID: stream.ID, Fence: stream.Fence})
+	if got, ok := wantError[*repo.FencedError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.FencedError{Key: repo.LeaseKey{Kind: "stream", Name: stream.Key}, Fence: stream.Fence})
 	}
 }
 
 func wantStreamEnded(t *testing.T, err error, stream repo.Stream, status repo.StreamStatus) {
 	t.Helper()
-	if got, ok := wantError[*repo.StreamEndedError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.StreamEndedError{Key: stream.Key, ID: stream.ID, Status: status})
+	if got, ok := wantError[*repo.RefusedError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.RefusedError{Kind: "stream", Name: stream.Key, ID: stream.ID, Reason: "is " + string(status)})
 	}
 }
 
 func wantStreamSequence(t *testing.T, err error, stream repo.Stream, next int64) {
 	t.Helper()
-	if got, ok := wantError[*repo.StreamSequenceError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.StreamSequenceError{Key: stream.Key, ID: stream.ID, Expected: stream.Next, Next: next})
+	if got, ok := wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.SequenceConflictError{Kind: "stream", Name: stream.Key, ID: stream.ID, Expected: stream.Next, Next: next})
 	}
 }
 
 func wantNoStream(t *testing.T, err error, key string) {
 	t.Helper()
-	if got, ok := wantError[*repo.StreamNotFoundError](t, err, repo.ErrNotFound); ok {
-		wantEqual(t, got, repo.StreamNotFoundError{Key: key})
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: "stream", Name: key})
 	}
 }
 
@@ -127,7 +132,7 @@ func testStreamsOpen(t *testing.T, r repo.Repositories) {
 			t.Errorf("opened %+v", stream)
 		}
 		if ttl == 0 {
-			ttl = repo.DefaultStreamTTL
+			ttl = limits.DefaultStreamTTL
 		}
 		wantStreamLife(t, stream, ttl)
 		want := stream
@@ -212,7 +217,7 @@ func endStream(t *testing.T, r repo.Repositories, stream repo.Stream, status rep
 func testStreamsAppend(t *testing.T, r repo.Repositories) {
 	stream := openStream(t, r, newStream())
 	addParts(t, r, &stream, []byte("x"))
-	addParts(t, r, &stream, someParts(repo.MaxParts)...)
+	addParts(t, r, &stream, someParts(limits.MaxParts)...)
 	addParts(t, r, &stream, bytes.Repeat([]byte{0, 0xff}, 1<<19), []byte{0})
 	wantStream(t, getStream(t, r, stream.Key), stream)
 	for _, wrong := range []int64{stream.Next + 1, stream.Next + 1000} {
@@ -295,7 +300,7 @@ func testStreamsEnds(t *testing.T, r repo.Repositories) {
 
 func testStreamsMissing(t *testing.T, r repo.Repositories) {
 	_, err := r.Streams().Get(t.Context(), "x"+randomName())
-	if missing, ok := errors.AsType[*repo.StreamNotFoundError](err); !ok || !errors.Is(err, repo.ErrNotFound) || missing.Key == "" {
+	if missing, ok := errors.AsType[*repo.NotFoundError](err); !ok || !errors.Is(err, repo.ErrNotFound) || missing.Name == "" {
 		t.Errorf("got %v", err)
 	}
 	stream := repo.Stream{Key: randomName(), ID: repo.NewID(), Fence: 1}
@@ -314,7 +319,7 @@ func testStreamsKeys(t *testing.T, r repo.Repositories) {
 		name + strings.Repeat("k", repo.MaxKeyBytes-len(name)),
 	}
 	for _, key := range keys {
-		stream := openStream(t, r, repo.NewStream{Key: key, Owner: strings.Repeat("o", repo.MaxUserIDBytes)})
+		stream := openStream(t, r, repo.NewStream{Key: key, Owner: strings.Repeat("o", limits.MaxUserIDBytes)})
 		ids[stream.ID] = true
 		wantSame(t, "stored stream", getStream(t, r, key), stream)
 	}
@@ -369,14 +374,14 @@ func testStreamsInvalid(t *testing.T, r repo.Repositories) {
 	} {
 		wantInvalid(t, second(streams.Append(ctx, stream, parts...)), field)
 	}
-	wantInvalid(t, second(streams.Append(ctx, stream, someParts(repo.MaxParts+1)...)), "parts")
+	wantInvalid(t, second(streams.Append(ctx, stream, someParts(limits.MaxParts+1)...)), "parts")
 	whole := large[:repo.MaxPartBytes]
 	wantInvalid(t, second(streams.Append(ctx, stream, whole, []byte("x"))), "parts")
-	for _, bad := range []string{strings.Repeat("x", repo.MaxTextBytes+1), "\xff", "a\x00b"} {
+	for _, bad := range []string{strings.Repeat("x", limits.MaxTextBytes+1), "\xff", "a\x00b"} {
 		wantInvalid(t, streams.Fail(ctx, stream, bad), "reason")
 	}
-	for _, limit := range []int{-1, repo.MaxStreamRemoval + 1} {
-		wantInvalid(t, second(streams.RemoveExpired(ctx, limit)), "limit")
+	for _, limit := range []int{-1, limits.MaxStreamRemoval + 1} {
+		wantInvalid(t, third(streams.RemoveExpired(ctx, limit)), "limit")
 	}
 	wantStream(t, getStream(t, r, stream.Key), stream)
 }
@@ -386,8 +391,8 @@ func testStreamsRemoveNothing(t *testing.T, r repo.Repositories) {
 	stream := openStream(t, r, newStream())
 	addParts(t, r, &stream, someParts(3)...)
 	endStream(t, r, stream, repo.StreamFinished)
-	for _, limit := range []int{0, 1, repo.MaxStreamRemoval} {
-		if _, err := r.Streams().RemoveExpired(t.Context(), limit); err != nil {
+	for _, limit := range []int{0, 1, limits.MaxStreamRemoval} {
+		if _, _, err := r.Streams().RemoveExpired(t.Context(), limit); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -405,7 +410,16 @@ func streamOperations(ctx context.Context, r repo.Repositories, stream repo.Stre
 		"Streams.Append":        func() error { return second(streams.Append(ctx, stream, []byte("x"))) },
 		"Streams.Finish":        func() error { return streams.Finish(ctx, stream) },
 		"Streams.Fail":          func() error { return streams.Fail(ctx, stream, "why") },
-		"Streams.RemoveExpired": func() error { return second(streams.RemoveExpired(ctx, 1)) },
+		"Streams.RemoveExpired": func() error { return third(streams.RemoveExpired(ctx, 1)) },
+		"Streams.List":          func() error { return second(streams.List(ctx, repo.NewID(), repo.Page{})) },
+		"Streams.Delete":        func() error { return streams.Delete(ctx, stream.Key) },
+		"Streams.FollowSession": func() (failed error) {
+			for _, err := range streams.FollowSession(ctx, repo.NewID()) {
+				failed = err
+				break
+			}
+			return failed
+		},
 		"Streams.Follow": func() (failed error) {
 			for _, err := range streams.Follow(ctx, stream.Key, repo.StreamPosition{}) {
 				failed = err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 func streamsFollowTests() []test {
@@ -28,6 +29,8 @@ func streamsFollowTests() []test {
 		onPlans("Own", testStreamsFollowOwn),
 		{"Transaction", testStreamsFollowTransaction},
 		{"InTransaction", testStreamsFollowInTransaction},
+		{"Session", testStreamsFollowSession},
+		{"Restart", testStreamsRestart},
 		{"Close", testStreamsFollowClose},
 		{"Expiry", testStreamsExpiry},
 		{"Removal", testStreamsRemoval},
@@ -143,6 +146,13 @@ func wantStreamFailed(t *testing.T, err error, stream repo.Stream, reason string
 	}
 }
 
+func wantBeyond(t *testing.T, err error, stream repo.Stream, from int64) {
+	t.Helper()
+	if got, ok := wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.SequenceConflictError{Kind: "stream", Name: stream.Key, ID: stream.ID, Expected: from, Next: stream.Next})
+	}
+}
+
 // Parts are read from any place on, and come as they are appended.
 func testStreamsFollowFrom(t *testing.T, r repo.Repositories) {
 	stream := openStream(t, r, newStream())
@@ -213,8 +223,8 @@ func testStreamsLargeParts(t *testing.T, r repo.Repositories) {
 // Followers of streams and sessions return one after the other what is yielded, as soon as it is there.
 func testFollowersAsked(t *testing.T, r repo.Repositories) {
 	ctx, session, stream := t.Context(), create(t, r.Sessions()), openStream(t, r, newStream())
-	messages := repo.FollowMessages(ctx, r.Sessions(), session, 1)
-	parts := repo.FollowParts(ctx, r.Streams(), stream.Key, repo.StreamPosition{})
+	messages := adapter.FollowMessages(ctx, r.Sessions(), session, 1)
+	parts := adapter.FollowParts(ctx, r.Streams(), stream.Key, repo.StreamPosition{})
 	appended := appendTo(t, r.Sessions(), session, user("a"), user("b"))
 	for i := range int64(3) {
 		if i > 0 {
@@ -242,7 +252,7 @@ func testFollowersAsked(t *testing.T, r repo.Repositories) {
 			t.Error(err)
 		}
 	}
-	missing := repo.FollowMessages(ctx, r.Sessions(), repo.NewID(), 0)
+	missing := adapter.FollowMessages(ctx, r.Sessions(), repo.NewID(), 0)
 	defer func() { _ = missing.Close() }()
 	for range 2 {
 		_, err := missing.Next(ctx)
@@ -250,7 +260,7 @@ func testFollowersAsked(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A stream that has ended is read to its end, from everywhere.
+// A stream that has ended is read to its end, from everywhere before it.
 func testStreamsFollowEnds(t *testing.T, r repo.Repositories) {
 	for _, status := range []repo.StreamStatus{repo.StreamFinished, repo.StreamFailed} {
 		for _, count := range []int{0, 3} {
@@ -263,9 +273,12 @@ func testStreamsFollowEnds(t *testing.T, r repo.Repositories) {
 				for _, id := range []repo.ID{{}, stream.ID} {
 					got, err := readParts(r.Streams().Follow(t.Context(), stream.Key, repo.StreamPosition{StreamID: id, Sequence: from}), math.MaxInt)
 					wantParts(t, got, stream, from, parts[min(from, int64(count)):])
-					if status == repo.StreamFailed {
+					switch {
+					case from > int64(count):
+						wantBeyond(t, err, stream, from)
+					case status == repo.StreamFailed:
 						wantStreamFailed(t, err, stream, "why")
-					} else if err != nil {
+					case err != nil:
 						t.Error(err)
 					}
 				}
@@ -283,13 +296,12 @@ func testStreamsFollowEndIsAwaited(t *testing.T, r repo.Repositories) {
 		reader.wants(stream, 0, parts...)
 		time.Sleep(20 * time.Millisecond) // they may be waiting by now
 		endStream(t, r, stream, status)
-		for _, f := range []*streaming{reader, beyond} {
-			if err := f.end(); status == repo.StreamFailed {
-				wantStreamFailed(t, err, stream, "why")
-			} else if err != nil {
-				t.Errorf("Follow ended with %v", err)
-			}
+		if err := reader.end(); status == repo.StreamFailed {
+			wantStreamFailed(t, err, stream, "why")
+		} else if err != nil {
+			t.Errorf("Follow ended with %v", err)
 		}
+		wantBeyond(t, beyond.end(), stream, 9)
 	}
 }
 
@@ -432,8 +444,8 @@ func testStreamsFollowInTransaction(t *testing.T, store repo.Store) {
 }
 
 func isInside(err error) bool {
-	_, inside := errors.AsType[*repo.InsideTxError](err)
-	return inside
+	invalid, is := errors.AsType[*repo.InvalidError](err)
+	return is && invalid.Field == "context"
 }
 
 func testStreamsFollowClose(t *testing.T, store repo.Store) {
@@ -470,7 +482,7 @@ func awaitExpiry(t *testing.T, r repo.Repositories, key string) {
 	t.Helper()
 	await(t, "the stream expires", func() bool {
 		_, err := r.Streams().Get(t.Context(), key)
-		return errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrNotFound)
+		return errors.Is(err, repo.ErrGone) || errors.Is(err, repo.ErrNotFound)
 	})
 }
 
@@ -490,16 +502,17 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 	case <-time.After(patience):
 		t.Fatal("Follow did not end")
 	}
-	switch _, missed := errors.AsType[*repo.StreamNotFoundError](err); {
+	switch _, missed := errors.AsType[*repo.NotFoundError](err); {
 	case missed: // another test's call has removed the stream before the reader began
 	default:
 		wantStreamGone(t, err, stream)
 	}
 	for name, run := range streamOperations(t.Context(), store, stream) {
-		if name == "Streams.Open" || name == "Streams.RemoveExpired" {
+		switch name {
+		case "Streams.Open", "Streams.RemoveExpired", "Streams.List", "Streams.FollowSession":
 			continue
 		}
-		if err := run(); !errors.Is(err, repo.ErrStreamGone) && !errors.Is(err, repo.ErrNotFound) {
+		if err := run(); !errors.Is(err, repo.ErrGone) && !errors.Is(err, repo.ErrNotFound) {
 			t.Errorf("%s gave %v", name, err)
 		}
 	}
@@ -515,6 +528,7 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 }
 
 // What has expired is removed in bounded steps, and nothing else is.
+// Guarantee: Streams: What has expired is removed, and nothing else.
 func testStreamsRemoval(t *testing.T, store repo.Store) {
 	kept, keptParts := openStream(t, store, newStream()), someParts(5)
 	addParts(t, store, &kept, keptParts...)
@@ -532,12 +546,12 @@ func testStreamsRemoval(t *testing.T, store repo.Store) {
 	awaitExpiry(t, store, last.Key)
 	// Others may be at it, too, if the store's data are not this test's alone.
 	await(t, "the streams are removed", func() bool {
-		removed, err := store.Streams().RemoveExpired(t.Context(), 4)
-		if must(t, removed, err); removed.Parts > 4 || removed.Streams > 4 {
-			t.Errorf("removed %+v, the limit is 4", removed)
+		count, parts, err := store.Streams().RemoveExpired(t.Context(), 4)
+		if must(t, count, err); parts > 4 || count > 4 {
+			t.Errorf("removed %d streams and %d parts, the limit is 4", count, parts)
 		}
 		_, err = store.Streams().Get(t.Context(), last.Key)
-		if errors.Is(err, repo.ErrStreamGone) {
+		if errors.Is(err, repo.ErrGone) {
 			return false
 		}
 		wantNoStream(t, err, last.Key)
@@ -562,11 +576,11 @@ func testStreamsRemovalShowsNoOlder(t *testing.T, store repo.Store) {
 	}
 	await(t, "the stream expires", func() bool {
 		_, err := store.Streams().Get(t.Context(), asked.Key)
-		return errors.Is(err, repo.ErrStreamGone)
+		return errors.Is(err, repo.ErrGone)
 	})
 	for range 10 {
-		removed, err := store.Streams().RemoveExpired(t.Context(), 2)
-		if must(t, removed, err); removed == (repo.RemovedStreams{}) {
+		count, parts, err := store.Streams().RemoveExpired(t.Context(), 2)
+		if must(t, count, err)+parts == 0 {
 			break
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -29,6 +30,7 @@ func streamsRaceTests() []test {
 // Writers open one stream again and again, and each appends until it is refused. What is
 // stored is what was acknowledged, in order: parts of a fence come after those of smaller
 // ones. (testStreamsNaive shows what becomes of a fence that is looked at first.)
+// Guarantee: Streams: Only the latest opener writes.
 func testStreamsOneWriter(t *testing.T, store repo.Store) {
 	const writers, rounds = 8, 6
 	asked := newStream()
@@ -45,7 +47,7 @@ func testStreamsOneWriter(t *testing.T, store repo.Store) {
 			for range 1 + rand.N(8) {
 				part := fmt.Sprintf("%d/%d/%d", stream.Fence, worker, round)
 				next, err := store.Streams().Append(t.Context(), stream, []byte(part))
-				if _, fenced := errors.AsType[*repo.StreamFencedError](err); fenced {
+				if _, fenced := errors.AsType[*repo.FencedError](err); fenced {
 					break
 				}
 				if err != nil {
@@ -77,6 +79,7 @@ func testStreamsOneWriter(t *testing.T, store repo.Store) {
 
 // As testStreamsOneWriter, with writers that do not wait for each part: what one has flushed
 // is stored, and all that is stored of it are its first parts, in order.
+// Guarantee: Streams: A `PartWriter` stores each part once, in order.
 func testStreamsAhead(t *testing.T, store repo.Store) {
 	const writers, rounds = 8, 6
 	asked := newStream()
@@ -86,7 +89,7 @@ func testStreamsAhead(t *testing.T, store repo.Store) {
 	together(writers, func(int) {
 		for range rounds {
 			stream, err := store.Streams().Open(t.Context(), asked)
-			writer := repo.NewPartWriter(t.Context(), store.Streams(), stream)
+			writer := live.NewPartWriter(t.Context(), store.Streams(), stream)
 			for n, count := 0, 1+rand.N(40); n < count && err == nil; n++ {
 				err = writer.Write(t.Context(), fmt.Appendf(nil, "%d/%d", stream.Fence, n))
 				if err == nil && rand.N(4) == 0 {
@@ -97,13 +100,13 @@ func testStreamsAhead(t *testing.T, store repo.Store) {
 					}
 				}
 			}
-			if _, fenced := errors.AsType[*repo.StreamFencedError](err); err != nil && !fenced {
+			if _, fenced := errors.AsType[*repo.FencedError](err); err != nil && !fenced {
 				t.Error(err)
 			}
 			_ = writer.Flush(t.Context()) // nothing is under way any more
 		}
 	})
-	last := repo.NewPartWriter(t.Context(), store.Streams(), openStream(t, store, asked))
+	last := live.NewPartWriter(t.Context(), store.Streams(), openStream(t, store, asked))
 	for n := range 50 { // which nobody refuses
 		if err := last.Write(t.Context(), fmt.Appendf(nil, "%d/%d", last.Stream().Fence, n)); err != nil {
 			t.Fatal(err)
@@ -204,6 +207,7 @@ func testStreamsOpeners(t *testing.T, store repo.Store) {
 
 // Readers come and go while parts are appended, each going on where it stopped. None
 // misses a part or gets one twice, and each gets the end.
+// Guarantee: Streams: A follower gets each part once, in order, and how the stream ended.
 func testStreamsResume(t *testing.T, store repo.Store) {
 	const readers, total = 12, 300
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -296,7 +300,7 @@ func testStreamsRacingEnds(t *testing.T, store repo.Store) {
 				time.Sleep(time.Duration(rand.N(2000)) * time.Microsecond)
 				_, err = store.Streams().Append(t.Context(), stream, []byte("x"))
 			}
-			if _, ended := errors.AsType[*repo.StreamEndedError](err); err != nil && !ended {
+			if _, ended := errors.AsType[*repo.RefusedError](err); err != nil && !ended {
 				t.Error(err)
 			}
 			if err == nil {

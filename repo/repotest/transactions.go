@@ -54,7 +54,7 @@ func (w *writes) run(ctx context.Context, s repo.Sessions) error {
 	if _, err := s.Append(ctx, w.fresh, users(2)...); err != nil {
 		return err
 	}
-	if _, err := s.AppendAt(ctx, w.existing, 0, user("x")); err != nil {
+	if _, err := appendAt(ctx, s, w.existing, 0, user("x")); err != nil {
 		return err
 	}
 	if _, err := s.AddUsage(ctx, w.existing, repo.NewUsage{InputTokens: 1}); err != nil {
@@ -63,7 +63,7 @@ func (w *writes) run(ctx context.Context, s repo.Sessions) error {
 	if _, err := s.Update(ctx, w.existing, repo.SessionUpdate{Actor: ptr("written")}); err != nil {
 		return err
 	}
-	if _, err := s.Import(ctx, bytes.NewReader(w.document), repo.ImportOptions{Restore: true}); err != nil {
+	if _, err := s.Import(ctx, bytes.NewReader(w.document), true); err != nil {
 		return err
 	}
 	_, err := s.Delete(ctx, w.doomed)
@@ -171,20 +171,20 @@ func testTxPanic(t *testing.T, store repo.Store) {
 
 // A session that the transaction has changed is listed once, as it is now.
 func testTxLists(t *testing.T, store repo.Store) {
-	created, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: randomName()})
+	created, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: spaceOf(store)})
 	must(t, created, err)
 	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		changed, err := tx.Sessions().Update(ctx, created.ID, repo.SessionUpdate{Actor: new("changed")})
 		if err != nil {
 			return err
 		}
-		for _, order := range []repo.SessionOrder{repo.ByCreation, repo.ByActivity} {
-			listed, err := tx.Sessions().List(ctx, repo.SessionFilter{Namespace: created.Namespace, Order: order}, repo.Page{})
+		for _, byActivity := range []bool{false, true} {
+			listed, err := tx.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true, Namespace: created.Namespace, ByActivity: byActivity}, repo.Page{})
 			if err != nil {
 				return err
 			}
-			if len(listed.Sessions) != 1 || listed.Sessions[0].Actor != changed.Actor {
-				t.Errorf("%v: %d sessions are listed, want the changed one: %+v", order, len(listed.Sessions), listed.Sessions)
+			if len(listed.Items) != 1 || listed.Items[0].Actor != changed.Actor {
+				t.Errorf("by activity %t: %d sessions are listed, want the changed one: %+v", byActivity, len(listed.Items), listed.Items)
 			}
 		}
 		return nil
@@ -215,7 +215,7 @@ func testTxStream(t *testing.T, store repo.Store) {
 	appendTo(t, store.Sessions(), id, users(600)...)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		next := int64(0)
-		for message, err := range tx.Sessions().Stream(ctx, id, 0) {
+		for message, err := range tx.Sessions().Messages(ctx, id, 0) {
 			if err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func testTxStream(t *testing.T, store repo.Store) {
 func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	w := newWrites(t, s)
-	taken := fullSession()
+	taken := fullSession(store)
 	createAs(t, s, taken)
 	message := fullMessage()
 	appendTo(t, s, taken.ID, message)
@@ -253,18 +253,18 @@ func testTxGoesOnAfterAnswers(t *testing.T, store repo.Store) {
 		other := taken
 		other.Actor = "other"
 		_, err = in.Create(ctx, other)
-		wantSessionConflict(t, err, repo.SessionConflictError{ID: taken.ID, Field: "actor"})
+		wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: taken.ID, Field: "actor"})
 		_, err = in.Append(ctx, taken.ID, user(""))
 		wantInvalid(t, err, "messages[0].content")
 		_, err = in.Append(ctx, taken.ID, message, user("x"))
 		wantMessageConflict(t, err, taken.ID, message.ID, "batch")
-		_, err = in.AppendAt(ctx, taken.ID, 7, user("x"))
-		wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: taken.ID, Expected: 7, Next: 1})
+		_, err = appendAt(ctx, in, taken.ID, 7, user("x"))
+		wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: taken.ID, Expected: 7, Next: 1})
 		_, err = in.AddUsage(ctx, taken.ID, repo.NewUsage{Cost: *taken.Budget + 1})
-		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: taken.ID, Budget: *taken.Budget, Requested: *taken.Budget + 1})
-		_, err = in.Import(ctx, bytes.NewReader(document), repo.ImportOptions{Restore: true})
+		wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: taken.ID, Limit: int64(*taken.Budget), Requested: int64(*taken.Budget + 1)})
+		_, err = in.Import(ctx, bytes.NewReader(document), true)
 		wantImportError(t, err)
-		_, err = in.Import(ctx, bytes.NewReader(w.document[:len(w.document)-9]), repo.ImportOptions{Restore: true})
+		_, err = in.Import(ctx, bytes.NewReader(w.document[:len(w.document)-9]), true)
 		wantImportError(t, err)
 		return w.run(ctx, in)
 	})

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 func turnTests() []test {
@@ -29,6 +31,9 @@ func turnTests() []test {
 		onPlans("RepeatOfMessages", testTurnRepeatOfMessages),
 		onPlans("WithoutIDs", testTurnWithoutIDs),
 		onPlans("Conflicts", testTurnConflicts),
+		onPlans("Existing", testTurnExisting),
+		onPlans("ExistingTogether", testTurnExistingTogether),
+		onPlans("ByID", testTurnByID),
 		onPlans("KnownMessage", testTurnKnownMessage),
 		onPlans("KnownUsage", testTurnKnownUsage),
 		onPlans("Order", testTurnOrder),
@@ -43,6 +48,10 @@ func turnTests() []test {
 		onPlans("Calls", testTurnCalls),
 		onPlans("UsageIsNoActivity", testTurnUsageIsNoActivity),
 		onPlans("TogetherInvalid", testTurnsTogetherInvalid),
+		onPlans("Work", testTurnWork),
+		onPlans("WorkRefused", testTurnWorkRefused),
+		onPlans("WorkTogether", testTurnsWorkTogether),
+		onPlans("WorkInvalid", testTurnWorkInvalid),
 	}
 }
 
@@ -53,6 +62,7 @@ func turnRaceTests() []test {
 		{"Versions", testTurnRacingVersions},
 		{"Conditions", testTurnRacingConditions},
 		{"ID", testTurnRacingID},
+		{"Existing", testTurnRacingExisting},
 		{"Create", testTurnRacingCreate},
 		{"Budget", testTurnRacingBudget},
 		{"Together", testTurnsRacingTogether},
@@ -61,12 +71,13 @@ func turnRaceTests() []test {
 		{"TogetherRolledBack", testTurnsTogetherRolledBack},
 		{"TogetherOrNot", testTurnsRacingRefusals},
 		{"WithAppendsAt", testTurnsWithAppendsAt},
+		{"Work", testTurnRacingWork},
 	}
 }
 
 func addTurn(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn) repo.AppendedTurn {
 	t.Helper()
-	added, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+	added, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 	return must(t, added, err)
 }
 
@@ -122,9 +133,10 @@ func testTurnWhole(t *testing.T, r repo.Repositories) {
 	wantState(t, r, own, map[string]string{"step": `{"n": 1}`})
 	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "3", "stays": "2"})
 	_, ownVersion := readState(t, r, own)
-	wantSame(t, "scopes", added.Scopes, []repo.ScopeVersion{{Scope: scope, Version: version + 1}, {Scope: own, Version: ownVersion}})
-	if got := getState(t, r, scope, "n").Version; got != version+1 {
-		t.Errorf("the key is at version %d, want that of the scope, %d", got, version+1)
+	_, next := readState(t, r, scope)
+	wantSame(t, "scopes", added.Scopes, []repo.ScopeVersion{{Scope: scope, Version: next}, {Scope: own, Version: ownVersion}})
+	if got := getState(t, r, scope, "n").Version; got != next || got <= version {
+		t.Errorf("the key is at version %d, want that of the scope, %d, after %d", got, next, version)
 	}
 	want := repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}
 	session := get(t, r.Sessions(), id)
@@ -173,15 +185,15 @@ func testTurnInvalid(t *testing.T, r repo.Repositories) {
 		"expected":                {Messages: users(1), Expected: ptr(int64(-1))},
 		"create.id":               {Messages: users(1), Create: &repo.NewSession{ID: other}},
 		"create.namespace":        {Messages: users(1), Create: &repo.NewSession{Namespace: string([]byte{255})}},
-		"state[0].scope.name":     {State: []repo.StateChange{set(repo.Scope{Name: string(make([]byte, repo.MaxScopeBytes+1))}, "a", `1`)}},
+		"state[0].scope.name":     {State: []repo.StateChange{set(repo.Scope{Name: string(make([]byte, limits.MaxScopeBytes+1))}, "a", `1`)}},
 		"state[0].key":            {State: []repo.StateChange{set(scope, "", `1`)}},
 		"messages[0].occurred_at": {Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x", OccurredAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
 	} {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		wantInvalid(t, err, field)
 	}
 	for _, invalid := range []string{"a\x00", "a\xff"} {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{ID: invalid, Messages: users(1)})
+		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, ID: invalid, Messages: users(1)})
 		wantInvalid(t, err, "id")
 	}
 	wantCount(t, r.Sessions(), id, 0)
@@ -197,7 +209,7 @@ func testTurnMissing(t *testing.T, r repo.Repositories) {
 		{State: []repo.StateChange{set(scope, "a", `1`)}},
 		{Messages: users(1), Expected: ptr(int64(0))},
 	} {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		wantNotFound(t, err, "session", id)
 	}
 	wantState(t, r, scope, map[string]string{})
@@ -205,6 +217,7 @@ func testTurnMissing(t *testing.T, r repo.Repositories) {
 
 // Whatever part of a turn is refused, nothing of it is stored, and the same turn can be
 // added later.
+// Guarantee: Turns: A turn (messages, state, usage) is stored whole or not at all.
 func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
 	scope := shared()
 	id := createAs(t, r.Sessions(), repo.NewSession{Budget: ptr(repo.Cost(10))}).ID
@@ -220,7 +233,7 @@ func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
 		t.Helper()
 		turn := fullTurn(scope)
 		spoil(&turn)
-		added, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		added, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		if want(err); !reflect.DeepEqual(added, repo.AppendedTurn{}) {
 			t.Errorf("%s: the refused turn gave %+v", name, added)
 		}
@@ -232,34 +245,34 @@ func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
 		}
 	}
 	refused("sequence", func(turn *repo.Turn) { turn.Expected = ptr(int64(1)) }, func(err error) {
-		wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 2})
+		wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 1, Next: 2})
 	})
 	refused("message", func(turn *repo.Turn) { turn.Messages = append(turn.Messages, known) }, func(err error) {
 		wantMessageConflict(t, err, id, known.ID, "turn")
 	})
 	refused("key condition", func(turn *repo.Turn) { turn.State = append(turn.State, ifVersion(set(scope, "text", `1`), 0)) }, func(err error) {
-		wantStateConflict(t, err, repo.StateConflictError{Scope: scope, Key: "text", Actual: version})
+		wantStateConflict(t, err, repo.VersionConflictError{Kind: "state", Scope: scope, Name: "text", Actual: version})
 	})
 	refused("scope condition", func(turn *repo.Turn) {
 		turn.IfScopes = []repo.ScopeVersion{{Scope: scope, Version: version + 1}}
 	}, func(err error) {
-		wantStateConflict(t, err, repo.StateConflictError{Scope: scope, Expected: version + 1, Actual: version})
+		wantStateConflict(t, err, repo.VersionConflictError{Kind: "state", Scope: scope, Expected: version + 1, Actual: version})
 	})
 	refused("own condition", func(turn *repo.Turn) { turn.IfScopes = []repo.ScopeVersion{{Version: 7}} }, func(err error) {
-		wantStateConflict(t, err, repo.StateConflictError{Scope: repo.Scope{SessionID: id}, Expected: 7})
+		wantStateConflict(t, err, repo.VersionConflictError{Kind: "state", Scope: repo.Scope{SessionID: id}, Expected: 7})
 	})
 	for _, key := range []string{"text", "most"} {
 		refused("increment", func(turn *repo.Turn) { turn.State = append(turn.State, increment(scope, key, 1)) }, func(err error) {
-			if got, ok := wantError[*repo.StateTypeError](t, err, repo.ErrConflict); ok && (got.Scope != scope || got.Key != key) {
-				t.Errorf("the error names %+v, %q", got.Scope, got.Key)
+			if got, ok := wantError[*repo.RefusedError](t, err, repo.ErrConflict); ok && (got.Scope != scope || got.Name != key) {
+				t.Errorf("the error names %+v, %q", got.Scope, got.Name)
 			}
 		})
 	}
 	refused("budget", func(turn *repo.Turn) { turn.Usage.Cost = 10 }, func(err error) {
-		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 1, Requested: 10})
+		wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: 1, Requested: 10})
 	})
 	refused("usage", func(turn *repo.Turn) { turn.Usage = &repo.NewUsage{ID: once.ID, Cost: 2} }, func(err error) {
-		wantUsageConflict(t, err, repo.UsageConflictError{SessionID: id, ID: once.ID, Field: "cost"})
+		wantUsageConflict(t, err, repo.ExistsError{Kind: "usage", SessionID: id, ID: once.ID, Field: "cost"})
 	})
 	document := export(t, r.Sessions(), id) // without a trace of them
 	if strings.Contains(string(document), `"state"`) {
@@ -267,8 +280,8 @@ func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
 	}
 	turn := fullTurn(scope)
 	turn.Usage.Cost = 10
-	_, err = r.Sessions().AppendTurn(t.Context(), id, turn)
-	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 1, Requested: 10})
+	_, err = r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
+	wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: 1, Requested: 10})
 	update(t, r.Sessions(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(11))})
 	if added := addTurn(t, r, id, turn); added.Repeated || added.Usage.Cost != 11 {
 		t.Errorf("with more budget: %+v", added)
@@ -290,7 +303,7 @@ func testTurnConditions(t *testing.T, r repo.Repositories) {
 		IfScopes: []repo.ScopeVersion{{Scope: scope, Version: version}, {Scope: guard}},
 		Messages: users(1), Expected: ptr(int64(0)),
 	})
-	if added.Scopes[0].Version != version+1 {
+	if added.Scopes[0].Version <= version {
 		t.Errorf("the version is %d after %d", added.Scopes[0].Version, version)
 	}
 	wantState(t, r, scope, map[string]string{"a": "2"})
@@ -341,9 +354,9 @@ func testTurnIDs(t *testing.T, r repo.Repositories) {
 		}
 		wantRepeated(t, r, id, turn, added)
 		turn.Messages = append(users(1), users(1)...)
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
-		if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
-			wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: text})
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
+		if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
+			wantEqual(t, got, repo.ExistsError{Kind: "turn", SessionID: id, Name: text})
 		}
 	}
 }
@@ -366,9 +379,9 @@ func testTurnRepeatByOtherIDs(t *testing.T, r repo.Repositories) {
 	if got := get(t, r.Sessions(), id).Usage.Cost; got != 3 {
 		t.Errorf("the cost is %d", got)
 	}
-	_, err := r.Sessions().AppendTurn(t.Context(), id, repo.Turn{ID: message.ID.String(), Messages: users(1)})
-	if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
-		wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: message.ID.String()})
+	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, ID: message.ID.String(), Messages: users(1)})
+	if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
+		wantEqual(t, got, repo.ExistsError{Kind: "turn", SessionID: id, Name: message.ID.String()})
 	}
 }
 
@@ -383,14 +396,14 @@ func testTurnRepeatOfMessages(t *testing.T, r repo.Repositories) {
 	more := withIDs(users(2))
 	added := addTurn(t, r, id, repo.Turn{Messages: more, Expected: ptr(int64(2))})
 	wantMessages(t, appendTo(t, s, id, more...), added.Messages)
-	_, err := s.AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{batch[0], user("new")}})
+	_, err := s.AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{batch[0], user("new")}})
 	wantMessageConflict(t, err, id, batch[0].ID, "batch")
 	other := batch[0]
 	other.Content = secret
-	_, err = s.AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{other}})
+	_, err = s.AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{other}})
 	wantMessageConflict(t, err, id, other.ID, "content")
-	_, err = s.AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), Expected: ptr(int64(3))})
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 3, Next: 4})
+	_, err = s.AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Expected: ptr(int64(3))})
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 3, Next: 4})
 }
 
 func testTurnWithoutIDs(t *testing.T, r repo.Repositories) {
@@ -404,7 +417,7 @@ func testTurnWithoutIDs(t *testing.T, r repo.Repositories) {
 		}
 		versions = append(versions, added.Scopes[0].Version)
 	}
-	if versions[1] != versions[0]+1 || versions[2] != versions[0]+2 {
+	if versions[1] <= versions[0] || versions[2] <= versions[1] {
 		t.Errorf("the versions are %v", versions)
 	}
 	wantCount(t, r.Sessions(), id, 3)
@@ -448,9 +461,9 @@ func testTurnConflicts(t *testing.T, r repo.Repositories) {
 	} {
 		other := clone(turn)
 		change(&other)
-		_, err := r.Sessions().AppendTurn(t.Context(), id, other)
-		if got, ok := wantError[*repo.TurnConflictError](t, err, repo.ErrConflict); ok {
-			wantEqual(t, got, repo.TurnConflictError{SessionID: id, ID: turn.ID})
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, other))
+		if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
+			wantEqual(t, got, repo.ExistsError{Kind: "turn", SessionID: id, Name: turn.ID})
 		} else {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -465,6 +478,167 @@ func testTurnConflicts(t *testing.T, r repo.Repositories) {
 	}
 }
 
+// With Existing the id alone decides, whatever the turn has now: fewer messages, more, others,
+// none, and conditions that do not hold.
+func testTurnExisting(t *testing.T, r repo.Repositories) {
+	s, scope := r.Sessions(), shared()
+	id := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(5))}).ID
+	appendTo(t, s, id, user("first"))
+	turn := fullTurn(scope)
+	turn.Existing = true
+	added := addTurn(t, r, id, turn)
+	if added.Repeated {
+		t.Error("a new turn is repeated")
+	}
+	wantStored(t, id, 1, turn.Messages, added.Messages)
+	appendTo(t, s, id, users(2)...)
+	version := change(t, r, set(scope, "color", `"other"`))
+	known := readAll(t, s, id)[0]
+	for name, other := range map[string]repo.Turn{
+		"the same":    turn,
+		"fewer":       {Messages: users(1)},
+		"more":        {Messages: users(5)},
+		"a known id":  {Messages: []repo.NewMessage{{ID: known.ID, Role: repo.RoleUser, Content: "other"}}},
+		"their ids":   {Messages: []repo.NewMessage{{ID: added.Messages[1].ID, Role: repo.RoleUser, Content: "other"}}},
+		"state":       {State: []repo.StateChange{increment(scope, "color", 1)}},
+		"a new scope": {State: []repo.StateChange{set(shared(), "a", `1`)}},
+		"usage":       {Usage: &repo.NewUsage{ID: turn.Usage.ID, Cost: 100}},
+		"conditions": {
+			Messages: users(1), Expected: ptr(int64(1000)), Fence: 99, IfScopes: []repo.ScopeVersion{{Scope: scope, Version: version + 5}},
+		},
+	} {
+		other.ID, other.Existing = turn.ID, true
+		before := recordedState(t, r, id)
+		again := addTurn(t, r, id, other)
+		if !again.Repeated || again.Created || again.SessionID != id {
+			t.Errorf("%s: %+v", name, again)
+		}
+		wantMessages(t, again.Messages, added.Messages)
+		if (again.Usage == nil) != (other.Usage == nil) || len(again.Scopes) > 0 != (len(other.State) > 0) {
+			t.Errorf("%s: the scopes are %+v, the usage is %+v", name, again.Scopes, again.Usage)
+		}
+		wantSame(t, name, recordedState(t, r, id), before)
+		// Without it the contents are compared.
+		if other.Existing = false; name != "the same" {
+			other.SessionID = id
+			_, err := s.AppendTurn(t.Context(), other)
+			_, _ = wantError[*repo.ExistsError](t, err, repo.ErrConflict)
+		}
+	}
+	wantState(t, r, scope, map[string]string{"color": `"other"`, "n": "3"})
+	// What is stored without it is found with it. A turn may have no messages.
+	for _, stored := range []repo.Turn{{Messages: users(2)}, {State: []repo.StateChange{increment(scope, "n", 1)}}} {
+		stored.ID = randomName()
+		added := addTurn(t, r, id, stored)
+		again := addTurn(t, r, id, repo.Turn{ID: stored.ID, Existing: true, Messages: users(1)})
+		if !again.Repeated || (again.Messages == nil) != (added.Messages == nil) {
+			t.Errorf("%+v again: %+v", added, again)
+		}
+		wantMessages(t, again.Messages, added.Messages)
+	}
+	// The id is one of its session, of a turn that has one, and values are checked all the same.
+	if added := addTurn(t, r, create(t, s), turn); added.Repeated {
+		t.Error("a turn of another session is repeated")
+	}
+	_, err := s.AppendTurn(t.Context(), repo.Turn{SessionID: id, Existing: true, Messages: withIDs(users(1))})
+	wantInvalid(t, err, "existing")
+	_, err = s.AppendTurn(t.Context(), repo.Turn{SessionID: id, ID: turn.ID, Existing: true, Messages: []repo.NewMessage{{Content: "x"}}})
+	wantInvalid(t, err, "messages[0].role")
+	turn.SessionID = repo.NewID()
+	_, err = s.AppendTurn(t.Context(), turn)
+	_, _ = wantError[*repo.NotFoundError](t, err, repo.ErrNotFound)
+	// The session takes only turns with a token by now.
+	update(t, s, id, repo.SessionUpdate{FencedOnly: ptr(true)})
+	if again := addTurn(t, r, id, turn); !again.Repeated {
+		t.Errorf("without a token: %+v", again)
+	}
+}
+
+// Some of the turns of a call are stored, and others are not.
+func testTurnExistingTogether(t *testing.T, r repo.Repositories) {
+	ids, scope := []repo.ID{create(t, r.Sessions()), create(t, r.Sessions()), repo.NewID()}, shared()
+	var first, second []repo.Turn
+	for i, id := range ids {
+		turn := repo.Turn{SessionID: id, ID: randomName(), Existing: true, Create: &repo.NewSession{}, Messages: users(i + 1)}
+		first = append(first, turn)
+		turn.Messages, turn.State = users(5), []repo.StateChange{increment(scope, "n", 1)}
+		second = append(second, turn)
+	}
+	added := addTurns(t, r, first[:2]...)
+	again := addTurns(t, r, second...)
+	if !again[0].Repeated || !again[1].Repeated || again[2].Repeated || !again[2].Created {
+		t.Errorf("the turns gave %+v", again)
+	}
+	for i := range 2 {
+		wantMessages(t, again[i].Messages, added[i].Messages)
+		wantCount(t, r.Sessions(), ids[i], i+1)
+	}
+	wantCount(t, r.Sessions(), ids[2], 5)
+	wantState(t, r, scope, map[string]string{"n": "1"})
+	for i, turn := range addTurns(t, r, first...) {
+		if !turn.Repeated || turn.Created {
+			t.Errorf("once more, the turn %d is %+v", i, turn)
+		}
+	}
+	// By a key, too.
+	key := repo.SessionKey{Namespace: spaceOf(r), Key: "a"}
+	named := repo.Turn{ID: randomName(), Existing: true, Create: &repo.NewSession{Namespace: key.Namespace, Key: key.Key}, Messages: users(1)}
+	created := addTurn(t, r, repo.ID{}, named)
+	named.Messages = users(3)
+	found := addTurn(t, r, repo.ID{}, named)
+	if !created.Created || !found.Repeated || found.Created || found.SessionID != created.SessionID {
+		t.Errorf("by the key: %+v, then %+v", created, found)
+	}
+	wantMessages(t, found.Messages, created.Messages)
+}
+
+// A turn that has an id can be asked for by it.
+func testTurnByID(t *testing.T, r repo.Repositories) {
+	s, scope := r.Sessions(), shared()
+	id := create(t, s)
+	appendTo(t, s, id, user("first"))
+	turn := fullTurn(scope)
+	added := addTurn(t, r, id, turn)
+	appendTo(t, s, id, user("last"))
+	stored, err := s.Turn(t.Context(), id, turn.ID)
+	if must(t, stored, err); !stored.Repeated || stored.SessionID != id || stored.Created || stored.Scopes != nil || stored.Usage != nil {
+		t.Errorf("the turn is %+v", stored)
+	}
+	wantMessages(t, stored.Messages, added.Messages)
+	// The first id among those of its messages and usage is the key of one that was given none.
+	message := fullMessage()
+	added = addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{user("x"), message}, Usage: &repo.NewUsage{}})
+	stored, err = s.Turn(t.Context(), id, message.ID.String())
+	wantMessages(t, must(t, stored, err).Messages, added.Messages)
+	alone := repo.NewID()
+	addTurn(t, r, id, repo.Turn{Usage: &repo.NewUsage{ID: alone}})
+	stored, err = s.Turn(t.Context(), id, alone.String())
+	if must(t, stored, err).Messages != nil {
+		t.Errorf("a turn without messages is %+v", stored)
+	}
+	appended := appendTo(t, s, id, withIDs(users(1))...)
+	for _, other := range []string{"other", strings.ToUpper(turn.ID) + "x", appended[0].ID.String()} { // an append is no turn with an id
+		_, err = s.Turn(t.Context(), id, other)
+		if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+			wantEqual(t, got, repo.NotFoundError{Kind: "turn", Name: other})
+		}
+	}
+	_, err = s.Turn(t.Context(), create(t, s), turn.ID)
+	if got, ok := wantError[*repo.NotFoundError](t, err, repo.ErrNotFound); ok {
+		wantEqual(t, got, repo.NotFoundError{Kind: "turn", Name: turn.ID})
+	}
+	missing := repo.NewID()
+	_, err = s.Turn(t.Context(), missing, turn.ID)
+	wantNotFound(t, err, "session", missing)
+	for _, invalid := range []string{"", "a\x00", "a\xff", strings.Repeat("x", repo.MaxNameBytes+1)} {
+		_, err = s.Turn(t.Context(), id, invalid)
+		wantInvalid(t, err, "id")
+	}
+	remove(t, s, id)
+	_, err = s.Turn(t.Context(), id, turn.ID)
+	_, _ = wantError[*repo.NotFoundError](t, err, repo.ErrNotFound)
+}
+
 // A message that an append or another turn has stored cannot be in a turn that has more
 // than messages: what else the turn has is not stored.
 func testTurnKnownMessage(t *testing.T, r repo.Repositories) {
@@ -476,7 +650,7 @@ func testTurnKnownMessage(t *testing.T, r repo.Repositories) {
 		{Messages: []repo.NewMessage{message}, State: []repo.StateChange{set(scope, "a", `1`)}},
 		{Messages: []repo.NewMessage{user("x"), message}, Usage: &repo.NewUsage{}},
 	} {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		wantMessageConflict(t, err, id, message.ID, "turn")
 	}
 	wantCount(t, r.Sessions(), id, 1)
@@ -518,33 +692,33 @@ func testTurnOrder(t *testing.T, r repo.Repositories) {
 		Usage:    &repo.NewUsage{Cost: 1},
 	}
 	try := func() error {
-		_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+		_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 		return err
 	}
-	_, _ = wantError[*repo.TurnConflictError](t, try(), repo.ErrConflict)
+	_, _ = wantError[*repo.ExistsError](t, try(), repo.ErrConflict)
 	turn.ID = randomName()
 	wantMessageConflict(t, try(), id, known.ID, "turn")
 	turn.Messages = users(1)
-	wantSequenceConflict(t, try(), repo.SequenceConflictError{SessionID: id, Expected: 0, Next: 2})
+	wantSequenceConflict(t, try(), repo.SequenceConflictError{Kind: "session", ID: id, Expected: 0, Next: 2})
 	turn.Expected = nil
-	wantStateConflict(t, try(), repo.StateConflictError{Scope: scope, Actual: version})
+	wantStateConflict(t, try(), repo.VersionConflictError{Kind: "state", Scope: scope, Actual: version})
 	turn.IfScopes = nil
-	_, _ = wantError[*repo.StateTypeError](t, try(), repo.ErrConflict)
+	_, _ = wantError[*repo.RefusedError](t, try(), repo.ErrConflict)
 	turn.State = nil
-	wantBudgetExceeded(t, try(), repo.BudgetExceededError{SessionID: id, Requested: 1})
+	wantBudgetExceeded(t, try(), repo.LimitExceededError{Kind: "budget", ID: id, Requested: 1})
 }
 
 func testTurnCreate(t *testing.T, r repo.Repositories) {
 	s, scope := r.Sessions(), shared()
 	id := repo.NewID()
-	given := fullSession()
+	given := fullSession(r)
 	given.ID, given.Key = repo.ID{}, ""
 	turn := fullTurn(scope)
 	turn.Create = &given
 	// A turn that is refused creates nothing.
 	turn.Expected = ptr(int64(1))
-	_, err := s.AppendTurn(t.Context(), id, turn)
-	wantSequenceConflict(t, err, repo.SequenceConflictError{SessionID: id, Expected: 1})
+	_, err := s.AppendTurn(t.Context(), inSession(id, turn))
+	wantSequenceConflict(t, err, repo.SequenceConflictError{Kind: "session", ID: id, Expected: 1})
 	_, err = s.Get(t.Context(), id)
 	wantNotFound(t, err, "session", id)
 	wantState(t, r, scope, map[string]string{})
@@ -566,8 +740,8 @@ func testTurnCreate(t *testing.T, r repo.Repositories) {
 		t.Errorf("a session that exists: %+v", added)
 	}
 	// By its key.
-	key := repo.SessionKey{Namespace: randomName(), Key: "a/b"}
-	named := repo.ByKey(s, key)
+	key := repo.SessionKey{Namespace: spaceOf(r), Key: "a/b"}
+	named := bykey.Of(s, key)
 	_, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1)})
 	wantNoKey(t, err, key)
 	added, err = named.AppendTurn(t.Context(), repo.Turn{Messages: users(1), Create: &repo.NewSession{Key: "other", Existing: repo.ExistingNone}})
@@ -588,7 +762,7 @@ func testTurnIDsGoWithSession(t *testing.T, r repo.Repositories) {
 	turn := fullTurn(scope)
 	addTurn(t, r, id, turn)
 	remove(t, r.Sessions(), id)
-	_, err := r.Sessions().AppendTurn(t.Context(), id, turn)
+	_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 	wantNotFound(t, err, "session", id)
 	if added := addTurn(t, r, create(t, r.Sessions()), turn); added.Repeated || added.Messages[0].Sequence != 0 {
 		t.Errorf("in a new session: %+v", added)
@@ -614,7 +788,7 @@ func testTurnScopeErased(t *testing.T, r repo.Repositories) {
 	}
 }
 
-func addTurns(t *testing.T, r repo.Repositories, turns ...repo.SessionTurn) []repo.AppendedTurn {
+func addTurns(t *testing.T, r repo.Repositories, turns ...repo.Turn) []repo.AppendedTurn {
 	t.Helper()
 	added, err := r.Sessions().AppendTurns(t.Context(), turns...)
 	if must(t, added, err); len(added) != len(turns) {
@@ -625,27 +799,27 @@ func addTurns(t *testing.T, r repo.Repositories, turns ...repo.SessionTurn) []re
 
 func testTurnsTogether(t *testing.T, r repo.Repositories) {
 	scope := shared()
-	var turns []repo.SessionTurn
+	var turns []repo.Turn
 	for range 3 {
-		turns = append(turns, repo.SessionTurn{SessionID: create(t, r.Sessions()), Turn: fullTurn(scope)})
+		turns = append(turns, inSession(create(t, r.Sessions()), fullTurn(scope)))
 	}
-	turns = append(turns, repo.SessionTurn{SessionID: repo.NewID(), Turn: repo.Turn{Messages: users(2), Create: &repo.NewSession{}}})
+	turns = append(turns, repo.Turn{SessionID: repo.NewID(), Messages: users(2), Create: &repo.NewSession{}})
 	added := addTurns(t, r, turns...)
 	for i, turn := range turns {
-		wantStored(t, turn.SessionID, 0, turn.Turn.Messages, added[i].Messages)
+		wantStored(t, turn.SessionID, 0, turn.Messages, added[i].Messages)
 		wantCount(t, r.Sessions(), turn.SessionID, 2)
 		if added[i].Repeated || added[i].Created != (i == 3) {
 			t.Errorf("turn %d gave %+v", i, added[i])
 		}
 	}
 	for i := range 2 { // in the order given
-		if added[i+1].Scopes[0].Version != added[i].Scopes[0].Version+1 {
+		if added[i+1].Scopes[0].Version <= added[i].Scopes[0].Version {
 			t.Errorf("the versions are %d and %d", added[i].Scopes[0].Version, added[i+1].Scopes[0].Version)
 		}
 	}
 	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "9"})
 	// Those that are stored are repeated, and others are added.
-	turns[3] = repo.SessionTurn{SessionID: turns[3].SessionID, Turn: repo.Turn{ID: randomName(), Messages: users(1)}}
+	turns[3] = repo.Turn{SessionID: turns[3].SessionID, ID: randomName(), Messages: users(1)}
 	again := addTurns(t, r, turns...)
 	for i := range 3 {
 		if !again[i].Repeated {
@@ -657,7 +831,7 @@ func testTurnsTogether(t *testing.T, r repo.Repositories) {
 		t.Errorf("the new turn gave %+v", again[3])
 	}
 	batch := withIDs(users(1))
-	messages := repo.SessionTurn{SessionID: turns[0].SessionID, Turn: repo.Turn{Messages: batch}}
+	messages := repo.Turn{SessionID: turns[0].SessionID, Messages: batch}
 	first := addTurns(t, r, messages)
 	if again := addTurns(t, r, turns[3], messages); !again[1].Repeated {
 		t.Error("an append is not repeated")
@@ -667,19 +841,20 @@ func testTurnsTogether(t *testing.T, r repo.Repositories) {
 }
 
 // If one turn is refused, none is stored.
+// Guarantee: Turns: Turns that are added together are all stored, or none.
 func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 	s, scope := r.Sessions(), shared()
 	id, missing := create(t, s), repo.NewID()
 	known := fullMessage()
 	appendTo(t, s, id, known)
 	before := recordedState(t, r, id)
-	good := repo.SessionTurn{SessionID: id, Turn: fullTurn(scope)}
-	beside := repo.SessionTurn{SessionID: create(t, s), Turn: fullTurn(scope)}
+	good := inSession(id, fullTurn(scope))
+	beside := inSession(create(t, s), fullTurn(scope))
 	besideBefore := recordedState(t, r, beside.SessionID)
-	made := repo.SessionTurn{SessionID: repo.NewID(), Turn: repo.Turn{Messages: users(1), Create: &repo.NewSession{}}}
-	try := func(bad repo.SessionTurn) (err error) {
+	made := repo.Turn{SessionID: repo.NewID(), Messages: users(1), Create: &repo.NewSession{}}
+	try := func(bad repo.Turn) (err error) {
 		t.Helper()
-		for _, turns := range [][]repo.SessionTurn{{good, made, bad}, {good, beside, bad}} {
+		for _, turns := range [][]repo.Turn{{good, made, bad}, {good, beside, bad}} {
 			var added []repo.AppendedTurn
 			added, err = s.AppendTurns(t.Context(), turns...)
 			if added != nil || err == nil {
@@ -693,16 +868,17 @@ func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 		}
 		return err
 	}
-	wantNotFound(t, try(repo.SessionTurn{SessionID: missing, Turn: repo.Turn{Messages: users(1)}}), "session", missing)
-	wantSequenceConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1), Expected: ptr(int64(1))}}),
-		repo.SequenceConflictError{SessionID: id, Expected: 1, Next: 3})
+	wantNotFound(t, try(repo.Turn{SessionID: missing, Messages: users(1)}), "session", missing)
+	wantSequenceConflict(t, try(repo.Turn{SessionID: id, Messages: users(1), Expected: ptr(int64(1))}),
+		repo.SequenceConflictError{Kind: "session", ID: id, Expected: 1, Next: 3})
 	other := known
 	other.Content = "other"
-	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{other}}}), id, known.ID, "content")
-	wantMessageConflict(t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: randomName(), Messages: []repo.NewMessage{known}}}), id, known.ID, "turn")
-	if _, ok := wantError[*repo.StateTypeError](t, try(repo.SessionTurn{SessionID: id, Turn: repo.Turn{
-		State: []repo.StateChange{increment(scope, "color", 1)}, // which good has set to a text
-	}}), repo.ErrConflict); !ok {
+	wantMessageConflict(t, try(repo.Turn{SessionID: id, Messages: []repo.NewMessage{other}}), id, known.ID, "content")
+	wantMessageConflict(t, try(repo.Turn{SessionID: id, ID: randomName(), Messages: []repo.NewMessage{known}}), id, known.ID, "turn")
+	if _, ok := wantError[*repo.RefusedError](t, try(repo.Turn{
+		SessionID: id,
+		State:     []repo.StateChange{increment(scope, "color", 1)}, // which good has set to a text
+	}), repo.ErrConflict); !ok {
 		t.Error("the second turn did not meet what the first has changed")
 	}
 }
@@ -710,14 +886,15 @@ func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 // Several turns of one session are added one after the other.
 func testTurnsTogetherOnOne(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
-	var turns []repo.SessionTurn
+	var turns []repo.Turn
 	for i := range 3 {
-		turns = append(turns, repo.SessionTurn{SessionID: id, Turn: repo.Turn{
-			Messages: users(2), Expected: ptr(int64(2 * i)), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{Cost: 1},
-		}})
+		turns = append(turns, repo.Turn{
+			SessionID: id,
+			Messages:  users(2), Expected: ptr(int64(2 * i)), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{Cost: 1},
+		})
 	}
 	for i, added := range addTurns(t, r, turns...) {
-		wantStored(t, id, int64(2*i), turns[i].Turn.Messages, added.Messages)
+		wantStored(t, id, int64(2*i), turns[i].Messages, added.Messages)
 		if added.Usage.Cost != repo.Cost(i+1) {
 			t.Errorf("after turn %d the cost is %d", i, added.Usage.Cost)
 		}
@@ -731,10 +908,11 @@ func testTurnsTogetherRolledBack(t *testing.T, s repo.Store) {
 	id, scope := create(t, s.Sessions()), shared()
 	change(t, s, set(scope, "n", `0`))
 	addTurn(t, s, id, repo.Turn{State: []repo.StateChange{set(repo.Scope{}, "n", `0`)}})
-	turn := repo.SessionTurn{SessionID: id, Turn: repo.Turn{
-		Messages: users(1), Usage: &repo.NewUsage{Cost: 1},
+	turn := repo.Turn{
+		SessionID: id,
+		Messages:  users(1), Usage: &repo.NewUsage{Cost: 1},
 		State: []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1)},
-	}}
+	}
 	want := "0"
 	for _, fails := range []bool{true, false} {
 		failed := errors.New("rolled back")
@@ -771,9 +949,9 @@ func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
 	message := user("x")
 	message.ID = same
 	added := addTurns(t, r,
-		repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{message}}},
-		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: same.String(), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}}},
-		repo.SessionTurn{SessionID: id, Turn: repo.Turn{ID: randomName(), Usage: &repo.NewUsage{ID: same, Cost: 1}}},
+		repo.Turn{SessionID: id, Messages: []repo.NewMessage{message}},
+		repo.Turn{SessionID: id, ID: same.String(), State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}},
+		repo.Turn{SessionID: id, ID: randomName(), Usage: &repo.NewUsage{ID: same, Cost: 1}},
 	)
 	for i, turn := range added {
 		if turn.Repeated {
@@ -787,13 +965,13 @@ func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
 // A turn does not find a session that a later one of the call would create.
 func testTurnsTogetherCreatedByFirst(t *testing.T, r repo.Repositories) {
 	id := repo.NewID()
-	plain := repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1)}}
+	plain := repo.Turn{SessionID: id, Messages: users(1)}
 	creates := plain
-	creates.Turn.Create = &repo.NewSession{Actor: "first"}
+	creates.Create = &repo.NewSession{Actor: "first"}
 	_, err := r.Sessions().AppendTurns(t.Context(), plain, creates)
 	wantNotFound(t, err, "session", id)
 	again := plain
-	again.Turn.Create = &repo.NewSession{Actor: "second"}
+	again.Create = &repo.NewSession{Actor: "second"}
 	added := addTurns(t, r, creates, again, plain)
 	if !added[0].Created || added[1].Created || added[2].Created {
 		t.Errorf("created: %v, %v, %v", added[0].Created, added[1].Created, added[2].Created)
@@ -812,7 +990,7 @@ func testTurnCalls(t *testing.T, r repo.Repositories) {
 	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{user("x"), call("a")}, State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}})
 	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{call("b")}})
 	addTurn(t, r, id, repo.Turn{Messages: []repo.NewMessage{call("c")}, Usage: &repo.NewUsage{Cost: 1}})
-	addTurns(t, r, repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: []repo.NewMessage{call("d"), user("y")}}})
+	addTurns(t, r, repo.Turn{SessionID: id, Messages: []repo.NewMessage{call("d"), user("y")}})
 	found, err := r.Sessions().MessagesOfCall(t.Context(), id, "call")
 	var contents []string
 	for _, m := range must(t, found, err) {
@@ -840,29 +1018,29 @@ func testTurnUsageIsNoActivity(t *testing.T, r repo.Repositories) {
 func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
 	s, id := r.Sessions(), create(t, r.Sessions())
 	given := withIDs(users(1))
-	turn := func(turn repo.Turn) repo.SessionTurn { return repo.SessionTurn{SessionID: id, Turn: turn} }
+	turn := func(turn repo.Turn) repo.Turn { return inSession(id, turn) }
 	usage := &repo.NewUsage{ID: repo.NewID()}
 	same := randomName()
-	many := make([]repo.SessionTurn, repo.MaxTurns+1)
+	many := make([]repo.Turn, limits.MaxTurns+1)
 	for i := range many {
 		many[i] = turn(repo.Turn{Messages: users(1)})
 	}
 	// The messages hold one byte too many, which is a kind's: metadata has two.
-	large := user(strings.Repeat("x", repo.MaxBatchBytes/4-2))
+	large := user(strings.Repeat("x", limits.MaxBatchBytes/4-2))
 	named := large
 	named.Kind = "k"
 	for _, test := range []struct {
 		field string
-		turns []repo.SessionTurn
+		turns []repo.Turn
 	}{
 		{"turns", nil},
 		{"turns", many},
-		{"turns", []repo.SessionTurn{turn(repo.Turn{Messages: []repo.NewMessage{large, large}}), turn(repo.Turn{Messages: []repo.NewMessage{large, named}})}},
-		{"turns", []repo.SessionTurn{turn(repo.Turn{Messages: users(repo.MaxBatchMessages)}), turn(repo.Turn{Messages: users(1)})}},
-		{"turns[1].turn", []repo.SessionTurn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
-		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},
-		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{ID: same, Messages: users(1)}), turn(repo.Turn{ID: same, Messages: users(1)})}},
-		{"turns[1]", []repo.SessionTurn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: randomName(), Usage: usage})}},
+		{"turns", []repo.Turn{turn(repo.Turn{Messages: []repo.NewMessage{large, large}}), turn(repo.Turn{Messages: []repo.NewMessage{large, named}})}},
+		{"turns", []repo.Turn{turn(repo.Turn{Messages: users(repo.MaxBatchMessages)}), turn(repo.Turn{Messages: users(1)})}},
+		{"turns[1].turn", []repo.Turn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
+		{"turns[1]", []repo.Turn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},
+		{"turns[1]", []repo.Turn{turn(repo.Turn{ID: same, Messages: users(1)}), turn(repo.Turn{ID: same, Messages: users(1)})}},
+		{"turns[1]", []repo.Turn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: randomName(), Usage: usage})}},
 	} {
 		_, err := s.AppendTurns(t.Context(), test.turns...)
 		wantInvalid(t, err, test.field)
@@ -881,8 +1059,9 @@ func testTurnRacingKeys(t *testing.T, store repo.Store) {
 	write := func(change func(writer, i int) repo.StateChange) {
 		together(writers, func(writer int) {
 			for i := range keys {
-				if _, err := store.Sessions().AppendTurn(t.Context(), sessions[writer], repo.Turn{
-					Messages: users(1), State: []repo.StateChange{change(writer, i)},
+				if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{
+					SessionID: sessions[writer],
+					Messages:  users(1), State: []repo.StateChange{change(writer, i)},
 				}); err != nil {
 					t.Errorf("key %d of writer %d: %v", i, writer, err)
 					return
@@ -934,7 +1113,7 @@ func testTurnRacingIncrements(t *testing.T, store repo.Store) {
 			if i%2 == 0 {
 				state = append(state, increment(other, "n", 2))
 			}
-			if _, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: users(1), State: state}); err != nil {
+			if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), State: state}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -944,8 +1123,8 @@ func testTurnRacingIncrements(t *testing.T, store repo.Store) {
 	wantState(t, store, other, map[string]string{"n": fmt.Sprint(workers * rounds)})
 }
 
-// Each turn that changes a scope has a version of its own, without a gap, and the value
-// that stays is that of the highest version.
+// Each turn that changes a scope has a version of its own, and the value that stays
+// is that of the highest version.
 func testTurnRacingVersions(t *testing.T, store repo.Store) {
 	const rounds = 10
 	scope := shared()
@@ -957,7 +1136,7 @@ func testTurnRacingVersions(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				turn.Messages = users(1)
 			}
-			added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			if err != nil {
 				t.Error(err)
 				return
@@ -966,17 +1145,16 @@ func testTurnRacingVersions(t *testing.T, store repo.Store) {
 		}
 	})
 	all := map[int64]int{}
-	first := int64(math.MaxInt64)
+	var last int64
 	for worker, versions := range values {
 		for i, v := range versions {
 			all[v.Version] = worker*rounds + i
-			first = min(first, v.Version)
+			last = max(last, v.Version)
 		}
 	}
 	if len(all) != workers*rounds {
 		t.Errorf("%d turns have %d versions", workers*rounds, len(all))
 	}
-	last := first + workers*rounds - 1
 	if got := getState(t, store, scope, "last"); got.Version != last || string(got.Value) != fmt.Sprint(all[last]) {
 		t.Errorf("the value is %s at version %d, want %d at %d", got.Value, got.Version, all[last], last)
 	}
@@ -993,13 +1171,13 @@ func testTurnRacingConditions(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				turn.State, turn.IfScopes = []repo.StateChange{set(scope, "b", `1`)}, []repo.ScopeVersion{{Scope: scope}}
 			}
-			_, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			_, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			if err == nil {
 				stored.add()
 				wantCount(t, store.Sessions(), id, 1)
 				return
 			}
-			_, _ = wantError[*repo.StateConflictError](t, err, repo.ErrConflict)
+			_, _ = wantError[*repo.VersionConflictError](t, err, repo.ErrConflict)
 			refused.add()
 			wantCount(t, store.Sessions(), id, 0)
 		})
@@ -1012,13 +1190,14 @@ func testTurnRacingConditions(t *testing.T, store repo.Store) {
 
 // Callers that add one turn concurrently all get its result, and one of them has added
 // it.
+// Guarantee: Turns: A turn is stored once under its id.
 func testTurnRacingID(t *testing.T, store repo.Store) {
 	for range 10 {
 		id, scope := create(t, store.Sessions()), shared()
 		turn := fullTurn(scope)
 		var added counter
 		together(16, func(int) {
-			got, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			got, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			if err != nil || len(got.Messages) != 2 || got.Messages[0].Sequence != 0 || got.Usage.Cost != 3 {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -1037,6 +1216,35 @@ func testTurnRacingID(t *testing.T, store repo.Store) {
 	}
 }
 
+// Of several callers with turns of one id and contents of their own, one stores its turn, and all
+// get that.
+func testTurnRacingExisting(t *testing.T, store repo.Store) {
+	for range 10 {
+		id := create(t, store.Sessions())
+		var added counter
+		together(16, func(worker int) {
+			turn := repo.Turn{SessionID: id, ID: "regenerate", Existing: true, Messages: users(1 + worker%3)}
+			if worker%2 == 0 {
+				turn.State = []repo.StateChange{set(repo.Scope{}, "by", fmt.Sprint(worker))}
+			}
+			got, err := store.Sessions().AppendTurn(t.Context(), turn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if !got.Repeated {
+				added.add()
+			}
+			stored, err := store.Sessions().Turn(t.Context(), id, turn.ID)
+			wantMessages(t, got.Messages, must(t, stored, err).Messages)
+			wantMessages(t, got.Messages, readAll(t, store.Sessions(), id))
+		})
+		if added.get() != 1 {
+			t.Errorf("%d callers added the turn", added.get())
+		}
+	}
+}
+
 // Of several turns that create a session one has created it, and all are stored.
 func testTurnRacingCreate(t *testing.T, store repo.Store) {
 	for range 5 {
@@ -1047,7 +1255,7 @@ func testTurnRacingCreate(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				turn.State = []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1)}
 			}
-			added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+			added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			if err != nil {
 				t.Error(err)
 				return
@@ -1077,12 +1285,13 @@ func testTurnRacingBudget(t *testing.T, store repo.Store) {
 		if worker%4 == 0 {
 			_, err = store.Sessions().AddUsage(t.Context(), id, repo.NewUsage{Cost: 1})
 		} else {
-			_, err = store.Sessions().AppendTurn(t.Context(), id, repo.Turn{
-				Messages: users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{InputTokens: 1, Cost: 1},
+			_, err = store.Sessions().AppendTurn(t.Context(), repo.Turn{
+				SessionID: id,
+				Messages:  users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, Usage: &repo.NewUsage{InputTokens: 1, Cost: 1},
 			})
 		}
 		if err != nil {
-			_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+			_, _ = wantError[*repo.LimitExceededError](t, err, repo.ErrLimit)
 		}
 	})
 	session := get(t, store.Sessions(), id)
@@ -1106,15 +1315,16 @@ func testTurnsRacingTogether(t *testing.T, store repo.Store) {
 	}
 	together(16, func(worker int) {
 		for i := range rounds {
-			turns := make([]repo.SessionTurn, len(ids))
+			turns := make([]repo.Turn, len(ids))
 			for j := range turns {
 				at := (worker + i + j) % len(ids)
-				turns[j] = repo.SessionTurn{SessionID: ids[at], Turn: repo.Turn{
-					Messages: users(1), State: []repo.StateChange{increment(scopes[(worker+j)%len(scopes)], "n", 1)},
-				}}
+				turns[j] = repo.Turn{
+					SessionID: ids[at],
+					Messages:  users(1), State: []repo.StateChange{increment(scopes[(worker+j)%len(scopes)], "n", 1)},
+				}
 			}
 			if worker%4 == 0 {
-				if _, err := store.Sessions().AppendTurn(t.Context(), turns[0].SessionID, turns[0].Turn); err != nil {
+				if _, err := store.Sessions().AppendTurn(t.Context(), turns[0]); err != nil {
 					t.Error(err)
 				}
 				continue
@@ -1150,19 +1360,20 @@ func testTurnsRacingRefusals(t *testing.T, store repo.Store) {
 	var versions [workers][]int64
 	together(workers, func(worker int) {
 		for i := range rounds {
-			var turns []repo.SessionTurn
+			var turns []repo.Turn
 			for _, id := range []repo.ID{free, free, limited} {
-				turns = append(turns, repo.SessionTurn{SessionID: id, Turn: repo.Turn{
-					Messages: withIDs(users(1)), Usage: &repo.NewUsage{Cost: 1},
+				turns = append(turns, repo.Turn{
+					SessionID: id,
+					Messages:  withIDs(users(1)), Usage: &repo.NewUsage{Cost: 1},
 					State: []repo.StateChange{increment(scope, "n", 1), increment(repo.Scope{}, "n", 1), set(scope, fmt.Sprint(worker, "/", i), `1`)},
-				}})
+				})
 			}
 			if worker%2 == 0 {
 				slices.Reverse(turns)
 			}
 			added, err := store.Sessions().AppendTurns(t.Context(), turns...)
 			if err != nil {
-				_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+				_, _ = wantError[*repo.LimitExceededError](t, err, repo.ErrLimit)
 				refused.add()
 				continue
 			}
@@ -1187,7 +1398,7 @@ func testTurnsRacingRefusals(t *testing.T, store repo.Store) {
 		t.Errorf("the scope has %d keys and a sum of %s, want %d and %d", len(values), values["n"], budget+1, 3*budget)
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(versions[:]...)))
-	if len(slices.Compact(all)) != 3*budget || all[0] != version-3*budget+1 {
+	if len(slices.Compact(all)) != 3*budget || all[len(all)-1] != version {
 		t.Errorf("the versions are %v, and the scope's is %d", all, version)
 	}
 }
@@ -1212,7 +1423,7 @@ func testTurnsWithAppends(t *testing.T, store repo.Store) {
 					turn.State = append(turn.State, increment(scope, "n", 1))
 				}
 				var added repo.AppendedTurn
-				added, err = store.Sessions().AppendTurn(t.Context(), id, turn)
+				added, err = store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 				messages = added.Messages
 			}
 			if err != nil || len(messages) != 2 || messages[0].Sequence <= last || messages[1].Sequence != messages[0].Sequence+1 {
@@ -1236,8 +1447,9 @@ func testTurnsWithAppendsAt(t *testing.T, store repo.Store) {
 	together(workers, func(worker int) {
 		if worker%2 == 0 {
 			for range rounds {
-				if _, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{
-					Messages: users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, // no scope that others have
+				if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{
+					SessionID: id,
+					Messages:  users(1), State: []repo.StateChange{increment(repo.Scope{}, "n", 1)}, // no scope that others have
 				}); err != nil {
 					t.Error(err)
 				}
@@ -1245,7 +1457,7 @@ func testTurnsWithAppendsAt(t *testing.T, store repo.Store) {
 			return
 		}
 		for expected := int64(0); ; {
-			added, err := store.Sessions().AppendAt(t.Context(), id, expected, users(1)...)
+			added, err := appendAt(t.Context(), store.Sessions(), id, expected, users(1)...)
 			if err == nil {
 				if added[0].Sequence != expected {
 					t.Errorf("it was stored at %d, want %d", added[0].Sequence, expected)
@@ -1274,19 +1486,19 @@ func testTurnTx(t *testing.T, store repo.Store) {
 	before := recordedState(t, store, id)
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		s := tx.Sessions()
-		if got, err := s.AppendTurn(ctx, id, kept); err != nil || !got.Repeated {
+		if got, err := s.AppendTurn(ctx, inSession(id, kept)); err != nil || !got.Repeated {
 			t.Errorf("in the transaction: %+v, %v", got, err)
 		}
 		for i := range 2 {
-			if got, err := s.AppendTurn(ctx, id, dropped); err != nil || got.Repeated != (i == 1) || len(got.Messages) != 2 || got.Messages[0].Sequence != 2 {
+			if got, err := s.AppendTurn(ctx, inSession(id, dropped)); err != nil || got.Repeated != (i == 1) || len(got.Messages) != 2 || got.Messages[0].Sequence != 2 {
 				t.Errorf("in the transaction: %+v, %v", got, err)
 			}
 		}
-		if _, err := s.AppendTurns(ctx, repo.SessionTurn{SessionID: id, Turn: repo.Turn{Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}}}); err != nil {
+		if _, err := s.AppendTurns(ctx, repo.Turn{SessionID: id, Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}}); err != nil {
 			t.Error(err)
 		}
 		created := repo.NewID()
-		if got, err := s.AppendTurn(ctx, created, repo.Turn{Messages: users(1), Create: &repo.NewSession{}}); err != nil || !got.Created {
+		if got, err := s.AppendTurn(ctx, repo.Turn{SessionID: created, Messages: users(1), Create: &repo.NewSession{}}); err != nil || !got.Created {
 			t.Errorf("in the transaction: %+v, %v", got, err)
 		}
 		wantState(t, tx, scope, map[string]string{"color": `"` + secret + `"`, "n": "7"})

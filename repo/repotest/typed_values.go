@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 type colour struct {
@@ -24,7 +25,7 @@ func (o *oneWay) UnmarshalJSON([]byte) error { return errors.New(o.text) }
 func testTypedValues(t *testing.T, r repo.Repositories) {
 	ctx := t.Context()
 	for _, scope := range []repo.Scope{{Name: randomName()}, {SessionID: create(t, r.Sessions())}} {
-		values := repo.ValuesIn[*colour](r.State(), scope)
+		values := adapter.ValuesIn[*colour](r.State(), scope)
 		list, err := values.List(ctx)
 		if must(t, list, err); len(list) != 0 {
 			t.Errorf("%d values of none", len(list))
@@ -36,7 +37,7 @@ func testTypedValues(t *testing.T, r repo.Repositories) {
 		must(t, "a", values.Remove(ctx, "a"))
 		must(t, "a", values.Remove(ctx, "a"))
 		_, err = values.Get(ctx, "a")
-		_, _ = wantError[*repo.StateNotFoundError](t, err, repo.ErrNotFound)
+		_, _ = wantError[*repo.NotFoundError](t, err, repo.ErrNotFound)
 		got, err := values.Get(ctx, "b")
 		if must(t, got, err); got.Name != "another" || got.Tags != nil {
 			t.Errorf("got %+v", got)
@@ -45,14 +46,15 @@ func testTypedValues(t *testing.T, r repo.Repositories) {
 		if must(t, list, err); len(list) != 2 || list[0].Name != "B" || list[1].Name != "another" {
 			t.Errorf("%d values: %+v", len(list), list)
 		}
-		others := repo.ValuesIn[[]string](r.State(), scope)
+		others := adapter.ValuesIn[[]string](r.State(), scope)
 		_, err = others.Get(ctx, "b")
 		wantInvalid(t, err, "value")
 		_, err = others.List(ctx)
 		wantInvalid(t, err, "value")
 		wantInvalid(t, values.Set(ctx, "", &colour{}), "changes[0].key")
-		wantInvalid(t, repo.ValuesIn[oneWay](r.State(), scope).Set(ctx, "c", oneWay{secret}), "value")
-		wantInvalid(t, repo.ValuesIn[any](r.State(), scope).Set(ctx, "c", func() {}), "value")
+		wantInvalid(t, adapter.ValuesIn[oneWay](r.State(), scope).Set(ctx, "c", oneWay{secret}), "value")
+		wantInvalid(t, adapter.ValuesIn[any](r.State(), scope).Set(ctx, "c", func() {}), "value")
+		wantInvalid(t, values.Set(ctx, "c", &colour{Name: "caf\xe9"}), "value")
 		if scope.Name == "" {
 			wantInvalid(t, values.Erase(ctx), "scope")
 			continue
@@ -66,11 +68,11 @@ func testTypedValues(t *testing.T, r repo.Repositories) {
 	}
 	session := repo.Scope{SessionID: create(t, r.Sessions())}
 	shared := repo.Scope{Name: randomName()}
-	must(t, shared, repo.ValuesIn[int](r.State(), shared).Set(ctx, "k", 1))
-	both := repo.ValuesIn[int](r.State(), repo.Scope{Name: shared.Name, SessionID: session.SessionID})
+	must(t, shared, adapter.ValuesIn[int](r.State(), shared).Set(ctx, "k", 1))
+	both := adapter.ValuesIn[int](r.State(), repo.Scope{Name: shared.Name, SessionID: session.SessionID})
 	wantInvalid(t, both.Set(ctx, "k", 2), "changes[0].scope")
 	wantInvalid(t, both.Erase(ctx), "scope")
-	if got, err := repo.ValuesIn[int](r.State(), shared).Get(ctx, "k"); err != nil || got != 1 {
+	if got, err := adapter.ValuesIn[int](r.State(), shared).Get(ctx, "k"); err != nil || got != 1 {
 		t.Errorf("the shared value is %d, %v", got, err)
 	}
 }

@@ -30,7 +30,7 @@ func update(t *testing.T, s repo.Sessions, id repo.ID, change repo.SessionUpdate
 
 // Setting a field changes only that field and Version: UpdatedAt is that of appends.
 func testUpdateEachField(t *testing.T, s repo.Sessions) {
-	id := createAs(t, s, fullSession()).ID
+	id := createAs(t, s, fullSession(s)).ID
 	appendTo(t, s, id, users(2)...)
 	for _, test := range []struct {
 		name   string
@@ -65,14 +65,14 @@ func testUpdateEachField(t *testing.T, s repo.Sessions) {
 }
 
 func testUpdateNothing(t *testing.T, s repo.Sessions) {
-	before := createAs(t, s, fullSession())
+	before := createAs(t, s, fullSession(s))
 	got := update(t, s, before.ID, repo.SessionUpdate{})
 	before.Version++
 	wantSession(t, got, before)
 }
 
 func testUpdateRemoves(t *testing.T, s repo.Sessions) {
-	id := createAs(t, s, fullSession()).ID
+	id := createAs(t, s, fullSession(s)).ID
 	got := update(t, s, id, repo.SessionUpdate{Actor: ptr(""), AutomationProfile: ptr(""), RemoveBudget: true})
 	if got.Actor != "" || got.AutomationProfile != "" || got.Budget != nil {
 		t.Errorf("actor %q, profile %q and budget %v are left", got.Actor, got.AutomationProfile, got.Budget)
@@ -87,7 +87,7 @@ func testUpdateBudget(t *testing.T, s repo.Sessions) {
 	}
 	before := get(t, s, id)
 	_, err := s.Update(t.Context(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(4)), Actor: ptr("x")})
-	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 4, Cost: 5})
+	wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 4, Current: 5})
 	wantSession(t, get(t, s, id), before)
 	if got := update(t, s, id, repo.SessionUpdate{Budget: ptr(repo.Cost(5))}); *got.Budget != 5 {
 		t.Errorf("the budget is %s", got.Budget)
@@ -95,7 +95,7 @@ func testUpdateBudget(t *testing.T, s repo.Sessions) {
 }
 
 func testUpdateInvalid(t *testing.T, s repo.Sessions) {
-	before := createAs(t, s, fullSession())
+	before := createAs(t, s, fullSession(s))
 	for field, changes := range map[string][]repo.SessionUpdate{
 		"actor":              {{Actor: ptr(secret + "\x00")}, {Actor: ptr(secret + "\xff")}, {Actor: ptr(tooLong())}},
 		"automation_profile": {{AutomationProfile: ptr("\x00")}, {AutomationProfile: ptr(tooLong())}},
@@ -164,7 +164,7 @@ func testUpdatePatchTooLarge(t *testing.T, s repo.Sessions) {
 
 // An update that expects another version changes nothing, and says which one it is.
 func testUpdateIfVersion(t *testing.T, s repo.Sessions) {
-	before := createAs(t, s, fullSession())
+	before := createAs(t, s, fullSession(s))
 	id := before.ID
 	for _, change := range []repo.SessionUpdate{
 		{Actor: ptr("x")}, {MetadataPatch: json.RawMessage(`{"x":1}`)}, {Budget: ptr(repo.Cost(0))}, {},
@@ -177,8 +177,8 @@ func testUpdateIfVersion(t *testing.T, s repo.Sessions) {
 		for _, stale := range []int64{before.Version, got.Version + 1} {
 			change.IfVersion = &stale
 			_, err := s.Update(t.Context(), id, change)
-			if found, ok := wantError[*repo.SessionVersionError](t, err, repo.ErrConflict); ok {
-				wantEqual(t, found, repo.SessionVersionError{ID: id, Expected: stale, Actual: got.Version})
+			if found, ok := wantError[*repo.VersionConflictError](t, err, repo.ErrConflict); ok {
+				wantEqual(t, found, repo.VersionConflictError{Kind: "session", ID: id, Expected: stale, Actual: got.Version})
 			}
 		}
 		wantSession(t, get(t, s, id), got)

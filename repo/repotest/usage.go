@@ -53,7 +53,7 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 	}{{4, true, 4}, {7, false, 4}, {6, true, 10}, {0, true, 10}, {1, false, 10}, {math.MaxInt64, false, 10}} {
 		got, err := s.AddUsage(t.Context(), id, repo.NewUsage{InputTokens: 1, Cost: step.cost})
 		if !step.fits {
-			wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: step.sum, Requested: step.cost})
+			wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: int64(step.sum), Requested: int64(step.cost)})
 		} else if err != nil || got.Cost != step.sum {
 			t.Errorf("adding %d gave %+v, %v", step.cost, got, err)
 		}
@@ -63,7 +63,7 @@ func testUsageBudget(t *testing.T, s repo.Sessions) {
 	}
 	none := createAs(t, s, repo.NewSession{Budget: ptr(repo.Cost(0))}).ID
 	_, err := s.AddUsage(t.Context(), none, repo.NewUsage{Cost: 1})
-	wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: none, Requested: 1})
+	wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: none, Requested: 1})
 }
 
 func testUsageNoBudget(t *testing.T, s repo.Sessions) {

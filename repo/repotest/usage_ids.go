@@ -9,9 +9,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-func wantUsageConflict(t *testing.T, err error, want repo.UsageConflictError) {
+func wantUsageConflict(t *testing.T, err error, want repo.ExistsError) {
 	t.Helper()
-	if got, ok := wantError[*repo.UsageConflictError](t, err, repo.ErrConflict); ok {
+	if got, ok := wantError[*repo.ExistsError](t, err, repo.ErrConflict); ok {
 		wantEqual(t, got, want)
 	}
 }
@@ -67,7 +67,7 @@ func testUsageConflict(t *testing.T, s repo.Sessions) {
 		differs := once
 		change(&differs)
 		_, err := s.AddUsage(t.Context(), id, differs)
-		wantUsageConflict(t, err, repo.UsageConflictError{SessionID: id, ID: once.ID, Field: field})
+		wantUsageConflict(t, err, repo.ExistsError{Kind: "usage", SessionID: id, ID: once.ID, Field: field})
 	}
 	if got := get(t, s, id).Usage; got != (repo.Usage{InputTokens: 1, OutputTokens: 2, Cost: 3}) {
 		t.Errorf("the usage is %+v", got)
@@ -83,7 +83,7 @@ func testUsageRepeatedAtBudget(t *testing.T, s repo.Sessions) {
 	addUsage(t, s, id, once)
 	for range 2 {
 		_, err := s.AddUsage(t.Context(), id, refused)
-		wantBudgetExceeded(t, err, repo.BudgetExceededError{SessionID: id, Budget: 10, Cost: 7, Requested: 4})
+		wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: 7, Requested: 4})
 	}
 	if got := addUsage(t, s, id, once); got.Cost != 7 { // 7 and 7 would pass it
 		t.Errorf("repeated, the cost is %d", got.Cost)
@@ -158,7 +158,7 @@ func testConcurrentUsageID(t *testing.T, store repo.Store) {
 				if _, err := s.AddUsage(t.Context(), id, repo.NewUsage{Cost: 1}); err == nil {
 					others.add()
 				} else {
-					_, _ = wantError[*repo.BudgetExceededError](t, err, repo.ErrBudgetExceeded)
+					_, _ = wantError[*repo.LimitExceededError](t, err, repo.ErrLimit)
 				}
 				return
 			}

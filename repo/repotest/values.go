@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -36,7 +37,7 @@ func texts() []string {
 
 // objects are valid JSON objects that are returned byte for byte.
 func objects() []string {
-	deep := repo.MaxJSONDepth - 1
+	deep := limits.MaxJSONDepth - 1
 	return []string{
 		`{}`, " {\n}\t", `{"":""}`, `{"a":null}`, `{"a":{},"b":[]}`, `{"b":1,"a":2}`,
 		`{"n":1.0,"m":1e400,"o":-0,"p":123456789012345678901234567890.5}`, `{"é":"\u00e9","\/":"😀"}`,
@@ -48,6 +49,7 @@ func objects() []string {
 
 func tooLong() string { return strings.Repeat("x", repo.MaxNameBytes+1) }
 
+// Guarantee: Messages: Any Unicode, JSON number and bytes are read back as written.
 func testValueTexts(t *testing.T, s repo.Sessions) {
 	for _, text := range append(texts(), strings.Repeat("é", repo.MaxNameBytes/2)) {
 		given := repo.NewSession{Namespace: text + randomName()[:8], Actor: text, AutomationProfile: text}
@@ -136,7 +138,7 @@ func testValueKinds(t *testing.T, s repo.Sessions) {
 	var all []repo.Message
 	for _, text := range append(texts(), strings.Repeat("é", repo.MaxNameBytes/2)) {
 		kind, call, both := user("kind"), user("call"), user("both")
-		kind.Kind, call.CallID, both.Kind, both.CallID = text, text, text, strings.Repeat("x", repo.MaxUserIDBytes-len(text))+text
+		kind.Kind, call.CallID, both.Kind, both.CallID = text, text, text, strings.Repeat("x", limits.MaxUserIDBytes-len(text))+text
 		for _, batch := range [][]repo.NewMessage{{kind}, {user("x"), kind, user("y")}, {call}, {both, user("x"), call, kind, user("y")}} {
 			stored := appendTo(t, s, id, batch...)
 			wantStored(t, id, int64(len(all)), batch, stored)
@@ -155,6 +157,9 @@ func testValueEmptyContents(t *testing.T, s repo.Sessions) {
 		{Role: repo.RoleAssistant, Payload: []byte{0}, Metadata: json.RawMessage(`{ }`)},
 		{Role: repo.RoleAssistant, Metadata: json.RawMessage(`{"":null}`)},
 		{Role: repo.RoleAssistant, Metadata: json.RawMessage(" {\n\"a\":{}}"), Payload: []byte{}},
+		{Role: repo.RoleTool, CallID: "call"},
+		{Role: repo.RoleAssistant, Kind: "answer"},
+		{Role: repo.RoleUser, Kind: "answer"},
 	}
 	stored := appendTo(t, s, id, batch...)
 	wantStored(t, id, 0, batch, stored)
@@ -182,7 +187,7 @@ func invalidTexts() []string {
 }
 
 func invalidObjects() []json.RawMessage {
-	deep := repo.MaxJSONDepth
+	deep := limits.MaxJSONDepth
 	objects := []json.RawMessage{
 		[]byte(`{"a":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`),
 		[]byte(`{"a":"` + strings.Repeat("x", repo.MaxMetadataBytes) + `"}`),
@@ -209,18 +214,25 @@ func testInvalidSessions(t *testing.T, s repo.Sessions) {
 		refuse("namespace", repo.NewSession{Namespace: text})
 		refuse("actor", repo.NewSession{Actor: text})
 		refuse("automation_profile", repo.NewSession{AutomationProfile: text})
-		_, err := s.List(t.Context(), repo.SessionFilter{Namespace: text}, repo.Page{})
+		_, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, Namespace: text}, repo.Page{})
 		wantInvalid(t, err, "namespace")
-		_, err = s.List(t.Context(), repo.SessionFilter{Actor: text}, repo.Page{})
+		_, err = s.List(t.Context(), repo.SessionFilter{AnyOwner: true, Actor: text}, repo.Page{})
 		wantInvalid(t, err, "actor")
 	}
 	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxKeyBytes+1)) {
 		refuse("key", repo.NewSession{Key: text})
 	}
-	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+	for _, text := range append(invalidTexts(), strings.Repeat("x", limits.MaxUserIDBytes+1)) {
 		refuse("owner", repo.NewSession{Owner: text})
 		_, err := s.List(t.Context(), repo.SessionFilter{Owner: text}, repo.Page{})
 		wantInvalid(t, err, "owner")
+	}
+	// An owner that is empty by mistake is not any owner.
+	for _, byActivity := range []bool{false, true} {
+		_, err := s.List(t.Context(), repo.SessionFilter{ByActivity: byActivity}, repo.Page{})
+		wantInvalid(t, err, "owner")
+		_, err = s.List(t.Context(), repo.SessionFilter{Owner: "a", AnyOwner: true, ByActivity: byActivity}, repo.Page{})
+		wantInvalid(t, err, "any_owner")
 	}
 	for _, object := range invalidObjects() {
 		refuse("metadata", repo.NewSession{Metadata: object})
@@ -228,17 +240,18 @@ func testInvalidSessions(t *testing.T, s repo.Sessions) {
 	refuse("existing", repo.NewSession{Existing: secret})
 	refuse("budget", repo.NewSession{Budget: ptr(repo.Cost(-1))})
 	for _, limit := range []int{-1, repo.MaxPageSize + 1} {
-		_, err := s.List(t.Context(), repo.SessionFilter{}, repo.Page{Limit: limit})
+		_, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true}, repo.Page{Limit: limit})
 		wantInvalid(t, err, "limit")
 	}
 	late := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
-	_, err := s.List(t.Context(), repo.SessionFilter{CreatedFrom: late}, repo.Page{})
+	_, err := s.List(t.Context(), repo.SessionFilter{AnyOwner: true, CreatedFrom: late}, repo.Page{})
 	wantInvalid(t, err, "created_from")
-	_, err = s.List(t.Context(), repo.SessionFilter{CreatedBefore: late}, repo.Page{})
+	_, err = s.List(t.Context(), repo.SessionFilter{AnyOwner: true, CreatedBefore: late}, repo.Page{})
 	wantInvalid(t, err, "created_before")
 }
 
 // One invalid message refuses its batch, and the error names it.
+// Guarantee: Messages: A value that PostgreSQL cannot store is refused before anything is sent.
 func testInvalidMessages(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	refuse := func(field string, message repo.NewMessage) {
@@ -248,7 +261,7 @@ func testInvalidMessages(t *testing.T, s repo.Sessions) {
 		}
 		_, err := s.Append(t.Context(), id, message)
 		wantInvalid(t, err, "messages[0]."+field)
-		_, err = s.AppendAt(t.Context(), id, 0, user("x"), message)
+		_, err = appendAt(t.Context(), s, id, 0, user("x"), message)
 		wantInvalid(t, err, "messages[1]."+field)
 	}
 	for _, text := range append(invalidTexts(), "", strings.Repeat("x", repo.MaxContentBytes+1)) {
@@ -258,9 +271,9 @@ func testInvalidMessages(t *testing.T, s repo.Sessions) {
 		refuse("metadata", repo.NewMessage{Content: "x", Metadata: object})
 	}
 	for _, empty := range []string{`{}`, `{ }`, " {\n}\t"} {
-		refuse("content", repo.NewMessage{Metadata: json.RawMessage(empty), Payload: []byte{}, Kind: secret, CallID: secret})
+		refuse("content", repo.NewMessage{Metadata: json.RawMessage(empty), Payload: []byte{}})
 	}
-	for _, text := range append(invalidTexts(), strings.Repeat("x", repo.MaxUserIDBytes+1)) {
+	for _, text := range append(invalidTexts(), strings.Repeat("x", limits.MaxUserIDBytes+1)) {
 		refuse("kind", repo.NewMessage{Content: "x", Kind: text})
 		refuse("call_id", repo.NewMessage{Content: "x", CallID: text})
 	}
@@ -291,7 +304,7 @@ func testInvalidBatches(t *testing.T, s repo.Sessions) {
 		_, err := s.Append(t.Context(), id, batch...)
 		wantInvalid(t, err, "messages")
 	}
-	_, err := s.AppendAt(t.Context(), id, -1, user("x"))
+	_, err := appendAt(t.Context(), s, id, -1, user("x"))
 	wantInvalid(t, err, "expected")
 	for from, read := range map[string]func() ([]repo.Message, error){
 		"from":   func() ([]repo.Message, error) { return s.MessagesFrom(t.Context(), id, -1, 1) },

@@ -3,11 +3,16 @@ package repotest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -21,9 +26,15 @@ func workTests() []test {
 		{"Stalled", testWorkStalled},
 		{"Claimed", testWorkClaimed},
 		{"Moved", testWorkMoved},
+		{"Deleted", testWorkDeleted},
 		{"Deadline", testWorkDeadline},
 		{"Panics", testWorkPanics},
+		{"Finish", testWorkFinish},
+		{"Many", testWorkMany},
+		{"Fails", testWorkFails},
 		{"Invalid", testWorkInvalid},
+		{"Retries", testWorkRetries},
+		{"WaitsUntilDue", testWorkWaitsUntilDue},
 	}
 }
 
@@ -33,7 +44,7 @@ type worker struct {
 	done   chan error
 }
 
-func work(t *testing.T, store repo.Store, claim repo.Claim, do func(context.Context, repo.Plan) error) worker {
+func work(t *testing.T, store repo.Store, claim repo.Claim, do func(context.Context, repo.ClaimedPlan) error) worker {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := worker{cancel, make(chan error, 1)}
 	go func() { w.done <- repo.Work(ctx, store, claim, do) }()
@@ -73,11 +84,13 @@ func waitFor(t *testing.T, r repo.Repositories, id repo.ID, state repo.PlanState
 // Whatever the text of an error is, it fails its plan and no other.
 func testWorkEnds(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
-	texts := []string{"", "a\x00b", "\xff", strings.Repeat("é", repo.MaxTextBytes/2+1), "x" + strings.Repeat("é", repo.MaxTextBytes/2), "busy"}
-	want := []string{"*errors.errorString", "a\uFFFDb", "\uFFFD", strings.Repeat("é", repo.MaxTextBytes/2), "x" + strings.Repeat("é", repo.MaxTextBytes/2-1), "busy"}
+	q.action = plain(t, store)
+	texts := []string{"", "a\x00b", "\xff", strings.Repeat("é", limits.MaxTextBytes/2+1), "x" + strings.Repeat("é", limits.MaxTextBytes/2), "busy"}
+	want := []string{"*errors.errorString", "a\uFFFDb", "\uFFFD", strings.Repeat("é", limits.MaxTextBytes/2), "x" + strings.Repeat("é", limits.MaxTextBytes/2-1), "busy"}
 	failing, other := q.add(len(texts)), q.add(3)
 	next := 0
-	w := work(t, store, q.claim(), func(ctx context.Context, plan repo.Plan) error {
+	w := work(t, store, q.claim(), func(ctx context.Context, c repo.ClaimedPlan) error {
+		plan := c.Plan
 		switch plan.ID {
 		case other[0]:
 			return nil
@@ -96,12 +109,12 @@ func testWorkEnds(t *testing.T, store repo.Store) {
 		return errors.New(texts[next-1]) //nolint:err113 // each with another text
 	})
 	for i, id := range failing {
-		if plan := waitFor(t, store, id, repo.StateErrored); plan.ErrorMessage != want[i] {
+		if plan := waitFor(t, store, id, repo.PlanErrored); plan.ErrorMessage != want[i] {
 			t.Errorf("%.9q became %.9q, of %d bytes", texts[i], plan.ErrorMessage, len(plan.ErrorMessage))
 		}
 	}
-	waitFor(t, store, other[0], repo.StateComplete)
-	waitFor(t, store, other[1], repo.StateComplete)
+	waitFor(t, store, other[0], repo.PlanComplete)
+	waitFor(t, store, other[1], repo.PlanComplete)
 	w.stop(t)
 }
 
@@ -110,41 +123,43 @@ func testWorkStopped(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	id := q.add(1)[0]
 	claim := q.claim()
-	claim.MaxAttempts = 2
 	for range 4 {
 		begun := make(chan struct{})
-		w := work(t, store, claim, func(ctx context.Context, _ repo.Plan) error {
+		w := work(t, store, claim, func(ctx context.Context, _ repo.ClaimedPlan) error {
 			close(begun)
 			<-ctx.Done()
 			return ctx.Err()
 		})
 		w.await(t, begun)
 		w.stop(t)
-		if plan := getPlan(t, store, id); plan.State != repo.StateQueued || plan.Attempt != 1 {
+		if plan := getPlan(t, store, id); plan.State != repo.PlanQueued || plan.Attempt != 1 {
 			t.Fatalf("it is %s, at attempt %d", plan.State, plan.Attempt)
 		}
 	}
 	begun := make(chan struct{})
-	w := work(t, store, claim, func(ctx context.Context, _ repo.Plan) error {
+	w := work(t, store, claim, func(ctx context.Context, _ repo.ClaimedPlan) error {
 		close(begun)
 		<-ctx.Done()
 		return nil // it was done all the same
 	})
 	w.await(t, begun)
 	w.stop(t)
-	if plan := getPlan(t, store, id); plan.State != repo.StateComplete || plan.Attempt != 1 {
+	if plan := getPlan(t, store, id); plan.State != repo.PlanComplete || plan.Attempt != 1 {
 		t.Errorf("it is %s, at attempt %d", plan.State, plan.Attempt)
 	}
 }
 
 // The work ends when somebody cancels its plan, which stays cancelled, or when its lease is
-// lost, which does not fail the plan.
+// lost, which does not fail the plan. It does not take until the next renewal.
+// Guarantee: Claims: A worker learns at once that its plan or lease has ended.
+// Guarantee: Claims: A lost lease does not fail a plan; a worker's error does.
 func testWorkLost(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	ids := q.add(2)
 	claim := q.claim()
-	claim.TTL = repo.MinLeaseTTL
-	w := work(t, store, claim, func(ctx context.Context, plan repo.Plan) error {
+	claim.TTL = time.Hour
+	w := work(t, store, claim, func(ctx context.Context, c repo.ClaimedPlan) error {
+		plan := c.Plan
 		var err error
 		switch {
 		case plan.ID == ids[0]:
@@ -158,13 +173,16 @@ func testWorkLost(t *testing.T, store repo.Store) {
 			return err
 		}
 		<-ctx.Done()
+		if _, lost := errors.AsType[*repo.LeaseLostError](context.Cause(ctx)); !lost {
+			t.Errorf("it ended because of %v", context.Cause(ctx))
+		}
 		return context.Cause(ctx)
 	})
-	if plan := waitFor(t, store, ids[1], repo.StateComplete); plan.Attempt != 2 {
+	if plan := waitFor(t, store, ids[1], repo.PlanComplete); plan.Attempt != 2 {
 		t.Errorf("it was completed at attempt %d", plan.Attempt)
 	}
 	w.stop(t)
-	if plan := getPlan(t, store, ids[0]); plan.State != repo.StateCancelled || plan.CancelReason != "too late" {
+	if plan := getPlan(t, store, ids[0]); plan.State != repo.PlanCancelled || plan.CancelReason != "too late" {
 		t.Errorf("it is %s: %s", plan.State, plan.CancelReason)
 	}
 }
@@ -248,12 +266,15 @@ func falter() func(context.Context, func() error) error {
 }
 
 // Work is not done again because its transition has failed or its answer was lost.
+// Guarantee: Claims: `Work` does no plan again because an answer was lost.
 func testWorkAgain(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
+	q.action = plain(t, store)
 	ids := q.add(3)
 	var done []repo.ID
 	begun := make(chan struct{})
-	w := work(t, faulty{Store: store, transition: falter()}, q.claim(), func(ctx context.Context, plan repo.Plan) error {
+	w := work(t, faulty{Store: store, transition: falter()}, q.claim(), func(ctx context.Context, c repo.ClaimedPlan) error {
+		plan := c.Plan
 		done = append(done, plan.ID)
 		switch plan.ID {
 		case ids[0]:
@@ -270,7 +291,7 @@ func testWorkAgain(t *testing.T, store repo.Store) {
 	if len(done) != len(ids) {
 		t.Errorf("%d plans were done", len(done))
 	}
-	for i, state := range []repo.PlanState{repo.StateComplete, repo.StateErrored, repo.StateQueued} {
+	for i, state := range []repo.PlanState{repo.PlanComplete, repo.PlanErrored, repo.PlanQueued} {
 		if plan := getPlan(t, store, ids[i]); plan.State != state || plan.Attempt != 1 {
 			t.Errorf("plan %d is %s, at attempt %d", i, plan.State, plan.Attempt)
 		}
@@ -297,10 +318,10 @@ func testWorkOwed(t *testing.T, store repo.Store) {
 			return repo.ErrContention
 		}
 		return run()
-	}}, claim, func(context.Context, repo.Plan) error { return nil })
-	waitFor(t, store, id, repo.StateComplete)
+	}}, claim, func(context.Context, repo.ClaimedPlan) error { return nil })
+	waitFor(t, store, id, repo.PlanComplete)
 	w.stop(t)
-	wantAttempt(t, store, id, repo.StateComplete)
+	wantAttempt(t, store, id, repo.PlanComplete)
 }
 
 // A transition without an answer does not end the worker, when its lease is lost meanwhile.
@@ -320,8 +341,8 @@ func testWorkStalled(t *testing.T, store repo.Store) {
 		}
 		<-ctx.Done()
 		return ctx.Err()
-	}}, claim, func(context.Context, repo.Plan) error { return nil })
-	if plan := waitFor(t, store, id, repo.StateComplete); plan.Attempt != 2 {
+	}}, claim, func(context.Context, repo.ClaimedPlan) error { return nil })
+	if plan := waitFor(t, store, id, repo.PlanComplete); plan.Attempt != 2 {
 		t.Errorf("it was completed at attempt %d", plan.Attempt)
 	}
 	w.stop(t)
@@ -359,12 +380,12 @@ func testWorkClaimed(t *testing.T, store repo.Store) {
 					refused = true
 					return repo.ErrUnavailable
 				},
-			}, q.claim(), func(context.Context, repo.Plan) error { return nil })
+			}, q.claim(), func(context.Context, repo.ClaimedPlan) error { return nil })
 			close(ready)
 			w.await(t, claimed)
-			state := repo.StateComplete
+			state := repo.PlanComplete
 			if stopped {
-				state = repo.StateQueued
+				state = repo.PlanQueued
 			}
 			waitFor(t, store, id, state)
 			w.stop(t)
@@ -380,10 +401,11 @@ func testWorkMoved(t *testing.T, store repo.Store) {
 		q := newQueue(t, store)
 		id := q.add(1)[0]
 		moved := make(chan struct{})
-		w := work(t, store, q.claim(), func(ctx context.Context, plan repo.Plan) error {
+		w := work(t, store, q.claim(), func(ctx context.Context, c repo.ClaimedPlan) error {
+			plan := c.Plan
 			defer close(moved)
 			for _, transition := range []repo.Transition{repo.TransitionComplete, repo.TransitionExecute, repo.TransitionStart} {
-				if _, err := store.Plans().Transition(ctx, plan.ID, transition, repo.Cause{}); err != nil {
+				if _, err := store.Plans().Transition(t.Context(), plan.ID, transition, repo.Cause{}); err != nil {
 					t.Errorf("%s: %v", transition, err)
 				}
 			}
@@ -391,10 +413,25 @@ func testWorkMoved(t *testing.T, store repo.Store) {
 		})
 		w.await(t, moved)
 		w.stop(t)
-		if plan := getPlan(t, store, id); plan.State != repo.StateProcessing {
+		if plan := getPlan(t, store, id); plan.State != repo.PlanProcessing {
 			t.Errorf("it is %s", plan.State)
 		}
 	}
+}
+
+// A plan that was cancelled and deleted while it was done keeps the worker from no other.
+func testWorkDeleted(t *testing.T, store repo.Store) {
+	q := newQueue(t, store)
+	ids := q.add(2)
+	w := work(t, store, q.claim(), func(_ context.Context, c repo.ClaimedPlan) error {
+		if c.Plan.ID == ids[0] {
+			move(t, store, ids[0], repo.TransitionCancel)
+			return store.Plans().Delete(t.Context(), ids[0])
+		}
+		return nil
+	})
+	defer w.stop(t)
+	waitFor(t, store, ids[1], repo.PlanComplete)
 }
 
 // What fails at the deadline of the worker's context has been stopped.
@@ -404,39 +441,167 @@ func testWorkDeadline(t *testing.T, store repo.Store) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	err := repo.Work(ctx, store, q.claim(), func(context.Context, repo.Plan) error {
+	err := repo.Work(ctx, store, q.claim(), func(context.Context, repo.ClaimedPlan) error {
 		time.Sleep(time.Until(deadline))
 		return errors.New("i/o timeout")
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Work: %v", err)
 	}
-	wantAttempt(t, store, id, repo.StateQueued)
+	wantAttempt(t, store, id, repo.PlanQueued)
 }
 
-// A claim whose work panics has expired, and leaves nothing that renews it.
+// textError is an error whose text is not there if it is nil.
+type textError struct{ text string }
+
+func (e *textError) Error() string { return e.text }
+
+// Work that panics, or ends its goroutine, fails its plan and no other. What the panic was about stays secret.
+// Guarantee: Claims: A panic fails its plan and no other.
 func testWorkPanics(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
-	id := q.add(1)[0]
+	q.action = plain(t, store)
+	panicking := []struct {
+		do   func() error
+		want string
+	}{
+		{func() error { panic("a secret") }, "panic: string in "},
+		{func() error { panic(fmt.Errorf("a %w", io.EOF)) }, "panic: *fmt.wrapError in "},
+		{func() error { var m map[string]int; m["a"] = 1; return nil }, "panic: assignment to entry in nil map in "}, //nolint:staticcheck // it panics
+		{func() error { return (*textError)(nil) }, "panic: runtime error: invalid memory address or nil pointer dereference in "},
+		{func() error { runtime.Goexit(); return nil }, "the function has ended its goroutine"},
+	}
+	ids := q.add(len(panicking) + 1)
 	claim := q.claim()
-	claim.TTL = time.Hour
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("Work did not panic")
+	w := work(t, store, claim, func(_ context.Context, claimed repo.ClaimedPlan) error {
+		if i := slices.Index(ids, claimed.Plan.ID); i < len(panicking) {
+			return panicking[i].do()
+		}
+		return nil
+	})
+	waitFor(t, store, ids[len(panicking)], repo.PlanComplete)
+	for i, want := range panicking {
+		message := waitFor(t, store, ids[i], repo.PlanErrored).ErrorMessage
+		if !strings.HasPrefix(message, want.want) || strings.Contains(message, "secret") || i < 4 && !strings.Contains(message, "(work.go:") {
+			t.Errorf("it failed with %q, want %q", message, want.want)
+		}
+	}
+	w.stop(t)
+}
+
+// A worker that is stopped claims nothing more, and what runs may finish. Then it is told to stop, and why.
+// Guarantee: Claims: A worker that is stopped claims nothing more.
+func testWorkFinish(t *testing.T, store repo.Store) {
+	for _, finish := range []time.Duration{time.Hour, 50 * time.Millisecond} {
+		q := newQueue(t, store)
+		ids := q.add(2)
+		claim := q.claim()
+		claim.Finish = finish
+		begun, end := make(chan struct{}, 2), make(chan struct{})
+		w := work(t, store, claim, func(ctx context.Context, claimed repo.ClaimedPlan) error {
+			if claimed.Lease.Key != repo.PlanLease(claimed.Plan.ID) || claimed.Lease.Fence == 0 {
+				t.Errorf("got the lease %+v", claimed.Lease)
 			}
-		}()
-		_ = repo.Work(t.Context(), store, claim, func(context.Context, repo.Plan) error { panic("of the test") })
-	}()
-	if claimed := q.takeOne(); claimed.Plan.ID != id || claimed.Plan.Attempt != 2 {
-		t.Errorf("claimed %s at attempt %d", claimed.Plan.ID, claimed.Plan.Attempt)
+			begun <- struct{}{}
+			select {
+			case <-end:
+				return ctx.Err()
+			case <-ctx.Done():
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, repo.ErrStopped) || !errors.Is(cause, context.Canceled) {
+				t.Errorf("stopped because of %v", cause)
+			}
+			return ctx.Err()
+		})
+		w.await(t, begun)
+		state := repo.PlanQueued
+		w.cancel()
+		if finish == time.Hour {
+			state = repo.PlanComplete
+			close(end)
+		}
+		w.stop(t)
+		wantAttempt(t, store, ids[0], state)
+		wantAttempt(t, store, ids[1], repo.PlanQueued)
+	}
+}
+
+// Several plans are done at once, and no more than that.
+// Guarantee: Claims: One call of `Work` does up to `Claim.Limit` plans at once.
+func testWorkMany(t *testing.T, store repo.Store) {
+	const limit, count = 3, 7
+	q := newQueue(t, store)
+	ids := q.add(count)
+	claim := q.claim()
+	claim.Limit = limit
+	var at atomic.Int64
+	begun, end := make(chan struct{}, count), make(chan struct{})
+	w := work(t, faulty{Store: store, claim: func(claimed []repo.ClaimedPlan, err error) ([]repo.ClaimedPlan, error) {
+		if len(claimed) == 1 { // what runs is not begun again
+			return nil, repo.ErrUnknownOutcome
+		}
+		return claimed, err
+	}}, claim, func(context.Context, repo.ClaimedPlan) error {
+		if now := at.Add(1); now > limit {
+			t.Errorf("%d plans are done at once", now)
+		}
+		begun <- struct{}{}
+		<-end
+		at.Add(-1)
+		return nil
+	})
+	for range limit {
+		w.await(t, begun)
+	}
+	for range count - limit {
+		end <- struct{}{}
+		w.await(t, begun)
+	}
+	close(end)
+	for _, id := range ids {
+		waitFor(t, store, id, repo.PlanComplete)
+		wantAttempt(t, store, id, repo.PlanComplete)
+	}
+	w.stop(t)
+}
+
+// An error that waiting does not mend stops what runs, and leaves the plan that it was about to others.
+func testWorkFails(t *testing.T, store repo.Store) {
+	q := newQueue(t, store)
+	ids := q.add(2)
+	claim := q.claim()
+	claim.Limit, claim.Finish = 2, time.Hour
+	refused, calls := errors.New("refused"), atomic.Int64{}
+	err := repo.Work(t.Context(), faulty{Store: store, transition: func(_ context.Context, run func() error) error {
+		if calls.Add(1) == 1 {
+			return refused
+		}
+		return run()
+	}}, claim, func(ctx context.Context, claimed repo.ClaimedPlan) error {
+		if claimed.Plan.ID == ids[0] {
+			return nil
+		}
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, repo.ErrStopped) || !errors.Is(cause, refused) {
+			t.Errorf("stopped because of %v", cause)
+		}
+		return ctx.Err()
+	})
+	if !errors.Is(err, refused) {
+		t.Errorf("Work: %v", err)
+	}
+	wantAttempt(t, store, ids[1], repo.PlanQueued)
+	if again := q.takeOne(); again.Plan.ID != ids[0] || again.Plan.Attempt != 2 { // its lease was released
+		t.Errorf("claimed %+v", again.Plan)
 	}
 }
 
 func testWorkInvalid(t *testing.T, store repo.Store) {
-	do := func(context.Context, repo.Plan) error { return nil }
+	do := func(context.Context, repo.ClaimedPlan) error { return nil }
 	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{}, do), "owner")
-	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o", Limit: 2}, do), "limit")
+	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o", Limit: -1}, do), "limit")
+	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o", Limit: 101}, do), "limit")
+	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o", Finish: -1}, do), "finish")
 	wantInvalid(t, repo.Work(t.Context(), nil, repo.Claim{Owner: "o"}, do), "store")
 	wantInvalid(t, repo.Work(t.Context(), store, repo.Claim{Owner: "o"}, nil), "do")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,0 +1,187 @@
+package repotest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	documents "github.com/seed-df90f812/agentstore/internal/export"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// apartTests are about what a view knows, and when.
+var apartTests = []struct {
+	name string
+	run  func(t *testing.T, one, other repo.Store, otherNamespace string)
+}{
+	{"RolledBack", testApartRolledBack},
+	{"IDOfPlan", testApartIDOfPlan},
+	{"Creations", testApartCreations},
+	{"CreationBehind", testApartCreationBehind},
+	{"Restored", testApartRestored},
+	{"EqualKeys", testApartEqualKeys},
+}
+
+// What a view made in a transaction that was rolled back is not its own later: somebody else may have
+// the id by then.
+func testApartRolledBack(t *testing.T, one, other repo.Store, _ string) {
+	id := repo.NewID()
+	err := one.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		if _, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id}); err != nil {
+			return err
+		}
+		if _, err := tx.Sessions().Append(ctx, id, user("x")); err != nil {
+			return err
+		}
+		return errOver
+	})
+	if !errors.Is(err, errOver) {
+		t.Fatal(err)
+	}
+	createAs(t, other.Sessions(), repo.NewSession{ID: id})
+	_, err = one.Sessions().Append(t.Context(), id, user("x"))
+	wantNotFound(t, err, "session", id)
+}
+
+// A session's id may be that of somebody else's plan.
+func testApartIDOfPlan(t *testing.T, one, other repo.Store, namespace string) {
+	b := newBelongings(t, other, namespace)
+	createAs(t, one.Sessions(), repo.NewSession{ID: b.plan})
+	createAs(t, one.Sessions(), repo.NewSession{ID: b.opened.ID})
+	for _, method := range []string{"Plans.Get", "Plans.History", "Plans.Transition", "Plans.Progress", "Leases.Acquire", "Streams.Append", "Streams.Finish"} {
+		wantApart(t, one, b, method)
+	}
+}
+
+// Of two views that create a session with one id at the same time, one has it, and the other has added
+// nothing to it.
+// Guarantee: Views: Of views that create a session with one id at once, one has it; the others have added nothing.
+func testApartCreations(t *testing.T, one, other repo.Store, _ string) {
+	for range 50 {
+		id := repo.NewID()
+		together(4, func(caller int) {
+			create := &repo.NewSession{ID: id}
+			switch caller {
+			case 0:
+				_, _ = other.Sessions().Create(t.Context(), *create)
+			case 1:
+				_, _ = other.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("other")}, Create: create})
+			case 2:
+				_, _ = one.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}, Create: create})
+			case 3:
+				turn := repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}, Create: create}
+				_, _ = one.Sessions().AppendTurns(t.Context(), turn, repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}})
+			}
+		})
+		owner, content := one, "one"
+		if _, err := one.Sessions().Get(t.Context(), id); err != nil {
+			wantNotFound(t, err, "session", id)
+			owner, content = other, "other"
+		} else {
+			_, err := other.Sessions().Get(t.Context(), id)
+			wantNotFound(t, err, "session", id)
+		}
+		for _, message := range readAll(t, owner.Sessions(), id) {
+			if message.Content != content {
+				t.Fatalf("the session of %s has a message of %s", content, message.Content)
+			}
+		}
+	}
+}
+
+// The one view has not found the session, and waits while the other one creates it.
+func testApartCreationBehind(t *testing.T, one, other repo.Store, _ string) {
+	id, behind := repo.NewID(), make(chan error, 1)
+	err := other.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id})
+		go func() {
+			_, err := one.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Create: &repo.NewSession{ID: id}})
+			behind <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-behind; !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("the turn of the other view gave %v", err)
+	}
+	if got := readAll(t, other.Sessions(), id); len(got) != 0 {
+		t.Errorf("the session has %d messages", len(got))
+	}
+}
+
+// A deleted session is not restored to another namespace, whose view could then be asked for it by
+// those who know it.
+func testApartRestored(t *testing.T, one, other repo.Store, namespace string) {
+	b := newBelongings(t, other, namespace)
+	if _, err := other.Sessions().Delete(t.Context(), b.session); err != nil {
+		t.Fatal(err)
+	}
+	own := createAs(t, one.Sessions(), repo.NewSession{})
+	var document bytes.Buffer
+	writer, err := documents.NewWriter(&document, repo.Session{
+		ID: b.session, Namespace: own.Namespace, Metadata: own.Metadata, CreatedAt: own.CreatedAt, UpdatedAt: own.UpdatedAt,
+	}, nil)
+	if err = cmp.Or(err, writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = one.Sessions().Import(t.Context(), &document, true)
+	if !errors.Is(err, repo.ErrImport) || !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("restoring to another namespace gave %v", err)
+	}
+	session, err := other.Sessions().Import(t.Context(), bytes.NewReader(b.document), true)
+	must(t, session, err)
+}
+
+// Guarantee: Views: Shared scopes, leases and streams of equal names in two views are different ones.
+func testApartEqualKeys(t *testing.T, one, other repo.Store, _ string) {
+	name, key := randomName(), repo.LeaseKey{Kind: "k", Name: randomName()}
+	for _, view := range []repo.Store{one, other} {
+		lease, err := view.Leases().Acquire(t.Context(), repo.NewLease{Key: key, Owner: "owner"})
+		if must(t, lease, err).Key != key {
+			t.Errorf("the lease is of %v", lease.Key)
+		}
+		scope := repo.Scope{Name: name}
+		changed, err := view.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "k", Op: repo.StateIncrement, By: 1}})
+		if must(t, changed, err)[0].Scope != scope {
+			t.Errorf("the scope is %v", changed[0].Scope)
+		}
+		value, err := view.State().Get(t.Context(), scope, "k")
+		wantSame(t, "the value", string(must(t, value, err).Value), "1")
+		stream, err := view.Streams().Open(t.Context(), repo.NewStream{Key: name, Owner: "owner"})
+		if must(t, stream, err).Key != name || stream.Next != 0 {
+			t.Errorf("the stream is %v", stream)
+		}
+		next, err := view.Streams().Append(t.Context(), stream, []byte("x"))
+		must(t, next, err)
+		page, err := view.Leases().List(t.Context(), repo.LeaseFilter{Kind: "k", Name: key.Name}, repo.Page{})
+		if must(t, page, err); len(page.Items) != 1 || page.Items[0].Key != key {
+			t.Errorf("the leases are %v", page.Items)
+		}
+		renewed, err := view.Leases().Renew(t.Context(), lease, 0)
+		must(t, renewed, err)
+		session := create(t, view.Sessions())
+		turn, err := view.Sessions().AppendTurn(t.Context(), repo.Turn{
+			SessionID: session, State: []repo.StateChange{{Scope: scope, Key: "k", Op: repo.StateIncrement, By: 1}},
+		})
+		if must(t, turn, err).Scopes[0].Scope != scope {
+			t.Errorf("the scope is %v", turn.Scopes[0].Scope)
+		}
+		_, err = view.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "k", Op: repo.StateRemove}}, repo.ScopeVersion{Scope: scope, Version: 1})
+		conflict, _ := wantError[*repo.VersionConflictError](t, err, repo.ErrConflict)
+		wantSame(t, "the conflict", conflict.Scope, scope)
+		keys, err := view.State().Erase(t.Context(), name)
+		wantSame(t, "the keys", must(t, keys, err), 1)
+		entries, err := view.Audit().List(t.Context(), repo.AuditFilter{Type: "entity_deleted"}, repo.Page{})
+		if must(t, entries, err); len(entries.Items) == 0 {
+			t.Error("the view has no entry of the erasure")
+		}
+		released, err := view.Leases().ReleaseAll(t.Context(), "owner")
+		wantSame(t, "the leases", must(t, released, err), 1)
+	}
+}
