@@ -5,9 +5,9 @@ import (
 	"math"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // actions implements repo.Actions.
@@ -31,7 +31,6 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 	}
 	return repo.Action{
 		Name:             name,
-		State:            repo.ActionAvailable,
 		Version:          1,
 		ActionDefinition: definition,
 		CreatedBy:        new.CreatedBy,
@@ -51,30 +50,43 @@ func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
 func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, error) {
 	row, err := run(ctx, a.exec.read, queries.ActionGet, name.String())
 	if err != nil {
-		return repo.Action{}, conn.OrMissing(err, &repo.ActionNotFoundError{Name: name})
+		return repo.Action{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "action", Name: name.String()})
 	}
 	return actionOf(row)
 }
 
-func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.ActionPage, error) {
+func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
 	list, err := rules.ActionList(filter, page)
 	if err != nil {
-		return repo.ActionPage{}, err
+		return repo.List[repo.Action]{}, err
 	}
 	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
 		Server:    list.Filter.Server,
 		Namespace: list.Filter.Namespace,
 		AfterName: list.After,
-		State:     string(list.Filter.State),
+		State:     stateOf(list.Filter),
 		Tag:       list.Filter.Tag,
 		MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
 	})
 	if err != nil {
-		return repo.ActionPage{}, err
+		return repo.List[repo.Action]{}, err
 	}
 	actions, next, err := rules.PageOf(list, rows, actionOf)
-	return repo.ActionPage{Actions: actions, Next: next}, err
+	return repo.List[repo.Action]{Items: actions, Next: next}, err
 }
+
+// stateOf returns the state that a filter selects. Empty: any.
+func stateOf(filter repo.ActionFilter) string {
+	switch {
+	case filter.Available:
+		return "available"
+	case filter.Archived:
+		return actionArchived
+	}
+	return ""
+}
+
+const actionArchived = "archived"
 
 func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
 	parsed, definition, err := rules.NormalizeActionUpdate(name, version, definition)
@@ -89,13 +101,13 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 			return err
 		}
 		if version != 0 && version != stored {
-			return &conn.Answer{Err: &repo.ActionConflictError{Name: parsed, Field: "version", Version: stored}}
+			return &conn.Answer{Err: &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored}}
 		}
 		row, err = queries.ActionUpdate(ctx, q, params)
 		return err
 	})
 	if err != nil {
-		return repo.Action{}, conn.OrMissing(err, &repo.ActionNotFoundError{Name: parsed})
+		return repo.Action{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "action", Name: parsed.String()})
 	}
 	return actionOf(row)
 }
@@ -120,13 +132,13 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 	row, err := run(ctx, a.exec.write, queries.ActionDelete, parsed.String())
 	switch {
 	case conn.Violates(err, planAction):
-		return &repo.ActionInUseError{Name: parsed}
+		return &repo.RefusedError{Kind: "action", Name: parsed.String(), Reason: "is in use"}
 	case err != nil:
 		return err
 	case row.InUse:
-		return &repo.ActionInUseError{Name: parsed}
+		return &repo.RefusedError{Kind: "action", Name: parsed.String(), Reason: "is in use"}
 	case !row.Deleted:
-		return &repo.ActionNotFoundError{Name: parsed}
+		return &repo.NotFoundError{Kind: "action", Name: parsed.String()}
 	}
 	return nil
 }
@@ -140,12 +152,12 @@ func actionParams(name repo.ActionName, definition repo.ActionDefinition, create
 		Namespace:            name.Namespace,
 		Description:          definition.Description,
 		DefinitionOfDone:     definition.DefinitionOfDone,
-		StrategyActor:        toNullable(definition.Actors.Strategy),
-		ExecutionActor:       toNullable(definition.Actors.Execution),
-		ReviewActor:          toNullable(definition.Actors.Review),
-		ApplyActor:           toNullable(definition.Actors.Apply),
-		EstimationActor:      toNullable(definition.Actors.Estimation),
-		InvariantActor:       toNullable(definition.Actors.Invariant),
+		StrategyActor:        toNullable(definition.StrategyActor),
+		ExecutionActor:       toNullable(definition.ExecutionActor),
+		ReviewActor:          toNullable(definition.ReviewActor),
+		ApplyActor:           toNullable(definition.ApplyActor),
+		EstimationActor:      toNullable(definition.EstimationActor),
+		InvariantActor:       toNullable(definition.InvariantActor),
 		AutomationProfile:    toNullable(definition.AutomationProfile),
 		Reusable:             definition.Reusable,
 		ReadOnly:             definition.ReadOnly,
@@ -161,6 +173,10 @@ func actionParams(name repo.ActionName, definition repo.ActionDefinition, create
 		ArgumentMaxs:         []float64{},
 		ArgumentPatterns:     []string{},
 		Invariants:           definition.Invariants,
+		MaxAttempts:          int32(definition.MaxAttempts),
+		MaxAgeMicros:         definition.MaxAge.Microseconds(),
+		KeepMicros:           definition.Keep.Microseconds(),
+		Phases:               toPhases(definition.Phases),
 	}
 	for _, argument := range definition.Arguments {
 		params.ArgumentNames = append(params.ArgumentNames, argument.Name)

@@ -5,28 +5,18 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
-	return s.append(ctx, sessionID, nil, messages)
-}
-
-func (s *sessions) AppendAt(ctx context.Context, sessionID repo.ID, expected int64, messages ...repo.NewMessage) ([]repo.Message, error) {
-	if err := rules.CheckSequence("expected", expected); err != nil {
-		return nil, err
-	}
-	return s.append(ctx, sessionID, &expected, messages)
-}
-
-func (s *sessions) append(ctx context.Context, sessionID repo.ID, expected *int64, messages []repo.NewMessage) ([]repo.Message, error) {
 	messages, repeatable, err := rules.NormalizeMessages(messages)
 	if err != nil {
 		return nil, err
 	}
-	result, err := s.appendOne(ctx, &turn{sessionID: sessionID, expected: expected, messages: messages, repeatable: repeatable})
+	s.counter.Add(messages)
+	result, err := s.appendOne(ctx, &turn{sessionID: sessionID, messages: messages, repeatable: repeatable})
 	return result.Messages, err
 }
 
@@ -48,6 +38,7 @@ func appended(sessionID repo.ID, messages []repo.NewMessage, written outcome) []
 	for i, message := range messages {
 		result[i] = rules.StoredMessage(message, sessionID, written.first+int64(i), createdAt)
 	}
+	result[0].Follows = followsOf(written.first, written.follows)
 	return result
 }
 

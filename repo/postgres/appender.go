@@ -51,7 +51,7 @@ type appender struct {
 	budget *commit.Budget
 	// tell says what is new, after each commit.
 	tell  func(...news)
-	hints hints
+	hints hints[repo.ID]
 	// scopes are those that others hold.
 	scopes *heldScopes
 	// making is a lock: one caller at a time creates scopes.
@@ -62,7 +62,7 @@ func newAppender(pool *pooled) *appender {
 	p := &appender{conns: pool.conns, budget: pool.budget, tell: pool.changed, making: make(chan struct{}, 1)}
 	p.scopes = newHeldScopes(pool.conns, pool.budget)
 	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, write]{
-		Limits: appendLimits, Waits: true, Shares: shares,
+		Kind: "append", Limits: appendLimits, Waits: true, Shares: shares,
 		Commit: func(g *writesGroup) { (&writer{writesGroup: g, appender: p}).commit() },
 	})
 	return p
@@ -74,7 +74,7 @@ func (p *appender) close() {
 }
 
 func (p *pooled) append(ctx context.Context, w write) error {
-	return p.submitted(ctx, func() error { return committerOf(p, newAppender).make(ctx, w) })
+	return p.submitted(ctx, "append", w, func() error { return committerOf(p, newAppender).make(ctx, w) })
 }
 
 // append waits for the counter row.

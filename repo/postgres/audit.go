@@ -2,16 +2,15 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // audit implements repo.Audit.
@@ -31,27 +30,35 @@ func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 	})
 }
 
-// errNotRecorded: an entry was neither written nor there. A trigger or a rule that
-// does not belong to the trail does that.
-var errNotRecorded = errors.New("the database did not record an audit entry")
+// notRecorded is the error of an entry that was neither written nor there. A trigger or a rule
+// that does not belong to the trail does that.
+func notRecorded() error {
+	return &repo.RefusedError{Kind: "database", Reason: "left out an audit entry: a trigger of its owner's did not let it in"}
+}
 
-// recordAudit records distinct entries, and returns how many were new.
+// recordAudit records distinct entries, and returns how many were new. In a caller's transaction,
+// which a failed statement would end, it is known only afterwards that one was left out.
 func recordAudit(ctx context.Context, q db.DBTX, entries []repo.AuditEntry) (written int64, err error) {
 	params := auditParams(entries)
+	_, params.Whole = q.(conn.Alone)
+	leftOut := error(&conn.Answer{Err: notRecorded()})
 	for range 3 {
 		row, err := queries.AuditRecord(ctx, q, params)
 		written += row.Written
 		switch {
+		case params.Whole && conn.Violates(err, conn.LeftOut):
+			leftOut = err
+			continue
 		case err != nil:
 			return 0, err
 		case row.Differs > 0:
-			return 0, &conn.Answer{Err: &repo.AuditConflictError{ID: entries[row.Differs-1].ID}}
+			return 0, &conn.Answer{Err: &repo.ExistsError{Kind: "audit entry", ID: entries[row.Differs-1].ID}}
 		case row.Written+row.Known == int64(len(entries)):
 			return written, nil
 		}
 		// Another recorded one meanwhile, which the next statement sees.
 	}
-	return 0, &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errNotRecorded}}
+	return 0, leftOut
 }
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
@@ -62,30 +69,31 @@ func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) 
 	return auditEntryOf(row), nil
 }
 
-func (a *audit) List(ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, page repo.Page) (repo.AuditPage, error) {
-	list, err := rules.AuditList(filter, order, page)
+func (a *audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
+	list, err := rules.AuditList(filter, page)
 	if err != nil {
-		return repo.AuditPage{}, err
+		return repo.List[repo.AuditEntry]{}, err
 	}
-	rows, err := a.list(ctx, list.Filter, order, list.After, list.Limit+1) // one extra row tells whether there is a next page
+	rows, err := a.list(ctx, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
 	if err != nil {
-		return repo.AuditPage{}, err
+		return repo.List[repo.AuditEntry]{}, err
 	}
 	entries, next, err := rules.PageOf(list, rows,
 		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
-	return repo.AuditPage{Entries: entries, Next: next}, err
+	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
 }
 
 func (a *audit) list(
-	ctx context.Context, filter repo.AuditFilter, order repo.AuditOrder, after rules.Place, limit int,
+	ctx context.Context, filter repo.AuditFilter, after rules.Place, limit int,
 ) ([]db.AuditEntry, error) {
 	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
 		Bound: before, MaxRows: int32(limit),
 		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
-		Type: toNullable(string(filter.Type)), Actor: toNullable(filter.Actor), Project: toNullable(filter.Project),
+		Type: toNullable(filter.Type), Actor: toNullable(filter.Actor), Project: toNullable(filter.Project),
+		Namespace: toNullable(filter.Namespace),
 	}
-	if order == repo.OldestFirst {
+	if filter.OldestFirst {
 		if after.CreatedAt.Before(from) {
 			after = rules.Place{CreatedAt: from} // no id is before zero
 		}
@@ -99,20 +107,20 @@ func (a *audit) list(
 	return run(ctx, filtered(a.exec.read), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
-func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (repo.AuditCount, error) {
-	filter, err := rules.NormalizeAuditFilter(filter)
-	if err != nil {
-		return repo.AuditCount{}, err
+func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
+	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
+		return 0, false, err
 	}
 	if limit, err = rules.CheckCount(limit); err != nil {
-		return repo.AuditCount{}, err
+		return 0, false, err
 	}
-	count, err := run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
+	count, err = run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
 		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit) + 1,
 		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
-		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(string(filter.Type)),
+		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(filter.Type),
+		Namespace: toNullable(filter.Namespace),
 	})
-	return repo.AuditCount{Entries: min(count, int64(limit)), AtLeast: count > int64(limit)}, err
+	return min(count, int64(limit)), count > int64(limit), err
 }
 
 // Export reads one page at a time, and holds no connection while it writes.
@@ -121,10 +129,11 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 	if err != nil {
 		return err
 	}
+	filter.OldestFirst = true
 	export := rules.NewAuditExport(ctx, w)
 	var after rules.Place
 	for {
-		rows, err := a.list(ctx, filter, repo.OldestFirst, after, repo.MaxPageSize)
+		rows, err := a.list(ctx, filter, after, repo.MaxPageSize)
 		if err != nil {
 			return err
 		}
@@ -146,7 +155,7 @@ func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
 		ID:         row.ID.Bytes,
 		OccurredAt: row.OccurredAt.UTC(),
 		RecordedAt: row.RecordedAt.UTC(),
-		Type:       repo.EventType(row.Type),
+		Type:       row.Type,
 		Namespace:  fromNullable(row.Namespace),
 		Actor:      fromNullable(row.Actor),
 		User:       fromNullable(row.UserName),
@@ -165,7 +174,7 @@ func auditParams(entries []repo.AuditEntry) db.AuditRecordParams {
 		Projects: make([]string, n), Details: make([]string, n),
 	}
 	for i, e := range entries {
-		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, toUUID(e.ID), string(e.Type), e.Actor
+		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, toUUID(e.ID), e.Type, e.Actor
 		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, toUUID(e.PlanID), toUUID(e.SessionID)
 		p.Projects[i], p.Details[i] = e.Project, string(e.Details)
 	}

@@ -8,21 +8,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// auditLag is how long an entry may wait to be sealed before AuditDoctor reports it.
+// auditLag is how long an entry may wait to be sealed before Doctor reports it.
 const auditLag = time.Hour
 
-// AuditDoctor checks the audit trail in the database. It finds triggers that are missing
+// Doctor checks the audit trail in the database. It finds triggers that are missing
 // or do not fire, privileges with which roles other than the owner could change
 // recorded entries, unsafe functions that run as the owner, entries that have waited
 // for more than an hour to be sealed, and entries in quarantine. It changes nothing. If
 // nothing is wrong it returns no findings. The errors are those of reading.
-func (s *Store) AuditDoctor(ctx context.Context) ([]repo.AuditFinding, error) {
+func (a *auditStore) Doctor(ctx context.Context) ([]auditlog.Finding, error) {
 	d := &auditDoctor{}
-	err := s.exec.read(ctx, func(q db.DBTX) error {
+	err := a.exec.read(ctx, func(q db.DBTX) error {
 		d.findings = nil
 		for _, check := range []func(context.Context, db.DBTX) error{d.triggers, d.grants, d.functions, d.sealing, d.quarantine} {
 			if err := check(ctx, q); err != nil {
@@ -37,10 +39,10 @@ func (s *Store) AuditDoctor(ctx context.Context) ([]repo.AuditFinding, error) {
 	return d.findings, nil
 }
 
-type auditDoctor struct{ findings []repo.AuditFinding }
+type auditDoctor struct{ findings []auditlog.Finding }
 
 func (d *auditDoctor) found(check, action, problem string, arguments ...any) {
-	d.findings = append(d.findings, repo.AuditFinding{Check: check, Problem: fmt.Sprintf(problem, arguments...), Action: action})
+	d.findings = append(d.findings, auditlog.Finding{Check: check, Problem: fmt.Sprintf(problem, arguments...), Action: action})
 }
 
 // auditTriggers are all triggers of the audit trail's tables.
@@ -49,11 +51,12 @@ var auditTriggers = []struct {
 	always                            bool // whatever session_replication_role is
 }{
 	{"audit_entries", "audit_entries_queue", "audit_queue()", "AFTER INSERT ON audit_entries REFERENCING NEW TABLE AS new_entries FOR EACH STATEMENT", false},
-	{"audit_entries", "audit_entries_refuse", "audit_refuse('DELETE')", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT", true},
+	{"audit_entries", "audit_entries_refuse", "audit_refuse('DELETE', 'UPDATE')", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries FOR EACH STATEMENT", true},
 	{
 		"audit_entries", "audit_entries_keep", "audit_refuse()",
 		"BEFORE DELETE ON audit_entries FOR EACH ROW WHEN (OLD.type IN ('audit_pruned', 'audit_gap'))", true,
 	},
+	{"audit_entries", "audit_entries_hide", "audit_hide()", "BEFORE UPDATE ON audit_entries FOR EACH ROW", true},
 	{"audit_leaves", "audit_leaves_refuse", "audit_refuse('UPDATE')", "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_leaves FOR EACH STATEMENT", true},
 	{"audit_leaves", "audit_leaves_keep", "audit_refuse()", `BEFORE UPDATE ON audit_leaves FOR EACH ROW WHEN (
 		OLD.pruned_by IS NOT NULL
@@ -138,14 +141,14 @@ func (d *auditDoctor) functions(ctx context.Context, q db.DBTX) error {
 }
 
 func (d *auditDoctor) sealing(ctx context.Context, q db.DBTX) error {
-	waiting, err := queries.AuditWaiting(ctx, q, repo.DefaultAuditCount+1)
+	waiting, err := queries.AuditWaiting(ctx, q, limits.DefaultAuditCount+1)
 	if err != nil || waiting.Entries == 0 {
 		return err
 	}
 	if ageOf(waiting) > auditLag {
 		count := fmt.Sprint(waiting.Entries)
-		if waiting.Entries > repo.DefaultAuditCount {
-			count = fmt.Sprintf("more than %d", repo.DefaultAuditCount)
+		if waiting.Entries > limits.DefaultAuditCount {
+			count = fmt.Sprintf("more than %d", limits.DefaultAuditCount)
 		}
 		d.found("sealing", "Run a sealer, and check that it makes progress. If it does, verify the trail: "+
 			"an entry that was deleted before it was sealed stays in the queue forever.",

@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
 	if err := rules.CheckSealLimit(limit); err != nil {
 		return 0, err
 	}
@@ -39,7 +40,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 		if err != nil {
 			return err
 		}
-		unsealed := repo.AuditUnsealed{Size: size, Entries: each(rows, sealedEntryOf), More: more, Identity: identity}
+		unsealed := auditlog.Unsealed{Size: size, Entries: each(rows, sealedEntryOf), More: more, Identity: identity}
 		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
 			hashes, err := readHashes(ctx, q, indexes)
 			return hashes, conn.Meaning(ctx, err, conn.Reading)
@@ -80,7 +81,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(repo.AuditUnse
 }
 
 // nextToSeal returns up to limit entries of the queue, and whether there may be
-// more. Together their details have at most repo.MaxSealBytes, but it returns at
+// more. Together their details have at most auditlog.MaxSealBytes, but it returns at
 // least one.
 func nextToSeal(ctx context.Context, q db.DBTX, limit int) (next toSeal, more bool, err error) {
 	sizes, err := queries.AuditUnsealedSizes(ctx, q, int32(limit))
@@ -103,8 +104,8 @@ type toSeal struct {
 	RecordedAts []time.Time
 }
 
-func sealedEntryOf(row db.AuditEntry) repo.SealedEntry {
-	return repo.SealedEntry{AuditEntry: auditEntryOf(row), Salts: row.Salts}
+func sealedEntryOf(row db.AuditEntry) auditlog.Entry {
+	return auditlog.Entry{AuditEntry: auditEntryOf(row), Salts: row.Salts}
 }
 
 func (a *auditStore) Identity(ctx context.Context) (repo.ID, error) {
@@ -149,7 +150,7 @@ func (a *auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, e
 	return run(ctx, a.exec.read, readHashes, indexes)
 }
 
-func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]auditlog.Leaf, error) {
 	limit, err := rules.CheckPage("from", from, limit)
 	if err != nil {
 		return nil, err
@@ -161,12 +162,12 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]repo.
 	return each(rows, leafOf), nil
 }
 
-func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
+func leafOf(row db.AuditLeavesRow) auditlog.Leaf {
 	l := row.AuditLeaf
-	leaf := repo.AuditLeaf{
+	leaf := auditlog.Leaf{
 		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(l.PrunedBy),
-		Kept: repo.AuditKept{
-			RecordedAt: l.RecordedAt.UTC(), Type: repo.EventType(l.Type), Namespace: fromNullable(l.Namespace),
+		Kept: auditlog.Kept{
+			RecordedAt: l.RecordedAt.UTC(), Type: l.Type, Namespace: fromNullable(l.Namespace),
 			PlanID: fromOptionalUUID(l.PlanID), SessionID: fromOptionalUUID(l.SessionID),
 		},
 	}
@@ -182,7 +183,7 @@ func leafOf(row db.AuditLeavesRow) repo.AuditLeaf {
 	return leaf
 }
 
-func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf, error) {
+func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, error) {
 	var rows []db.AuditLeavesRow
 	err := a.exec.read(ctx, func(q db.DBTX) error {
 		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
@@ -193,24 +194,24 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (repo.AuditLeaf,
 		return err
 	})
 	if conn.IsNoRows(err) || err == nil && len(rows) == 0 {
-		return repo.AuditLeaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
+		return auditlog.Leaf{}, &repo.NotFoundError{Kind: "audit leaf", ID: entryID}
 	}
 	if err != nil {
-		return repo.AuditLeaf{}, err
+		return auditlog.Leaf{}, err
 	}
 	return leafOf(rows[0]), nil
 }
 
-func (a *auditStore) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
+func (a *auditStore) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
 	row, err := ask(ctx, a.exec.read, func(q db.DBTX) (db.AuditCheckpoint, error) { return queries.AuditCheckpointGet(ctx, q) })
 	if err != nil {
-		return repo.AuditCheckpoint{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})
+		return auditlog.Checkpoint{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})
 	}
 	return checkpointOf(row), nil
 }
 
-func checkpointOf(row db.AuditCheckpoint) repo.AuditCheckpoint {
-	checkpoint := repo.AuditCheckpoint{Size: row.Size, Note: row.Note, CreatedAt: row.CreatedAt.UTC()}
+func checkpointOf(row db.AuditCheckpoint) auditlog.Checkpoint {
+	checkpoint := auditlog.Checkpoint{Size: row.Size, Note: row.Note, CreatedAt: row.CreatedAt.UTC()}
 	copy(checkpoint.Root[:], row.Root)
 	return checkpoint
 }
@@ -252,16 +253,16 @@ func (a *auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
-func (a *auditStore) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {
+func (a *auditStore) Waiting(ctx context.Context, limit int) (auditlog.Waiting, error) {
 	limit, err := rules.CheckCount(limit)
 	if err != nil {
-		return repo.AuditWaiting{}, err
+		return auditlog.Waiting{}, err
 	}
 	row, err := run(ctx, a.exec.read, queries.AuditWaiting, int32(limit))
 	if err != nil || row.Entries == 0 {
-		return repo.AuditWaiting{}, err
+		return auditlog.Waiting{}, err
 	}
-	return repo.AuditWaiting{Entries: row.Entries, Oldest: row.Oldest.UTC(), Age: ageOf(row)}, nil
+	return auditlog.Waiting{Entries: row.Entries, Oldest: row.Oldest.UTC(), Age: ageOf(row)}, nil
 }
 
 func ageOf(row db.AuditWaitingRow) time.Duration {

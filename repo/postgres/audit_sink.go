@@ -8,27 +8,28 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Sink opens a separate connection, so that the audit trail neither waits for an
 // exhausted pool nor takes connections from it.
-func (a *auditStore) Sink(ctx context.Context) (repo.AuditSink, error) {
+func (a *auditStore) Sink(ctx context.Context) (auditlog.Sink, error) {
 	if err := a.exec.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer a.exec.gate.leave()
-	s := &sink{config: a.exec.conns.Pool.Config()}
+	s := &sink{config: a.exec.conns.Config()}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// sink is repo.AuditSink. One goroutine uses it at a time.
+// sink is auditlog.Sink. One goroutine uses it at a time.
 type sink struct {
 	config *pgxpool.Config
 	conn   *pgx.Conn
@@ -76,26 +77,26 @@ func (s *sink) failed(ctx context.Context, err error) error {
 	return conn.Meaning(ctx, err, conn.Committing)
 }
 
-func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
+func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
 	normal, err := rules.NormalizeEntries(entries)
 	if err != nil {
-		return repo.AuditRecorded{}, err
+		return auditlog.Recorded{}, err
 	}
 	distinct, err := rules.DistinctEntries(normal)
 	if err != nil {
-		return repo.AuditRecorded{}, err
+		return auditlog.Recorded{}, err
 	}
 	if err := s.connect(ctx); err != nil {
-		return repo.AuditRecorded{}, err
+		return auditlog.Recorded{}, err
 	}
 	written, err := recordAudit(ctx, conn.Alone{Conn: s.conn}, distinct)
 	if err != nil {
-		return repo.AuditRecorded{}, s.failed(ctx, err)
+		return auditlog.Recorded{}, s.failed(ctx, err)
 	}
-	return repo.AuditRecorded{Written: int(written), Known: len(normal) - int(written)}, nil
+	return auditlog.Recorded{Written: int(written), Known: len(normal) - int(written)}, nil
 }
 
-func (s *sink) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
+func (s *sink) Quarantine(ctx context.Context, poison auditlog.Poison) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}

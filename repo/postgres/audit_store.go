@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
-// auditStore implements repo.AuditStore. The sink is in audit_sink.go, the log in
+// auditStore implements auditlog.Store. The sink is in audit_sink.go, the log in
 // audit_log.go.
 type auditStore struct{ exec *pooled }
 
@@ -19,12 +20,12 @@ const (
 	prunePause = 50 * time.Millisecond
 )
 
-func (a *auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (pruned repo.AuditPruned, err error) {
+func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned auditlog.Pruned, err error) {
 	prune, err = rules.NormalizePrune(prune)
 	if err != nil {
 		return pruned, err
 	}
-	var holds []repo.AuditHold
+	var holds []auditlog.Hold
 	if !prune.DryRun { // which needs no more than to read
 		err = a.exec.atomically(ctx, func(q db.DBTX) (err error) {
 			if err = queries.AuditPruneBegin(ctx, q); err == nil {
@@ -36,10 +37,7 @@ func (a *auditStore) Prune(ctx context.Context, prune repo.AuditPrune) (pruned r
 			return pruned, err
 		}
 	}
-	next := db.AuditPrunableParams{AfterID: toUUID(repo.ID{}), Before: prune.Before, Types: make([]string, len(prune.Types))}
-	for i, kind := range prune.Types {
-		next.Types[i] = string(kind)
-	}
+	next := db.AuditPrunableParams{AfterID: toUUID(repo.ID{}), Before: prune.Before, Types: append([]string{}, prune.Types...)}
 	for {
 		page, err := run(ctx, a.exec.read, queries.AuditPrunable, next)
 		if err != nil {
@@ -89,7 +87,7 @@ func (a *auditStore) pruneBatch(ctx context.Context, batch db.AuditPruneBatchPar
 	return done, err
 }
 
-func count(pruned *repo.AuditPruned, page db.AuditPrunableRow) {
+func count(pruned *auditlog.Pruned, page db.AuditPrunableRow) {
 	pruned.Entries += page.Pruned
 	pruned.Held += page.Held
 	pruned.Unsealed += page.Unsealed
@@ -106,14 +104,14 @@ func nextRows(rows int32, took time.Duration) int32 {
 	return rows
 }
 
-func holdOf(hold repo.AuditHold) (kind string, subject repo.ID) {
+func holdOf(hold auditlog.Hold) (kind string, subject repo.ID) {
 	if hold.PlanID.IsZero() {
 		return "session", hold.SessionID
 	}
 	return "plan", hold.PlanID
 }
 
-func (a *auditStore) Hold(ctx context.Context, hold repo.AuditHold) error {
+func (a *auditStore) Hold(ctx context.Context, hold auditlog.Hold) error {
 	if err := rules.CheckHold(hold, false); err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (a *auditStore) Hold(ctx context.Context, hold repo.AuditHold) error {
 	})
 }
 
-func (a *auditStore) Release(ctx context.Context, hold repo.AuditHold) error {
+func (a *auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
 	if err := rules.CheckHold(hold, true); err != nil {
 		return err
 	}
@@ -133,14 +131,14 @@ func (a *auditStore) Release(ctx context.Context, hold repo.AuditHold) error {
 	})
 }
 
-func (a *auditStore) Holds(ctx context.Context) ([]repo.AuditHold, error) {
-	return ask(ctx, a.exec.read, func(q db.DBTX) ([]repo.AuditHold, error) { return readHolds(ctx, q) })
+func (a *auditStore) Holds(ctx context.Context) ([]auditlog.Hold, error) {
+	return ask(ctx, a.exec.read, func(q db.DBTX) ([]auditlog.Hold, error) { return readHolds(ctx, q) })
 }
 
-func readHolds(ctx context.Context, q db.DBTX) ([]repo.AuditHold, error) {
+func readHolds(ctx context.Context, q db.DBTX) ([]auditlog.Hold, error) {
 	rows, err := queries.AuditHolds(ctx, q)
-	return each(rows, func(row db.AuditHold) repo.AuditHold {
-		hold := repo.AuditHold{Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}
+	return each(rows, func(row db.AuditHold) auditlog.Hold {
+		hold := auditlog.Hold{Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}
 		if row.Kind == "plan" {
 			hold.PlanID = row.Subject.Bytes
 		} else {

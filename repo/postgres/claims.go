@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Claim is not sent again if an answer was lost: it would claim more plans.
@@ -42,38 +42,11 @@ func (p *plans) claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan
 	return claimed, nil
 }
 
-// claimParams are those of a claim of one plan for each owner.
-func claimParams(claim repo.Claim, owners []string) db.PlanClaimParams {
-	lanes := lanesOf(claim)
-	return db.PlanClaimParams{
-		Places: lanes.places, Namespaces: lanes.namespaces, Phases: lanes.phases, Actions: lanes.actions,
-		DueDepth: int32(len(owners) + dueDepth),
-		Depth:    int32(len(owners) + max(minClaimDepth, claimDepth/len(lanes.places))),
-		Owners:   owners, LeaseNamespace: leaseNamespace, TtlSeconds: claim.TTL.Seconds(), MaxAttempts: int32(claim.MaxAttempts),
-	}
-}
-
-// claimByIndex makes a claim in a transaction of its own.
-func claimByIndex(ctx context.Context, q db.DBTX, params db.PlanClaimParams) ([]db.PlanClaimRow, error) {
-	return conn.After(ctx, q,
-		func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
-		func(q db.DBTX) ([]db.PlanClaimRow, error) { return queries.PlanClaim(ctx, q, params) })
-}
-
-// A claim looks at more plans than it asks for, in all lanes together, since other
-// claims under way may have the first ones; and at a few more in each lane. Of those that
-// may have expired, which it locks at once, it looks at a few more. The statement has
-// bounds for the largest claim.
-const (
-	claimDepth    = 256
-	minClaimDepth = 16
-	dueDepth      = 8
-)
-
-// lanes are what a claim asks for: combinations of a namespace, a phase, and an action or
-// "" for any.
+// lanes are what a claim asks for: combinations of a namespace, a phase, a priority, and an
+// action or "" for any.
 type lanes struct {
 	places                      []int32
+	priorities                  []int16
 	namespaces, phases, actions []string
 }
 
@@ -89,10 +62,13 @@ func lanesOf(claim repo.Claim) (l lanes) {
 	for place, namespace := range namespaces {
 		for _, phase := range claim.Phases {
 			for _, action := range actions {
-				l.places = append(l.places, int32(place))
-				l.namespaces = append(l.namespaces, namespace)
-				l.phases = append(l.phases, string(phase))
-				l.actions = append(l.actions, action)
+				for priority := range int16(limits.MaxPriority + 1) {
+					l.places = append(l.places, int32(place))
+					l.namespaces = append(l.namespaces, namespace)
+					l.phases = append(l.phases, string(phase))
+					l.priorities = append(l.priorities, priority)
+					l.actions = append(l.actions, action)
+				}
 			}
 		}
 	}
@@ -103,10 +79,10 @@ func lanesOf(claim repo.Claim) (l lanes) {
 // row has them as they were when the statement began.
 func claimedDetail(row db.PlanClaimRow) db.Plan {
 	plan := row.Plan
-	plan.State, plan.Version, plan.Attempt, plan.UpdatedAt = string(repo.StateProcessing), row.Version, row.Attempt, row.UpdatedAt
+	plan.State, plan.Version, plan.Attempt, plan.UpdatedAt = string(repo.PlanProcessing), row.Version, row.Attempt, row.UpdatedAt
 	plan.Phase, plan.ReversionCount = row.Phase, row.ReversionCount
 	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID
-	plan.ErrorMessage, plan.ErrorDetails, plan.CancelledAt, plan.CancelReason = nil, nil, nil, nil
+	plan.NotBefore, plan.ErrorMessage, plan.ErrorDetails, plan.CancelledAt, plan.CancelReason = nil, nil, nil, nil, nil
 	return plan
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
@@ -37,13 +38,13 @@ type claimer struct {
 
 // claimLimits: a group of claims is as large as the largest claim.
 var claimLimits = scheduler.Limits{
-	GroupRows: repo.MaxClaimedPlans, GroupBytes: 1 << 20, ShareRows: repo.MaxClaimedPlans,
+	GroupRows: limits.MaxClaimedPlans, GroupBytes: 1 << 20, ShareRows: limits.MaxClaimedPlans,
 	Items: 1 << 16, Rows: 1 << 20, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
 func newClaimer(p *pooled) *claimer {
 	c := &claimer{}
-	c.Committer = commit.New(p.budget, commit.Config[string, *claiming]{Limits: claimLimits, Once: true, Commit: c.claimAll})
+	c.Committer = commit.New(p.budget, commit.Config[string, *claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
 	return c
 }
 
@@ -51,25 +52,28 @@ func (c *claimer) close() { c.Close() }
 
 // claim makes a claim together with others, and waits for the answer.
 func (p *pooled) claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error) {
-	alike, err := json.Marshal([]any{claim.Namespaces, claim.Phases, claim.Actions, claim.TTL, claim.MaxAttempts})
+	alike, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions, claim.TTL})
 	if err != nil {
 		return nil, err
 	}
 	one := &claiming{claim: claim, alike: string(alike)}
-	err = p.submitted(ctx, func() error { return committerOf(p, newClaimer).Submit(ctx, one.alike, one) })
+	err = p.submitted(ctx, "claim", one, func() error { return committerOf(p, newClaimer).Submit(ctx, one.alike, one) })
+	committerOf(p, newPlanSweeper).wake()
 	if err != nil {
 		return nil, err // one may still be in a group
 	}
 	return one.rows, nil
 }
 
-// claim leaves the settings of the caller's transaction as they are.
+// claim has nothing to do with claims elsewhere.
 func (b bound) claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error) {
 	owners := make([]string, claim.Limit)
 	for i := range owners {
 		owners[i] = claim.Owner
 	}
-	return run(ctx, b.write, queries.PlanClaim, claimParams(claim, owners))
+	return ask(ctx, b.write, func(q db.DBTX) ([]db.PlanClaimRow, error) {
+		return claimPlans(ctx, q, claim, owners, &queueHeads{}, "")
+	})
 }
 
 // claims is an executor that makes claims.
@@ -99,13 +103,7 @@ func (c *claimer) claimAll(g *commit.Group[string, *claiming]) {
 					owners, whose = append(owners, t.Item.claim.Owner), append(whose, t.Item)
 				}
 			}
-			params := claimParams(tasks[0].Item.claim, owners)
-			from, looked := c.heads.from(tasks[0].Key)
-			params.Since = from
-			rows, err := claimByIndex(ctx, q, params)
-			if err == nil && len(rows) > 0 {
-				looked(rows[0].FirstSince)
-			}
+			rows, err := claimPlans(ctx, q, tasks[0].Item.claim, owners, &c.heads, tasks[0].Key)
 			return func() {
 				for _, row := range rows {
 					one := whose[row.Place-1]

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -86,20 +87,34 @@ func messageOf(row db.Message) repo.Message {
 		Payload:   row.Payload,
 		Kind:      fromNullable(row.Kind),
 		CallID:    fromNullable(row.CallID),
+		Counter:   fromNullable(row.Counter),
 		CreatedAt: row.CreatedAt.UTC(),
 	}
+	message.Follows, message.Tokens = followsOf(row.Sequence, row.Follows), tokensOf(row.Tokens)
 	if row.OccurredAt != nil {
 		message.OccurredAt = row.OccurredAt.UTC()
 	}
 	return message
 }
 
+// followsOf returns what a message follows.
+func followsOf(sequence int64, follows *int64) int64 {
+	if follows != nil {
+		return *follows
+	}
+	return sequence - 1
+}
+
+func tokensOf(tokens *int32) int64 {
+	if tokens == nil {
+		return 0
+	}
+	return int64(*tokens)
+}
+
 func stateValueOf(key string, value []byte, version int64, updatedAt time.Time) repo.StateValue {
 	return repo.StateValue{Key: key, Value: value, Version: version, UpdatedAt: updatedAt.UTC()}
 }
-
-// scopeNamespace is the namespace of the shared scopes.
-const scopeNamespace = repo.DefaultNamespace
 
 // sessionOfScope returns the session whose own the scope is, or null.
 func sessionOfScope(scope repo.Scope) pgtype.UUID {
@@ -115,8 +130,9 @@ type scopeColumns struct {
 func newScopeColumns(scopes []repo.Scope) (c scopeColumns) {
 	for _, scope := range scopes {
 		c.sessions = append(c.sessions, sessionOfScope(scope))
-		c.namespaces = append(c.namespaces, scopeNamespace)
-		c.names = append(c.names, scope.Name)
+		namespace, name := rules.SplitView(scope.Name)
+		c.namespaces = append(c.namespaces, namespace)
+		c.names = append(c.names, name)
 	}
 	return c
 }
@@ -138,8 +154,10 @@ type columns struct {
 	metadatas   []string
 	payloads    [][]byte
 	occurredAts []time.Time
-	// kinds and callIDs are shorter where the last messages have none.
-	kinds, callIDs []string
+	// These are shorter where the last messages have none.
+	kinds, callIDs, counters []string
+	tokens                   []int32
+	follows                  []int64
 }
 
 func newColumns(size int) columns {
@@ -162,16 +180,40 @@ func (c *columns) add(messages ...repo.NewMessage) {
 		c.metadatas = append(c.metadatas, string(m.Metadata))
 		c.payloads = append(c.payloads, m.Payload)
 		c.occurredAts = append(c.occurredAts, m.OccurredAt)
-		c.kinds = appendAt(c.kinds, len(c.ids)-1, m.Kind)
-		c.callIDs = appendAt(c.callIDs, len(c.ids)-1, m.CallID)
+		c.kinds = appendAt(c.kinds, len(c.ids)-1, m.Kind, "")
+		c.callIDs = appendAt(c.callIDs, len(c.ids)-1, m.CallID, "")
+		c.tokens = appendAt(c.tokens, len(c.ids)-1, int32(m.Tokens), 0)
+		c.counters = appendAt(c.counters, len(c.ids)-1, m.Counter, "")
+	}
+}
+
+// theOneBefore stands for a message that follows the one before it.
+const theOneBefore = -2
+
+// follow sets what the next message to be added follows. Nil: the one before it.
+func (c *columns) follow(follows *int64) {
+	if follows != nil {
+		c.follows = appendAt(c.follows, len(c.ids), *follows, theOneBefore)
 	}
 }
 
 // appendAt puts a value at a place behind those that a column has, with empty ones in
 // between. An empty value is left out.
-func appendAt(column []string, place int, value string) []string {
-	if value == "" {
+func appendAt[Value comparable](column []Value, place int, value, empty Value) []Value {
+	if value == empty {
 		return column
 	}
-	return append(append(column, make([]string, place-len(column))...), value)
+	for len(column) < place {
+		column = append(column, empty)
+	}
+	return append(column, value)
+}
+
+// unlessZero is null for the zero value.
+func unlessZero[V comparable](value V) *V {
+	var zero V
+	if value == zero {
+		return nil
+	}
+	return &value
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -52,24 +54,26 @@ func actionOf(row db.Action) (repo.Action, error) {
 		}
 	}
 	return repo.Action{
-		Name:    name,
-		State:   repo.ActionState(row.State),
-		Version: row.Version,
+		Name:     name,
+		Archived: row.State == actionArchived,
+		Version:  row.Version,
 		ActionDefinition: repo.ActionDefinition{
-			Description:      row.Description,
-			DefinitionOfDone: row.DefinitionOfDone,
-			Actors: repo.Actors{
-				Strategy:   fromNullable(row.StrategyActor),
-				Execution:  fromNullable(row.ExecutionActor),
-				Review:     fromNullable(row.ReviewActor),
-				Apply:      fromNullable(row.ApplyActor),
-				Estimation: fromNullable(row.EstimationActor),
-				Invariant:  fromNullable(row.InvariantActor),
-			},
+			Description:       row.Description,
+			DefinitionOfDone:  row.DefinitionOfDone,
+			StrategyActor:     fromNullable(row.StrategyActor),
+			ExecutionActor:    fromNullable(row.ExecutionActor),
+			ReviewActor:       fromNullable(row.ReviewActor),
+			ApplyActor:        fromNullable(row.ApplyActor),
+			EstimationActor:   fromNullable(row.EstimationActor),
+			InvariantActor:    fromNullable(row.InvariantActor),
 			AutomationProfile: fromNullable(row.AutomationProfile),
 			Reusable:          row.Reusable,
 			ReadOnly:          row.ReadOnly,
 			InputsSchema:      row.InputsSchema,
+			MaxAttempts:       int(row.MaxAttempts),
+			MaxAge:            fromMicros(row.MaxAgeMicros),
+			Keep:              fromMicros(row.KeepMicros),
+			Phases:            fromPhases(row.Phases),
 			Tags:              row.Tags,
 			Arguments:         arguments,
 			Invariants:        row.Invariants,
@@ -78,6 +82,49 @@ func actionOf(row db.Action) (repo.Action, error) {
 		CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}, nil
+}
+
+// phaseBits are the bits of the phases in a column. All of them stand for none, which means all.
+var phaseBits = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
+
+func toPhases(phases []repo.Phase) int16 {
+	bits := int16(0)
+	for i, phase := range phaseBits {
+		if len(phases) == 0 || slices.Contains(phases, phase) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+func fromPhases(bits int16) (phases []repo.Phase) {
+	if bits == toPhases(nil) {
+		return nil
+	}
+	for i, phase := range phaseBits {
+		if bits&(1<<i) != 0 {
+			phases = append(phases, phase)
+		}
+	}
+	return phases
+}
+
+func fromMicros(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+
+// fromTime reads an optional time.
+func fromTime(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// toTime stores the zero time as null.
+func toTime(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
 }
 
 func fromNaN(f float64) *float64 {
@@ -103,6 +150,12 @@ func planOf(row db.Plan) (repo.Plan, error) {
 		RootID:                  row.RootID.Bytes,
 		Depth:                   int(row.Depth),
 		Attempt:                 int(row.Attempt),
+		MaxAttempts:             int(row.MaxAttempts),
+		Priority:                int(row.Priority),
+		NotBefore:               fromTime(row.NotBefore),
+		Deadline:                fromTime(row.Deadline),
+		Keep:                    fromMicros(row.KeepMicros),
+		Phases:                  fromPhases(row.Phases),
 		Description:             row.Description,
 		DefinitionOfDone:        row.DefinitionOfDone,
 		Stage:                   repo.Stage{Phase: repo.Phase(row.Phase), State: repo.PlanState(row.State)},
@@ -112,6 +165,7 @@ func planOf(row db.Plan) (repo.Plan, error) {
 		AutomationProfile:       fromNullable(row.AutomationProfile),
 		AutomationProfileSource: fromNullable(row.AutomationProfileSource),
 		AutomationSnapshot:      row.AutomationSnapshot,
+		Trace:                   fromNullable(row.Trace),
 		ErrorMessage:            fromNullable(row.ErrorMessage),
 		ErrorDetails:            row.ErrorDetails,
 		ReversionCount:          int(row.ReversionCount),
@@ -119,11 +173,9 @@ func planOf(row db.Plan) (repo.Plan, error) {
 		LastCheckpointID:        fromNullable(row.LastCheckpointID),
 		Version:                 row.Version,
 		CancelReason:            fromNullable(row.CancelReason),
+		CancelledAt:             fromTime(row.CancelledAt),
 		CreatedAt:               row.CreatedAt.UTC(),
 		UpdatedAt:               row.UpdatedAt.UTC(),
-	}
-	if row.CancelledAt != nil {
-		plan.CancelledAt = row.CancelledAt.UTC()
 	}
 	for i := range plan.Projects {
 		plan.Projects[i] = repo.ProjectLink{Project: row.Projects[i], Alias: row.ProjectAliases[i], ReadOnly: row.ProjectReadOnlys[i]}

@@ -8,25 +8,22 @@ import (
 	"os"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
-	"github.com/seed-df90f812/agentstore/schema"
 )
 
 // A session in the caller's own transaction: it exists if, and only if, the
 // transaction is committed.
 func ExampleBind() {
 	ctx := context.Background()
-	if err := schema.Up(ctx, os.Getenv("DATABASE_URL")); err != nil {
-		log.Fatal(err)
-	}
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	store, err := agentstore.Open(ctx, os.Getenv("DATABASE_URL"), agentstore.Options{Migrate: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
+	defer func() { _ = store.Close() }()
+	pool := store.Pool()
 
 	id := repo.NewID()
 	for _, outcome := range []error{errors.New("out of stock"), nil} {
@@ -40,7 +37,7 @@ func ExampleBind() {
 			}
 			return outcome // the caller's own statements use tx
 		})
-		session, missing := postgres.New(pool, postgres.Options{}).Sessions().Get(ctx, id)
+		session, missing := store.Sessions().Get(ctx, id)
 		fmt.Println(err, errors.Is(missing, repo.ErrNotFound), session.MessageCount)
 	}
 	// Prints:
@@ -52,20 +49,15 @@ func ExampleBind() {
 // conflict with others.
 func ExampleTx() {
 	ctx := context.Background()
-	if err := schema.Up(ctx, os.Getenv("DATABASE_URL")); err != nil {
-		log.Fatal(err)
-	}
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	store, err := agentstore.Open(ctx, os.Getenv("DATABASE_URL"), agentstore.Options{Migrate: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
+	defer func() { _ = store.Close() }()
+	pool := store.Pool()
 	if _, err := pool.Exec(ctx, "CREATE TABLE invoices (session_id uuid, amount int)"); err != nil {
 		log.Fatal(err)
 	}
-	store := postgres.New(pool, postgres.Options{})
-	defer func() { _ = store.Close() }()
-
 	err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		session, err := tx.Sessions().Create(ctx, repo.NewSession{})
 		if err != nil {

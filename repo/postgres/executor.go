@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/inside"
+	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -40,12 +41,18 @@ type executor interface {
 	known(ctx context.Context, key repo.SessionKey) (repo.ID, bool, error)
 	learn(key repo.SessionKey, id repo.ID)
 	noted(err error) error
+	// branched reports whether a session is known to have branches, or to be a fork, and branch notes it: its transcript is not
+	// all of its messages.
+	branched(id repo.ID) bool
+	branch(id repo.ID)
 	// changed says which sessions or streams an operation has changed, other than by append, for
 	// those who follow them.
 	changed(news ...news)
 	// queued says of which namespaces an operation has queued plans, for those who wait
 	// for them.
 	queued(namespaces ...string)
+	// freed says which leases an operation has ended, for their holders and those who wait for them.
+	freed(keys ...repo.LeaseKey)
 }
 
 // pooled runs each operation on a connection of the pool, as a transaction of
@@ -56,6 +63,9 @@ type pooled struct {
 	committers *committers
 	live       *live
 	keys       *keyCache
+	viewed     *view.Known
+	beside     *beside
+	actions    *actionCache
 	gate       *gate
 }
 
@@ -105,13 +115,13 @@ func (p *pooled) writeByID(ctx context.Context, statement func(db.DBTX) error) e
 	})
 }
 
-// submitted has an operation made by a committer.
-func (p *pooled) submitted(ctx context.Context, operation func() error) error {
+// submitted has a write made by a committer, by an operation that submits it.
+func (p *pooled) submitted(ctx context.Context, kind string, write commit.Item, operation func() error) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	defer p.gate.leave()
-	return operation()
+	return commit.Observed(ctx, p.conns.Observer, kind, write, operation)
 }
 
 // unread returns ErrUnknownOutcome where the operation cannot know that nothing was
@@ -131,11 +141,13 @@ func (p *pooled) changed(news ...news) { p.live.changed(news...) }
 
 func (p *pooled) queued(namespaces ...string) { p.live.queued(namespaces...) }
 
+func (p *pooled) freed(keys ...repo.LeaseKey) { p.live.freed(keys...) }
+
 // enter begins an operation. It refuses one inside a transaction on the same pool,
 // which may hold the connection or the row for which the operation would wait.
 func (p *pooled) enter(ctx context.Context) error {
 	if inside.Is(ctx, p.conns.Pool) {
-		return &repo.InsideTxError{}
+		return inside.Error()
 	}
 	return p.gate.enter()
 }
@@ -158,7 +170,7 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 	defer p.gate.leave()
 	for attempt := 1; ; attempt++ {
 		err := operation()
-		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
+		if !conn.IsPassing(err) || ctx.Err() != nil || !p.conns.Pause(ctx, attempt) {
 			return conn.Settled(err)
 		}
 	}
@@ -168,10 +180,11 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 // commit, the outcome of a failed one is never in doubt.
 type bound struct {
 	tx pgx.Tx
-	// news and queues have what is to be told after the commit. Nil: nobody here learns of
+	// news, queues and frees have what is to be told after the commit. Nil: nobody here learns of
 	// that.
 	news   *[]news
 	queues *[]string
+	frees  *[]repo.LeaseKey
 	// keys are the store's. Nil: there is no store.
 	keys *keyCache
 }
@@ -201,6 +214,12 @@ func (b bound) changed(news ...news) {
 func (b bound) queued(namespaces ...string) {
 	if b.queues != nil {
 		*b.queues = append(*b.queues, namespaces...)
+	}
+}
+
+func (b bound) freed(keys ...repo.LeaseKey) {
+	if b.frees != nil {
+		*b.frees = append(*b.frees, keys...)
 	}
 }
 

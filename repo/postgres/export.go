@@ -12,10 +12,11 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/export"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Export reads the session and its state in one statement, then the messages up to the
@@ -24,7 +25,7 @@ import (
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	err := s.export(ctx, id, w)
 	if errors.Is(err, export.ErrIncomplete) {
-		return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
+		return missingMessages()
 	}
 	return err
 }
@@ -40,12 +41,12 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 	for i, plan := range session.Plans {
 		linked[i] = plan.ID
 	}
-	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked)
+	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked, begun.history)
 	if err != nil {
 		return err
 	}
 	if session.MessageCount > 0 {
-		for message, err := range s.Stream(ctx, id, 0) {
+		for message, err := range s.all(ctx, id, begun.history.Base) {
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ const (
 
 // Import reads the whole document into a buffer before it takes a connection, so that
 // nobody waits for a slow reader.
-func (s *sessions) Import(ctx context.Context, r io.Reader, options repo.ImportOptions) (repo.Session, error) {
+func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.Session, error) {
 	if p, ok := s.exec.(*pooled); ok {
 		if err := p.usable(ctx); err != nil {
 			return repo.Session{}, err
@@ -94,7 +95,11 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, options repo.ImportO
 			return err
 		}
 		session = reader.Session()
-		if err := s.importSession(ctx, q, session, options); err != nil {
+		if err := rules.ImportInView(s.view, session); err != nil {
+			return &conn.Answer{Err: err}
+		}
+		history := reader.History()
+		if err := s.importSession(ctx, q, session, history.Base, restore); err != nil {
 			return err
 		}
 		state := &stateImport{ctx: ctx, q: q, sessionID: session.ID, reader: reader}
@@ -106,7 +111,7 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, options repo.ImportO
 		if err := state.finish(); err != nil {
 			return err
 		}
-		session.Plans, err = importLinks(ctx, q, session.ID, reader.LinkedPlans())
+		session.Plans, err = s.importLinks(ctx, q, session.ID, reader.LinkedPlans())
 		return err
 	})
 	if err != nil {
@@ -117,11 +122,11 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, options repo.ImportO
 }
 
 // importLinks links the session to the plans of the document, which must all exist.
-func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.ID) ([]repo.LinkedPlan, error) {
+func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.ID) ([]repo.LinkedPlan, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	if _, err := queries.PlanLinkAll(ctx, q, toUUID(sessionID), toUUIDs(ids)); err != nil {
+	if _, err := queries.PlanLinkAll(ctx, q, db.PlanLinkAllParams{SessionID: toUUID(sessionID), PlanIds: toUUIDs(ids), View: toNullable(s.view)}); err != nil {
 		return nil, err
 	}
 	row, err := queries.SessionGet(ctx, q, toUUID(sessionID))
@@ -137,8 +142,14 @@ func importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.I
 	return linked, nil
 }
 
-func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, options repo.ImportOptions) error {
-	created, err := queries.SessionImport(ctx, q, db.SessionImportParams{
+func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, base int64, restore bool) error {
+	for more := restore; more; { // what its deletion has left goes first
+		var err error
+		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, limits.MaxStreamRemoval, toUUID(session.ID))); err != nil {
+			return err
+		}
+	}
+	params := db.SessionImportParams{
 		ID:                toUUID(session.ID),
 		Namespace:         session.Namespace,
 		Key:               toNullable(session.Key),
@@ -152,11 +163,24 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		BudgetNanos:       (*int64)(session.Budget),
 		CreatedAt:         session.CreatedAt,
 		UpdatedAt:         session.UpdatedAt,
-		Restores:          options.Restore,
+		NextSequence:      base,
+		Restores:          restore,
 		Audited:           s.audited,
-	})
-	if err != nil || created > 0 {
+	}
+	var kept bool
+	created, err := conn.After(ctx, q,
+		func(q db.DBTX) (err error) {
+			kept, err = queries.ForkLeft(ctx, q, toUUID(session.ID))
+			return err
+		},
+		func(q db.DBTX) (int64, error) { return queries.SessionImport(ctx, q, params) })
+	switch {
+	case err != nil:
 		return ifDeletedMeanwhile(err)
+	case created > 0 && kept: // of one that was deleted
+		return &conn.Answer{Err: rules.ImportForked(session.ID)}
+	case created > 0:
+		return nil
 	}
 	in := &sessions{exec: bound{tx: q.(pgx.Tx)}}
 	stored, err := in.taken(ctx, session.ID, session.Namespace, session.Key)
@@ -166,25 +190,42 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case len(stored) > 0:
 		return &conn.Answer{Err: rules.ImportTaken(session, stored[0].ID)}
 	}
-	if !options.Restore {
-		deleted, err := in.wasDeleted(ctx, session.ID)
-		switch {
-		case err != nil:
-			return err
-		case deleted:
-			return &conn.Answer{Err: rules.ImportDeleted(session.ID)}
-		}
+	var otherThan *string
+	if restore {
+		otherThan = &session.Namespace
+	}
+	switch deleted, err := queries.SessionWasDeleted(ctx, q, toUUID(session.ID), otherThan); {
+	case err != nil:
+		return err
+	case deleted:
+		return &conn.Answer{Err: rules.ImportDeleted(session.ID)}
 	}
 	return &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
-// importMessages stores the reader's messages and returns their number.
+// importMessages stores the reader's messages and returns the next sequence. Those that a fork has of others are stored as what a
+// session that was deleted has left.
 func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
-	var count int64
+	base, other := reader.History().Base, toUUID(repo.NewID())
+	count, branches := base, reader.History().Head != nil
+	if base > 0 {
+		fork := db.ForkInsertParams{SessionID: toUUID(sessionID), ParentID: other, Base: base, Depth: 1}
+		if err := queries.ForkInsert(ctx, q, fork); err != nil {
+			return 0, err
+		}
+	}
+	var behind *repo.Message // which is read, and belongs to the next chunk
 	for done := false; !done; {
 		chunk, createdAts, bytes := newColumns(0), []time.Time(nil), 0
+		var sequences []int64
 		for len(createdAts) < importChunk && bytes < importChunkBytes {
-			message, err := reader.Next()
+			var message repo.Message
+			var err error
+			if behind != nil {
+				message, behind = *behind, nil
+			} else {
+				message, err = reader.Next()
+			}
 			if errors.Is(err, io.EOF) {
 				done = true
 				break
@@ -192,9 +233,19 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			if err != nil {
 				return 0, &conn.Answer{Err: err}
 			}
+			if len(sequences) > 0 && sequences[0] < base && message.Sequence >= base {
+				behind = &message
+				break
+			}
+			sequences = append(sequences, message.Sequence)
+			if message.Follows != message.Sequence-1 {
+				chunk.follow(&message.Follows)
+				branches = branches || message.Sequence >= base
+			}
 			imported := repo.NewMessage{
 				ID: message.ID, Role: message.Role, Content: message.Content, Metadata: message.Metadata,
 				Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
+				Tokens: message.Tokens, Counter: message.Counter,
 			}
 			chunk.add(imported)
 			createdAts = append(createdAts, message.CreatedAt)
@@ -202,6 +253,20 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		}
 		if len(createdAts) == 0 {
 			break
+		}
+		if sequences[0] < base {
+			err := queries.ForkImport(ctx, q, db.ForkImportParams{
+				SessionID: other, Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
+				Metadatas: chunk.metadatas, Payloads: chunk.payloads, Kinds: chunk.kinds, CallIds: chunk.callIDs,
+				OccurredAts: chunk.occurredAts, CreatedAts: createdAts, Tokens: chunk.tokens, Counters: chunk.counters, Follows: chunk.follows,
+			})
+			if conn.Violates(err, uniqueMessageID) {
+				return 0, &conn.Answer{Err: rules.MessageTwice()}
+			}
+			if err != nil {
+				return 0, err
+			}
+			continue
 		}
 		written, err := queries.MessageImport(ctx, q, db.MessageImportParams{
 			SessionID:     toUUID(sessionID),
@@ -215,6 +280,9 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			CallIds:       chunk.callIDs,
 			OccurredAts:   chunk.occurredAts,
 			CreatedAts:    createdAts,
+			Tokens:        chunk.tokens,
+			Counters:      chunk.counters,
+			Follows:       chunk.follows,
 		})
 		switch {
 		case conn.Violates(err, uniqueMessageID):
@@ -226,6 +294,11 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			return 0, &conn.Answer{Err: &repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
 		}
 		count += written
+	}
+	if branches {
+		if err := queries.BranchImport(ctx, q, toUUID(sessionID), reader.History().Head); err != nil {
+			return 0, err
+		}
 	}
 	return count, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // A session's counter row and a plan's row have the latest token of their lease, which a
@@ -25,7 +25,7 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 // refusal returns the error of an append or turn that was not accepted. If it is for want of
 // a token, an earlier attempt may arrive when the session takes writes without one.
 func (a *turn) refusal(err error) error {
-	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.Unsure && fenced.Token == 0 {
+	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.Unsure && fenced.Fence == 0 {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
@@ -35,7 +35,7 @@ func (a *turn) refusal(err error) error {
 // session or plan knew of.
 func isAhead(err error) bool {
 	fenced, is := errors.AsType[*repo.FencedError](err)
-	return is && fenced.Token > fenced.Latest
+	return is && fenced.Fence > fenced.Latest
 }
 
 // catchUp tells a session of the lease whose token it did not know. It returns nil if the
@@ -52,10 +52,10 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 		return nil // a new attempt finds no session
 	case err != nil:
 		return err
-	case latest == fenced.Token:
+	case latest == fenced.Fence:
 		return nil
 	}
-	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Token: fenced.Token, Latest: latest}}
+	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Fence: fenced.Fence, Latest: latest}}
 }
 
 // catchUp tells the sessions of turns of their leases. Their rows are locked.
@@ -77,7 +77,8 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*turn) error {
 // acquire acquires a lease, and tells the session or plan that it names. It returns the
 // lease of whoever has it then.
 func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseGetRow, err error) {
-	get := db.LeaseGetParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key)}
+	namespace, name := leaseRow(lease.Key)
+	get := db.LeaseGetParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name}
 	take := db.LeaseTakeParams{
 		Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
 	}

@@ -18,7 +18,7 @@ import (
 //
 //	AND ($3::text IS NULL OR e.actor = $3::text)
 //
-// on a line of its own. A generic plan, which is made for any arguments, uses no index
+// on a line of its own, or begins with a CASE. A generic plan, which is made for any arguments, uses no index
 // for it. So filtering leaves out the filters that are null, and makes the first of the
 // others a plain condition: "AND e.actor = $3::text". The rest stay as they are, so that
 // the plan uses the index of the first. (A custom plan, made for the arguments of each
@@ -48,7 +48,7 @@ func (f filtering) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 }
 
 var (
-	optionalFilter = regexp.MustCompile(`\n *AND \(\$(\d+)::\w+ IS NULL OR ([^)\n]+)\)`)
+	optionalFilter = regexp.MustCompile(`\n *AND \(\$(\d+)::\w+ IS NULL OR ((?:CASE(?s:.*?)END)?[^)\n]+)\)`)
 	parameter      = regexp.MustCompile(`\$(\d+)`)
 )
 
@@ -83,14 +83,14 @@ func setFilters(sql string, args []any) (string, []any) {
 }
 
 func (c combination) query() *filteredQuery {
-	first, query := true, &filteredQuery{}
+	plain, query := "", &filteredQuery{}
 	sql := optionalFilter.ReplaceAllStringFunc(c.sql, func(line string) string {
 		parts := optionalFilter.FindStringSubmatch(line)
 		switch {
 		case c.nulls>>placeOf(parts[1])&1 == 1:
 			return ""
-		case first:
-			first = false
+		case plain == "", plain == parts[1]: // a filter may be there several times
+			plain = parts[1]
 			return "\n    AND " + parts[2]
 		default:
 			return line

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -10,20 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // The bounds of one read for those who follow. They are small, because a slow follower
-// keeps what was read for it.
+// keeps what was read for it, those who catch up take turns with as much as one position
+// gets, and those who are up to date wait for the read before.
 const (
-	maxPositions   = 1024
-	maxNewsRows    = 4096
-	maxSessionRows = 256
-	minSessionRows = 16
-	maxNewsBytes   = 1 << 20
+	maxPositions    = 256
+	maxNewsRows     = 1024
+	maxNewsBytes    = 1 << 20
+	maxSessionRows  = 256
+	maxSessionBytes = 256 << 10
 )
 
 func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
@@ -44,7 +46,7 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 		// Not inside of the gate: Close ends followers, and does not wait for them.
 		p.gate.leave()
 		defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is no follower's
-		for message, err := range p.live.messages.Follow(ctx, p.gate.closing, sessionID, from) {
+		for message, err := range s.follow(ctx, p, sessionID, from) {
 			if err != nil {
 				yield(repo.Message{}, p.noted(followError(ctx, sessionID, err)))
 				return
@@ -53,6 +55,38 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 			if !yield(message, nil) {
 				return
 			}
+		}
+	}
+}
+
+// follow follows the messages that are the session's own, after those that a fork has of others: a fork is found by the gap.
+func (s *sessions) follow(ctx context.Context, p *pooled, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		for began := false; ; began = true {
+			var gap error
+			for message, err := range p.live.messages.Follow(ctx, p.gate.closing, sessionID, from) {
+				if gap = err; err != nil && !began && isGap(err) {
+					break
+				}
+				began = true
+				if !yield(message, err) || err != nil {
+					return
+				}
+			}
+			if gap == nil {
+				return
+			}
+			_, base, err := s.look(ctx, sessionID)
+			if err != nil || base <= from {
+				yield(repo.Message{}, cmp.Or(err, gap))
+				return
+			}
+			for message, err := range s.inherited(ctx, sessionID, base, from) {
+				if !yield(message, err) || err != nil {
+					return
+				}
+			}
+			from = base
 		}
 	}
 }
@@ -76,8 +110,8 @@ func messageBytes(m repo.Message) int {
 
 // readMessages implements follow.Config.Read.
 func (l *live) readMessages(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.Message], error) {
-	params := db.MessageListNewsParams{MaxBytes: maxNewsBytes}
-	params.SessionIds, params.FromSequences, params.MaxRows = positionColumns(positions)
+	params := db.MessageListNewsParams{}
+	params.SessionIds, params.FromSequences, params.MaxRows, params.MaxBytes = newsParams(positions)
 	scanner := &newsScanner{positions: positions}
 	err := l.within(ctx, readTimeout, readAttempts, func(ctx context.Context, q db.DBTX) error {
 		scanner.DBTX = q
@@ -90,10 +124,6 @@ func (l *live) readMessages(ctx context.Context, positions []follow.Position[rep
 	return scanner.found, err
 }
 
-// errMissingMessages: the session's counter and its messages, of one snapshot, disagree.
-// The library never causes that.
-var errMissingMessages = errors.New("messages of the session are missing: rows were removed, or are hidden from this role")
-
 // endAtGap ends the followers of a session where a message is missing that there must be.
 // Otherwise they would leave it out, or look for it again and again.
 func endAtGap(found *follow.Found[repo.Message], from int64) {
@@ -102,22 +132,22 @@ func endAtGap(found *follow.Found[repo.Message], from int64) {
 	}
 	for i, message := range found.Items {
 		if message.Sequence != from+int64(i) {
-			found.Items, found.End = found.Items[:i], &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
+			found.Items, found.End = found.Items[:i], missingMessages()
 			return
 		}
 	}
 	if len(found.Items) == 0 && from < found.Next {
-		found.End = &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
+		found.End = missingMessages()
 	}
 }
 
-// positionColumns returns positions as the arrays that a statement unnests, and the number
-// of rows that it may return for each.
-func positionColumns(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32) {
+// newsParams returns positions as the arrays that a statement unnests, and how many rows it may
+// return for each, and bytes for all.
+func newsParams(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32, bytes int64) {
 	for _, p := range positions {
 		ids, froms = append(ids, toUUID(p.Key)), append(froms, p.From)
 	}
-	return ids, froms, int32(min(max(minSessionRows, maxNewsRows/len(positions)), maxSessionRows))
+	return ids, froms, int32(min(maxNewsRows/len(positions), maxSessionRows)), int64(min(maxNewsBytes, maxSessionBytes*len(positions)))
 }
 
 // moved implements follow.Config.Newest.
@@ -158,9 +188,9 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 	// The order is that of the statement's columns; nil skips a column.
 	ofMessage := []any{
 		&place, &next, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
-		&occurredAt, &row.CreatedAt,
+		&occurredAt, &row.CreatedAt, &row.Follows, &row.Tokens, &row.Counter,
 	}
-	ofSession := []any{&place, &next, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
+	ofSession := []any{&place, &next, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 	const sequence = 2
 	s.found = make([]follow.Found[repo.Message], len(s.positions)) // without what a failed attempt has left
 	for i := range s.found {

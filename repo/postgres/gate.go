@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -10,6 +11,8 @@ import (
 type gate struct {
 	mu     sync.RWMutex
 	closed bool
+	// err, if set, is what a closed gate returns.
+	err    error
 	inside sync.WaitGroup
 	// closing is closed with the gate. It ends operations that would not end by themselves.
 	closing chan struct{}
@@ -21,7 +24,7 @@ func (g *gate) enter() error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.closed {
-		return repo.ErrClosed
+		return cmp.Or(g.err, repo.ErrClosed)
 	}
 	g.inside.Add(1)
 	return nil

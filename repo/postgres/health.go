@@ -7,17 +7,20 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// Health says what makes writes slower that wait for nobody: row versions that are dead, and who
-// keeps PostgreSQL from removing them.
+// Health says what this process does, and what makes writes slower that wait for nobody: row versions
+// that are dead, and who keeps PostgreSQL from removing them.
 type Health struct {
-	// Holders are those who have an old snapshot, at most ten, the oldest first. Short ones belong
-	// to statements under way. One that is older than a minute is worth a look.
+	Stats
+	// Holders are those who have an old snapshot, or a transaction that has written and is still open,
+	// at most ten, the oldest first. Short ones belong to statements under way. One that is older
+	// than a minute is worth a look.
 	Holders []Holder
 	// Tables are those whose rows are changed or deleted often, by the number of dead versions.
 	Tables []TableHealth
 }
 
-// Holder keeps row versions from being removed that have died since its snapshot was taken.
+// Holder keeps row versions from being removed that have died since its snapshot was taken, or since
+// it first wrote.
 type Holder struct {
 	// Kind is "session", "standby" (which gives feedback), "slot" (of replication) or "prepared" (a
 	// prepared transaction).
@@ -41,7 +44,7 @@ type TableHealth struct {
 	VacuumedAt time.Time
 }
 
-// Health asks the server, with two statements. It reads no table of the store's, and
+// Health asks the server, with two statements. With an error it has the Stats alone. It reads no table of the store's, and
 // has nothing of what is stored. Errors: repo.ErrUnavailable, repo.ErrPermission, repo.ErrSchema,
 // repo.ErrClosed, and the context's.
 func (s *Store) Health(ctx context.Context) (Health, error) {
@@ -55,9 +58,10 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 		return err
 	})
 	if err != nil {
-		return Health{}, err
+		return Health{Stats: s.Stats()}, err
 	}
 	return Health{
+		Stats: s.Stats(),
 		Holders: each(holders, func(row db.HealthHoldersRow) Holder {
 			h := Holder{Kind: row.Kind, Name: row.Name, PID: int(row.Pid), Age: row.Age}
 			if row.Since != nil {

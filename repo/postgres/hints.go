@@ -4,25 +4,23 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// hints are the places of sessions' counter rows, as this process last wrote them. A statement
+// hints are the places of rows, of sessions' counters or of leases, as this process last wrote them. A statement
 // that is given one finds the row without the index, which leads it over each version of the row
 // that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied
 // on: the statement locks the row that is there if it is the right one, and otherwise finds
 // none. The zero value is ready to use.
-type hints struct {
+type hints[K comparable] struct {
 	mu sync.Mutex
-	at map[repo.ID]hint
+	at map[K]hint
 }
 
-// place is where a statement has left the counter row of a session.
-type place struct {
-	id   repo.ID
+// place is where a statement has left a row.
+type place[K comparable] struct {
+	key  K
 	hint pgtype.TID
-	// The statement has written the sequences from first to below next.
+	// Of a session's counter: the statement has written the sequences from first to below next.
 	first, next int64
 }
 
@@ -38,39 +36,39 @@ type hint struct {
 const maxHints = 1 << 14
 
 // of returns where a row may be. The zero value: nobody knows.
-func (h *hints) of(id repo.ID) pgtype.TID {
+func (h *hints[K]) of(key K) pgtype.TID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if known := h.at[id]; !known.shared {
+	if known := h.at[key]; !known.shared {
 		return known.tid
 	}
 	return pgtype.TID{}
 }
 
 // learn notes where statements that were committed have left rows.
-func (h *hints) learn(places ...place) {
+func (h *hints[K]) learn(places ...place[K]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at == nil {
-		h.at = map[repo.ID]hint{}
+		h.at = map[K]hint{}
 	}
 	for _, p := range places {
-		before, found := h.at[p.id]
+		before, found := h.at[p.key]
 		if !found && len(h.at) >= maxHints {
 			for any := range h.at {
 				delete(h.at, any)
 				break
 			}
 		}
-		h.at[p.id] = hint{tid: p.hint, next: p.next, shared: found && before.next != p.first}
+		h.at[p.key] = hint{tid: p.hint, next: p.next, shared: found && before.next != p.first}
 	}
 }
 
 // forget notes that a row is no longer where it was.
-func (h *hints) forget(id repo.ID) {
+func (h *hints[K]) forget(key K) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if known, found := h.at[id]; found {
-		h.at[id] = hint{next: known.next}
+	if known, found := h.at[key]; found {
+		h.at[key] = hint{next: known.next}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Find answers from what is known of the key, outside of transactions.
@@ -23,7 +23,7 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 	id, err := run2(ctx, s.exec.read, queries.SessionFind, normal.Namespace, normal.Key)
 	switch {
 	case conn.IsNoRows(err):
-		return repo.ID{}, &repo.NotFoundError{Kind: "session", Key: key}
+		return repo.ID{}, &repo.NotFoundError{Kind: "session", Name: normal.Key, Namespace: normal.Namespace}
 	case err != nil:
 		return repo.ID{}, err
 	}
@@ -41,6 +41,8 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 type keyCache struct {
 	mu         sync.Mutex
 	young, old generation
+	// branches are sessions that have branches, or are forks, which they remain.
+	branches map[repo.ID]struct{}
 }
 
 type generation struct {
@@ -122,10 +124,39 @@ func (c *keyCache) noted(err error) error {
 	}
 	if missing, is := errors.AsType[*repo.NotFoundError](err); is && missing.Kind == "session" {
 		c.forget(missing.ID)
-	} else if deleted, is := errors.AsType[*repo.SessionDeletedError](err); is {
-		c.forget(deleted.SessionID)
 	}
 	return err
+}
+
+// maxBranches bounds the sessions that are known to have branches. Another statement finds that out again.
+const maxBranches = 100_000
+
+func (c *keyCache) branched(id repo.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, found := c.branches[id]
+	return found
+}
+
+func (c *keyCache) branch(id repo.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.branches == nil || len(c.branches) >= maxBranches {
+		c.branches = map[repo.ID]struct{}{}
+	}
+	c.branches[id] = struct{}{}
+}
+
+func (p *pooled) branched(id repo.ID) bool { return p.keys.branched(id) }
+
+func (p *pooled) branch(id repo.ID) { p.keys.branch(id) }
+
+func (b bound) branched(id repo.ID) bool { return b.keys != nil && b.keys.branched(id) }
+
+func (b bound) branch(id repo.ID) {
+	if b.keys != nil {
+		b.keys.branch(id)
+	}
 }
 
 func (p *pooled) known(ctx context.Context, key repo.SessionKey) (repo.ID, bool, error) {

@@ -1,33 +1,102 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // leases implements repo.Leases.
-type leases struct{ exec executor }
+type leases struct {
+	exec executor
+	// view is the namespace of a view, or empty.
+	view string
+}
 
-// leaseNamespace is that of all leases of a store.
+// leaseNamespace is that of the leases of sessions and plans, and in a store that is no view of all.
 const leaseNamespace = repo.DefaultNamespace
 
-// Acquire sends its statement again if an answer was lost: whoever holds the lease by
-// then is the same owner, or another one.
+// in returns a key as what is shared by views knows it.
+func (l *leases) in(key repo.LeaseKey) repo.LeaseKey {
+	if !namesID(key.Kind) {
+		key.Name = rules.InView(l.view, key.Name)
+	}
+	return key
+}
+
+// leaseRow returns the namespace and the name that such a key has in the table: that of a session
+// or a plan is its id as SQL writes it.
+func leaseRow(key repo.LeaseKey) (namespace, name string) {
+	namespace, name = rules.SplitView(key.Name)
+	return namespace, leaseName(repo.LeaseKey{Kind: key.Kind, Name: name})
+}
+
+// Acquire implements repo.Leases.
 func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	lease, err := rules.NormalizeLease(lease)
-	if err != nil {
+	switch lease.Key = l.in(lease.Key); {
+	case err != nil:
 		return repo.Lease{}, err
+	case lease.Wait:
+		return l.acquireOrWait(ctx, lease)
 	}
+	return l.acquireAny(ctx, lease)
+}
+
+// acquireAny acquires a lease, or one of its slots. The open ones are tried in a random order: others
+// try them, too.
+func (l *leases) acquireAny(ctx context.Context, lease repo.NewLease) (acquired repo.Lease, err error) {
+	if lease.Slots == 1 {
+		return l.acquire(ctx, lease)
+	}
+	open, _, err := l.openSlots(ctx, lease)
+	for _, i := range rand.Perm(len(open)) {
+		lease.Key = open[i]
+		if acquired, err = l.acquire(ctx, lease); !errors.Is(err, repo.ErrConflict) {
+			return acquired, err
+		}
+	}
+	return repo.Lease{}, err
+}
+
+func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []repo.LeaseKey, owned bool, err error) {
+	params := db.LeaseListHeldParams{Kind: lease.Key.Kind}
+	for _, key := range rules.SlotsOf(lease) {
+		var name string
+		params.Namespace, name = leaseRow(key)
+		params.Names = append(params.Names, name)
+	}
+	rows, err := run(ctx, l.exec.read, queries.LeaseListHeld, params)
+	if err != nil {
+		return nil, false, err
+	}
+	held := make(map[repo.LeaseKey]repo.Lease, len(rows))
+	for _, row := range rows {
+		key, err := leaseKey(lease.Key.Kind, row.Name)
+		if err != nil {
+			return nil, false, err
+		}
+		key = l.in(key)
+		held[key] = leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+	}
+	return rules.OpenSlots(lease, held)
+}
+
+// acquire sends its statement again if an answer was lost: whoever holds the lease by
+// then is the same owner, or another one.
+func (l *leases) acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	var found repo.Lease
-	err = l.exec.writeByID(ctx, func(q db.DBTX) error {
+	err := l.exec.writeByID(ctx, func(q db.DBTX) error {
 		row, err := acquire(ctx, q, lease)
 		if err != nil {
 			return err
@@ -47,7 +116,7 @@ func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, 
 	return found, nil
 }
 
-// Renew finds no row if the lease is lost, which it stays: an earlier attempt that
+// Renew renews a lease with others, or, if it is locked or lost, alone. That finds no row if the lease is lost, which it stays: an earlier attempt that
 // arrives late finds none either.
 func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	ttl, err := rules.NormalizeTTL(ttl)
@@ -57,7 +126,14 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 	if err != nil {
 		return repo.Lease{}, err
 	}
-	locked := db.LeaseLockTokenParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key), Token: lease.Token}
+	lease.Key = l.in(lease.Key)
+	if pool, ok := l.exec.(*pooled); ok {
+		if renewed, settled, err := pool.renewTogether(ctx, lease, ttl); settled {
+			return renewed, err
+		}
+	}
+	namespace, name := leaseRow(lease.Key)
+	locked := db.LeaseLockTokenParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Token: lease.Fence}
 	params := db.LeaseRenewParams{
 		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Token: locked.Token, TtlSeconds: ttl.Seconds(),
 	}
@@ -76,8 +152,13 @@ func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
 	if err := rules.CheckLease(lease); err != nil {
 		return err
 	}
-	params := db.LeaseReleaseParams{Namespace: leaseNamespace, Kind: lease.Key.Kind, Name: leaseName(lease.Key), Token: lease.Token}
-	_, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
+	lease.Key = l.in(lease.Key)
+	namespace, name := leaseRow(lease.Key)
+	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Token: lease.Fence}
+	released, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
+	if released > 0 {
+		l.exec.freed(lease.Key)
+	}
 	return err
 }
 
@@ -85,9 +166,24 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 	if err := rules.CheckLeaseOwner(owner); err != nil {
 		return 0, err
 	}
-	return l.release(ctx, l.exec.write, func(q db.DBTX) (int64, error) {
-		return queries.LeaseReleaseAll(ctx, q, leaseNamespace, owner)
+	params := db.LeaseReleaseAllParams{Namespaces: []string{leaseNamespace}, Owner: owner, View: toNullable(l.view)}
+	if l.view != "" && l.view != leaseNamespace {
+		params.Namespaces = append(params.Namespaces, l.view)
+	}
+	var freed []repo.LeaseKey
+	released, err := l.release(ctx, l.exec.write, func(q db.DBTX) (released int64, err error) {
+		rows, err := queries.LeaseReleaseAll(ctx, q, params)
+		freed = nil
+		for _, row := range rows {
+			released = row.Released
+			if key, err := leaseKey(row.Kind, row.Name); err == nil {
+				freed = append(freed, l.in(key))
+			}
+		}
+		return released, err
 	})
+	l.exec.freed(freed...)
+	return released, err
 }
 
 // release frees rows, and sweeps behind it. It does not in a caller's transaction, which
@@ -99,22 +195,22 @@ func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (i
 		return err
 	})
 	if _, sweeps := l.exec.(*pooled); sweeps {
-		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, leaseNamespace) })
+		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, cmp.Or(l.view, leaseNamespace)) })
 	}
 	err = by(ctx, func(q db.DBTX) error { return p.Send(ctx, q) })
 	return released, err
 }
 
-func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.LeasePage, error) {
-	list, err := rules.LeaseList(filter, page)
+func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
+	list, err := rules.LeaseList(l.view, filter, page)
 	if err != nil {
-		return repo.LeasePage{}, err
+		return repo.List[repo.Lease]{}, err
 	}
 	params := db.LeaseListParams{
 		Namespace: leaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
 		Owner: toNullable(filter.Owner), Kind: toNullable(filter.Kind),
-		HasExpired: hasExpired(filter.Status),
-		MaxRows:    int32(list.Limit) + 1, // one extra row tells whether there is a next page
+		HasExpired: hasExpired(filter), View: toNullable(l.view),
+		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	}
 	if filter.Name != "" {
 		name, id := leaseName(repo.LeaseKey{Kind: filter.Kind, Name: filter.Name}), uuidText(filter.Name)
@@ -124,35 +220,63 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 			params.ID, params.Text = &id, name
 		}
 	}
-	rows, err := run(ctx, filtered(l.exec.read), queries.LeaseList, params)
+	rows, err := l.list(ctx, params)
 	if err != nil {
-		return repo.LeasePage{}, err
+		return repo.List[repo.Lease]{}, err
 	}
 	leases, next, err := rules.PageOf(list, rows, func(row db.LeaseListRow) (repo.Lease, error) {
 		key, err := leaseKey(row.Kind, row.Name)
 		lease := leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired
-		if filter.Status != "" { // it was selected by an earlier reading of the clock
-			lease.Expired = filter.Status == repo.LeaseExpired
+		if filter.Held || filter.Expired { // it was selected by an earlier reading of the clock
+			lease.Expired = filter.Expired
 		}
 		return lease, err
 	})
-	return repo.LeasePage{Leases: leases, Next: next}, err
+	return repo.List[repo.Lease]{Items: leases, Next: next}, err
 }
 
-// hasExpired returns what "has expired" may be for a status.
-func hasExpired(status repo.LeaseStatus) []bool {
-	switch status {
-	case repo.LeaseHeld:
-		return []bool{false}
-	case repo.LeaseExpired:
-		return []bool{true}
+// list returns the rows of a page. Those of a view are in up to two namespaces.
+func (l *leases) list(ctx context.Context, params db.LeaseListParams) (rows []db.LeaseListRow, err error) {
+	if l.view == "" {
+		return run(ctx, filtered(l.exec.read), queries.LeaseList, params)
+	}
+	type part struct {
+		namespace string
+		kind      *string
+	}
+	plan, session := repo.LeaseOfPlan, repo.LeaseOfSession
+	parts := []part{{l.view, params.Kind}}
+	switch {
+	case l.view == leaseNamespace:
+	case params.Kind == nil:
+		parts = append(parts, part{leaseNamespace, &plan}, part{leaseNamespace, &session})
+	case namesID(*params.Kind):
+		parts[0].namespace = leaseNamespace
+	}
+	for _, p := range parts {
+		params.Namespace, params.Kind = p.namespace, p.kind
+		found, err := run(ctx, filtered(l.exec.read), queries.LeaseList, params)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, found...)
+	}
+	slices.SortFunc(rows, func(a, b db.LeaseListRow) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return rows[:min(len(rows), int(params.MaxRows))], nil
+}
+
+// hasExpired returns what "has expired" may be.
+func hasExpired(filter repo.LeaseFilter) []bool {
+	if filter.Held || filter.Expired {
+		return []bool{filter.Expired}
 	}
 	return []bool{false, true}
 }
 
-// leaseName returns the name that a key has in the table: that of a session or a plan is
-// its id as SQL writes it.
+// leaseName returns the name of a key as SQL writes it.
 func leaseName(key repo.LeaseKey) string {
 	if namesID(key.Kind) {
 		return uuidText(key.Name)
@@ -184,5 +308,5 @@ func uuidText(name string) string {
 }
 
 func leaseOf(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
-	return repo.Lease{Key: key, Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
+	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Token, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
 }

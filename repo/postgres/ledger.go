@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // ledger has the rows on which appends and turns depend that are made in one
@@ -31,7 +31,13 @@ type ledger struct {
 	turns    map[ofTurn]db.TurnFindRow
 	messages map[ofSession]bool
 	added    map[ofSession]repo.Usage
-	now      time.Time
+	// actions have the versions of those that are used, and streams what is open under keys that are
+	// locked.
+	actions map[string]int64
+	streams map[string]*openStream
+	// waits: it may wait for rows.
+	waits bool
+	now   time.Time
 	// otherLevel: transactions are not read committed by default.
 	otherLevel bool
 
@@ -41,12 +47,22 @@ type ledger struct {
 	messageIDs, usageIDs map[ofSession]bool
 	turnIDs              map[ofTurn]bool
 
+	// has are the messages that turns follow, if they are stored, and branched the sessions that have a row of session_branches, or
+	// get one (branching).
+	has       map[ofPlace]bool
+	branched  map[repo.ID]bool
+	branching []repo.ID
+
 	inserted []*turn
 	writes   map[ofScope]rules.StateWrite
 	used     []*turn
+	// working make plans and open streams.
+	working []*turn
 	// places are where the counter rows are after that.
-	places []place
+	places []place[repo.ID]
 
+	// plain: messages are written by plain statements.
+	plain bool
 	// undoes: what is decided may be taken back, by undo.
 	undoes bool
 	undo   []func()
@@ -58,6 +74,10 @@ type (
 		session repo.ID
 		id      string
 	}
+	ofPlace struct {
+		session  repo.ID
+		sequence int64
+	}
 	ofScope struct {
 		scope repo.Scope
 		key   string
@@ -67,8 +87,15 @@ type (
 // counterRow is a session's counter.
 type counterRow struct {
 	next int64
+	// stored is the next sequence that was stored.
+	stored int64
+	// follows is what the next message follows (nil: the one before it), and wasFollows what was stored.
+	follows, wasFollows *int64
+
 	held bool
 	hint pgtype.TID // see hints
+	// updated is when it is updated.
+	updated time.Time
 	// fence is the latest token of the session's lease. fencedOnly: writes need a token.
 	fence      int64
 	fencedOnly bool
@@ -100,7 +127,8 @@ func newLedger(items []*turn) *ledger {
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
 		values: map[ofScope]*repo.StateValue{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
 		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{}, usageIDs: map[ofSession]bool{},
-		writes: map[ofScope]rules.StateWrite{},
+		writes: map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
+		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {
 		l.counters[a.sessionID] = nil
@@ -110,6 +138,12 @@ func newLedger(items []*turn) *ledger {
 		}
 		for _, scope := range t.State.Scopes {
 			l.scopes[scope.Scope] = nil
+		}
+		if t.Use != nil {
+			l.actions[t.Action.String()] = 0
+		}
+		if t.Open != nil {
+			l.streams[t.Open.Key] = nil
 		}
 		if t.Usage != nil {
 			l.usages[a.sessionID] = nil
@@ -141,7 +175,8 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 					continue // it was deleted during the wait
 				}
 				l.counters[row.SessionID.Bytes] = &counterRow{
-					next: row.NextSequence, held: row.Held, hint: row.Hint, fence: row.Fence, fencedOnly: row.FencedOnly,
+					next: row.NextSequence, stored: row.NextSequence, follows: row.Follows, wasFollows: row.Follows,
+					held: row.Held, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
 					patience: conn.PatienceOf(row.LockTimeout),
 				}
 				l.otherLevel = l.otherLevel || row.OtherLevel
@@ -183,6 +218,7 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 			return err
 		})
 	}
+	l.lockWork(ctx, p, waits.sessions)
 }
 
 func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
@@ -208,6 +244,10 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 		ids      []string
 	}
 	var values []ofScope
+	var places struct {
+		sessions  []pgtype.UUID
+		sequences []int64
+	}
 	for _, a := range items {
 		if a.repeatable || a.Unsure {
 			for i := range a.messages {
@@ -224,6 +264,9 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 		if t.Usage != nil {
 			usages.add(a.sessionID, t.Usage.ID)
 		}
+		if t.After != nil {
+			places.sessions, places.sequences = append(places.sessions, toUUID(a.sessionID)), append(places.sequences, *t.After)
+		}
 		for _, c := range t.State.Changes {
 			if rules.ReadsState(c) {
 				values = append(values, ofScope{c.Scope, c.Key})
@@ -235,6 +278,16 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 			rows, err := queries.TurnFind(ctx, q, turns.sessions, turns.ids)
 			for _, row := range rows {
 				l.turns[ofTurn{row.SessionID.Bytes, row.ID}] = row
+			}
+			return err
+		})
+	}
+	if len(places.sessions) > 0 {
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.TurnFindPlaces(ctx, q, places.sessions, places.sequences)
+			for _, row := range rows {
+				l.has[ofPlace{row.SessionID.Bytes, row.Sequence}] = row.Found
+				l.branched[row.SessionID.Bytes] = row.Branched
 			}
 			return err
 		})
@@ -315,7 +368,7 @@ func (l *ledger) decide(a *turn) (verdict, error) {
 	a.outcome.first = counter.next
 	if t := a.more; t != nil && t.ID != "" {
 		if row, found := l.turns[ofTurn{a.sessionID, t.ID}]; found {
-			a.outcome.stored = true
+			a.outcome.stored = &row
 			return answered, t.StoredTurn(row.Digest)
 		}
 	}
@@ -335,7 +388,7 @@ func (l *ledger) decide(a *turn) (verdict, error) {
 		if a.Unsure && *a.expected > counter.next {
 			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 		}
-		return answered, &repo.SequenceConflictError{SessionID: a.sessionID, Expected: *a.expected, Next: counter.next}
+		return answered, &repo.SequenceConflictError{Kind: "session", ID: a.sessionID, Expected: *a.expected, Next: counter.next}
 	}
 	l.accept(a, counter)
 	return accepted, nil
@@ -361,8 +414,12 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 		return answered, errNoScope
 	}
 	view := rules.TurnView{
-		Fence:   counter.fenceOf(a.sessionID),
-		Next:    counter.next,
+		Fence: counter.fenceOf(a.sessionID),
+		Next:  counter.next,
+		Head:  rules.Head(counter.follows, counter.next),
+		Has: func(sequence int64) bool {
+			return l.has[ofPlace{a.sessionID, sequence}] || sequence >= counter.stored && sequence < counter.next
+		},
 		Known:   func(id repo.ID) bool { return l.messages[ofSession{a.sessionID, id}] },
 		Version: func(scope repo.Scope) int64 { return l.scopes[scope].version },
 		Value:   func(scope repo.Scope, key string) *repo.StateValue { return l.values[ofScope{scope, key}] },
@@ -380,6 +437,9 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 	}
 	made, err := t.Add(view)
 	if err != nil {
+		return answered, a.refusal(err)
+	}
+	if err := l.checkWork(a); err != nil {
 		return answered, a.refusal(err)
 	}
 	a.outcome.made = made
@@ -404,6 +464,10 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 		}
 		put(l, l.values, at, value)
 	}
+	if a.plan != nil || t.Open != nil {
+		note(l, &l.working)
+		l.working = append(l.working, a)
+	}
 	if t.ID != "" {
 		note(l, &l.inserted)
 		l.inserted = append(l.inserted, a)
@@ -423,12 +487,21 @@ func (l *ledger) givesAgain(a *turn) bool {
 	return t != nil && (l.turnIDs[ofTurn{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
 }
 
-// accept adds the messages.
+// accept adds the messages. If there are none, the turn may say what the next message follows.
 func (l *ledger) accept(a *turn, counter *counterRow) {
+	note(l, counter)
+	if a.more != nil && a.more.After != nil {
+		counter.follows = rules.Follows(a.more.After, counter.follows, counter.next)
+		if counter.follows != nil && !l.branched[a.sessionID] {
+			put(l, l.branched, a.sessionID, true)
+			note(l, &l.branching)
+			l.branching = append(l.branching, a.sessionID)
+		}
+	}
 	if len(a.messages) == 0 {
 		return
 	}
-	note(l, counter)
+	a.outcome.follows, counter.follows = counter.follows, nil
 	if len(counter.appends) == 0 {
 		note(l, &l.sessions)
 		l.sessions = append(l.sessions, a.sessionID)
@@ -446,9 +519,11 @@ func (l *ledger) accept(a *turn, counter *counterRow) {
 // nothing.
 func (l *ledger) write(ctx context.Context, p *conn.Pipeline) bool {
 	l.writeMessages(ctx, p)
+	l.writeBranches(ctx, p)
 	l.writeTurns(ctx, p)
 	l.writeState(ctx, p)
 	l.writeUsages(ctx, p)
+	l.writeWork(ctx, p)
 	return len(p.Steps) > 0
 }
 
@@ -458,11 +533,15 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return
 	}
+	if l.plain {
+		l.writePlain(ctx, p)
+		return
+	}
 	statements := make([]*statement, len(l.sessions))
 	for i, session := range l.sessions {
 		counter := l.counters[session]
 		// What was accepted has the latest token, or none, which needs none.
-		statements[i] = &statement{appends: counter.appends, fence: counter.fence, hint: counter.hint}
+		statements[i] = &statement{appends: counter.appends, fence: counter.fence, hint: counter.hint, rewound: true}
 	}
 	p.Add(func(q db.DBTX) error {
 		answers, err := sendMany(ctx, q, statements, conn.AtAnyLevel)
@@ -482,6 +561,35 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	})
 }
 
+// writeBranches adds the statements that note which sessions were rewound. Adding messages has set their counters to follow
+// the last one.
+func (l *ledger) writeBranches(ctx context.Context, p *conn.Pipeline) {
+	if len(l.branching) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.TurnBranch(ctx, q, toUUIDs(l.branching)) })
+	}
+	var sessions []pgtype.UUID
+	var follows []int64
+	for id, counter := range l.counters {
+		if counter == nil || counter.held {
+			continue
+		}
+		was := counter.wasFollows
+		if len(counter.appends) > 0 {
+			was = nil
+		}
+		if followsOf(counter.next, was) != followsOf(counter.next, counter.follows) {
+			to := int64(theOneBefore)
+			if counter.follows != nil {
+				to = *counter.follows
+			}
+			sessions, follows = append(sessions, toUUID(id)), append(follows, to)
+		}
+	}
+	if len(sessions) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.TurnRewind(ctx, q, sessions, follows) })
+	}
+}
+
 func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 	if len(l.inserted) == 0 {
 		return
@@ -492,6 +600,8 @@ func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 		params.Ids = append(params.Ids, a.more.ID)
 		params.Digests = append(params.Digests, a.more.Digest[:])
 		params.FirstSequences = append(params.FirstSequences, a.outcome.first)
+		params.MessageCounts = append(params.MessageCounts, int32(len(a.messages)))
+		params.PlanIds = append(params.PlanIds, toOptionalUUID(a.more.PlanID))
 	}
 	p.Add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
 }

@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,49 +32,65 @@ const (
 // parts.
 const aboutMessages = 'm'
 
+// aboutStreams is the kind of news that say that a stream of a session was opened, and streamOpened
+// the Next of news that become such. planQueued is that of news about a queue.
+const (
+	aboutStreams = 's'
+	streamOpened = follow.Look - 1
+	planQueued   = follow.Look - 2
+)
+
 // live tells those who follow sessions and streams, and those who wait for plans, what is
 // new: in this process at once, in others by notifications. All stores on a pool share one.
 type live struct {
 	conns     conn.Conns
 	messages  *follow.Hub[repo.ID, repo.Message]
 	parts     *follow.Hub[repo.ID, repo.StreamPart]
+	streams   *follow.Waiters[openStreams]
 	claims    *follow.Waiters[repo.Claim]
+	free      *follow.Waiters[repo.NewLease]
+	ended     *follow.Waiters[repo.Lease]
+	lately    lately
 	notifier  *follow.Notifier
-	listener  *follow.Listener
+	listener  *follow.Listener // that of ears
 	listening atomic.Bool
 }
 
-func newLive(conns conn.Conns) *live {
-	l := &live{conns: conns}
+// newLive returns that of a store, which hears by ears of its pool.
+func newLive(conns conn.Conns, e *ears) *live {
+	l := &live{conns: conns, listener: e.listener}
+	e.lives = append(e.lives, l)
 	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
 		Read:      l.readMessages,
 		Newest:    l.moved,
 		Size:      messageBytes,
 		Passes:    conn.IsPassing,
+		Alone:     conn.IsAnswered,
 		Interval:  l.interval,
 		Readers:   readerBound(int(conns.Pool.Config().MaxConns)),
 		Positions: maxPositions,
 	})
 	l.parts = l.newPartsHub()
+	l.streams = follow.NewWaiters(follow.WaitersConfig[openStreams]{Poll: l.otherStreams, Passes: conn.IsPassing, Interval: l.interval})
 	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: conn.IsPassing, Interval: l.interval})
+	l.free = follow.NewWaiters(follow.WaitersConfig[repo.NewLease]{Poll: l.freeLeases, Passes: conn.IsPassing, Interval: l.interval, Ordered: true})
+	l.ended = follow.NewWaiters(follow.WaitersConfig[repo.Lease]{Poll: l.endedLeases, Passes: conn.IsPassing, Interval: l.interval})
 	l.notifier = follow.NewNotifier(l.notify)
-	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	return l
 }
 
-// readerBound is how many connections may read for those who follow.
-func readerBound(connections int) int {
-	if connections < 4 {
-		return 1
-	}
-	return 2
-}
+// readerBound is how many connections may read for those who follow: with several, one is for
+// those who are up to date.
+func readerBound(connections int) int { return min(1+connections/4, 3) }
 
 func (l *live) close() {
 	l.listener.Close()
 	l.messages.Close()
 	l.parts.Close()
+	l.streams.Close()
 	l.claims.Close()
+	l.free.Close()
+	l.ended.Close()
 	l.notifier.Close()
 }
 
@@ -80,12 +99,23 @@ func (l *live) changed(news ...news) {
 	if len(news) == 0 {
 		return
 	}
-	l.messages.Tell(news...)
-	l.parts.Tell(news...)
 	about := make([]follow.News[follow.Subject], len(news))
 	for i, n := range news {
+		if n.Next == streamOpened {
+			l.streams.Tell(n.Key)
+			about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutStreams, Key: n.Key}, Next: follow.Look}
+			continue
+		}
+		if n.Next == planQueued {
+			l.claims.Tell(n.Key, anyQueue)
+			about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutQueue, Key: n.Key}, Next: follow.Look}
+			continue
+		}
 		about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutMessages, Key: n.Key}, Next: n.Next}
 	}
+	news = slices.DeleteFunc(slices.Clone(news), func(n follow.News[repo.ID]) bool { return n.Next == streamOpened || n.Next == planQueued })
+	l.messages.Tell(news...)
+	l.parts.Tell(news...)
 	l.notifier.Add(about...)
 }
 
@@ -126,8 +156,8 @@ func (l *live) within(ctx context.Context, bound time.Duration, attempts int, st
 		switch {
 		case err != nil && timed.Err() != nil && ctx.Err() == nil:
 			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errNoAnswer}
-		case !conn.IsPassing(err) || attempt >= attempts || !conn.Pause(timed, attempt):
-			return err
+		case !conn.IsPassing(err) || conn.HasCode(err, conn.QueryCanceled) || attempt >= attempts || !conn.Pause(timed, attempt):
+			return err // what has taken too long would do so again
 		}
 	}
 }
@@ -145,7 +175,10 @@ func (l *live) connected(listening bool, _ error) {
 	l.listening.Store(listening)
 	l.messages.Poke()
 	l.parts.Poke()
+	l.streams.Poke()
 	l.claims.Poke()
+	l.free.Poke()
+	l.ended.Poke()
 }
 
 func (l *live) heard(payload string) {
@@ -154,18 +187,53 @@ func (l *live) heard(payload string) {
 		switch n.Key.Kind {
 		case aboutMessages:
 			about = append(about, news{Key: n.Key.Key, Next: n.Next})
+		case aboutStreams:
+			l.streams.Tell(n.Key.Key)
 		case aboutQueue:
-			l.claims.Tell(n.Key.Key)
+			l.claims.Tell(n.Key.Key, anyQueue)
+		case aboutLease:
+			l.heardFreed(n.Key.Key)
 		}
 	}
 	l.messages.Tell(about...)
 	l.parts.Tell(about...)
 }
 
+// ears listen for the stores of all schemas of a pool, on one connection.
+type ears struct {
+	listener *follow.Listener
+	lives    []*live // does not change after the stores are made
+
+	mu       sync.Mutex
+	channels map[string]*live
+}
+
+func newEars() *ears {
+	e := &ears{}
+	e.listener = follow.NewListener(follow.ListenerConfig{Connect: e.connect, Connected: e.connected, Heard: e.heard})
+	return e
+}
+
+func (e *ears) connected(listening bool, err error) {
+	for _, l := range e.lives {
+		l.connected(listening, err)
+	}
+}
+
+func (e *ears) heard(text string) {
+	channel, payload, _ := strings.Cut(text, " ")
+	e.mu.Lock()
+	l := e.channels[channel]
+	e.mu.Unlock()
+	if l != nil {
+		l.heard(payload)
+	}
+}
+
 // connect makes the listener's connection. It is not one of the pool's, since it is kept
 // for as long as somebody follows; it is made in the same way.
-func (l *live) connect(ctx context.Context) (follow.Line, error) {
-	pool := l.conns.Pool.Config()
+func (e *ears) connect(ctx context.Context) (follow.Line, error) {
+	pool := e.lives[0].conns.Config()
 	config := pool.ConnConfig.Copy()
 	// Nothing is left prepared on a pooler's connection.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -184,7 +252,7 @@ func (l *live) connect(ctx context.Context) (follow.Line, error) {
 		err = pool.AfterConnect(ctx, pg)
 	}
 	if err == nil {
-		err = listen(ctx, pg)
+		err = e.listen(ctx, pg)
 	}
 	if err != nil {
 		closeLine(ctx, pg)
@@ -195,7 +263,7 @@ func (l *live) connect(ctx context.Context) (follow.Line, error) {
 
 // listen has a connection listen. (It is not a query of sqlc, which does not support
 // LISTEN.)
-func listen(ctx context.Context, pg *pgx.Conn) error {
+func (e *ears) listen(ctx context.Context, pg *pgx.Conn) error {
 	process, err := queries.LiveProcess(ctx, conn.Alone{Conn: pg})
 	if err != nil {
 		return err
@@ -203,12 +271,26 @@ func listen(ctx context.Context, pg *pgx.Conn) error {
 	if uint32(process) != pg.PgConn().PID() {
 		return follow.ErrDeaf
 	}
-	channel, err := queries.LiveListen(ctx, conn.Alone{Conn: pg}, notifyLock)
-	if err != nil {
-		return err
+	channels := make(map[string]*live, len(e.lives))
+	for _, l := range e.lives {
+		if schema := l.conns.Schema; schema != "" {
+			if _, err := pg.Exec(ctx, "set search_path to "+pgx.Identifier{schema}.Sanitize()); err != nil {
+				return err
+			}
+		}
+		channel, err := queries.LiveListen(ctx, conn.Alone{Conn: pg}, notifyLock)
+		if err != nil {
+			return err
+		}
+		if _, err := pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+		channels[channel] = l
 	}
-	_, err = pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
-	return err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.channels = channels
+	return nil
 }
 
 // closeTimeout bounds the closing of a connection.
@@ -236,7 +318,7 @@ func (l line) Next(ctx context.Context) (string, error) {
 		notification, err := l.conn.WaitForNotification(waiting)
 		cancel()
 		if err == nil {
-			return notification.Payload, nil
+			return notification.Channel + " " + notification.Payload, nil
 		}
 		if ctx.Err() != nil || l.conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
 			return "", err

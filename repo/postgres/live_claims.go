@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -21,11 +22,17 @@ func queueOf(namespace string) (key [16]byte) {
 	return key
 }
 
+// anyQueue is what those wait for who ask for all namespaces: no digest.
+var anyQueue [16]byte
+
+// claimEnded tells those of this process who wait that a claim has ended: a limit may allow another one.
+func (l *live) claimEnded(namespace string) { l.claims.Tell(queueOf(namespace), anyQueue) }
+
 // queued announces that plans of namespaces were queued, or that their claims have ended.
 func (l *live) queued(namespaces ...string) {
 	for _, namespace := range namespaces {
 		key := queueOf(namespace)
-		l.claims.Tell(key)
+		l.claims.Tell(key, anyQueue)
 		l.notifier.Add(follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutQueue, Key: key}, Next: follow.Look})
 	}
 }
@@ -37,7 +44,10 @@ func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, claim repo.
 	for i, namespace := range claim.Namespaces {
 		about[i] = queueOf(namespace)
 	}
-	key, err := json.Marshal([]any{claim.Namespaces, claim.Phases, claim.Actions})
+	if claim.AllNamespaces {
+		about = [][16]byte{anyQueue}
+	}
+	key, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions})
 	if err != nil {
 		return err
 	}
@@ -51,21 +61,40 @@ func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, claim repo.
 // claimable implements follow.WaitersConfig.Poll.
 func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, error) {
 	var params db.PlanClaimableParams
-	var whose []int // claims, by lane
+	var whose, anywhere []int // claims, by lane, and those of all namespaces
 	for i, claim := range claims {
 		lanes := lanesOf(claim)
 		params.Namespaces = append(params.Namespaces, lanes.namespaces...)
 		params.Phases = append(params.Phases, lanes.phases...)
+		params.Priorities = append(params.Priorities, lanes.priorities...)
 		params.Actions = append(params.Actions, lanes.actions...)
 		for range lanes.places {
 			whose = append(whose, i)
 		}
+		if claim.AllNamespaces {
+			anywhere = append(anywhere, i)
+		}
 	}
 	some := make([]bool, len(claims))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		for _, i := range anywhere {
+			lanes, _, err := lanesAnywhere(ctx, q, claims[i], "", 1)
+			if some[i] = len(lanes.places) > 0; err != nil {
+				return err
+			}
+		}
 		places, err := queries.PlanClaimable(ctx, q, params)
-		for _, place := range places {
-			some[whose[place-1]] = true
+		soon := time.Duration(-1)
+		for _, row := range places {
+			switch wait := fromMicros(row.WaitMicros); {
+			case wait == 0:
+				some[whose[row.Place-1]] = true
+			case soon < 0 || wait < soon:
+				soon = wait
+			}
+		}
+		if soon >= 0 { // before the next poll
+			time.AfterFunc(soon, l.claims.Poke)
 		}
 		return err
 	})

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
@@ -22,7 +22,9 @@ func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Mes
 	if err != nil {
 		return repo.Message{}, err
 	}
-	return messageOf(row), nil
+	message := messageOf(row)
+	message.SessionID = sessionID // also of what a fork has of others
+	return message, nil
 }
 
 func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int64, limit int) ([]repo.Message, error) {
@@ -37,23 +39,56 @@ func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int
 // larger pages are not full.
 func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
 
-// list reads messages with a query that selects whole rows, into the memory of page. Only if
-// there are none does it check that the session exists.
-func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, query func(*messageScanner) error) ([]repo.Message, error) {
-	page, err := s.scan(ctx, page, query)
+// query reads messages as whole rows.
+type query func(*messageScanner) error
+
+// transcript reads messages with a statement for sessions without branches, or else with one for any session, into the memory of
+// page. Only if the first finds none does it ask whether the session exists, and has branches.
+func (s *sessions) transcript(ctx context.Context, sessionID repo.ID, page []repo.Message, plain, path query) (_ []repo.Message, err error) {
+	if !s.exec.branched(sessionID) {
+		if page, err = s.scan(ctx, page, plain); err != nil || len(page) > 0 {
+			return page, err
+		}
+		if branched, _, err := s.look(ctx, sessionID); err != nil || !branched {
+			return page, err
+		}
+	}
+	return s.list(ctx, sessionID, page, path)
+}
+
+// look reports whether a session has branches, or is a fork, and its first sequence.
+func (s *sessions) look(ctx context.Context, sessionID repo.ID) (branched bool, base int64, err error) {
+	row, err := run(ctx, s.exec.read, queries.SessionLook, toUUID(sessionID))
+	switch {
+	case err != nil:
+		return false, 0, err
+	case !row.Found:
+		return false, 0, s.exec.noted(sessionNotFound(sessionID))
+	case row.Branched:
+		s.exec.branch(sessionID)
+	}
+	return row.Branched, row.Base, nil
+}
+
+// list reads messages. Only if there are none does it check that the session exists.
+func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, read query) ([]repo.Message, error) {
+	page, err := s.scan(ctx, page, read)
 	if err == nil && len(page) == 0 {
 		err = s.mustExist(ctx, sessionID)
 	}
 	if err != nil {
 		return nil, err
 	}
+	for i := range page {
+		page[i].SessionID = sessionID // also of what a fork has of others
+	}
 	return page, nil
 }
 
-func (s *sessions) scan(ctx context.Context, page []repo.Message, query func(*messageScanner) error) ([]repo.Message, error) {
+func (s *sessions) scan(ctx context.Context, page []repo.Message, read query) ([]repo.Message, error) {
 	err := s.exec.read(ctx, func(q db.DBTX) error {
 		scanner := &messageScanner{DBTX: q, messages: page}
-		err := query(scanner)
+		err := read(scanner)
 		page = scanner.messages
 		return err
 	})
@@ -65,12 +100,26 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	if err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
+	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
 		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
 			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 		})
 		return err
+	}, func(q *messageScanner) error {
+		_, err := queries.MessageListPathBefore(ctx, q, db.MessageListPathBeforeParams{
+			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
+		})
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(page)
+	if err = checkLinked(page, -1); err == nil && len(page) > 0 && len(page) < limit && page[0].Follows >= 0 {
+		err = missingMessages()
+	}
+	slices.Reverse(page)
+	return page, err
 }
 
 // noSequence is greater than every sequence.
@@ -110,7 +159,74 @@ const (
 	maxChunkBytes = 2 << 20
 )
 
-func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+func (s *sessions) Messages(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+	last := int64(-1) // what was yielded before
+	return streamed(from, func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
+		chunk, err := s.chunk(ctx, sessionID, next, limit, chunk)
+		if err == nil && next > from {
+			err = s.checkBranch(ctx, sessionID, last, chunk)
+		}
+		if err == nil && len(chunk) > 0 {
+			last = chunk[len(chunk)-1].Sequence
+		}
+		return chunk, err
+	})
+}
+
+// checkBranch returns an error if a chunk is of another branch than the one before it, which ended with last: the session was
+// rewound between the two.
+func (s *sessions) checkBranch(ctx context.Context, sessionID repo.ID, last int64, chunk []repo.Message) error {
+	follows := int64(-1)
+	if len(chunk) > 0 {
+		follows = chunk[0].Follows
+	} else {
+		there, err := s.chunk(ctx, sessionID, last, 1, nil)
+		if err != nil {
+			return err
+		}
+		if len(there) > 0 {
+			follows = there[0].Sequence
+		}
+	}
+	if follows != last {
+		return &repo.SequenceConflictError{Kind: "head", ID: sessionID, Expected: last, Next: follows}
+	}
+	return nil
+}
+
+// all yields the messages of all branches, of which those from base on are the session's own.
+func (s *sessions) all(ctx context.Context, sessionID repo.ID, base int64) iter.Seq2[repo.Message, error] {
+	return func(yield func(repo.Message, error) bool) {
+		for message, err := range s.inherited(ctx, sessionID, base, 0) {
+			if !yield(message, err) || err != nil {
+				return
+			}
+		}
+		own := func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
+			return s.own(ctx, sessionID, next, limit, chunk)
+		}
+		streamed(base, own)(yield)
+	}
+}
+
+// inherited yields the messages that a fork has of others, from a sequence on.
+func (s *sessions) inherited(ctx context.Context, sessionID repo.ID, base, from int64) iter.Seq2[repo.Message, error] {
+	if from >= base {
+		return func(func(repo.Message, error) bool) {}
+	}
+	at := base - 1
+	return streamed(from, func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
+		return s.list(ctx, sessionID, chunk, func(q *messageScanner) error {
+			_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
+				SessionID: toUUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
+			})
+			return err
+		})
+	})
+}
+
+// streamed yields messages that read reads in chunks, of as many messages as limit says, into the memory of the chunk before.
+func streamed(from int64, read func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error)) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
 		if err := rules.CheckSequence("from", from); err != nil {
 			yield(repo.Message{}, err)
@@ -121,7 +237,7 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 		for {
 			var err error
 			// The chunk's memory is reused: yield got copies.
-			chunk, err = s.chunk(ctx, sessionID, next, limit, chunk)
+			chunk, err = read(next, limit, chunk)
 			if err != nil {
 				yield(repo.Message{}, err)
 				return
@@ -142,14 +258,45 @@ func (s *sessions) Stream(ctx context.Context, sessionID repo.ID, from int64) it
 	}
 }
 
-// chunk reads the next chunk of a stream, into the memory of page.
+// chunk reads the next chunk of a transcript, into the memory of page.
 func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
-	return s.list(ctx, sessionID, page, func(q *messageScanner) error {
+	page, err := s.transcript(ctx, sessionID, page, func(q *messageScanner) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
 		return err
+	}, func(q *messageScanner) error {
+		_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
+			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int64(limit),
+		})
+		return err
 	})
+	if err == nil {
+		err = checkLinked(page, -1)
+	}
+	if err == nil && len(page) > 0 && page[0].Follows >= from {
+		err = missingMessages()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// own reads messages of all branches, without those that a fork has of others.
+func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+	page, err := s.list(ctx, sessionID, page, func(q *messageScanner) error {
+		_, err := queries.MessageListOwn(ctx, q, db.MessageListOwnParams{
+			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+		})
+		return err
+	})
+	for i := range page {
+		if page[i].Sequence != from+int64(i) {
+			return nil, missingMessages()
+		}
+	}
+	return page, err
 }
 
 // nextChunk returns the number of messages that would have maxChunkBytes if they are as

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Transition reads the plan, applies the rules of the lifecycle, and moves the plan if
@@ -30,15 +32,20 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return p.moveAlone(ctx, id, transition, cause)
 	}
 	if one.moves {
-		p.tellQueued(one.moved)
+		p.tellMoved(repo.PlanState(one.params.FromState), one.moved, cause)
 	}
 	return one.moved, nil
 }
 
-// tellQueued tells those who wait for plans.
-func (p *plans) tellQueued(moved repo.Plan) {
-	if moved.State == repo.StateQueued {
+// tellMoved tells those who wait for plans, and whoever works on this one. Who gave its token is that.
+func (p *plans) tellMoved(from repo.PlanState, moved repo.Plan, cause repo.Cause) {
+	if moved.State == repo.PlanQueued {
 		p.exec.queued(moved.Namespace)
+	} else if pool, ok := p.exec.(*pooled); ok {
+		pool.live.claimEnded(moved.Namespace)
+	}
+	if from == repo.PlanProcessing && cause.Fence == 0 {
+		p.exec.freed(repo.PlanLease(moved.ID))
 	}
 }
 
@@ -60,19 +67,21 @@ func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Trans
 		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the token
 	}
 	if conn.IsNoRows(err) {
-		return p.overtaken(ctx, id, transition, cause.Fence)
+		return p.overtaken(ctx, id, transition, cause)
 	}
 	if err != nil {
 		return repo.Plan{}, err
 	}
 	afterMove(&moved, row)
-	p.tellQueued(moved)
+	p.tellMoved(stored.State, moved, cause)
 	return moved, nil
 }
 
 // afterMove sets what the database decides.
 func afterMove(moved *repo.Plan, row db.PlanTransitionRow) {
 	moved.UpdatedAt = row.UpdatedAt.UTC()
+	moved.NotBefore = fromTime(row.NotBefore)
+	moved.Moved = true
 	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
 }
 
@@ -88,9 +97,12 @@ func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause
 		ErrorMessage:   toNullable(moved.ErrorMessage),
 		ErrorDetails:   toText(moved.ErrorDetails),
 		ReversionCount: int32(moved.ReversionCount),
+		Attempt:        int32(moved.Attempt),
+		DelayMicros:    rules.DelayOf(moved, transition, cause).Microseconds(),
+		Deadline:       toTime(moved.Deadline),
 		Actor:          toNullable(cause.Actor),
 		Reason:         toNullable(cause.Reason),
-		EventType:      string(rules.Event(transition, moved.Stage)),
+		EventType:      rules.Event(transition, moved.Stage),
 		Details:        string(rules.Details(transition, stored.Stage, moved.Stage, moved.Version)),
 		Fence:          cause.Fence,
 	}
@@ -132,20 +144,21 @@ func (p *plans) moveBelowLive(
 
 // overtaken returns the answer for a plan that somebody else moved meanwhile, or whose
 // lease somebody else has.
-func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition, fence int64) (repo.Plan, error) {
+func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
 	current, err := p.Get(ctx, id)
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	if rules.IsThere(current, transition) {
+	if cause.Version == 0 && rules.IsThere(current, transition) {
 		return current, nil
 	}
-	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(current, transition))
+	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, cause.Fence), rules.Refuse(current, transition, cause))
 }
 
 // cancel locks the plan's tree first, so that no plan is added to it meanwhile.
 func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.Plan, error) {
 	var after repo.Plan
+	var cancelled []pgtype.UUID
 	err := p.exec.atomically(ctx, func(q db.DBTX) error {
 		root, err := queries.PlanLockTree(ctx, q, toUUID(id))
 		if err != nil {
@@ -161,7 +174,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 		if _, _, err := rules.Moved(stored, repo.TransitionCancel, cause); err != nil {
 			return &conn.Answer{Err: err}
 		}
-		cancelled, err := queries.PlanCancel(ctx, q, db.PlanCancelParams{
+		cancelled, err = queries.PlanCancel(ctx, q, db.PlanCancelParams{
 			ID:        toUUID(id),
 			RootID:    root,
 			FromPhase: string(stored.Phase),
@@ -177,12 +190,19 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return err
 		}
 		if len(cancelled) == 0 { // a worker moved it meanwhile
-			return &conn.Answer{Err: rules.Refuse(after, repo.TransitionCancel)}
+			return &conn.Answer{Err: rules.Refuse(after, repo.TransitionCancel, cause)}
 		}
 		return nil
 	})
 	if err != nil {
 		return repo.Plan{}, conn.OrMissing(err, planNotFound(id))
+	}
+	after.Moved = true
+	for _, id := range cancelled {
+		p.exec.freed(repo.PlanLease(id.Bytes))
+	}
+	if pool, ok := p.exec.(*pooled); ok {
+		pool.live.claimEnded(after.Namespace)
 	}
 	return after, nil
 }
@@ -238,7 +258,7 @@ func (p *plans) notProcessing(ctx context.Context, id repo.ID, fence int64) (rep
 	if err != nil {
 		return repo.Plan{}, p.exec.unread(err)
 	}
-	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(stored, repo.TransitionProgress))
+	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(stored, repo.TransitionProgress, repo.Cause{}))
 }
 
 // progressed returns the plan with the changeable columns as the statement left them.

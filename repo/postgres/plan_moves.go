@@ -6,11 +6,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // moving is a transition that is under way.
@@ -54,7 +54,7 @@ var moveLimits = scheduler.Limits{
 
 func newMover(p *pooled) *mover {
 	return &mover{commit.New(p.budget, commit.Config[repo.ID, *moving]{
-		Limits: moveLimits, Once: true, Commit: func(g *movesGroup) { g.Run(g.Tasks, (&moves{g}).send) },
+		Kind: "transition", Limits: moveLimits, Once: true, Commit: func(g *movesGroup) { g.Run(g.Tasks, (&moves{g}).send) },
 	})}
 }
 
@@ -72,7 +72,7 @@ var (
 
 // transition makes a transition with others. Not done and without an error: it was left to the caller.
 func (p *pooled) transition(ctx context.Context, one *moving) error {
-	err := p.submitted(ctx, func() error { return committerOf(p, newMover).Submit(ctx, one.id, one) })
+	err := p.submitted(ctx, "transition", one, func() error { return committerOf(p, newMover).Submit(ctx, one.id, one) })
 	if err != nil {
 		return err // one may still be in a group
 	}
@@ -105,7 +105,7 @@ func (g *moves) send(ctx context.Context, q db.DBTX, tasks []*moveTask) (answer 
 			one := moving[row.Place-1].Item
 			one.done = true
 			afterMove(&one.moved, db.PlanTransitionRow{
-				UpdatedAt: row.UpdatedAt, LastCompletedStep: row.LastCompletedStep, LastCheckpointID: row.LastCheckpointID,
+				UpdatedAt: row.UpdatedAt, NotBefore: row.NotBefore, LastCompletedStep: row.LastCompletedStep, LastCheckpointID: row.LastCheckpointID,
 			})
 		}
 		for _, t := range tasks {
@@ -182,6 +182,9 @@ func transitionManyParams(tasks []*moveTask) (params db.PlanTransitionManyParams
 		params.ErrorMessages = append(params.ErrorMessages, text(p.ErrorMessage))
 		params.ErrorDetails = append(params.ErrorDetails, text(p.ErrorDetails))
 		params.ReversionCounts = append(params.ReversionCounts, p.ReversionCount)
+		params.Attempts = append(params.Attempts, p.Attempt)
+		params.DelaysMicros = append(params.DelaysMicros, p.DelayMicros)
+		params.Deadlines = append(params.Deadlines, rules.Until(fromTime(p.Deadline)))
 		params.Actors = append(params.Actors, text(p.Actor))
 		params.Reasons = append(params.Reasons, text(p.Reason))
 		params.EventTypes = append(params.EventTypes, p.EventType)

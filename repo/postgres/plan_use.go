@@ -6,9 +6,10 @@ import (
 	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // maxUses bounds the attempts of a use. An attempt is repeated if the action changed
@@ -100,16 +101,16 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	plan, err := rules.NewPlan(id, use, action)
+	plan, err := rules.NewPlan(ctx, id, use, action)
 	if err != nil {
 		return repo.Plan{}, err
 	}
 	create := func(q db.DBTX) error {
-		created, err := queries.PlanCreate(ctx, q, planParams(plan, action.Version, use))
+		created, err := queries.PlanCreate(ctx, q, planParams(plan, action, use))
 		if conn.IsNoRows(err) {
 			return &conn.Answer{Err: errUseAgain}
 		}
-		plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
+		afterUse(&plan, created, action)
 		return err
 	}
 	if plan.ParentID.IsZero() {
@@ -132,6 +133,14 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	return plan, nil
 }
 
+// afterUse sets what the database decides.
+func afterUse(plan *repo.Plan, created db.PlanCreateRow, action repo.Action) {
+	plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
+	if action.MaxAge > 0 {
+		plan.Deadline = plan.CreatedAt.Add(action.MaxAge)
+	}
+}
+
 // underParent locks the parent's tree, and puts the plan into it.
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
@@ -144,7 +153,7 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if err != nil {
 		return err
 	}
-	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), repo.MaxChildPlans)
+	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), limits.MaxChildPlans)
 	if err != nil {
 		return err
 	}
@@ -154,10 +163,10 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	return nil
 }
 
-func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.PlanCreateParams {
+func planParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanCreateParams {
 	params := db.PlanCreateParams{
 		ActionName:              plan.Action.String(),
-		ActionVersion:           actionVersion,
+		ActionVersion:           action.Version,
 		ID:                      toUUID(plan.ID),
 		Name:                    toNullable(plan.Name),
 		Namespace:               plan.Namespace,
@@ -166,6 +175,12 @@ func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.Plan
 		RootID:                  toUUID(plan.RootID),
 		Depth:                   int32(plan.Depth),
 		Attempt:                 int32(plan.Attempt),
+		MaxAttempts:             int32(plan.MaxAttempts),
+		Priority:                int16(plan.Priority),
+		NotBefore:               toTime(plan.NotBefore),
+		MaxAgeMicros:            action.MaxAge.Microseconds(),
+		KeepMicros:              plan.Keep.Microseconds(),
+		Phases:                  toPhases(plan.Phases),
 		Description:             plan.Description,
 		DefinitionOfDone:        plan.DefinitionOfDone,
 		Phase:                   string(plan.Phase),
@@ -173,6 +188,7 @@ func planParams(plan repo.Plan, actionVersion int64, use repo.UseAction) db.Plan
 		AutomationProfile:       toNullable(plan.AutomationProfile),
 		AutomationProfileSource: toNullable(plan.AutomationProfileSource),
 		AutomationSnapshot:      string(plan.AutomationSnapshot),
+		Trace:                   toNullable(plan.Trace),
 		SessionID:               toOptionalUUID(use.SessionID),
 		Projects:                []string{},
 		ProjectAliases:          []string{},

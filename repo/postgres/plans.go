@@ -2,16 +2,23 @@ package postgres
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // plans implements repo.Plans. Use is in plan_use.go; the transitions and progress are
 // in plan_move.go.
-type plans struct{ exec executor }
+type plans struct {
+	exec executor
+	// view is the namespace of a view, or empty.
+	view string
+}
 
 func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }
 
@@ -20,17 +27,17 @@ func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	return plan, conn.OrMissing(err, planNotFound(id))
 }
 
-func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.PlanPage, error) {
+func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.List[repo.Plan], error) {
 	list, err := rules.PlanList(filter, page)
 	if err != nil {
-		return repo.PlanPage{}, err
+		return repo.List[repo.Plan]{}, err
 	}
 	rows, err := p.list(ctx, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
 	if err != nil {
-		return repo.PlanPage{}, err
+		return repo.List[repo.Plan]{}, err
 	}
 	plans, next, err := rules.PageOf(list, rows, planOf)
-	return repo.PlanPage{Plans: plans, Next: next}, err
+	return repo.List[repo.Plan]{Items: plans, Next: next}, err
 }
 
 // list chooses the query with the most selective index.
@@ -46,19 +53,52 @@ func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID,
 			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
-	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "":
+	case filter.Action != "" && filter.Namespace == "":
+		phases, states := stagesOf(filter)
+		return run(ctx, p.exec.read, queries.PlanListByAction, db.PlanListByActionParams{
+			Phases: phases, States: states, ActionName: filter.Action, AfterID: toUUID(after), MaxRows: maxRows,
+		})
+	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "" && filter.Action == "":
 		return run(ctx, filtered(p.exec.read), queries.PlanList, db.PlanListParams{
 			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
 			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
 		})
 	}
-	var phases, states []string
+	phases, states := stagesOf(filter)
+	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
+		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows, ActionName: filter.Action,
+	})
+}
+
+func stagesOf(filter repo.PlanFilter) (phases, states []string) {
 	for _, stage := range rules.StagesOf(filter) {
 		phases, states = append(phases, string(stage.Phase)), append(states, string(stage.State))
 	}
-	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
-		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows,
+	return phases, states
+}
+
+func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (repo.List[repo.PlanCount], error) {
+	list, err := rules.CountList(namespace, page)
+	if err != nil {
+		return repo.List[repo.PlanCount]{}, err
+	}
+	after := strings.SplitN(list.After, "\x00", 3)
+	rows, err := run(ctx, p.exec.read, queries.PlanCounts, db.PlanCountsParams{
+		Namespace: namespace, AfterNamespace: after[0], AfterPhase: after[1], AfterState: after[2],
+		MaxRows: int32(list.Limit + 1), Bound: limits.MaxPlanCount,
 	})
+	if err != nil {
+		return repo.List[repo.PlanCount]{}, err
+	}
+	counts, next, err := rules.PageOf(list, rows, func(row db.PlanCountsRow) (repo.PlanCount, error) {
+		stage := repo.Stage{Phase: repo.Phase(row.Phase), State: repo.PlanState(row.State)}
+		count := repo.PlanCount{Namespace: row.Namespace, Stage: stage, Count: int(row.Count)}
+		if row.Oldest.Before(rules.Until(time.Time{})) {
+			count.Oldest = row.Oldest.UTC()
+		}
+		return count, nil
+	})
+	return repo.List[repo.PlanCount]{Items: counts, Next: next}, err
 }
 
 func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {

@@ -41,5 +41,12 @@ func TestQueueHeads(t *testing.T) {
 		if since, _ = h.from("a"); !since.IsZero() {
 			t.Errorf("a claim never looks at all again")
 		}
+		_, looked = h.from("a")
+		time.Sleep(time.Hour) // the process was stopped, or a trigger has waited
+		looked(first)
+		time.Sleep(seldomLook)
+		if since, _ = h.from("a"); !since.IsZero() {
+			t.Error("after a claim that took an hour, none looks at all for days")
+		}
 	})
 }

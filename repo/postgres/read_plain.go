@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
@@ -14,12 +16,13 @@ import (
 const smallStateKeys = 1000
 
 // maxPlainMessages bounds the messages that a plain read is asked for. Of more, the share of
-// each is so small that even short metadata exceeds it, and all would be read twice.
+// each is so small that usual ones exceed it, and all would be read twice.
 const maxPlainMessages = 1000
 
 // isPlainRead reports whether the statements of a plain read can express a read.
 func isPlainRead(read repo.ReadSessions) bool {
-	return len(read.IDs) == 1 && max(read.First, read.Last) <= maxPlainMessages && read.Since.IsZero() && !read.WithoutContent && !read.WithoutPayload
+	return len(read.IDs) == 1 && max(read.First, read.Last) <= maxPlainMessages && read.Since.IsZero() && read.Tokens == 0 &&
+		!read.WithoutContent && !read.WithoutPayload
 }
 
 // readPlain reads one session as most reads do: with simple statements in one pipeline, which
@@ -42,7 +45,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 	})
 	if count := max(s.read.First, s.read.Last); count > 0 {
 		params := db.SessionReadLastParams{
-			SessionID: toUUID(s.read.IDs[0]), FromSequence: s.read.From, MaxMessages: int32(count), SmallBytes: repo.MaxReadBytes / int64(count),
+			SessionID: toUUID(s.read.IDs[0]), FromSequence: s.read.From, MaxMessages: int32(count), SmallBytes: limits.MaxReadBytes / int64(count),
 		}
 		steps.Add(func(q db.DBTX) (err error) {
 			scanner := &messageScanner{DBTX: q, messages: messages}
@@ -58,8 +61,8 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 	keys := 0
 	if s.read.State || len(s.read.Scopes) > 0 {
 		params := db.SessionReadStateParams{
-			Namespace: scopeNamespace, Scopes: s.read.Scopes,
-			MaxRows: int32(smallStateKeys + 1 + len(s.read.Scopes)), SmallBytes: repo.MaxStateBytes / smallStateKeys,
+			Namespace: cmp.Or(s.view, repo.DefaultNamespace), Scopes: s.read.Scopes,
+			MaxRows: int32(smallStateKeys + 1 + len(s.read.Scopes)), SmallBytes: limits.MaxStateBytes / smallStateKeys,
 		}
 		if s.read.State {
 			params.StateIds = toUUIDs(s.read.IDs)
@@ -81,7 +84,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 	err = p.read(ctx, func(q db.DBTX) error {
 		s.drop() // what a failed attempt has left
 		messages = nil
-		return steps.SendTo(ctx, conn.OneSnapshot{Conn: q.(conn.Alone).Conn})
+		return steps.SendTo(ctx, conn.OneSnapshot(q.(conn.Alone)))
 	})
 	if err != nil {
 		return false, err

@@ -32,12 +32,13 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 		kind       repeatedText
 		callID     optionalText
 		occurredAt optionalTime
+		counter    repeatedText
 	)
 	// All rows share one set of destinations, so that a row allocates only what its
-	// message keeps. The order is that of the table's columns.
+	// message keeps. The order is that of the table's columns; nil skips one.
 	destinations := []any{
 		&row.SessionID, &row.Sequence, &row.ID, &role, &kind, &callID, &row.Content, &row.Metadata,
-		&row.Payload, &occurredAt, &row.CreatedAt,
+		&row.Payload, &occurredAt, &row.CreatedAt, &row.Follows, &row.Tokens, &counter, nil,
 	}
 	s.messages = s.messages[:0] // drop those of a failed attempt
 	for rows.Next() {
@@ -49,12 +50,15 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 			SessionID:  row.SessionID.Bytes,
 			ID:         row.ID.Bytes,
 			Sequence:   row.Sequence,
+			Follows:    followsOf(row.Sequence, row.Follows),
 			Role:       role.Role,
 			Content:    row.Content,
 			Metadata:   row.Metadata,
 			Payload:    row.Payload,
 			Kind:       kind.text,
 			CallID:     callID.text,
+			Tokens:     tokensOf(row.Tokens),
+			Counter:    counter.text,
 			OccurredAt: occurredAt.Time,
 			CreatedAt:  row.CreatedAt.UTC(),
 		})

@@ -5,10 +5,9 @@ import (
 	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 var queries = db.New()
@@ -19,13 +18,16 @@ type sessions struct {
 	exec executor
 	// audited: what happens to sessions themselves is recorded in the audit trail.
 	audited bool
+	counter rules.TokenCounter
+	// view is the namespace of a view, or empty.
+	view string
 }
 
-func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.CreatedSession, error) {
+func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(new)
 	if err != nil {
-		return repo.CreatedSession{}, err
+		return repo.Session{}, err
 	}
 	for attempt := 1; ; attempt++ {
 		created, err := s.create(ctx, new, chosen)
@@ -56,7 +58,7 @@ var (
 )
 
 // create returns pgx.ErrNoRows or errExists if a session exists, or was deleted.
-func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool) (repo.CreatedSession, error) {
+func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool) (repo.Session, error) {
 	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (db.SessionCreateRow, error) {
 		row, err := createSession(ctx, q, s.createParams(new, chosen))
 		if conn.IsNoRows(err) && chosen && new.Existing == repo.ExistingNone {
@@ -65,9 +67,9 @@ func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool)
 		return row, err
 	})
 	if err != nil {
-		return repo.CreatedSession{}, err
+		return repo.Session{}, err
 	}
-	return repo.CreatedSession{Session: rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC())}, nil
+	return rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC()), nil
 }
 
 // createSession sends SessionCreate.
@@ -103,10 +105,10 @@ func (s *sessions) createParams(new repo.NewSession, chosen bool) db.SessionCrea
 
 // existing returns the answer for a creation that found a session with its id or its key, or
 // that one with its id was deleted.
-func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen bool) (repo.CreatedSession, error) {
+func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen bool) (repo.Session, error) {
 	stored, err := s.taken(ctx, new.ID, new.Namespace, new.Key)
 	if err != nil {
-		return repo.CreatedSession{}, s.exec.unread(err)
+		return repo.Session{}, s.exec.unread(err)
 	}
 	if len(stored) > 0 {
 		return rules.FoundSession(new, chosen, stored...)
@@ -115,12 +117,12 @@ func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen boo
 		deleted, err := s.wasDeleted(ctx, new.ID)
 		switch {
 		case err != nil:
-			return repo.CreatedSession{}, s.exec.unread(err)
+			return repo.Session{}, s.exec.unread(err)
 		case deleted:
-			return repo.CreatedSession{}, rules.SessionDeleted(new.ID)
+			return repo.Session{}, rules.SessionDeleted(new.ID)
 		}
 	}
-	return repo.CreatedSession{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
+	return repo.Session{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
 // taken returns the sessions with an id and with a key, unless that is empty.
@@ -133,7 +135,7 @@ func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string)
 
 // wasDeleted reports whether a session that does not exist was deleted.
 func (s *sessions) wasDeleted(ctx context.Context, id repo.ID) (bool, error) {
-	return run(ctx, s.exec.read, queries.SessionWasDeleted, toUUID(id))
+	return run2(ctx, s.exec.read, queries.SessionWasDeleted, toUUID(id), nil)
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
@@ -172,7 +174,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		return repo.Session{}, rules.SessionVersion(update, id, row.Version)
 	}
 	if !row.Fits {
-		return repo.Session{}, &repo.BudgetExceededError{SessionID: id, Budget: *update.Budget, Cost: repo.Cost(row.CostNanos)}
+		return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(repo.Cost(row.CostNanos))}
 	}
 	return sessionOf(db.SessionGetRow{
 		Session: db.Session{
@@ -217,28 +219,6 @@ func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params
 		return err
 	})
 	return row, err
-}
-
-func (s *sessions) Delete(ctx context.Context, id repo.ID) (repo.DeletedSession, error) {
-	var row db.SessionDeleteRow
-	err := s.exec.atomically(ctx, func(q db.DBTX) error {
-		if _, err := queries.SessionLockWhole(ctx, q, toUUID(id)); err != nil {
-			return err
-		}
-		var err error
-		row, err = conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.StateOfSessionLock(ctx, q, toUUID(id)) },
-			func(q db.DBTX) (db.SessionDeleteRow, error) {
-				return queries.SessionDelete(ctx, q, toUUID(id), s.audited)
-			})
-		return err
-	})
-	if err != nil {
-		return repo.DeletedSession{}, s.orMissing(err, id)
-	}
-	_ = s.exec.noted(sessionNotFound(id)) // which it is from now on
-	s.exec.changed(news{Key: id, Next: follow.Look})
-	return repo.DeletedSession{Messages: row.NextSequence, Plans: row.Plans, StateKeys: row.StateKeys}, nil
 }
 
 func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }

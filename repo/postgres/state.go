@@ -4,20 +4,25 @@ import (
 	"context"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // state implements repo.State. Changes are in state_change.go.
-type state struct{ exec executor }
+type state struct {
+	exec executor
+	// namespace is that of the shared scopes.
+	namespace string
+}
 
 func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
 	if err := rules.CheckStateGet(scope, key); err != nil {
 		return repo.StateValue{}, err
 	}
 	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{
-		SessionID: sessionOfScope(scope), Namespace: scopeNamespace, Name: scope.Name, Key: key,
+		SessionID: sessionOfScope(scope), Namespace: s.namespace, Name: scope.Name, Key: key,
 	})
 	switch {
 	case err != nil:
@@ -25,7 +30,7 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 	case !row.Known:
 		return repo.StateValue{}, s.exec.noted(sessionNotFound(scope.SessionID))
 	case row.Version == 0:
-		return repo.StateValue{}, &repo.StateNotFoundError{Scope: scope, Key: key}
+		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 	}
 	return stateValueOf(key, row.Value, row.Version, row.UpdatedAt), nil
 }
@@ -38,10 +43,10 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 	for i, scope := range scopes {
 		states[i].Scope = scope
 	}
-	columns := newScopeColumns(scopes)
+	columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.namespace, scope) }))
 	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
-		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, MaxBytes: repo.MaxStateBytes,
-		MaxRows: int32(repo.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
+		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, MaxBytes: limits.MaxStateBytes,
+		MaxRows: int32(limits.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
 	})
 	if err != nil {
 		return nil, err
@@ -56,8 +61,8 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 			keys++
 		}
 	}
-	if keys > repo.MaxStateReadKeys || len(rows) > 0 && rows[len(rows)-1].Bytes > repo.MaxStateBytes {
-		return nil, &repo.StateLimitError{}
+	if keys > limits.MaxStateReadKeys || len(rows) > 0 && rows[len(rows)-1].Bytes > limits.MaxStateBytes {
+		return nil, &repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}
 	}
 	for _, row := range rows {
 		state := &states[row.Place-1]
@@ -70,12 +75,12 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 }
 
 func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
-	list, err := rules.StateList(scope, prefix, page)
+	list, err := rules.StateList(s.namespace, scope, prefix, page)
 	if err != nil {
 		return repo.StatePage{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
-		SessionID: sessionOfScope(scope), Namespace: scopeNamespace, Name: scope.Name,
+		SessionID: sessionOfScope(scope), Namespace: s.namespace, Name: scope.Name,
 		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	})
@@ -101,9 +106,9 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	}
 	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
 		p := &conn.Pipeline{}
-		lockScopes(ctx, p, []repo.Scope{{Name: scopeName}})
+		lockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.namespace, repo.Scope{Name: scopeName})})
 		p.Add(func(q db.DBTX) (err error) {
-			keys, err = queries.StateErase(ctx, q, scopeNamespace, scopeName)
+			keys, err = queries.StateErase(ctx, q, s.namespace, scopeName)
 			return err
 		})
 		err = p.Send(ctx, q)

@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // Change sends one pipeline. Its error may be repo.ErrUnknownOutcome: no id makes a
@@ -18,6 +18,7 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditio
 	if err != nil {
 		return nil, err
 	}
+	checked.InView(s.namespace)
 	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return changeState(ctx, q, checked) })
 	return made, s.exec.noted(err)
 }
@@ -56,7 +57,8 @@ func lockScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope) {
 			continue
 		}
 		shared.Ids = append(shared.Ids, toUUID(repo.NewID()))
-		shared.Namespaces, shared.Names = append(shared.Namespaces, scopeNamespace), append(shared.Names, scope.Name)
+		namespace, name := rules.SplitView(scope.Name)
+		shared.Namespaces, shared.Names = append(shared.Namespaces, namespace), append(shared.Names, name)
 	}
 	if len(own) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.StateLockOwn(ctx, q, own) })

@@ -18,6 +18,7 @@ type exporting struct {
 	session repo.Session
 	// stateVersion is 0 if the session has no state.
 	stateVersion int64
+	history      export.History
 }
 
 // beginExport reads the state row by row into a buffer, so that no connection is held
@@ -68,7 +69,7 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 		&row.Session.ID, &row.Session.Namespace, &row.Session.Key, &row.Session.Owner, &row.Session.Actor,
 		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens, &row.Session.OutputTokens,
 		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt,
-		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.ScopeVersion, nil, nil, nil, nil,
+		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Base, &row.Follows, &row.ScopeVersion, nil, nil, nil, nil,
 	}
 	ofValue := make([]any, len(ofSession))
 	keyColumn := len(ofSession) - 4
@@ -79,7 +80,7 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 				s.begun.session = sessionOf(db.SessionGetRow{
 					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 				})
-				s.begun.stateVersion = row.ScopeVersion
+				s.begun.stateVersion, s.begun.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}
 			}
 			continue // if Scan failed it has closed rows, and rows.Err returns the error
 		}

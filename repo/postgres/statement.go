@@ -17,6 +17,8 @@ type statement struct {
 	// fence is the token that all have. 0: none.
 	fence    int64
 	checkIDs bool
+	// rewound: what the appends follow was found out, under the session's lock.
+	rewound bool
 	// hint is where the counter row may be.
 	hint pgtype.TID
 }

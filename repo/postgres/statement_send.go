@@ -15,7 +15,7 @@ import (
 // written says where a statement has left the counter row, and when. Nil: nothing was
 // written.
 type written struct {
-	place
+	place[repo.ID]
 
 	createdAt time.Time
 }
@@ -41,6 +41,8 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*written, error) {
 		Kind:       m.Kind,
 		CallID:     m.CallID,
 		OccurredAt: m.OccurredAt,
+		Tokens:     int32(m.Tokens),
+		Counter:    m.Counter,
 		Fence:      s.fence,
 		Expected:   s.expected(),
 		CheckID:    s.checkIDs,
@@ -49,7 +51,7 @@ func sendOne(ctx context.Context, q db.DBTX, s *statement) ([]*written, error) {
 	switch {
 	case err == nil:
 		s.hint = row.Hint // otherwise the index has found the row
-		return []*written{{place{s.sessionID(), row.Hint, row.Sequence, row.Sequence + 1}, row.UpdatedAt}}, nil
+		return []*written{{place[repo.ID]{s.sessionID(), row.Hint, row.Sequence, row.Sequence + 1}, row.UpdatedAt}}, nil
 	case conn.IsNoRows(err):
 		s.hint = pgtype.TID{}
 		return []*written{nil}, nil
@@ -69,7 +71,7 @@ func sendMany(ctx context.Context, q db.DBTX, statements []*statement, at conn.L
 	answers := make([]*written, len(statements))
 	for i, s := range statements {
 		if row := bySession[s.sessionID()]; row != nil {
-			answers[i] = &written{place{s.sessionID(), row.Hint, row.NextSequence - int64(s.size()), row.NextSequence}, row.UpdatedAt}
+			answers[i] = &written{place[repo.ID]{s.sessionID(), row.Hint, row.NextSequence - int64(s.size()), row.NextSequence}, row.UpdatedAt}
 		}
 	}
 	return answers, nil
@@ -103,6 +105,7 @@ func manyParams(statements []*statement, at conn.Level) db.MessageAppendParams {
 	params := db.MessageAppendParams{
 		CheckIds:   slices.ContainsFunc(statements, func(s *statement) bool { return s.checkIDs }),
 		AtAnyLevel: at == conn.AtAnyLevel,
+		Rewound:    statements[0].rewound,
 		SessionIds: make([]pgtype.UUID, 0, len(statements)),
 		Sizes:      make([]int64, 0, len(statements)),
 		Owners:     make([]pgtype.UUID, 0, total),
@@ -112,6 +115,9 @@ func manyParams(statements []*statement, at conn.Level) db.MessageAppendParams {
 	for _, s := range statements {
 		owner, size := toUUID(s.sessionID()), int64(s.size())
 		for _, a := range s.appends {
+			if s.rewound {
+				c.follow(a.outcome.follows)
+			}
 			c.add(a.messages...)
 		}
 		for place := size; place > 0; place-- {
@@ -140,5 +146,6 @@ func manyParams(statements []*statement, at conn.Level) db.MessageAppendParams {
 	params.Ids, params.Roles, params.Contents = c.ids, c.roles, c.contents
 	params.Metadatas, params.Payloads, params.OccurredAts = c.metadatas, c.payloads, c.occurredAts
 	params.Kinds, params.CallIds = c.kinds, c.callIDs
+	params.Tokens, params.Counters, params.Follows = c.tokens, c.counters, c.follows
 	return params
 }

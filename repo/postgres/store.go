@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/observed"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/internal/view"
+	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -22,6 +26,21 @@ type Options struct {
 	// WithoutSessionAudit switches off the audit entries that the store records by
 	// itself when a session is created, imported or deleted.
 	WithoutSessionAudit bool
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it. It must
+	// not change the message. Nil: they are not counted.
+	CountTokens  func(repo.NewMessage) int64
+	TokenCounter string
+	// Observer sees the operations of BindWith's repositories. Those of a store, package agentstore has it see.
+	Observer observe.Observer
+
+	// view is the namespace of a view, whose names of shared scopes, leases and streams are its own.
+	view string
+}
+
+func (o Options) namespace() string { return cmp.Or(o.view, repo.DefaultNamespace) }
+
+func (o Options) counter() rules.TokenCounter {
+	return rules.TokenCounter{Name: o.TokenCounter, Count: o.CountTokens}
 }
 
 func (o Options) logger() *slog.Logger { return cmp.Or(o.Logger, slog.New(slog.DiscardHandler)) }
@@ -36,14 +55,36 @@ type Store struct {
 
 var _ repo.Store = (*Store)(nil)
 
-// New returns a store on a pool, whose database must be migrated (package schema). The
-// caller owns the pool: closing the store leaves it open.
-func New(pool *pgxpool.Pool, options Options) *Store {
-	way := conn.Conns{Pool: pool, OtherLevel: &atomic.Bool{}}
-	live := newLive(way)
+// New is for package agentstore, whose OpenPool puts a store on a pool. Closing the store
+// leaves the pool open.
+func New(pool pgsettings.Checked, options Options) *Store {
+	return newStore(conn.New(pool.Pool, options.Observer), nil, &beside{}, newEars(), options)
+}
+
+// NewShards is New for a pool of several schemas (pgsettings.ShareSchemas): a store for each of them. They share
+// the budget of connections, the connection that listens, and those of renewals.
+func NewShards(pool pgsettings.Checked, schemas []string, options Options) []*Store {
+	stores := make([]*Store, len(schemas))
+	var budget *commit.Budget
+	way, beside, ears := conn.New(pool.Pool, options.Observer), &beside{}, newEars()
+	for i, schema := range schemas {
+		way.Schema = schema
+		stores[i] = newStore(way, budget, beside, ears, options)
+		budget = stores[i].exec.budget
+	}
+	return stores
+}
+
+func newStore(way conn.Conns, budget *commit.Budget, beside *beside, ears *ears, options Options) *Store {
+	if budget == nil {
+		budget = commit.NewBudget(way)
+	} else {
+		budget = budget.In(way)
+	}
 	return &Store{
 		exec: &pooled{
-			conns: way, budget: commit.NewBudget(way), committers: &committers{}, live: live, keys: &keyCache{}, gate: newGate(),
+			conns: way, budget: budget, committers: &committers{}, live: newLive(way, ears), keys: &keyCache{}, actions: &actionCache{},
+			viewed: &view.Known{}, beside: beside, gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
@@ -51,41 +92,65 @@ func New(pool *pgxpool.Pool, options Options) *Store {
 	}
 }
 
-// Share returns another store on the same pool, which is closed separately. Close the
+// Refusing returns a store whose operations return err.
+func (s *Store) Refusing(err error) *Store {
+	refuses := *s.exec
+	refuses.gate = &gate{closed: true, err: err, closing: s.exec.gate.closing}
+	return &Store{exec: &refuses, options: s.options, log: s.log}
+}
+
+// Distribute is for package agentstore: the tables of the store are on a node of a distributed engine.
+func (s *Store) Distribute() { s.exec.conns.Distributed.Store(true) }
+
+// Share is for package agentstore. It returns another store on the same pool, which is closed separately. Close the
 // store that New returned last.
 func (s *Store) Share(options Options) *Store {
 	return &Store{
 		exec: &pooled{
-			conns: s.exec.conns, budget: s.exec.budget, committers: s.exec.committers, live: s.exec.live, keys: s.exec.keys, gate: newGate(),
+			conns: s.exec.conns, budget: s.exec.budget, committers: s.exec.committers, live: s.exec.live, keys: s.exec.keys,
+			actions: s.exec.actions, viewed: s.exec.viewed, beside: s.exec.beside,
+			gate: newGate(),
 		},
 		options: options,
 		log:     options.logger(),
 	}
 }
 
+// In returns a view of one namespace: see agentstore.Store.In.
+func (s *Store) In(namespace string) repo.Store {
+	below := &Store{exec: s.exec, options: s.options, log: s.log}
+	if err := rules.CheckNamespace(namespace); err != nil {
+		below = s.Refusing(err)
+	}
+	below.options.view = namespace
+	return view.New(below, namespace, s.exec.viewed)
+}
+
 // Sessions implements repo.Repositories.
-func (s *Store) Sessions() repo.Sessions { return &sessions{s.exec, !s.options.WithoutSessionAudit} }
+func (s *Store) Sessions() repo.Sessions {
+	return &sessions{s.exec, !s.options.WithoutSessionAudit, s.options.counter(), s.options.view}
+}
 
 // Actions implements repo.Repositories.
 func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
 
 // Plans implements repo.Repositories.
-func (s *Store) Plans() repo.Plans { return &plans{s.exec} }
+func (s *Store) Plans() repo.Plans { return &plans{s.exec, s.options.view} }
 
 // State implements repo.Repositories.
-func (s *Store) State() repo.State { return &state{s.exec} }
+func (s *Store) State() repo.State { return &state{s.exec, s.options.namespace()} }
 
 // Leases implements repo.Repositories.
-func (s *Store) Leases() repo.Leases { return &leases{s.exec} }
+func (s *Store) Leases() repo.Leases { return &leases{s.exec, s.options.view} }
 
 // Streams implements repo.Repositories.
-func (s *Store) Streams() repo.Streams { return &streams{s.exec} }
+func (s *Store) Streams() repo.Streams { return &streams{s.exec, s.options.namespace()} }
 
 // Audit implements repo.Repositories.
 func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
 
-// AuditStore implements repo.Store.
-func (s *Store) AuditStore() repo.AuditStore { return &auditStore{s.exec} }
+// AuditLog implements auditlog.Keeper.
+func (s *Store) AuditLog() auditlog.Store { return &auditStore{s.exec} }
 
 // Close waits for the operations under way and refuses later ones. It ends those that
 // follow a session.
@@ -122,7 +187,7 @@ func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }
 
 // BindWith is Bind with options. Logger has no effect, because nothing is retried.
 func BindWith(tx pgx.Tx, options Options) repo.Repositories {
-	return repositories{bound{tx: conn.CheckedTx{Tx: tx}}, tx, options}
+	return observed.Tx(repositories{bound{tx: conn.CheckedTx{Tx: tx}}, tx, options}, options.Observer)
 }
 
 // Tx returns the transaction of repositories that InTx or Bind returned, for the
@@ -139,7 +204,12 @@ func BindWith(tx pgx.Tx, options Options) repo.Repositories {
 // returns repo.ErrUnknownOutcome. It is not noticed if another transaction is begun in its
 // place, by COMMIT AND CHAIN, ROLLBACK AND CHAIN or BEGIN: never use these.
 func Tx(r repo.Repositories) (pgx.Tx, bool) {
-	own, ok := r.(repositories)
+	own, ok := view.Below(observed.Below(r)).(repositories)
+	if ok {
+		if session := own.tx.Conn(); session != nil {
+			pgsettings.Lend(session)
+		}
+	}
 	return own.tx, ok
 }
 
@@ -160,19 +230,21 @@ type repositories struct {
 }
 
 func (r repositories) Sessions() repo.Sessions {
-	return &sessions{r.exec, !r.options.WithoutSessionAudit}
+	return &sessions{r.exec, !r.options.WithoutSessionAudit, r.options.counter(), r.options.view}
 }
 func (r repositories) Actions() repo.Actions { return &actions{r.exec} }
-func (r repositories) Plans() repo.Plans     { return &plans{r.exec} }
-func (r repositories) State() repo.State     { return &state{r.exec} }
-func (r repositories) Leases() repo.Leases   { return &leases{r.exec} }
-func (r repositories) Streams() repo.Streams { return &streams{r.exec} }
+func (r repositories) Plans() repo.Plans     { return &plans{r.exec, r.options.view} }
+func (r repositories) State() repo.State     { return &state{r.exec, r.options.namespace()} }
+func (r repositories) Leases() repo.Leases   { return &leases{r.exec, r.options.view} }
+func (r repositories) Streams() repo.Streams { return &streams{r.exec, r.options.namespace()} }
 func (r repositories) Audit() repo.Audit     { return &audit{r.exec} }
 
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable,
 // repo.ErrPermission, repo.ErrSchema if the database does not exist.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.exec.retried(ctx, func() error { return conn.Translate(ctx, s.exec.conns.Pool.Ping(ctx), conn.Reading) })
+	return s.exec.retried(ctx, func() error {
+		return conn.Translate(ctx, s.exec.conns.Pool.Ping(pgsettings.In(ctx, s.exec.conns.Schema)), conn.Reading)
+	})
 }
 
 // Translate wraps an error of one of the caller's own statements, sent through

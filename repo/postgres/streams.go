@@ -5,24 +5,27 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // streams implements repo.Streams.
-type streams struct{ exec executor }
-
-// streamNamespace is that of all streams.
-const streamNamespace = repo.DefaultNamespace
+type streams struct {
+	exec executor
+	// namespace is that of all streams that it knows.
+	namespace string
+}
 
 func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return repo.Stream{}, err
 	}
-	row, err := run2(ctx, s.exec.read, queries.StreamGet, streamNamespace, key)
+	row, err := run2(ctx, s.exec.read, queries.StreamGet, s.namespace, key)
 	switch {
 	case err != nil:
 		return repo.Stream{}, conn.OrMissing(err, rules.NoStream(key, repo.StreamPosition{}))
@@ -30,7 +33,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 		return repo.Stream{}, rules.StreamGone(key, row.ID.Bytes)
 	}
 	return repo.Stream{
-		Key: key, ID: row.ID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
+		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
 		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, nil
 }
@@ -43,48 +46,102 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 		return repo.Stream{}, err
 	}
 	opener := repo.NewID()
+	var refused error
 	opened, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (opened repo.Stream, err error) {
 		for range conn.MaxAttempts {
-			opened, err = openStream(ctx, q, stream, opener)
-			if !conn.IsNoRows(err) { // otherwise it expired between two statements
+			opened, err = s.sendOpen(ctx, q, stream, opener)
+			if !conn.IsNoRows(err) {
 				return opened, err
 			}
+			if refused, err = s.whyNotOpened(ctx, q, stream); err != nil || refused != nil {
+				return opened, cmp.Or(err, error(&conn.Answer{Err: errNotMoved}))
+			}
+			// It expired between two statements.
 		}
 		return opened, &conn.Error{Sentinel: repo.ErrContention, Cause: errExpires}
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotMoved) && !errors.Is(err, repo.ErrUnknownOutcome):
+		return repo.Stream{}, refused
+	case err != nil:
 		return repo.Stream{}, err
 	}
-	if p, ok := s.exec.(*pooled); ok {
-		committerOf(p, newPartsAppender).sweep(ctx, s)
+	var told []news
+	if stream.Restart && opened.Next > 0 {
+		told = append(told, news{Key: opened.ID, Next: opened.Next})
 	}
+	if !opened.Session.IsZero() {
+		told = append(told, news{Key: opened.Session, Next: streamOpened})
+	}
+	s.exec.changed(told...)
+	s.sweep()
 	return opened, nil
+}
+
+// sweep has the store remove streams that have expired, not in the caller's time.
+func (s *streams) sweep() {
+	if p, ok := s.exec.(*pooled); ok {
+		committerOf(p, newSweeper).wake()
+	}
+}
+
+// whyNotOpened returns why a stream with a session cannot be opened. Nil: it can be tried again.
+func (s *streams) whyNotOpened(ctx context.Context, q db.DBTX, stream repo.NewStream) (refused, err error) {
+	if stream.Session.IsZero() {
+		return nil, nil
+	}
+	row, err := queries.StreamGet(ctx, q, s.namespace, stream.Key)
+	switch {
+	case err != nil && !conn.IsNoRows(err):
+		return nil, err
+	case err == nil && row.Status == string(repo.StreamOpen) && !row.Expired && row.SessionID.Bytes != stream.Session:
+		return rules.StreamOfOther(stream.Key, row.ID.Bytes), nil
+	}
+	exists, err := queries.SessionExists(ctx, q, toUUID(stream.Session))
+	if err == nil && !exists {
+		refused = sessionNotFound(stream.Session)
+	}
+	return refused, err
 }
 
 var errExpires = errors.New("the stream expired again and again while it was opened")
 
-// openStream sends one pipeline. At read committed, its statements see what was committed
+func streamOpenParams(namespace, key string, stream repo.NewStream, opener repo.ID) db.StreamOpenParams {
+	return db.StreamOpenParams{
+		ID: toUUID(opener), Namespace: namespace, Key: key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
+		SessionID: pgtype.UUID{Bytes: stream.Session, Valid: !stream.Session.IsZero()},
+	}
+}
+
+// sendOpen sends one pipeline. At read committed, its statements see what was committed
 // while the first one waited.
-func openStream(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (repo.Stream, error) {
+func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (repo.Stream, error) {
 	var row db.StreamOpenRow
-	var next int64
+	var next db.StreamNextRow
 	p := &conn.Pipeline{}
-	p.Add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, streamNamespace) })
-	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, streamNamespace, stream.Key) })
+	p.Add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, s.namespace) })
+	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, s.namespace, stream.Key) })
 	p.Add(func(q db.DBTX) (err error) {
-		row, err = queries.StreamOpen(ctx, q, db.StreamOpenParams{
-			ID: toUUID(opener), Namespace: streamNamespace, Key: stream.Key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
-		})
+		row, err = queries.StreamOpen(ctx, q, streamOpenParams(s.namespace, stream.Key, stream, opener))
 		return err
 	})
+	if stream.Restart {
+		p.Add(func(q db.DBTX) error { return queries.StreamRestart(ctx, q, s.namespace, stream.Key) })
+	}
 	p.Add(func(q db.DBTX) (err error) {
-		next, err = queries.StreamNext(ctx, q, streamNamespace, stream.Key)
+		next, err = queries.StreamNext(ctx, q, s.namespace, stream.Key)
 		return err
 	})
 	err := p.Send(ctx, q)
+	if err == nil && next.BySnapshot {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) error { return queries.StreamPartTry(ctx, q, row.ID, next.NextSequence) })
+		p.Add(func(q db.DBTX) error { return queries.StreamPartUntry(ctx, q, row.ID, next.NextSequence) })
+		err = p.Send(ctx, q)
+	}
 	return repo.Stream{
-		Key: stream.Key, ID: row.ID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
-		Next: next, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Key: stream.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
+		Next: next.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, err
 }
 
@@ -166,38 +223,62 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	return refused
 }
 
-func (s *streams) RemoveExpired(ctx context.Context, limit int) (removed repo.RemovedStreams, err error) {
-	limit, err = rules.CheckStreamRemoval(limit)
+func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (repo.List[repo.Stream], error) {
+	list, err := rules.StreamList(sessionID, page)
 	if err != nil {
-		return removed, err
+		return repo.List[repo.Stream]{}, err
 	}
-	// Those that have expired first may be kept: there may be others behind them.
-	for expired := int64(limit); err == nil && expired == int64(limit) && removed == (repo.RemovedStreams{}); {
-		expired, removed, err = s.removeExpired(ctx, limit)
-	}
-	return removed, err
-}
-
-// removeExpired also returns of how many streams it has found that they have expired.
-func (s *streams) removeExpired(ctx context.Context, limit int) (expired int64, removed repo.RemovedStreams, err error) {
-	err = s.exec.write(ctx, func(q db.DBTX) error {
-		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) (err error) {
-			expired, err = queries.StreamExpire(ctx, q, int64(limit))
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			removed.Parts, err = queries.StreamPartRemove(ctx, q, int64(limit))
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			removed.Streams, err = queries.StreamRemove(ctx, q, int64(limit))
-			return err
-		})
-		return p.Send(ctx, q)
+	rows, err := run(ctx, s.exec.read, queries.StreamList, db.StreamListParams{
+		Namespace: s.namespace, SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
+		BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
 	})
 	if err != nil {
-		return 0, repo.RemovedStreams{}, err
+		return repo.List[repo.Stream]{}, err
 	}
-	return expired, removed, nil
+	streams, next, err := rules.PageOf(list, rows, func(row db.StreamListRow) (repo.Stream, error) {
+		return repo.Stream{
+			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
+			Reason: row.Reason, Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		}, nil
+	})
+	return repo.List[repo.Stream]{Items: streams, Next: next}, err
+}
+
+// InView is for internal/view.
+func (s *streams) InView(ctx context.Context, id repo.ID) (bool, error) {
+	return run2(ctx, s.exec.read, queries.StreamIn, toUUID(id), s.namespace)
+}
+
+func (s *streams) Delete(ctx context.Context, key string) error {
+	if err := rules.CheckStreamKey(key); err != nil {
+		return err
+	}
+	ids, err := run2(ctx, s.exec.write, queries.StreamDelete, s.namespace, key)
+	switch {
+	case err != nil:
+		return err
+	case len(ids) == 0:
+		stored, err := s.Get(ctx, key)
+		if err == nil { // opened since
+			err = rules.StreamGone(key, stored.ID)
+		}
+		return err
+	}
+	s.exec.changed(each(ids, func(id pgtype.UUID) news { return news{Key: id.Bytes, Next: follow.Look} })...)
+	s.sweep()
+	return nil
+}
+
+func (s *streams) RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error) {
+	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
+		return 0, 0, err
+	}
+	err = s.exec.write(ctx, func(q db.DBTX) (err error) {
+		streams, parts, err = removeExpired(ctx, q, limit)
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return streams, parts, nil
 }

@@ -3,15 +3,13 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // errRepeated: parts may be stored already, and have to be compared.
@@ -76,16 +74,12 @@ type (
 type partsAppender struct {
 	*commit.Committer[repo.ID, *partsAppending]
 	tell func(...news)
-
-	mu       sync.Mutex
-	sweeping bool
-	swept    time.Time // when nothing was left to sweep
 }
 
 func newPartsAppender(pool *pooled) *partsAppender {
 	p := &partsAppender{tell: pool.changed}
 	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, *partsAppending]{
-		Limits: appendLimits, Commit: func(g *partsGroup) { g.Run(g.Tasks, (&partsWriter{g, p}).send) },
+		Kind: "parts", Limits: appendLimits, Commit: func(g *partsGroup) { g.Run(g.Tasks, (&partsWriter{g, p}).send) },
 	})
 	return p
 }
@@ -105,7 +99,7 @@ var (
 
 // appendParts appends parts together with others.
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
-	return p.submitted(ctx, func() error { return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a) })
+	return p.submitted(ctx, "parts", a, func() error { return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a) })
 }
 
 // appendParts waits for the stream's row.
@@ -131,7 +125,7 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 }
 
 // appendLocked makes a run behind the lock of its stream, whose row it waits for. So what it
-// does not store is refused.
+// does not store is refused. It is for a caller's transaction: a group waits for nobody.
 func appendLocked(ctx context.Context, q db.DBTX, run *partsRun) ([]db.StreamAppendManyRow, error) {
 	return conn.After(ctx, q,
 		func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(run.items[0].stream.ID)) },
@@ -202,33 +196,31 @@ type partsWriter struct {
 	appender *partsAppender
 }
 
+// appending is StreamAppendMany, or that behind locks.
+type appending func(ctx context.Context, q db.DBTX, params db.StreamAppendManyParams) ([]db.StreamAppendManyRow, error)
+
 func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
-	runs := joinParts(w.partsGroup, tasks)
-	rows, err := queries.StreamAppendMany(ctx, q, partsParams(runs))
-	if conn.Violates(err, uniquePart) { // somebody had added a part just before: nothing was stored
-		return func() {
-			for _, run := range runs {
-				w.Run(run.tasks, w.sendLocked)
-			}
-		}, nil, nil
-	}
-	return func() { w.answer(runs, rows) }, nil, err
+	return w.sendBy(ctx, q, tasks, queries.StreamAppendMany)
 }
 
-// sendLocked makes the tasks of one stream behind its lock.
-func (w *partsWriter) sendLocked(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
-	run := joinParts(w.partsGroup, tasks)[0]
-	rows, err := appendLocked(ctx, q, run)
-	return func() {
-		switch {
-		case len(rows) == 0:
-			w.refuse(run, nil)
-		case !rows[0].Stored:
-			w.refuse(run, &rows[0])
-		default:
-			w.stored(run)
-		}
-	}, nil, err
+// sendBehind sends the tasks behind the locks of their streams. It waits for none of them, either.
+func (w *partsWriter) sendBehind(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
+	return w.sendBy(ctx, q, tasks, appendBehind)
+}
+
+func appendBehind(ctx context.Context, q db.DBTX, params db.StreamAppendManyParams) ([]db.StreamAppendManyRow, error) {
+	return conn.After(ctx, q,
+		func(q db.DBTX) error { return queries.StreamLockFree(ctx, q, params.StreamIds) },
+		func(q db.DBTX) ([]db.StreamAppendManyRow, error) { return queries.StreamAppendMany(ctx, q, params) })
+}
+
+func (w *partsWriter) sendBy(ctx context.Context, q db.DBTX, tasks []*partsTask, statement appending) (func(), func(*partsTask) bool, error) {
+	runs := joinParts(w.partsGroup, tasks)
+	rows, err := statement(ctx, q, partsParams(runs))
+	if conn.Violates(err, uniquePart) { // somebody had added a part just before: nothing was stored
+		return func() { w.Run(tasks, w.sendBehind) }, nil, nil
+	}
+	return func() { w.answer(runs, rows) }, nil, err
 }
 
 // refuse gives the first append of a run its answer. The others are sent again.
@@ -273,26 +265,4 @@ func (w *partsWriter) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
 		}
 	}
 	w.stored(stored...)
-}
-
-// sweepPause is for how long nothing is looked for after nothing was found.
-const sweepPause = time.Second
-
-// sweep removes some streams that have expired, so that those who open streams clear away
-// what is left behind. One caller at a time does so. An error is the next one's to find.
-func (p *partsAppender) sweep(ctx context.Context, s *streams) {
-	p.mu.Lock()
-	if p.sweeping || time.Since(p.swept) < sweepPause {
-		p.mu.Unlock()
-		return
-	}
-	p.sweeping = true
-	p.mu.Unlock()
-	removed, err := s.RemoveExpired(ctx, repo.DefaultStreamRemoval)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sweeping = false
-	if err != nil || removed == (repo.RemovedStreams{}) {
-		p.swept = time.Now()
-	}
 }

@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // The ends of a stream for its followers.
@@ -20,6 +21,11 @@ var (
 	errStreamFinished = errors.New("the stream is finished")
 	errStreamGone     = errors.New("the stream has expired")
 )
+
+// streamAhead is the end of a stream that has ended before its follower's position.
+type streamAhead struct{ next int64 }
+
+func (*streamAhead) Error() string { return "the position is beyond the end of the stream" }
 
 // streamFailed is the end of a stream that failed.
 type streamFailed struct{ reason string }
@@ -36,17 +42,76 @@ func (s *streams) Follow(ctx context.Context, key string, from repo.StreamPositi
 		defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is no follower's
 		for part, err := range p.live.parts.Follow(ctx, p.gate.closing, id, from.Sequence) {
 			if err != nil {
-				if err = endOfStream(ctx, key, id, err); err != nil {
+				if err = endOfStream(ctx, key, repo.StreamPosition{StreamID: id, Sequence: from.Sequence}, err); err != nil {
 					yield(repo.StreamPart{}, err)
 				}
 				return
 			}
-			part.Data = bytes.Clone(part.Data)
+			part.Data, part.Restart = bytes.Clone(part.Data), len(part.Data) == 0
 			if !yield(part, nil) {
 				return
 			}
 		}
 	}
+}
+
+// FollowSession lists the streams of the session again whenever that is worth it.
+func (s *streams) FollowSession(ctx context.Context, sessionID repo.ID) iter.Seq2[repo.Stream, error] {
+	return func(yield func(repo.Stream, error) bool) {
+		p, ok := s.exec.(*pooled)
+		if !ok {
+			yield(repo.Stream{}, rules.CannotFollowStream())
+			return
+		}
+		seen := map[repo.ID]bool{}
+		var known int64
+		for first := true; ; first = false {
+			fresh, err := s.freshStreams(ctx, p, sessionID, seen, &known, first)
+			for _, stream := range fresh {
+				if err = ctx.Err(); err != nil {
+					break
+				}
+				if !yield(stream, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(repo.Stream{}, err)
+				return
+			}
+		}
+	}
+}
+
+// freshStreams returns the streams of a session that its follower has not seen. It waits for some,
+// unless this is the first look, or those that are open are others than known says.
+func (s *streams) freshStreams(
+	ctx context.Context, p *pooled, sessionID repo.ID, seen map[repo.ID]bool, known *int64, first bool,
+) (fresh []repo.Stream, err error) {
+	look := func() (bool, error) {
+		listed, err := s.List(ctx, sessionID, repo.Page{Limit: repo.MaxPageSize})
+		switch {
+		case !first && errors.Is(err, repo.ErrUnavailable) && ctx.Err() == nil:
+			return false, nil // until the database is back
+		case err != nil:
+			return false, err
+		}
+		sum := int64(0)
+		for _, stream := range listed.Items {
+			if stream.Status == repo.StreamOpen {
+				sum += stream.Fence
+			}
+		}
+		fresh = rules.FreshStreams(seen, listed.Items, first)
+		found := first || len(fresh) > 0 || sum != *known
+		*known = sum
+		return found, nil
+	}
+	if first {
+		_, err = look()
+		return fresh, err
+	}
+	return fresh, p.live.awaitStreams(ctx, p.gate.closing, openStreams{sessionID, s.namespace, *known}, look)
 }
 
 // find returns the id of the stream to follow.
@@ -59,24 +124,29 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return nil, id, rules.CannotFollowStream()
 	}
 	if from.StreamID.IsZero() {
-		row, err := run2(ctx, p.read, queries.StreamGet, streamNamespace, key)
+		row, err := run2(ctx, p.read, queries.StreamGet, s.namespace, key)
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
-	has, err := hasKey(ctx, p, key, from.StreamID)
+	has, err := s.hasKey(ctx, p, key, from.StreamID)
 	if err == nil && !has {
 		err = rules.NoStream(key, from)
 	}
 	return p, from.StreamID, conn.OrMissing(err, rules.NoStream(key, from))
 }
 
-func hasKey(ctx context.Context, p *pooled, key string, id repo.ID) (bool, error) {
-	return run(ctx, p.read, queries.StreamHasKey, db.StreamHasKeyParams{Namespace: streamNamespace, Key: key, ID: toUUID(id)})
+func (s *streams) hasKey(ctx context.Context, p *pooled, key string, id repo.ID) (bool, error) {
+	return run(ctx, p.read, queries.StreamHasKey, db.StreamHasKeyParams{Namespace: s.namespace, Key: key, ID: toUUID(id)})
 }
 
-// endOfStream translates what ends a follower. Nil: the stream is finished.
-func endOfStream(ctx context.Context, key string, id repo.ID, err error) error {
+// endOfStream translates what ends a follower that began at a position. Nil: the stream is
+// finished.
+func endOfStream(ctx context.Context, key string, from repo.StreamPosition, err error) error {
+	id := from.StreamID
 	failed, hasFailed := errors.AsType[*streamFailed](err)
+	ahead, isAhead := errors.AsType[*streamAhead](err)
 	switch {
+	case isAhead:
+		return rules.BeyondStream(key, from, ahead.next)
 	case errors.Is(err, errStreamFinished):
 		return nil
 	case hasFailed:
@@ -89,6 +159,44 @@ func endOfStream(ctx context.Context, key string, id repo.ID, err error) error {
 	return conn.Translate(ctx, err, conn.Reading)
 }
 
+// openStreams says which streams of a session are open, as those know who wait for others: the sum
+// of their fences.
+type openStreams struct {
+	session   repo.ID
+	namespace string
+	fences    int64
+}
+
+// awaitStreams calls look until it finds something: see follow.Waiters.
+func (l *live) awaitStreams(ctx context.Context, stop <-chan struct{}, known openStreams, look func() (bool, error)) error {
+	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
+	key := string(known.session[:]) + strconv.FormatInt(known.fences, 10) + "/" + known.namespace
+	err := l.streams.Await(ctx, stop, key, known, [][16]byte{known.session}, look)
+	if errors.Is(err, follow.ErrClosed) {
+		return repo.ErrClosed
+	}
+	return err
+}
+
+// otherStreams implements follow.WaitersConfig.Poll.
+func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, error) {
+	p := db.StreamListChangedParams{
+		SessionIds: make([]pgtype.UUID, len(known)), Namespaces: make([]string, len(known)), Known: make([]int64, len(known)),
+	}
+	for i, k := range known {
+		p.SessionIds[i], p.Namespaces[i], p.Known[i] = toUUID(k.session), k.namespace, k.fences
+	}
+	some := make([]bool, len(known))
+	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		places, err := queries.StreamListChanged(ctx, q, p)
+		for _, place := range places {
+			some[place-1] = true
+		}
+		return err
+	})
+	return some, err
+}
+
 // newPartsHub returns the followers of streams. Their marks are zero: no two streams have
 // one id.
 func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
@@ -97,6 +205,7 @@ func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
 		Newest:    l.movedStreams,
 		Size:      func(p repo.StreamPart) int { return len(p.Data) },
 		Passes:    conn.IsPassing,
+		Alone:     conn.IsAnswered,
 		Interval:  l.interval,
 		Readers:   readerBound(int(l.conns.Pool.Config().MaxConns)),
 		Positions: maxPositions,
@@ -105,8 +214,8 @@ func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
 
 // readParts implements follow.Config.Read.
 func (l *live) readParts(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.StreamPart], error) {
-	params := db.StreamListNewsParams{MaxBytes: maxNewsBytes}
-	params.StreamIds, params.FromSequences, params.MaxRows = positionColumns(positions)
+	params := db.StreamListNewsParams{}
+	params.StreamIds, params.FromSequences, params.MaxRows, params.MaxBytes = newsParams(positions)
 	var rows []db.StreamListNewsRow
 	err := l.within(ctx, readTimeout, readAttempts, func(ctx context.Context, q db.DBTX) (err error) {
 		rows, err = queries.StreamListNews(ctx, q, params)
@@ -135,6 +244,8 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 		case f.Missing:
 		case row.Expired:
 			f.End = errStreamGone
+		case position.From > f.Next && status != repo.StreamOpen:
+			f.End = &streamAhead{f.Next}
 		case complete && status == repo.StreamFinished:
 			f.End = errStreamFinished
 		case complete && status == repo.StreamFailed:

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // turnsCall is a call that makes turns. Those that name their session by its key are made for
@@ -19,7 +19,7 @@ import (
 // id.
 type turnsCall struct {
 	sessions *sessions
-	given    []repo.SessionTurn
+	given    []repo.Turn
 	// normalize checks what is given, as turns of the sessions with these ids.
 	normalize func(rules.NamedSessions) ([]*rules.Turn, error)
 	// ids are those of the sessions that are named by their keys. fresh are those that no
@@ -30,10 +30,22 @@ type turnsCall struct {
 	items []*turn
 	// creates: a session that is named by its key was not found.
 	creates bool
+	// alone: no group makes the turns.
+	alone bool
 }
 
-func (s *sessions) call(given []repo.SessionTurn, normalize func(rules.NamedSessions) ([]*rules.Turn, error)) *turnsCall {
-	return &turnsCall{sessions: s, given: given, normalize: normalize, ids: rules.NamedSessions{}, fresh: map[repo.ID]bool{}}
+func (s *sessions) call(given []repo.Turn, normalize func(rules.NamedSessions) ([]*rules.Turn, error)) *turnsCall {
+	counted := func(ids rules.NamedSessions) ([]*rules.Turn, error) {
+		turns, err := normalize(ids)
+		for _, t := range turns {
+			if t != nil {
+				s.counter.Add(t.Messages)
+				t.InView(s.view)
+			}
+		}
+		return turns, err
+	}
+	return &turnsCall{sessions: s, given: given, normalize: counted, ids: rules.NamedSessions{}, fresh: map[repo.ID]bool{}}
 }
 
 // prepare checks the turns before anything is sent, and then finds the sessions that they
@@ -57,6 +69,10 @@ func (c *turnsCall) prepare(ctx context.Context) (err error) {
 	if c.turns, err = c.normalize(c.ids); err != nil {
 		return err
 	}
+	// A view has not found the session: whoever creates it meanwhile may be another one.
+	c.creates = c.sessions.view != "" && slices.ContainsFunc(c.turns, func(t *rules.Turn) bool {
+		return t.Create != nil && t.Create.Existing == repo.ExistingNone
+	})
 	c.items = each(c.turns, newTurn)
 	for _, key := range unknown {
 		id, err := c.sessions.Find(ctx, key)
@@ -102,7 +118,11 @@ func (c *turnsCall) renew() (err error) {
 				return err
 			}
 		}
+		plan := c.items[i].plan
 		c.turns[i], c.items[i] = renewed[i], newTurn(renewed[i])
+		if c.items[i].plan = plan; plan != nil {
+			plan.plan.ID, plan.plan.RootID = renewed[i].PlanID, renewed[i].PlanID
+		}
 	}
 	return nil
 }
@@ -114,7 +134,7 @@ func (c *turnsCall) together(ctx context.Context) (results []repo.AppendedTurn, 
 	unsure := slices.ContainsFunc(c.items, func(a *turn) bool { return a.Unsure })
 	for attempt := 1; ; attempt++ {
 		err = exec.atomically(ctx, func(q db.DBTX) (err error) {
-			results, err = c.attempt(ctx, &sessions{bound{tx: q.(pgx.Tx)}, c.sessions.audited})
+			results, err = c.attempt(ctx, &sessions{bound{tx: q.(pgx.Tx)}, c.sessions.audited, c.sessions.counter, c.sessions.view})
 			return err
 		})
 		lost := errors.Is(err, repo.ErrUnknownOutcome)
@@ -226,6 +246,8 @@ func (c *turnsCall) existing(ctx context.Context, in *sessions, t *rules.Turn) (
 	switch {
 	case err != nil:
 		return repo.ID{}, err
+	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID && in.view != "" && in.view != s.Namespace }):
+		return repo.ID{}, &conn.Answer{Err: rules.InOtherNamespace(t.SessionID)}
 	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID }):
 		return t.SessionID, nil
 	case len(stored) > 0:

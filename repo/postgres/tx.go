@@ -16,17 +16,20 @@ import (
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	var changes []news
 	var queues []string
+	var frees []repo.LeaseKey
 	err := s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
 		inner, leave := inside.Enter(ctx, s.exec.conns.Pool)
 		defer leave()
-		changes, queues = nil, nil
-		return fn(inner, repositories{bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, queues: &queues, keys: s.exec.keys}, lentTx{tx}, s.options})
+		changes, queues, frees = nil, nil, nil
+		exec := bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, queues: &queues, frees: &frees, keys: s.exec.keys}
+		return fn(inner, repositories{exec, lentTx{tx}, s.options})
 	}, func(attempt int) {
 		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
 	})
 	if err == nil || errors.Is(err, repo.ErrUnknownOutcome) {
 		s.exec.changed(changes...)
 		s.exec.queued(queues...)
+		s.exec.freed(frees...)
 	}
 	return err
 }
@@ -36,7 +39,7 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 func (p *pooled) untilItStays(ctx context.Context, fn func(pgx.Tx) error, again func(attempt int)) error {
 	for attempt := 1; ; attempt++ {
 		err := p.transaction(ctx, fn)
-		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
+		if !errors.Is(err, repo.ErrContention) || ctx.Err() != nil || !p.conns.Pause(ctx, attempt) {
 			return err
 		}
 		again(attempt + 1)
@@ -78,12 +81,12 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 // begin begins a transaction. It is safe to retry.
 func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
 	for attempt := 1; ; attempt++ {
-		tx, err := p.conns.Pool.BeginTx(ctx, conn.ReadCommitted)
+		tx, err := p.conns.Begin(ctx)
 		if err == nil {
 			return tx, nil
 		}
 		err = conn.Translate(ctx, err, conn.Unsent)
-		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
+		if !conn.IsPassing(err) || ctx.Err() != nil || !p.conns.Pause(ctx, attempt) {
 			return nil, err
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // AddUsage checks the budget, adds the usage and stores its id in one statement. It
@@ -61,11 +61,8 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	if row.BudgetNanos == nil { // the id was stored meanwhile, and the session deleted
 		return repo.Usage{}, refusedUsage(lost, s.exec.noted(sessionNotFound(id)))
 	}
-	return repo.Usage{}, refusedUsage(lost, &repo.BudgetExceededError{
-		SessionID: id,
-		Budget:    repo.Cost(*row.BudgetNanos),
-		Cost:      totals.Cost,
-		Requested: add.Cost,
+	return repo.Usage{}, refusedUsage(lost, &repo.LimitExceededError{
+		Kind: "budget", ID: id, Limit: *row.BudgetNanos, Current: int64(totals.Cost), Requested: int64(add.Cost),
 	})
 }
 

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // There is one kind of write to a session: a turn. An append is a turn with nothing but messages.
@@ -54,6 +54,10 @@ type turn struct {
 	// more is the whole turn, unless that is nothing but messages.
 	more *rules.Turn
 
+	// plan is what the turn's plan is to be. opener is the id of the call that opens its stream.
+	plan   *plannedUse
+	opener repo.ID
+
 	outcome outcome
 	met     barrier
 }
@@ -62,12 +66,19 @@ type turn struct {
 type outcome struct {
 	// first is the sequence of the first message, or, if none was written, the next one.
 	first int64
+	// follows is what the first message follows. Nil: the one before it.
+	follows *int64
 	// createdAt is nil if no message was written.
 	createdAt *time.Time
-	// known: an id of the messages is stored already. stored: the turn is.
-	known, stored bool
+	// known: an id of the messages is stored already.
+	known bool
+	// stored is the turn that is stored under the id. Nil: none.
+	stored *db.TurnFindRow
 	// made is what the turn has changed.
 	made rules.TurnChanges
+	// plan and stream are those that it has made.
+	plan   *repo.Plan
+	stream *repo.Stream
 }
 
 // barrier is what a group has found in the way of a write.
@@ -93,6 +104,9 @@ func newTurn(t *rules.Turn) *turn {
 	if !t.OnlyMessages() {
 		a.more = t
 	}
+	if t.Open != nil {
+		a.opener = repo.NewID()
+	}
 	return a
 }
 
@@ -110,6 +124,10 @@ func (a *turn) Size() (size scheduler.Size) {
 	if a.more != nil {
 		size.Rows += len(a.more.State.Changes) + 1
 		size.Bytes += a.more.State.Bytes()
+	}
+	if a.plan != nil {
+		size.Rows += 5 // in as many tables
+		size.Bytes += len(a.plan.plan.Description) + len(a.plan.plan.AutomationSnapshot)
 	}
 	return size
 }
@@ -133,6 +151,15 @@ func newsOf(turns ...*turn) (all []news) {
 	for _, a := range turns {
 		if len(a.messages) > 0 && a.outcome.createdAt != nil {
 			all = append(all, news{Key: a.sessionID, Next: a.outcome.first + int64(len(a.messages))})
+		}
+		if plan := a.outcome.plan; plan != nil {
+			all = append(all, news{Key: queueOf(plan.Namespace), Next: planQueued})
+		}
+		if stream := a.outcome.stream; stream != nil {
+			all = append(all, news{Key: a.sessionID, Next: streamOpened})
+			if a.more.Open.Restart && stream.Next > 0 {
+				all = append(all, news{Key: stream.ID, Next: stream.Next})
+			}
 		}
 	}
 	return all

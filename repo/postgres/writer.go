@@ -24,7 +24,7 @@ func (w *writer) commit() {
 	switch sharing := slices.ContainsFunc(w.Tasks, func(t *task) bool { return shares(t.Item) }); {
 	case w.Waits && sharing:
 		w.Run(w.skipSpanning(w.Tasks), w.awaitRows)
-	case onlyMessages(w.Tasks) && (!w.Waits || len(statements(w.Tasks)) == 1):
+	case onlyMessages(w.Tasks) && (!w.Waits || len(statements(w.Tasks)) == 1) && !w.conns.Distributed.Load():
 		w.Run(w.Tasks, w.sendMessages)
 	default:
 		// A group of turns that change shared scopes delays no other. A pool that has no
@@ -86,7 +86,7 @@ func (w *writer) sendWaiting(q db.DBTX, s *statement) (_ []*written, err error) 
 func (w *writer) answer(statements []*statement, answers []*written) {
 	var again, rest []*task
 	var news []news
-	places := make([]place, 0, len(statements))
+	places := make([]place[repo.ID], 0, len(statements))
 	for i, s := range statements {
 		switch answer := answers[i]; {
 		case answer != nil:
@@ -153,6 +153,7 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	}
 	turns := turnsOf(tasks)
 	l = newLedger(turns)
+	l.plain = w.conns.Distributed.Load()
 	p := &conn.Pipeline{}
 	p.Exec(ctx, "begin isolation level read committed")
 	l.lock(ctx, p, waiting{sessions: w.Waits, scopes: w.Waits || w.awaits, brief: w.awaits})

@@ -19,16 +19,25 @@ import (
 //	keys that wait for rows         0    0    1    1    2    4   12
 //	callers that wait apart         0    0    1    1    2    4   12
 //
+// Renewals of leases are not among them: they have a connection outside of the pool, and a Budget of
+// their own, and so has the listener.
+//
 // A pool of one or two has nobody who waits: one who does, and an open transaction, would use the
 // whole pool. Whoever waits needs more than its place: a connection must be left for others
 // (MayWait), and is given up when the pool hands out none (evictWhenCrowded).
 type Budget struct {
+	*shared
+
+	conns conn.Conns
+}
+
+// shared is what the schemas of a pool have together.
+type shared struct {
 	// Waits bounds the keys that wait for rows, and Apart the callers whose writes wait in a
 	// transaction of their own.
 	Waits int
 	Apart chan struct{}
 
-	conns  conn.Conns
 	groups *scheduler.Budget
 	// using is the number of connections that groups hold or wait for.
 	using atomic.Int32
@@ -44,8 +53,11 @@ func NewBudget(conns conn.Conns) *Budget {
 	if size >= 3 {
 		waits = max(1, size/4)
 	}
-	return &Budget{Waits: waits, Apart: make(chan struct{}, waits), conns: conns, groups: scheduler.NewBudget(max(1, size-waits))}
+	return &Budget{&shared{Waits: waits, Apart: make(chan struct{}, waits), groups: scheduler.NewBudget(max(1, size-waits))}, conns}
 }
+
+// In returns the same budget, for another schema of the pool.
+func (b *Budget) In(conns conn.Conns) *Budget { return &Budget{b.shared, conns} }
 
 // Use notes that a group holds a connection, or waits for one, until the returned function is
 // called.

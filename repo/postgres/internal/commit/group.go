@@ -25,6 +25,8 @@ type Group[K comparable, I Item] struct {
 	// held are the keys of which a row was found locked. Their further writes in the group have
 	// to wait, too.
 	held map[K]bool
+	// last is the error of the last attempt.
+	last error
 }
 
 // Task is a write that is in a group.
@@ -47,7 +49,7 @@ func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
 		case conn.IsRejection(err) && len(tasks) > 1:
 			g.runEach(tasks, send)
 			return
-		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil && conn.Pause(g.ctx, attempt):
+		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil && g.committer.budget.conns.Pause(g.ctx, attempt):
 		case g.ctx.Err() != nil && g.Context().Err() == nil:
 			return // it gives up its connection: the key is held
 		default:
@@ -82,12 +84,14 @@ func (g *Group[K, I]) attempt(tasks []*Task[K, I], send Send[K, I]) (answer func
 				g.Return(t) // its caller has gone, and is told that nothing was sent
 			}
 		}
+		g.seeSent(sent)
 		if answer = func() {}; len(sent) == 0 {
 			return nil
 		}
 		answer, carried, err = send(g.ctx, q, sent)
 		return err
 	})
+	g.last = err
 	if g.committer.config.Once {
 		return answer, err
 	}
@@ -103,7 +107,9 @@ func (g *Group[K, I]) attempt(tasks []*Task[K, I], send Send[K, I]) (answer func
 
 // Done gives a write its answer.
 func (g *Group[K, I]) Done(t *Task[K, I], err error) {
-	t.Item.progress().err = err
+	p := t.Item.progress()
+	p.err = err
+	p.seen.answered()
 	g.Batch.Done(t)
 }
 
@@ -140,16 +146,13 @@ func (p *Progress) IsOver(patience time.Duration) bool {
 const answerTime = 5 * time.Second
 
 // GiveUp has the server cancel the statement of a group that waits, when it must give up its
-// connection: the server's answer says that nothing was written, and the connection stays
-// open. It returns the statement's context, and a function to be called with its error.
+// connection, or its callers have gone: the server's answer says whether something was written, and
+// the connection stays open. It returns the statement's context, and a function to be called with its error.
 func (g *Group[K, I]) GiveUp(pg *pgx.Conn) (ctx context.Context, stop func(error)) {
-	ctx, cancel := context.WithCancel(g.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(g.ctx))
 	ended := make(chan struct{})
 	unless := context.AfterFunc(g.ctx, func() {
 		defer close(ended)
-		if g.Context().Err() != nil {
-			return // all callers have gone: ctx ends, too
-		}
 		timed, free := context.WithTimeout(ctx, answerTime)
 		defer free()
 		_ = pg.PgConn().CancelRequest(timed)

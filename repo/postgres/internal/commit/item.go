@@ -24,6 +24,8 @@ type Progress struct {
 	// skipped is when a group first found a row of it locked.
 	skipped time.Time
 	err     error
+	// seen is what an observer is told. Nil: there is none.
+	seen *seen
 	// at is who decides whether it is sent.
 	at atomic.Int32
 }
@@ -37,7 +39,7 @@ const (
 // Doubt implements Item.
 func (p *Progress) Doubt() { p.Unsure = true }
 
-func (p *Progress) progress() *Progress { return p } //nolint:unused // it is: by way of Item
+func (p *Progress) progress() *Progress { return p }
 
 // Skipped returns when a group first found a row of it locked. The zero value: none has.
 func (p *Progress) Skipped() time.Time { return p.skipped }
@@ -55,4 +57,6 @@ func (p *Progress) take() bool { return p.at.CompareAndSwap(queued, taken) || p.
 func (p *Progress) isTaken() bool { return p.at.Load() == taken }
 
 // giveUp reports whether no group has sent it, and none will.
-func (p *Progress) giveUp() bool { return p.at.CompareAndSwap(queued, givenUp) }
+func (p *Progress) giveUp() bool {
+	return p.at.CompareAndSwap(queued, givenUp) || p.at.Load() == givenUp
+}

@@ -6,24 +6,50 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
+	"github.com/seed-df90f812/agentstore/observe"
 )
 
 // Conns runs statements on the connections of a pool.
 type Conns struct {
 	Pool *pgxpool.Pool
+	// Schema is that of a pool of several (pgsettings.ShareSchemas). Empty: the pool has one.
+	Schema string
 	// OtherLevel: transactions have another level than read committed by default, so that
 	// statements which check that would do nothing. It affects the speed alone, and is never reset.
 	OtherLevel *atomic.Bool
+	// Distributed: the tables are on a node of a distributed engine, which takes only plain statements, in transactions that say where
+	// they begin, to that node as they are. It is never reset.
+	Distributed *atomic.Bool
+	// Observer is told of groups. Nil: nobody is.
+	Observer observe.Observer
+	// Again counts further attempts, of operations and of groups.
+	Again *atomic.Int64
+}
+
+// New returns the connections of a pool.
+func New(pool *pgxpool.Pool, observer observe.Observer) Conns {
+	return Conns{Pool: pool, OtherLevel: &atomic.Bool{}, Distributed: &atomic.Bool{}, Observer: observer, Again: &atomic.Int64{}}
+}
+
+// Pause is like the function, and counts the attempt that follows.
+func (c Conns) Pause(ctx context.Context, attempt int) bool {
+	again := Pause(ctx, attempt)
+	if again {
+		c.Again.Add(1)
+	}
+	return again
 }
 
 // Run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.
 func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error) error {
-	conn, err := c.Pool.Acquire(ctx)
+	conn, err := c.Pool.Acquire(pgsettings.In(ctx, c.Schema))
 	if err != nil {
 		return Translate(ctx, err, Unsent)
 	}
@@ -31,7 +57,7 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 	if err := Fits(conn.Conn()); err != nil {
 		return err
 	}
-	err = statements(Alone{conn.Conn()})
+	err = statements(Alone{conn.Conn(), c.Distributed.Load()})
 	if ctx.Err() != nil && conn.Conn().IsClosed() {
 		go askAgain(context.WithoutCancel(ctx), conn.Conn().PgConn()) // ends with the connection
 	}
@@ -41,6 +67,20 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 	}
 	c.LeaveReadOnly(err)
 	return Meaning(ctx, err, at)
+}
+
+// Begin begins a transaction at read committed.
+func (c Conns) Begin(ctx context.Context) (pgx.Tx, error) {
+	return c.Pool.BeginTx(pgsettings.In(ctx, c.Schema), ReadCommitted)
+}
+
+// Config returns the configuration of the pool, for connections beside it. They begin in the schema.
+func (c Conns) Config() *pgxpool.Config {
+	config := c.Pool.Config()
+	if c.Schema != "" {
+		config.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{c.Schema}.Sanitize()
+	}
+	return config
 }
 
 // The pauses before a request to cancel is sent again, and the bound of one.

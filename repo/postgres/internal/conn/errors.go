@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,8 +34,13 @@ const (
 	QueryCanceled        = "57014"
 	duplicatePrepared    = "42P05"
 
-	// dataException is a class of them.
-	dataException = "22"
+	// dataException and integrityViolation are classes of them.
+	dataException      = "22"
+	integrityViolation = "23"
+
+	// LeftOut is the name that rows_left_out (schema/migrations/0001) gives instead of a constraint's.
+	LeftOut = "rows_left_out"
+	leftOut = "rows were left out"
 )
 
 // Error is an error of the database or of the way to it: one of repo's
@@ -108,11 +114,14 @@ func Translate(ctx context.Context, err error, at Phase) error {
 	}
 }
 
-func translatePgError(pgErr *pgconn.PgError, at Phase) error {
-	pgErr = withoutValues(pgErr)
+func translatePgError(given *pgconn.PgError, at Phase) error {
+	pgErr := withoutValues(given)
 	if at == Committing && EndsConnection(pgErr) {
 		// The server ended the connection, perhaps after the commit.
 		return &Error{repo.ErrUnknownOutcome, pgErr}
+	}
+	if refusal := refusal(given); refusal != nil {
+		return &Error{refusal, pgErr}
 	}
 	switch pgErr.Code {
 	case serializationFailure, deadlockDetected, LockNotAvailable:
@@ -127,7 +136,7 @@ func translatePgError(pgErr *pgconn.PgError, at Phase) error {
 		return &Error{repo.ErrPermission, pgErr}
 	case dataException:
 		return &Error{repo.ErrInvalid, pgErr}
-	case "23": // integrity constraint violation
+	case integrityViolation:
 		if pgErr.Code == uniqueViolation {
 			return &Error{repo.ErrConflict, pgErr}
 		}
@@ -150,15 +159,76 @@ func EndsConnection(pgErr *pgconn.PgError) bool {
 	return pgErr.Code == adminShutdown || pgErr.Code == crashShutdown // which nothing survives
 }
 
+// refusal returns the error of what a trigger or another function of the owner's refuses, or nil.
+func refusal(pgErr *pgconn.PgError) error {
+	switch class := class(pgErr); {
+	case constraint(pgErr) == LeftOut:
+		return &repo.RefusedError{Kind: "database", Reason: "left out rows: a trigger of its owner's did not let them in"}
+	case isRaised(pgErr) && !slices.Contains(meant, class):
+	case slices.Contains(meant, class), slices.Contains(circumstances, class), slices.Contains(schemas, pgErr.Code):
+		return nil
+	case class != "P0" && !isWithin(pgErr):
+		return nil
+	}
+	return &repo.RefusedError{Kind: "database", Reason: "refuses it, by a trigger or a function of its owner's"}
+}
+
+// meant are classes that mean what they say whoever gives them, among them those of what may be
+// repeated, which a trigger may raise to ask for that.
+var meant = []string{dataException, integrityViolation, "28", "40", "53", "55", "57", "58"}
+
+// schemas are the SQLSTATEs of a schema or a right that is missing, perhaps in a function of ours.
+var schemas = []string{undefinedTable, undefinedColumn, invalidSchemaName, invalidCatalogName, insufficientRight}
+
+// isRaised reports an error that RAISE or ASSERT of a function has given, with a SQLSTATE of its
+// choice.
+func isRaised(pgErr *pgconn.PgError) bool {
+	return pgErr.Routine == "exec_stmt_raise" || pgErr.Routine == "exec_stmt_assert"
+}
+
+// isWithin reports an error that comes out of a function. A distributed engine says in the same field on which node a statement
+// was executed.
+func isWithin(pgErr *pgconn.PgError) bool {
+	where := pgErr.Where
+	if strings.HasPrefix(where, onNode) {
+		_, where, _ = strings.Cut(where, "\n")
+	}
+	return where != ""
+}
+
+// constraint returns the name of the constraint that was violated. A distributed engine has it in the message alone, and with the
+// number of a shard. No name of ours ends with a number.
+func constraint(pgErr *pgconn.PgError) string {
+	if pgErr.ConstraintName != "" || !strings.HasPrefix(pgErr.Where, onNode) || class(pgErr) != integrityViolation {
+		return pgErr.ConstraintName
+	}
+	if pgErr.Message == leftOut {
+		return LeftOut
+	}
+	_, name, _ := strings.Cut(pgErr.Message, `constraint "`)
+	name, _, _ = strings.Cut(name, `"`)
+	if short := strings.TrimRight(name, "0123456789"); len(name)-len(short) >= 6 {
+		name = strings.TrimSuffix(short, "_")
+	}
+	return name
+}
+
+// onNode begins the context of what a node of a distributed engine says.
+const onNode = "while executing command on "
+
 // class returns the class of an error's SQLSTATE.
 func class(pgErr *pgconn.PgError) string { return pgErr.Code[:min(2, len(pgErr.Code))] }
 
 // withoutValues copies a PostgreSQL error without the fields in which the server
-// quotes values of rows. In a data exception that is the message, too.
+// quotes values of rows. In a data exception that is the message, too, and in all that
+// comes out of a function, which may say anything, such as a trigger of the owner's.
 func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
 	message := pgErr.Message
-	if class(pgErr) == dataException {
+	switch {
+	case class(pgErr) == dataException:
 		message = "data exception"
+	case isRaised(pgErr), class(pgErr) == "P0", isWithin(pgErr) && pgErr.Routine != "ProcessInterrupts": // a timeout
+		message = "its text is left out"
 	}
 	return &pgconn.PgError{
 		Severity:            pgErr.Severity,
@@ -169,7 +239,7 @@ func withoutValues(pgErr *pgconn.PgError) *pgconn.PgError {
 		TableName:           pgErr.TableName,
 		ColumnName:          pgErr.ColumnName,
 		DataTypeName:        pgErr.DataTypeName,
-		ConstraintName:      pgErr.ConstraintName,
+		ConstraintName:      constraint(pgErr),
 		Routine:             pgErr.Routine,
 	}
 }
@@ -186,15 +256,31 @@ func isOurs(err error) bool {
 }
 
 // Violates reports whether err is the violation of a constraint.
-func Violates(err error, constraint string) bool {
+func Violates(err error, name string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.ConstraintName == constraint
+	return ok && constraint(pgErr) == name
+}
+
+// Whole returns the error of a statement that has written fewer rows than it was given, which the statements that can say so raise
+// themselves (rows_left_out).
+func Whole(rows int64, given int, err error) error {
+	if err == nil && rows != int64(given) {
+		err = &pgconn.PgError{Severity: "ERROR", Code: integrityViolation + "000", ConstraintName: LeftOut, Message: leftOut, Routine: "exec_stmt_raise"}
+	}
+	return err
 }
 
 // HasCode reports whether err is the database's, with a SQLSTATE.
 func HasCode(err error, code string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == code
+}
+
+// IsAnswered reports an error with which the server answered a statement, and kept the
+// connection: it may be about what the statement asked for.
+func IsAnswered(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !EndsConnection(pgErr)
 }
 
 // IsNoRows reports whether an error says that a statement had no row to answer with.
@@ -217,5 +303,9 @@ var circumstances = []string{"08", "0A", "25", "26", "40", "53", "55", "57", "58
 // on it, has caused and would cause again. It says nothing about the other appends.
 func IsRejection(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && !EndsConnection(pgErr) && !slices.Contains(circumstances, class(pgErr)) && !slices.Contains(circumstances, pgErr.Code)
+	if !ok || !IsAnswered(pgErr) {
+		return false
+	}
+	return isRaised(pgErr) && !slices.Contains(meant, class(pgErr)) ||
+		!slices.Contains(circumstances, class(pgErr)) && !slices.Contains(circumstances, pgErr.Code)
 }

@@ -62,6 +62,11 @@ func TestTranslate(t *testing.T) {
 		{"a value", code("22021"), live, Committing, repo.ErrInvalid},
 		{"a unique key", code("23505"), live, Committing, repo.ErrConflict},
 		{"a check", &pgconn.PgError{Severity: "ERROR", Code: "23514", ConstraintName: "a_check"}, live, Committing, repo.ErrInvalid},
+		{"raised by a trigger", code("P0001"), live, Committing, repo.ErrConflict},
+		{"raised with a SQLSTATE of its own", &pgconn.PgError{Code: "AB123", Where: "PL/pgSQL function f()"}, live, Committing, repo.ErrConflict},
+		{"raised, not to be repeated", &pgconn.PgError{Code: "0A000", Routine: "exec_stmt_raise"}, live, Committing, repo.ErrConflict},
+		{"raised, to be repeated", &pgconn.PgError{Code: "40001", Routine: "exec_stmt_raise"}, live, Committing, repo.ErrContention},
+		{"rows that were left out", &pgconn.PgError{Code: "23000", ConstraintName: LeftOut}, live, Committing, repo.ErrConflict},
 		{"anything else", code("57014"), live, Committing, repo.ErrUnavailable},
 		{"ended by the server", fatal("FATAL", "FATAL", "57P01"), live, Committing, repo.ErrUnknownOutcome},
 		{"ended by a server that crashed", fatal("PANIC", "PANIC", "XX000"), live, Committing, repo.ErrUnknownOutcome},
@@ -89,13 +94,27 @@ func TestTranslate(t *testing.T) {
 		t.Errorf("nil gave %v", err)
 	}
 	// Values that the server quotes are dropped.
-	told := Translate(live, &pgconn.PgError{Code: "23505", Message: "m", Detail: "d", Hint: "h", Where: "w", InternalQuery: "q", ConstraintName: "c"}, Reading)
+	told := Translate(live, &pgconn.PgError{Code: "23505", Message: "m", Detail: "d", Hint: "h", InternalQuery: "q", ConstraintName: "c"}, Reading)
 	var kept *pgconn.PgError
 	if !errors.As(told, &kept) || kept.Message != "m" || kept.ConstraintName != "c" || kept.Detail+kept.Hint+kept.Where+kept.InternalQuery != "" {
 		t.Errorf("%+v", kept)
 	}
 	told = Translate(live, &pgconn.PgError{Code: "22P02", Message: "m", Routine: "r"}, Reading)
 	if !errors.As(told, &kept) || kept.Message == "m" || kept.Code != "22P02" || kept.Routine != "r" {
+		t.Errorf("%+v", kept)
+	}
+	// What comes out of a function may say anything.
+	for _, said := range []*pgconn.PgError{
+		{Code: "23505", Where: "w"}, {Code: "42601", Where: "w"}, {Code: "P0001"}, {Code: "40001", Routine: "exec_stmt_raise"},
+	} {
+		said.Message = "said"
+		told = Translate(live, said, Reading)
+		if !errors.As(told, &kept) || kept.Message == "said" || kept.Code != said.Code {
+			t.Errorf("%+v", kept)
+		}
+	}
+	told = Translate(live, &pgconn.PgError{Code: "57014", Message: "m", Where: "w", Routine: "ProcessInterrupts"}, Reading)
+	if !errors.As(told, &kept) || kept.Message != "m" {
 		t.Errorf("%+v", kept)
 	}
 	// An error of the operation's own is returned unchanged.

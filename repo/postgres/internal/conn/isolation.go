@@ -28,24 +28,54 @@ const beReadCommitted = "SET transaction_isolation TO 'read committed'"
 
 // Alone sends each statement, and each batch, as a transaction of its own, at
 // read committed, in one round trip.
-type Alone struct{ Conn *pgx.Conn }
+type Alone struct {
+	Conn *pgx.Conn
+	// Says: it says where each transaction begins and ends. A distributed engine takes the statements of one that is implicit as
+	// transactions of their own.
+	Says bool
+}
 
 var _ db.DBTX = Alone{}
 
 // SendBatch is like pgx.Conn's.
 func (a Alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if a.Says {
+		return sendWithin(ctx, a.Conn, "begin isolation level read committed", batch)
+	}
 	return sendAt(ctx, a.Conn, beReadCommitted, batch)
 }
 
 // OneSnapshot sends each batch as a transaction of its own, at repeatable read, in one
 // round trip: its statements, which only read, see the same snapshot.
-type OneSnapshot struct{ Conn *pgx.Conn }
+type OneSnapshot Alone
 
 const beRepeatableRead = "SET transaction_isolation TO 'repeatable read'"
 
 // SendBatch is like pgx.Conn's.
 func (o OneSnapshot) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if o.Says {
+		return sendWithin(ctx, o.Conn, "begin isolation level repeatable read", batch)
+	}
 	return sendAt(ctx, o.Conn, beRepeatableRead, batch)
+}
+
+// sendWithin is sendAt for a transaction that says where it begins and ends.
+func sendWithin(ctx context.Context, conn *pgx.Conn, begin string, batch *pgx.Batch) pgx.BatchResults {
+	batch.Queue("commit")
+	return within{sendAt(ctx, conn, begin, batch), ctx, conn}
+}
+
+// within are the results of a transaction that an error leaves open.
+type within struct {
+	pgx.BatchResults
+	ctx  context.Context //nolint:containedctx // of the call that reads them
+	conn *pgx.Conn
+}
+
+func (w within) Close() error {
+	err := w.BatchResults.Close()
+	RollbackOpen(w.ctx, w.conn)
+	return err
 }
 
 func sendAt(ctx context.Context, conn *pgx.Conn, setLevel string, batch *pgx.Batch) pgx.BatchResults {

@@ -14,6 +14,10 @@
 // call of Config.Read. The latest items of a log with several followers are kept for
 // those that are a little behind.
 //
+// Who has not read to the end of its log by its last read catches up. Those who do take turns, one
+// by one, and whatever they are, they do not keep waiting those who are up to date. A
+// follower is taken for one of these until its first read shows that it is not.
+//
 // A Notifier and a Listener carry hints from one process to others.
 package follow
 
@@ -61,8 +65,9 @@ type Found[I any] struct {
 	Missing bool
 	// End, if not nil, ends the followers of the log after these items.
 	End error
-	// Cut: the answer had no room for this position, which must be read again. The first
-	// position of a read is never cut.
+	// Cut: the answer had no room for this position, which is read again, by itself. A position
+	// that needs little should not be cut for one that needs much, and the only one of a read is
+	// not. Items may be fewer than there are, too.
 	Cut bool
 }
 
@@ -78,9 +83,14 @@ type Config[K comparable, I any] struct {
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.
 	Passes func(error) bool
+	// Alone reports whether an error may be that of one position alone, such as a timeout of
+	// the statement: each position of the read is read again by itself.
+	Alone func(error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration
-	// Readers bounds the reads under way, and Positions those of one read.
+	// Readers bounds the reads under way, and Positions those of one read of followers who
+	// are up to date. Those who catch up are read one by one, and leave one reader to the
+	// others, if there are several.
 	Readers, Positions int
 }
 
@@ -96,15 +106,18 @@ type Hub[K comparable, I any] struct {
 	closed    bool
 	topics    map[K]*topic[K, I]
 	followers int
-	queue     []*request[K, I] // those that are to be read, in order
-	reading   int              // goroutines that read
-	begun     int              // the reads that have begun
-	polling   bool             // a goroutine polls
+	late      map[*follower[K, I]]bool // those who are behind
+	live      []*request[K, I]         // those that are to be read of who is up to date, in order
+	behind    []*request[K, I]         // those of who catches up
+	reading   int                      // goroutines that read
+	catching  int                      // those of them that read for who catches up
+	begun     int                      // the reads that have begun
+	polling   bool                     // a goroutine polls
 }
 
 // New returns a Hub. The caller must close it.
 func New[K comparable, I any](config Config[K, I]) *Hub[K, I] {
-	h := &Hub[K, I]{config: config, poke: make(chan struct{}, 1), topics: map[K]*topic[K, I]{}}
+	h := &Hub[K, I]{config: config, poke: make(chan struct{}, 1), topics: map[K]*topic[K, I]{}, late: map[*follower[K, I]]bool{}}
 	h.ctx, h.close = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return h
 }
@@ -130,7 +143,7 @@ func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, fro
 			yield(none, err)
 			return
 		}
-		defer h.leave(f.topic)
+		defer h.leave(f)
 		for {
 			items, end := h.next(ctx, stop, f)
 			for _, item := range items {
@@ -159,8 +172,12 @@ type follower[K comparable, I any] struct {
 	next int64
 	// looks is topic.looks as of its last read, or never.
 	looks int
+	// live: its last read reached the end of the log.
+	live bool
 	// entered is the number of reads that had begun before it.
 	entered int
+	// late is since when it is behind, or zero. It changes under mu.
+	late time.Time
 }
 
 const never = -1
@@ -174,7 +191,9 @@ func (h *Hub[K, I]) next(ctx context.Context, stop <-chan struct{}, f *follower[
 	case err != nil:
 		return nil, err
 	case a.err != nil && began && h.config.Passes(a.err):
-		return nil, nil // the next read waits for a while
+		f.live = f.live && a.rest == 0
+		h.note(f, a.due, true)
+		return nil, h.rest(ctx, stop, a.rest)
 	case a.err != nil:
 		return nil, a.err
 	case a.Missing && !began:
@@ -185,7 +204,26 @@ func (h *Hub[K, I]) next(ctx context.Context, stop <-chan struct{}, f *follower[
 	// It may be older than the answer before, for example that of a replica that is behind,
 	// and then has no items.
 	f.looks = a.looks
+	f.live = f.next+int64(len(a.Items)) >= a.Next
+	h.note(f, a.due, !f.live)
 	return a.Items, a.End
+}
+
+// rest waits before a follower's next read, whose last one failed although it was alone.
+// After other errors the reader rests, and there is nothing to wait for here.
+func (h *Hub[K, I]) rest(ctx context.Context, stop <-chan struct{}, rest time.Duration) error {
+	if rest == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(rest):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-stop:
+	case <-h.ctx.Done():
+	}
+	return ErrClosed
 }
 
 // await waits for the answer to the follower's next read.
@@ -238,16 +276,55 @@ func (h *Hub[K, I]) enter(key K, from int64) (*follower[K, I], error) {
 		h.polling = true
 		h.running.Go(h.poll)
 	}
-	return &follower[K, I]{topic: t, next: from, looks: never, entered: h.begun}, nil
+	return &follower[K, I]{topic: t, next: from, looks: never, live: true, entered: h.begun}, nil
 }
 
-func (h *Hub[K, I]) leave(t *topic[K, I]) {
+func (h *Hub[K, I]) leave(f *follower[K, I]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.followers--
+	delete(h.late, f)
+	t := f.topic
 	if t.followers--; t.followers == 0 {
 		delete(h.topics, t.key)
 	}
+}
+
+// note notes whether a follower is behind, after an answer to what was due at that time.
+func (h *Hub[K, I]) note(f *follower[K, I], due time.Time, late bool) {
+	if late != f.late.IsZero() { // nothing changes
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !late {
+		f.late = time.Time{}
+		delete(h.late, f)
+		return
+	}
+	if f.late = due; due.IsZero() {
+		f.late = time.Now()
+	}
+	h.late[f] = true
+}
+
+// Followers returns the number of followers, and of those of them whose reads wait because they catch up. lag is for how
+// long the first of those has been behind who are: it was known, or supposed, that there are items that it was not given.
+func (h *Hub[K, I]) Followers() (all, behind int, lag time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for f := range h.late {
+		lag = max(lag, now.Sub(f.late))
+	}
+	for _, t := range h.topics {
+		for _, r := range t.requests {
+			if r.state == queued || r.state == underway {
+				lag = max(lag, now.Sub(r.answer.due))
+			}
+		}
+	}
+	return h.followers, len(h.behind) + h.catching, lag
 }
 
 // Tell says what is new. It is quick: those who wait for it are woken once it was read.

@@ -474,6 +474,127 @@ func TestCut(t *testing.T) {
 	})
 }
 
+// Those who catch up do not keep one waiting who is up to date, nor one another: each gets its
+// turn.
+func TestCatchUp(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const logs, items = 200, 5000
+		w.create("live")
+		live := w.follow("live", 0)
+		w.room, w.readTakes = w.share, 2*time.Millisecond
+		var readers []*reader
+		for i := range logs {
+			key := string(rune('A' + i))
+			w.create(key)
+			w.add(key, items)
+			readers = append(readers, w.follow(key, 0))
+		}
+		got := func(r *reader) int {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.got)
+		}
+		time.Sleep(100 * w.readTakes) // all have had a first turn
+		begun := make([]int, logs)
+		for i, r := range readers {
+			begun[i] = got(r)
+		}
+		const pings = 50
+		for i := range pings {
+			w.h.Tell(w.add("live", 1))
+			time.Sleep(w.readTakes)
+			live.wants(i+1, nil)
+			time.Sleep(9 * w.readTakes / 2) // in the midst of the reads
+			least, most := items, 0
+			for i, r := range readers {
+				least, most = min(least, got(r)-begun[i]), max(most, got(r)-begun[i])
+			}
+			if most-least > 2*w.share {
+				t.Errorf("one has read %d items, and another %d", most, least)
+				break
+			}
+		}
+		if last := got(readers[logs-1]); last <= begun[logs-1] || last == items {
+			t.Errorf("nobody catches up: of the last one %d items have come, and %d before", last, begun[logs-1])
+		}
+		time.Sleep(time.Minute)
+		for _, r := range readers {
+			r.wants(items, nil)
+		}
+	})
+}
+
+// With one reader, those who catch up and those who are up to date take turns.
+func TestCatchUpOneReader(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.h.config.Readers = 1
+		w.create("live")
+		live := w.follow("live", 0)
+		w.create("a")
+		w.add("a", 5000)
+		r := w.follow("a", 0)
+		for range 200 { // at each moment there is something to read that is live
+			w.h.Tell(w.add("live", 1))
+			time.Sleep(w.readTakes)
+		}
+		time.Sleep(5 * w.readTakes)
+		live.wants(200, nil)
+		r.wants(5000, nil)
+	})
+}
+
+// One that cannot be read fails alone, and has little of the readers' time. When it can be read
+// again it goes on.
+func TestBad(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var readers []*reader
+		for i := range 40 {
+			key := string(rune('A' + i))
+			w.create(key)
+			readers = append(readers, w.follow(key, 0))
+		}
+		time.Sleep(10 * time.Millisecond)
+		w.mu.Lock()
+		w.readTakes, w.bad = 10*time.Millisecond, "C"
+		w.mu.Unlock()
+		var news []News[string]
+		for i := range readers {
+			news = append(news, w.add(string(rune('A'+i)), 1))
+		}
+		w.h.Tell(news...)
+		var late []*reader // some of whom are read together
+		for _, key := range []string{"A", "B", "C", "D", "E"} {
+			late = append(late, w.follow(key, 0))
+		}
+		time.Sleep(time.Second)
+		for i, r := range readers {
+			if i != 2 {
+				r.wants(1, nil)
+			}
+		}
+		for i, r := range late {
+			if i != 2 {
+				r.wants(1, nil)
+			}
+		}
+		late[2].wants(0, errAlone)
+		w.counts()
+		time.Sleep(10 * time.Second)
+		if reads, _, _ := w.counts(); reads == 0 || reads > 250 {
+			t.Errorf("%d reads in 10 s of what fails, each of 10 ms", reads)
+		}
+		readers[2].wants(0, nil)
+		w.mu.Lock()
+		w.bad = ""
+		w.mu.Unlock()
+		time.Sleep(time.Second)
+		readers[2].wants(1, nil)
+	})
+}
+
 // A follower that leaves while it waits leaves nothing behind.
 func TestLeave(t *testing.T) {
 	t.Parallel()
@@ -493,8 +614,8 @@ func TestLeave(t *testing.T) {
 		}
 		time.Sleep(2 * interval)
 		w.h.mu.Lock()
-		if len(w.h.topics) != 0 || len(w.h.queue) != 0 || w.h.polling {
-			t.Errorf("%d topics, %d requests are left; polling: %t", len(w.h.topics), len(w.h.queue), w.h.polling)
+		if len(w.h.topics) != 0 || len(w.h.live)+len(w.h.behind) != 0 || w.h.polling {
+			t.Errorf("%d topics, %d requests are left; polling: %t", len(w.h.topics), len(w.h.live)+len(w.h.behind), w.h.polling)
 		}
 		w.h.mu.Unlock()
 		r := w.follow("a", 0)
@@ -593,5 +714,57 @@ func TestRandomHints(t *testing.T) {
 		if wrong == 0 {
 			t.Error("the harness does not find what the naive follower misses")
 		}
+	})
+}
+
+// The lag is for how long somebody has not been given what there is to read, over all reads until the end.
+func TestLag(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		lag := func(want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if all, _, got := w.h.Followers(); got != want {
+				t.Errorf("the lag of %d is %v, not %v", all, got, want)
+			}
+		}
+		w.create("a")
+		w.readTakes = 10 * time.Millisecond
+		w.follow("a", 0)
+		lag(0) // it has just begun to look
+		time.Sleep(15 * time.Millisecond)
+		lag(0)
+		time.Sleep(time.Minute)
+		w.h.Tell(w.add("a", 1))
+		time.Sleep(7 * time.Millisecond)
+		lag(7 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
+		lag(0)
+
+		w.create("b") // which takes ten reads
+		w.add("b", 1000)
+		reader := w.follow("b", 0)
+		time.Sleep(55 * time.Millisecond)
+		lag(55 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
+		reader.wants(1000, nil)
+		lag(0)
+
+		w.fail(errPasses)
+		w.h.Tell(w.add("b", 1))
+		time.Sleep(20 * time.Second)
+		lag(20 * time.Second)
+		w.fail(nil)
+		time.Sleep(2 * time.Second)
+		lag(0)
+
+		// The body of a loop is no excuse, until the loop ends.
+		w.add("b", 1000)
+		slow := w.followWith("b", 0, func() { time.Sleep(time.Second) })
+		time.Sleep(time.Minute)
+		lag(time.Minute)
+		slow.stop()
+		time.Sleep(time.Minute)
+		lag(0)
 	})
 }

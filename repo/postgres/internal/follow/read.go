@@ -1,94 +1,151 @@
 package follow
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The pauses after reads that failed.
 const (
 	firstRest = 10 * time.Millisecond
 	longRest  = time.Second
+	// aloneRest is how many times as long as its read a position rests whose read failed
+	// though it was alone, so that most of the time is left to the others.
+	aloneRest = 4
 )
 
 // start begins reads, as many as may be under way. The caller holds mu.
 func (h *Hub[K, I]) start() {
-	for h.reading < h.config.Readers && h.reading < len(h.queue) && !h.closed {
-		h.reading++
-		h.running.Go(h.read)
-	}
-}
-
-// read reads what is queued, until nothing is.
-func (h *Hub[K, I]) read() {
-	rest := firstRest
-	for {
-		requests, positions := h.take()
+	for h.reading < h.config.Readers {
+		requests := h.take(false)
 		if len(requests) == 0 {
 			return
 		}
-		found, err := h.config.Read(h.ctx, positions)
-		h.settle(requests, found, err)
-		if err == nil {
-			rest = firstRest
-			continue
-		}
-		select {
-		case <-time.After(rest):
-		case <-h.ctx.Done():
-		}
-		rest = min(2*rest, longRest)
+		h.reading++
+		h.running.Go(func() { h.read(requests) })
 	}
 }
 
-// take takes the requests of one read from the queue. If there are none, the caller must
-// end.
-func (h *Hub[K, I]) take() ([]*request[K, I], []Position[K]) {
+// read reads, until there is nothing to read.
+func (h *Hub[K, I]) read(requests []*request[K, I]) {
+	rest := firstRest
+	for len(requests) > 0 {
+		positions := make([]Position[K], len(requests))
+		for i, r := range requests {
+			positions[i] = Position[K]{r.topic.key, r.from}
+		}
+		live, begun := requests[0].live, time.Now()
+		found, err := h.config.Read(h.ctx, positions)
+		h.settle(requests, found, err, aloneRest*time.Since(begun))
+		if err == nil || h.config.Alone(err) {
+			rest = firstRest
+		} else {
+			select {
+			case <-time.After(rest):
+			case <-h.ctx.Done():
+			}
+			rest = min(2*rest, longRest)
+		}
+		requests = h.following(live)
+	}
+}
+
+// following takes the requests of a reader's next read. If there are none, the caller must
+// end. live: those before were live.
+func (h *Hub[K, I]) following(live bool) []*request[K, I] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	count := min(len(h.queue), h.config.Positions)
-	if count == 0 || h.closed {
-		h.reading--
-		return nil, nil
+	if !live {
+		h.catching--
 	}
-	requests := make([]*request[K, I], count)
-	positions := make([]Position[K], count)
-	copy(requests, h.queue)
-	left := copy(h.queue, h.queue[count:])
-	clear(h.queue[left:])
-	h.queue = h.queue[:left]
+	requests := h.take(live)
+	if len(requests) == 0 {
+		h.reading--
+	}
+	return requests
+}
+
+// take takes the requests of one read: those who are up to date together, or one who catches
+// up. One reader is left to the first, if there are several, and each takes turns. The caller
+// holds mu.
+func (h *Hub[K, I]) take(turn bool) (requests []*request[K, I]) {
+	behind := len(h.behind) > 0 && h.catching < max(1, h.config.Readers-1)
+	switch {
+	case h.closed:
+		return nil
+	case behind && (turn || len(h.live) == 0):
+		requests, h.behind = cut(h.behind, 1)
+		h.catching++
+	default:
+		requests, h.live = cut(h.live, h.config.Positions)
+	}
 	h.begun++
-	for i, r := range requests {
+	for _, r := range requests {
 		r.state, r.known, r.answer.looks = underway, r.topic.known, r.topic.looks
 		r.read = h.begun
-		positions[i] = Position[K]{r.topic.key, r.from}
 	}
-	return requests, positions
+	return requests
 }
 
-// settle answers the requests of a read.
-func (h *Hub[K, I]) settle(requests []*request[K, I], found []Found[I], err error) {
+// cut takes up to count requests from the front of a queue.
+func cut[R any](queue []R, count int) (first, rest []R) {
+	count = min(count, len(queue))
+	return slices.Clone(queue[:count]), slices.Delete(queue, 0, count)
+}
+
+// settle answers the requests of a read. rest is how long their followers rest if it failed
+// because of them.
+func (h *Hub[K, I]) settle(requests []*request[K, I], found []Found[I], err error, rest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var cut []*request[K, I]
+	alone := err != nil && h.config.Alone(err)
 	for i, r := range requests {
-		if err != nil {
-			r.answer.err = err
-			h.finish(r)
-			continue
-		}
-		if found[i].Cut {
-			if r.state = queued; r.waiting == 0 {
-				r.state = withdrawn
-				r.topic.remove(r)
-				continue
+		switch {
+		case alone && len(requests) > 1: // it may be another's
+			h.again(r)
+		case err != nil:
+			if r.answer.err = err; alone {
+				r.answer.rest = rest
 			}
-			cut = append(cut, r)
-			continue
+			h.finish(r)
+		case found[i].Cut:
+			h.again(r)
+		default:
+			r.answer.Found = found[i]
+			h.finish(r)
+			h.observe(r)
 		}
-		r.answer.Found = found[i]
-		h.finish(r)
-		h.observe(r)
 	}
-	h.queue = append(cut, h.queue...)
 	h.start()
+}
+
+// again has a request read again, by itself, unless nobody waits for it any more.
+func (h *Hub[K, I]) again(r *request[K, I]) {
+	if r.waiting == 0 {
+		r.state = withdrawn
+		r.topic.remove(r)
+		return
+	}
+	r.live = false
+	h.put(r)
+}
+
+// put puts a request at the end of its queue.
+func (h *Hub[K, I]) put(r *request[K, I]) {
+	r.state = queued
+	if r.answer.due.IsZero() {
+		r.answer.due = time.Now()
+	}
+	queue := h.queue(r)
+	*queue = append(*queue, r)
+}
+
+// queue is where a request waits to be read.
+func (h *Hub[K, I]) queue(r *request[K, I]) *[]*request[K, I] {
+	if r.live {
+		return &h.live
+	}
+	return &h.behind
 }
 
 func (h *Hub[K, I]) finish(r *request[K, I]) {

@@ -1,6 +1,9 @@
 package follow
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // topic is a log that is followed.
 type topic[K comparable, I any] struct {
@@ -21,6 +24,8 @@ const unknown = -1
 type request[K comparable, I any] struct {
 	topic *topic[K, I]
 	from  int64
+	// live: it is read together with others. Otherwise the followers catch up.
+	live  bool
 	state state
 	// waiting is the number of followers.
 	waiting int
@@ -48,8 +53,12 @@ const (
 type answer[I any] struct {
 	Found[I]
 	err error
+	// rest is how long the followers rest after err.
+	rest time.Duration
 	// looks is the topic's when the read began.
 	looks int
+	// due is when there was something to read. Zero: it was kept.
+	due time.Time
 }
 
 // ask returns what is kept of the follower's next items, or else a request for them,
@@ -62,19 +71,21 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 	if kept := t.tail.from(f.next); len(kept) > 0 && current {
 		return nil, &answer[I]{Found: Found[I]{Items: kept, Next: t.tail.end()}, looks: t.looks}
 	}
+	due := !current || f.next < t.known || t.known == unknown
+	live := f.live || !due
 	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
-		// A read that began before the follower did may not see what its caller has seen.
-		return r.from == f.next && (r.state != underway || r.read > f.entered)
+		// A read that began before the follower did may not see what its caller has seen. One of
+		// who catches up may have to wait for others.
+		return r.from == f.next && (r.live || !live) && (r.state != underway || r.read > f.entered)
 	})
 	if at < 0 {
 		at = len(t.requests)
-		t.requests = append(t.requests, &request[K, I]{topic: t, from: f.next, done: make(chan struct{})})
+		t.requests = append(t.requests, &request[K, I]{topic: t, from: f.next, live: live, done: make(chan struct{})})
 	}
 	r := t.requests[at]
 	r.waiting++
-	if r.state == parked && (!current || f.next < t.known || t.known == unknown) {
-		r.state = queued
-		h.queue = append(h.queue, r)
+	if r.state == parked && due {
+		h.put(r)
 		h.start()
 	}
 	return r, nil
@@ -88,7 +99,8 @@ func (h *Hub[K, I]) withdraw(r *request[K, I]) {
 		return
 	}
 	if r.state == queued {
-		h.queue = slices.DeleteFunc(h.queue, func(q *request[K, I]) bool { return q == r })
+		queue := h.queue(r)
+		*queue = slices.DeleteFunc(*queue, func(q *request[K, I]) bool { return q == r })
 	}
 	r.state = withdrawn
 	r.topic.remove(r)
@@ -102,8 +114,7 @@ func (t *topic[K, I]) remove(r *request[K, I]) {
 func (h *Hub[K, I]) enqueue(t *topic[K, I], due func(*request[K, I]) bool) {
 	for _, r := range t.requests {
 		if r.state == parked && due(r) {
-			r.state = queued
-			h.queue = append(h.queue, r)
+			h.put(r)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WaitersConfig says how Waiters find what nobody announced. All fields are required.
+// WaitersConfig says how Waiters find what nobody announced. All fields but Ordered are required.
 type WaitersConfig[F any] struct {
 	// Poll reports for each filter whether there may be something to take.
 	Poll func(ctx context.Context, filters []F) ([]bool, error)
@@ -16,6 +16,9 @@ type WaitersConfig[F any] struct {
 	Passes func(err error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration
+	// Ordered: those of a class look in the order in which they came, and one who has found
+	// something wakes only the next one.
+	Ordered bool
 }
 
 // Waiters lets callers wait until there is something to take, such as work in a queue,
@@ -42,12 +45,22 @@ type class[F any] struct {
 	key    string
 	filter F
 	about  [][16]byte
-	// parked are those who have found nothing, in the order of their waiting.
-	parked []chan struct{}
-	// looking is the number of the others.
+	// parked are those who have found nothing, in the order of their waiting; if that is Ordered, of
+	// their coming.
+	parked []sleeper
+	// came is the number of those who have come.
+	came int64
+	// looking is the number of the others, at most one if they are ordered.
 	looking int
+	ordered bool
 	// missed: there was a hint that nobody was parked for.
 	missed bool
+}
+
+// sleeper is one who waits.
+type sleeper struct {
+	woken chan struct{}
+	place int64
 }
 
 // NewWaiters returns Waiters. The caller must close it.
@@ -66,50 +79,67 @@ func (w *Waiters[F]) Close() {
 	w.running.Wait()
 }
 
+// Waiting returns the number of those who wait.
+func (w *Waiters[F]) Waiting() (waiting int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.classes {
+		waiting += len(c.parked) + c.looking
+	}
+	return waiting
+}
+
 // Await calls look until it finds something or fails, and waits in between until there
 // may be something new. It returns look's error, the context's, or ErrClosed, also when stop is
 // closed. key identifies the filter, and about is what hints about it have.
 func (w *Waiters[F]) Await(
 	ctx context.Context, stop <-chan struct{}, key string, filter F, about [][16]byte, look func() (found bool, err error),
 ) error {
-	c, err := w.enter(key, filter, about)
+	c, place, behind, err := w.enter(key, filter, about)
 	if err != nil {
 		return err
 	}
 	wakes := 1 // a look that fails, or is broken off, may leave something to others
 	defer func() { w.leave(c, wakes) }()
-	for {
+	for parks, missed := behind, false; ; parks, missed = true, true {
+		if parks {
+			if err := w.park(ctx, stop, c, place, missed); err != nil {
+				return err
+			}
+		}
 		found, err := look()
 		switch {
 		case found:
-			wakes = 2
+			if !w.config.Ordered {
+				wakes = 2
+			}
 			return err
 		case err != nil:
-			return err
-		}
-		if err := w.park(ctx, stop, c); err != nil {
 			return err
 		}
 	}
 }
 
-func (w *Waiters[F]) enter(key string, filter F, about [][16]byte) (*class[F], error) {
+// enter returns the place of a caller in its class, and whether others come first.
+func (w *Waiters[F]) enter(key string, filter F, about [][16]byte) (c *class[F], place int64, behind bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return nil, ErrClosed
+		return nil, 0, false, ErrClosed
 	}
-	c := w.classes[key]
+	c = w.classes[key]
 	if c == nil {
-		c = &class[F]{key: key, filter: filter, about: about}
+		c = &class[F]{key: key, filter: filter, about: about, ordered: w.config.Ordered}
 		w.classes[key] = c
 	}
+	behind = c.ordered && c.looking+len(c.parked) > 0
 	c.looking++
+	c.came++
 	if !w.polling {
 		w.polling = true
 		w.running.Go(w.poll)
 	}
-	return c, nil
+	return c, c.came, behind, nil
 }
 
 // leave ends a caller's wait, who was looking, and wakes others.
@@ -125,17 +155,21 @@ func (w *Waiters[F]) leave(c *class[F], wakes int) {
 	}
 }
 
-// park waits until a look is worth it.
-func (w *Waiters[F]) park(ctx context.Context, stop <-chan struct{}, c *class[F]) error {
+// park waits until a look is worth it. missed: a hint that nobody was parked for counts.
+func (w *Waiters[F]) park(ctx context.Context, stop <-chan struct{}, c *class[F], place int64, missed bool) error {
 	woken := make(chan struct{})
 	w.mu.Lock()
-	if c.missed {
+	if c.missed && missed {
 		c.missed = false
 		w.mu.Unlock()
 		return nil
 	}
 	c.looking--
-	c.parked = append(c.parked, woken)
+	at := len(c.parked)
+	for c.ordered && at > 0 && c.parked[at-1].place > place {
+		at--
+	}
+	c.parked = slices.Insert(c.parked, at, sleeper{woken, place})
 	w.mu.Unlock()
 	var err error
 	select {
@@ -151,20 +185,21 @@ func (w *Waiters[F]) park(ctx context.Context, stop <-chan struct{}, c *class[F]
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// Otherwise it was woken meanwhile, and counts as looking already.
-	if at := slices.Index(c.parked, woken); at >= 0 {
+	if at := slices.Index(c.parked, sleeper{woken, place}); at >= 0 {
 		c.parked = slices.Delete(c.parked, at, at+1)
 		c.looking++
 	}
 	return err
 }
 
-// wake wakes the one who has waited longest.
+// wake wakes the first of those who wait; if they are ordered, once nobody looks.
 func (c *class[F]) wake() {
-	if len(c.parked) == 0 {
+	if len(c.parked) == 0 || c.ordered && c.looking > 0 {
 		c.missed = c.looking > 0
 		return
 	}
-	close(c.parked[0])
+	c.missed = false
+	close(c.parked[0].woken)
 	c.parked = slices.Delete(c.parked, 0, 1)
 	c.looking++
 }

@@ -250,3 +250,36 @@ func TestWaitersEnd(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// Those who wait in order take in the order in which they came, also one who has looked in vain, and
+// before one who comes later.
+func TestWaitersOrdered(t *testing.T) {
+	s := newTakeaway(t, time.Hour)
+	s.waiters.config.Ordered = true
+	const count = 20
+	took := make(chan int, count)
+	var running sync.WaitGroup
+	for i := range count {
+		running.Go(func() {
+			if err := s.take(s.ctx, nil, "a"); err != nil {
+				t.Error(err)
+			}
+			took <- i
+		})
+		s.parked(i + 1)
+	}
+	s.waiters.Tell(aboutKind("a")) // in vain
+	s.await("a look", func() bool { return s.looks.Load() >= 2 })
+	s.parked(count)
+	for i := range count {
+		s.add("a", 1)
+		s.waiters.Tell(aboutKind("a"))
+		if got := <-took; got != i {
+			t.Errorf("%d was before %d", got, i)
+		}
+	}
+	running.Wait()
+	if looks := s.looks.Load(); looks > 2*count+2 {
+		t.Errorf("%d looks", looks)
+	}
+}

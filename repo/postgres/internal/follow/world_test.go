@@ -18,6 +18,7 @@ type item struct{ sequence int }
 var (
 	errPasses = errors.New("passes")
 	errStays  = errors.New("stays")
+	errAlone  = errors.New("alone")
 )
 
 // world has the logs that a Hub under test reads.
@@ -33,8 +34,9 @@ type world struct {
 	mu     sync.Mutex
 	logs   map[string][]item
 	ends   map[string]error
-	behind int   // items of each log that reads and polls do not see
-	err    error // of reads and polls
+	behind int    // items of each log that reads and polls do not see
+	err    error  // of reads and polls
+	bad    string // reads of this log, and of others with it, fail
 	reads  int
 	given  int // items that reads returned
 	polls  int
@@ -52,7 +54,8 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w.h = New(Config[string, item]{
 			Read: w.read, Newest: w.newest,
 			Size:     func(item) int { return w.size },
-			Passes:   func(err error) bool { return errors.Is(err, errPasses) },
+			Passes:   func(err error) bool { return errors.Is(err, errPasses) || errors.Is(err, errAlone) },
+			Alone:    func(err error) bool { return errors.Is(err, errAlone) },
 			Interval: func() time.Duration { return interval },
 			Readers:  2, Positions: 50,
 		})
@@ -73,6 +76,9 @@ func (w *world) read(ctx context.Context, positions []Position[string]) ([]Found
 	found, err := make([]Found[item], len(positions)), w.err
 	room := w.room
 	for i, p := range positions {
+		if p.Key == w.bad {
+			err = errAlone
+		}
 		log, exists := w.seen(p.Key)
 		f := &found[i]
 		if f.Missing, f.Cut = !exists, exists && room <= 0; !exists || f.Cut {
@@ -179,12 +185,9 @@ type reader struct {
 	pause   func()
 	mu      sync.Mutex
 	got     []item
-	at      []time.Duration // when each came
 	end     error
 	stopped bool
 }
-
-var begin time.Time
 
 func (w *world) follow(key string, from int) *reader {
 	return w.followWith(key, from, func() {})
@@ -218,7 +221,7 @@ func (r *reader) run(items iter.Seq2[item, error]) {
 			r.w.t.Errorf("item %d came, want %d", got.sequence, next)
 		}
 		next++
-		r.got, r.at = append(r.got, got), append(r.at, time.Since(begin))
+		r.got = append(r.got, got)
 		r.mu.Unlock()
 		r.pause()
 	}

@@ -74,6 +74,7 @@ func (s *Scheduler[K, I]) grant() bool {
 	defer s.mu.Unlock()
 	s.refused = false
 	if (s.turns.length == 0 || !s.mayGroup()) && !s.mayShare() {
+		s.awaitLate()
 		return false
 	}
 	s.granted++

@@ -110,8 +110,8 @@ func TestTurnsToWait(t *testing.T) {
 		w.sleep(firstRest)
 		// The other one is held, rests, or is just being retried with a group.
 		w.look(func(s *Scheduler[string, int]) {
-			if s.waits != 1 || s.held.length+s.resting.length+s.groups != 1 {
-				t.Errorf("%d wait, %d are held, %d rest, %d are tried", s.waits, s.held.length, s.resting.length, s.groups)
+			if s.waits != 1 || s.held.length+s.resting.length+s.begun.length != 1 {
+				t.Errorf("%d wait, %d are held, %d rest, %d are tried", s.waits, s.held.length, s.resting.length, s.begun.length)
 			}
 		})
 		w.sleep(time.Minute)

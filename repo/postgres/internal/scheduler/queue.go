@@ -16,6 +16,9 @@ type Task[K comparable, I any] struct {
 	place node[*Task[K, I]] // in its queue's tasks or knocking
 	batch *Batch[K, I]
 	left  bool // the caller's context has ended
+	// undone is set if its caller has stayed since its context ended, and closed if the batch puts
+	// the task back.
+	undone chan struct{}
 	// shares: see Config.Shares.
 	shares bool
 	done   chan struct{}
@@ -33,6 +36,7 @@ type Batch[K comparable, I any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	callers int
+	staying int // callers whose contexts have ended
 	size    Size
 	wait    bool // processed by Wait
 	shares  bool // of items that share something
@@ -42,7 +46,10 @@ type Batch[K comparable, I any] struct {
 	timer   *time.Timer
 	settled bool
 	placed  bool // it has a place of the budget's
-	queues  []*queue[K, I]
+	// A group: when it began, and its place in Scheduler.begun.
+	at     time.Time
+	place  node[*Batch[K, I]]
+	queues []*queue[K, I]
 }
 
 // Context returns a context that ends when those of all callers have ended, so that the
@@ -65,6 +72,18 @@ func (b *Batch[K, I]) Return(t *Task[K, I]) { t.returned = true }
 
 // Returned reports whether the batch has returned the task.
 func (t *Task[K, I]) Returned() bool { return t.returned }
+
+// cancelIfIdle ends the context if nobody is left, or, of a batch of Wait, if all contexts have
+// ended.
+func (b *Batch[K, I]) cancelIfIdle() {
+	waiting := b.callers
+	if b.wait {
+		waiting -= b.staying
+	}
+	if waiting == 0 {
+		b.cancel()
+	}
+}
 
 func (b *Batch[K, I]) full(limit Size) bool {
 	return b.size.Rows >= limit.Rows || b.size.Bytes >= limit.Bytes
@@ -90,7 +109,7 @@ type queue[K comparable, I any] struct {
 
 	turn   node[*queue[K, I]] // in turns, in sharers, in held or in resting
 	door   node[*queue[K, I]] // in the room's doors
-	flying bool               // in a batch
+	flying int                // batches that it is in; if it is ordered, one at most
 	isHeld bool               // as found by the batch that has just ended
 
 	// tried counts how often the key was found held since it last was not.
@@ -111,7 +130,7 @@ func newQueue[K comparable, I any](key K, in *room[K, I]) *queue[K, I] {
 
 // ready gives a queue that has items a turn, unless it is in a list or a batch.
 func (s *Scheduler[K, I]) ready(q *queue[K, I]) {
-	if !q.flying && q.tasks.length > 0 && q.turn.in == nil {
+	if (q.flying == 0 || s.config.Unordered) && q.tasks.length > 0 && q.turn.in == nil {
 		s.line(q)
 	}
 }
@@ -136,11 +155,11 @@ func (s *Scheduler[K, I]) relist(q *queue[K, I]) {
 // rest removes a queue that has no tasks from all lists, and deletes it if nobody waits
 // for room in it either.
 func (s *Scheduler[K, I]) rest(q *queue[K, I]) {
-	if q.flying {
+	q.turn.remove() // also beside a batch, if the key may be in several
+	s.tries.remove(q)
+	if q.flying > 0 {
 		return
 	}
-	q.turn.remove()
-	s.tries.remove(q)
 	q.tried, q.turns, q.next = 0, 0, 0
 	s.move(q, &s.free)
 	if q.tasks.length == 0 && q.knocking.length == 0 {

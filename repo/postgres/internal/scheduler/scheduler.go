@@ -16,7 +16,8 @@
 // most one of them is under way: two would find what they share locked by each other.
 //
 // No timer delays an item whose key is not held: it is processed at once if another
-// batch may begin (mayGroup), and otherwise with the next one.
+// batch may begin (mayGroup), and otherwise with the next one. A group that is late delays no
+// other: one may begin beside it.
 package scheduler
 
 import (
@@ -33,7 +34,8 @@ var (
 	// batch returned it. A batch that returned it has not processed it, and no batch
 	// will.
 	ErrWithdrawn = errors.New("scheduler: withdrawn")
-	// ErrLeft: the context ended while the item was in a batch, which goes on.
+	// ErrLeft: the context ended while the item was in a batch, which goes on. If Config.Sent says
+	// that it is being carried out, its caller has waited for Config.Settle in vain.
 	ErrLeft = errors.New("scheduler: context ended while the item was carried out")
 	// ErrFull: too many callers wait for room. The item was not processed.
 	ErrFull = errors.New("scheduler: too many items are waiting")
@@ -68,11 +70,18 @@ type Config[K comparable, I any] struct {
 	// Groups bounds the groups under way, and Waits the batches of held keys.
 	// Groups is at least 1; if Waits is 0, held keys are only retried with groups.
 	Groups, Waits int
+	// Unordered: the items of a key may be in several batches, in any order.
+	Unordered bool
 	// Group processes a group. It must not wait for a key that is locked elsewhere,
 	// but skip its items.
 	Group func(*Batch[K, I])
 	// Wait processes a batch of one key, and may wait for the key.
 	Wait func(*Batch[K, I])
+	// Sent, if set, reports whether a batch is carrying an item out, whose caller wants to leave. If
+	// it is not, no batch may carry it out later. Otherwise the caller stays until the item is done or
+	// put back, for Settle at most, so that it learns what has become of it.
+	Sent   func(I) bool
+	Settle time.Duration
 	// Shares, if set, reports whether an item shares something that its function locks
 	// with items of other keys. The group of these items is not among Groups.
 	Shares func(I) bool
@@ -107,13 +116,20 @@ type Scheduler[K comparable, I any] struct {
 	// free bounds the items of keys that are not held, apart those of held keys.
 	free, apart room[K, I]
 
+	// begun are the groups under way, without that of items that share something, in the order in
+	// which they began.
+	begun list[*Batch[K, I]]
+	// late rings when the newest of them is late, if items wait for that.
+	late    *time.Timer
+	ringing bool
+
 	gathering bool // a goroutine is about to begin batches
 	// refused: the budget had no place. granted are the places that it gave since.
 	refused bool
 	granted int
 
-	groups int // groups under way, without that of items that share something
-	waits  int // batches of Wait under way
+	waits   int   // batches of Wait under way
+	batches int64 // so far
 }
 
 // New returns a Scheduler. The caller must close it.
@@ -140,8 +156,34 @@ func (s *Scheduler[K, I]) Submit(ctx context.Context, key K, item I, size Size) 
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
-		return s.withdraw(t)
 	}
+	if s.stay(t) {
+		timer := time.NewTimer(s.config.Settle)
+		defer timer.Stop()
+		select {
+		case <-t.done:
+			return nil
+		case <-t.undone:
+			return ErrWithdrawn
+		case <-timer.C:
+		}
+	}
+	return s.withdraw(t)
+}
+
+// stay reports whether an item whose caller's context has ended is being carried out. Nobody stays
+// for a key that is held: a batch of Wait ends with the contexts of its callers.
+func (s *Scheduler[K, I]) stay(t *Task[K, I]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := t.batch
+	if b == nil || t.isDone() || s.config.Sent == nil || !s.config.Sent(t.Item) {
+		return false
+	}
+	t.undone = make(chan struct{})
+	b.staying++
+	b.cancelIfIdle()
+	return true
 }
 
 func (s *Scheduler[K, I]) accept(t *Task[K, I]) error {
@@ -173,14 +215,17 @@ func (s *Scheduler[K, I]) withdraw(t *Task[K, I]) error {
 	select {
 	case <-t.done: // at the same moment
 		return nil
+	case <-t.undone: // likewise
+		return ErrWithdrawn
 	default:
 	}
 	if b := t.batch; b != nil {
 		t.left = true
 		b.callers--
-		if b.callers == 0 {
-			b.cancel()
+		if t.undone != nil {
+			b.staying--
 		}
+		b.cancelIfIdle()
 		return ErrLeft
 	}
 	q := t.queue
@@ -205,8 +250,10 @@ func (s *Scheduler[K, I]) Close() {
 	s.running.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
+	for _, timer := range []*time.Timer{s.timer, s.late} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 
@@ -216,6 +263,7 @@ func (s *Scheduler[K, I]) begin() {
 		s.gathering = true
 		s.running.Go(func() { s.work(s.gather()) })
 	}
+	s.awaitLate()
 }
 
 // gather begins the batches that may begin now. Before that it yields to other
@@ -307,6 +355,7 @@ func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
 		}
 		batches = append(batches, s.takeGroup())
 	}
+	s.awaitLate()
 	return batches
 }
 
@@ -331,5 +380,42 @@ func (s *Scheduler[K, I]) isMuch() bool {
 
 // mayGroup reports whether another group may begin.
 func (s *Scheduler[K, I]) mayGroup() bool {
-	return (s.groups == 0 || s.groups < s.config.Groups && s.isMuch()) && s.mayPlace()
+	under := s.begun.length
+	return (under == 0 || under < s.config.Groups && (s.isMuch() || s.lateIn() <= 0)) && s.mayPlace()
+}
+
+// lateAfter is for how long a group is expected to be under way. One that takes longer may be stuck
+// at the server, or have lost it, and another may begin beside it, however little there is to do.
+const lateAfter = 50 * time.Millisecond
+
+// lateIn returns when the newest group that is under way is late.
+func (s *Scheduler[K, I]) lateIn() time.Duration {
+	return lateAfter - time.Since(s.begun.last.value.at)
+}
+
+// awaitLate has groups begin when the newest one is late, if items wait for that. The timer is
+// set only if it does not run already.
+func (s *Scheduler[K, I]) awaitLate() {
+	if under := s.begun.length; s.ringing || s.turns.length == 0 || under == 0 || under >= s.config.Groups || !s.mayPlace() {
+		return
+	}
+	pause := s.lateIn()
+	if pause <= 0 {
+		return // a goroutine is about to begin one
+	}
+	s.ringing = true
+	if s.late == nil {
+		s.late = time.AfterFunc(pause, s.ring)
+		return
+	}
+	s.late.Reset(pause)
+}
+
+func (s *Scheduler[K, I]) ring() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ringing = false
+	if s.turns.length > 0 {
+		s.begin()
+	}
 }

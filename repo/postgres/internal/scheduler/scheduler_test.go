@@ -241,6 +241,62 @@ func TestBatchIsCancelled(t *testing.T) {
 	})
 }
 
+// A caller whose context ends while its item is carried out stays for the answer, until the batch
+// puts the item back, or for Settle at most. One whose item is not sent leaves at once, and those of
+// a batch that waits are not waited for.
+func TestStay(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		sent           bool
+		takes          time.Duration
+		puts           bool
+		want           error
+		after          time.Duration
+		cancelledAfter time.Duration
+	}{
+		{"answered", true, 300 * time.Millisecond, false, nil, 300 * time.Millisecond, 0},
+		{"put back", true, 300 * time.Millisecond, true, ErrWithdrawn, 300 * time.Millisecond, 0},
+		{"too long", true, time.Minute, false, ErrLeft, time.Second, time.Second},
+		{"not sent", false, time.Minute, false, ErrLeft, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start, cancelled, done := time.Now(), time.Duration(-1), 0
+				s := New(Config[string, int]{
+					Limits: roomy(), Groups: 1, Sent: func(int) bool { return test.sent }, Settle: time.Second,
+					Group: func(b *Batch[string, int]) {
+						select {
+						case <-b.Context().Done():
+							cancelled = time.Since(start)
+						case <-time.After(test.takes):
+						}
+						for _, task := range b.Tasks {
+							if done++; test.puts && cancelled < 0 {
+								b.Return(task)
+							} else {
+								b.Done(task)
+							}
+						}
+					},
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+				defer cancel()
+				err := s.Submit(ctx, "a", 0, Size{1, 1})
+				if took := time.Since(start).Round(time.Millisecond); !errors.Is(err, test.want) || took != test.after {
+					t.Errorf("%v after %v, want %v after %v", err, took, test.want, test.after)
+				}
+				s.Close()
+				if cancelled = cancelled.Round(time.Millisecond); errors.Is(test.want, ErrLeft) && cancelled != test.cancelledAfter {
+					t.Errorf("the batch was cancelled after %v, want %v", cancelled, test.cancelledAfter)
+				}
+				if done != 1 {
+					t.Errorf("it was in %d batches", done)
+				}
+			})
+		})
+	}
+}
+
 // The tasks that a batch returns are first in their queue again, in order.
 func TestReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -477,4 +533,71 @@ func TestCloseWaitsForTheHeld(t *testing.T) {
 		p.wants(t, nil)
 		<-ended
 	})
+}
+
+// A group that is stuck delays the items of other keys only until it is late. Its own keys keep their
+// order, and the next groups go on one at a time.
+func TestStuckGroup(t *testing.T) {
+	for _, groups := range []int{1, 2} { // with one, all wait: the harness sees it
+		inWorld(t, groups, 0, roomy(), func(w *world) {
+			w.groupTakes = 10 * time.Second
+			stuck := w.one("stuck", 0)
+			w.groupTakes = time.Millisecond
+			later := w.one("stuck", 1)
+			begun := time.Now()
+			for i := range 20 {
+				w.one(name(i), 0).wants(t, nil)
+			}
+			took := time.Since(begun)
+			if soon := took < lateAfter+30*w.groupTakes; soon != (groups == 2) {
+				t.Errorf("with %d groups others waited %v", groups, took)
+			}
+			stuck.wants(t, nil)
+			later.wants(t, nil)
+			if w.mostGroup != groups {
+				t.Errorf("%d groups at once", w.mostGroup)
+			}
+		})
+	}
+}
+
+// Items of a key without an order do not wait for one of it that is stuck.
+func TestStuckGroupWithoutOrder(t *testing.T) {
+	for _, unordered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			takes := 10 * time.Second
+			s := New(Config[string, int]{Limits: roomy(), Groups: 2, Unordered: unordered, Group: func(b *Batch[string, int]) {
+				wait := takes
+				takes = time.Millisecond
+				time.Sleep(wait)
+				for _, t := range b.Tasks {
+					b.Done(t)
+				}
+			}})
+			var all sync.WaitGroup
+			submit := func() {
+				all.Go(func() {
+					if err := s.Submit(t.Context(), "a", 0, Size{1, 1}); err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+			}
+			submit()
+			begun := time.Now()
+			for range 5 {
+				if err := s.Submit(t.Context(), "a", 0, Size{1, 1}); err != nil {
+					t.Error(err)
+				}
+			}
+			if soon := time.Since(begun) < lateAfter+10*time.Millisecond; soon != unordered {
+				t.Errorf("unordered %v: they waited %v", unordered, time.Since(begun))
+			}
+			all.Wait()
+			s.Close()
+			if len(s.queues) > 0 {
+				t.Errorf("%d queues are left", len(s.queues))
+			}
+		})
+	}
 }

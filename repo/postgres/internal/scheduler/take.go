@@ -8,6 +8,8 @@ import (
 
 func (s *Scheduler[K, I]) newBatch() *Batch[K, I] {
 	b := &Batch[K, I]{}
+	s.batches++
+	b.place.value = b
 	b.ctx, b.cancel = context.WithCancel(context.Background()) //nolint:gosec // work calls it
 	return b
 }
@@ -23,7 +25,7 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 	b := s.newBatch()
 	groups := 1
 	if s.isMuch() {
-		groups = max(1, s.config.Groups-s.groups)
+		groups = max(1, s.config.Groups-s.begun.length)
 	}
 	part := (s.turns.length + groups - 1) / groups
 	for s.turns.length > 0 && !b.full(limit) && len(b.queues) < part {
@@ -33,7 +35,8 @@ func (s *Scheduler[K, I]) takeGroup() *Batch[K, I] {
 		}
 		s.take(b, q, limit, share)
 	}
-	s.groups++
+	b.at = time.Now()
+	s.begun.pushBack(&b.place)
 	b.placed = s.config.Budget != nil
 	return b
 }
@@ -73,7 +76,7 @@ func (s *Scheduler[K, I]) takeWait(q *queue[K, I]) *Batch[K, I] {
 func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share int) {
 	q.turn.remove()
 	s.tries.remove(q)
-	q.flying = true
+	q.flying++
 	b.queues = append(b.queues, q)
 	rows, first := 0, len(b.Tasks)
 	for q.tasks.length > 0 {
@@ -96,6 +99,7 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 		rows += t.size.Rows
 	}
 	s.refill(q.room)
+	s.ready(q) // if it is unordered, and has more
 }
 
 // settle ends a batch. The tasks that it left undone go to the front of their queues.
@@ -110,7 +114,7 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 	case b.shares && !b.wait:
 		s.sharing = false
 	case !b.wait:
-		s.groups--
+		b.place.remove()
 	}
 	for _, q := range b.queues {
 		q.isHeld = false
@@ -124,6 +128,10 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		if t.left {
 			continue
 		}
+		if t.undone != nil {
+			close(t.undone)
+			continue
+		}
 		t.batch, t.returned = nil, false
 		q.tasks.pushFront(&t.place)
 		q.room.count(q, 1, t.size)
@@ -133,16 +141,16 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		// get a turn before.
 		switch {
 		case q.tasks.length == 0:
-			q.flying = false
+			q.flying--
 			s.rest(q)
 		case q.isHeld:
 			s.move(q, &s.apart)
-			q.flying = false
+			q.flying--
 			s.hold(q)
 		default:
 			q.tried, q.turns, q.next = 0, 0, 0
 			s.move(q, &s.free)
-			q.flying = false
+			q.flying--
 			s.ready(q)
 		}
 	}

@@ -79,8 +79,8 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 				t.Errorf("after Close the room %s has %d items, %d rows, %d bytes, %d callers", name, r.items, r.rows, r.bytes, r.callers)
 			}
 		}
-		if w.s.groups != 0 || w.s.waits != 0 {
-			t.Errorf("after Close: %d groups, %d waits", w.s.groups, w.s.waits)
+		if w.s.begun.length != 0 || w.s.waits != 0 {
+			t.Errorf("after Close: %d groups, %d waits", w.s.begun.length, w.s.waits)
 		}
 	})
 }

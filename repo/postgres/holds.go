@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+)
+
+func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
+	if err := rules.CheckLegalHold(hold, false); err != nil {
+		return err
+	}
+	params := db.HoldInsertParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: toUUID(hold.SessionID), Reason: hold.Reason}
+	return s.exec.noted(s.exec.atomically(ctx, func(q db.DBTX) error {
+		inserted, err := conn.After(ctx, q,
+			func(q db.DBTX) error { return queries.HoldChange(ctx, q) },
+			func(q db.DBTX) (int64, error) { return queries.HoldInsert(ctx, q, params) })
+		if err != nil || inserted > 0 || hold.SessionID.IsZero() {
+			return err
+		}
+		if exists, err := queries.SessionExists(ctx, q, params.SessionID); err != nil || exists {
+			return err
+		}
+		return &conn.Answer{Err: sessionNotFound(hold.SessionID)}
+	}))
+}
+
+func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
+	if err := rules.CheckLegalHold(hold, true); err != nil {
+		return err
+	}
+	return s.exec.write(ctx, func(q db.DBTX) error {
+		return queries.HoldDelete(ctx, q, db.HoldDeleteParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: toUUID(hold.SessionID)})
+	})
+}
+
+func (s *sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.LegalHold], error) {
+	list, err := rules.HoldList(s.view, page)
+	if err != nil {
+		return repo.List[repo.LegalHold]{}, err
+	}
+	rows, err := run(ctx, s.exec.read, queries.HoldList, db.HoldListParams{
+		AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: toUUID(list.After.SessionID),
+		View: toNullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
+	})
+	if err != nil {
+		return repo.List[repo.LegalHold]{}, err
+	}
+	holds, next, err := rules.PageOf(list, rows, func(row db.SessionHold) (repo.LegalHold, error) {
+		return repo.LegalHold{SessionID: row.SessionID.Bytes, Namespace: row.Namespace, Owner: row.Owner, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}, nil
+	})
+	return repo.List[repo.LegalHold]{Items: holds, Next: next}, err
+}
+
+// RemoveDeleted removes one batch.
+func (s *sessions) RemoveDeleted(ctx context.Context, limit int) (removed int64, more bool, err error) {
+	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
+		return 0, false, err
+	}
+	err = s.exec.write(ctx, func(q db.DBTX) (err error) {
+		removed, more, err = removeDeleted(ctx, q, limit)
+		return err
+	})
+	return removed, more, err
+}
+
+// removeDeleted removes up to limit rows of what is left of a deleted session.
+func removeDeleted(ctx context.Context, q db.DBTX, limit int) (removed int64, more bool, err error) {
+	return removedBatch(queries.SessionRemove(ctx, q, int64(limit)))
+}
+
+func removedBatch(removed int64, err error) (int64, bool, error) {
+	if conn.IsNoRows(err) {
+		return 0, false, nil
+	}
+	return removed, err == nil, err
+}

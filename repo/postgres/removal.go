@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/removal"
+)
+
+// remover implements removal.Store.
+type remover struct {
+	exec     *pooled
+	sessions *sessions
+}
+
+// Removal implements removal.Keeper.
+func (s *Store) Removal() removal.Store { return &remover{s.exec, s.Sessions().(*sessions)} }
+
+// forgetRows bounds the rows that one transaction replaces.
+const forgetRows = 500
+
+func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error) {
+	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
+		return 0, 0, next, err
+	}
+	if dryRun {
+		row, err := run(ctx, r.exec.read, queries.TurnCountOld, before)
+		return row.Removed, row.Held, next, err
+	}
+	params := db.TurnRemoveOldParams{NotBefore: from, Before: before, MaxRows: int32(limit)}
+	for {
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.TurnRemoveOldRow, error) { return queries.TurnRemoveOld(ctx, q, params) })
+		switch {
+		case err != nil || row.Found < int64(params.MaxRows):
+			return row.Removed, row.Held, time.Time{}, err
+		case row.Removed > 0 || row.Reached.After(from):
+			return row.Removed, row.Held, row.Reached.UTC(), nil
+		}
+		params.MaxRows *= 2 // all of these have one time, and are held
+	}
+}
+
+func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error) {
+	namespaces, sinces := slices.Sorted(maps.Keys(since)), make([]time.Time, len(since))
+	for i, namespace := range namespaces {
+		sinces[i] = since[namespace]
+	}
+	err = r.exec.read(ctx, func(q db.DBTX) error {
+		row, err := queries.SessionCountIdle(ctx, q, namespaces, sinces)
+		sessions, longest = row.Sessions, time.Duration(row.Seconds*float64(time.Second))
+		return err
+	})
+	return sessions, longest, err
+}
+
+// afterGate runs a statement that removes what a hold may keep: no hold begins meanwhile.
+func afterGate[Answer any](ctx context.Context, exec executor, query func(db.DBTX) (Answer, error)) (answer Answer, err error) {
+	err = exec.atomically(ctx, func(q db.DBTX) (err error) {
+		answer, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.HoldGate(ctx, q) }, query)
+		return err
+	})
+	return answer, err
+}
+
+func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.Forgotten, err error) {
+	// Only the owner may begin a change of the trail.
+	if err := r.exec.atomically(ctx, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) }); err != nil {
+		return f, err
+	}
+	for _, name := range person.Names {
+		if err := r.forgetName(ctx, name, &f); err != nil {
+			return f, err
+		}
+		for _, filter := range []repo.AuditFilter{{Actor: name}, {User: name}, {Project: name}} {
+			if err := r.forgetEntries(ctx, filter, person.Names, false, &f); err != nil {
+				return f, err
+			}
+		}
+	}
+	for _, id := range person.Plans {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{PlanID: id}, person.Names, true, &f); err != nil {
+			return f, err
+		}
+	}
+	for _, id := range person.Sessions {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, person.Names, true, &f); err != nil {
+			return f, err
+		}
+		if err := r.forgetMessages(ctx, id, &f); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgotten) error {
+	plans := db.PlanForgetParams{Name: name, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
+	for plans.AfterID.Valid {
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) { return queries.PlanForget(ctx, q, plans) })
+		if err != nil {
+			return err
+		}
+		f.Add(removal.Forgotten{Events: row.Events, Altered: row.Altered, Held: row.Held, Live: row.Live})
+		plans.AfterID = row.Reached
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return err
+	}
+	var actions, streams, leases, quarantined int64
+	err = r.exec.atomically(ctx, func(q db.DBTX) error {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) (err error) { actions, err = queries.ActionForget(ctx, q, name); return err })
+		p.Add(func(q db.DBTX) (err error) { streams, err = queries.StreamForget(ctx, q, name); return err })
+		p.Add(func(q db.DBTX) (err error) { leases, err = queries.LeaseForget(ctx, q, name); return err })
+		p.Add(func(q db.DBTX) (err error) {
+			quarantined, err = queries.AuditQuarantineForget(ctx, q, quoted)
+			return err
+		})
+		return p.Send(ctx, q)
+	})
+	f.Add(removal.Forgotten{Actions: actions, Streams: streams, Named: leases, Quarantined: quarantined})
+	return err
+}
+
+// forgetEntries erases fields of the entries that filter selects, a page at a time.
+func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, names []string, about bool, f *removal.Forgotten) error {
+	filter.OldestFirst = true
+	filter, err := rules.NormalizeAuditFilter(filter)
+	if err != nil { // no entry has such a name
+		return nil //nolint:nilerr // it is the owner of a session, whose name may be longer
+	}
+	for after := (rules.Place{}); ; {
+		rows, err := (&audit{r.exec}).list(ctx, filter, after, forgetRows)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		last := rows[len(rows)-1]
+		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
+		params := db.AuditEraseParams{Ids: each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID }), Names: append([]string{}, names...), AboutThem: about}
+		var row db.AuditEraseRow
+		if err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
+			row, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) },
+				func(q db.DBTX) (db.AuditEraseRow, error) { return queries.AuditErase(ctx, q, params) })
+			return err
+		}); err != nil {
+			return err
+		}
+		f.Add(removal.Forgotten{Entries: row.Erased, Held: row.Held})
+		if len(rows) < forgetRows {
+			return nil
+		}
+	}
+}
+
+func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.Forgotten) error {
+	params := db.MessageEraseParams{ID: toUUID(id), AfterSequence: -1, MaxRows: forgetRows}
+	for {
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) { return queries.MessageErase(ctx, q, params) })
+		if f.Texts += row.Erased; err != nil || row.Erased < forgetRows {
+			return err
+		}
+		params.AfterSequence = row.Reached
+	}
+}
+
+func (r *remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
+	return run(ctx, r.exec.read, queries.BranchInherited, each(forks, toUUID))
+}
+
+func (r *remover) Namespaces(ctx context.Context) ([]string, error) {
+	found, err := ask(ctx, r.exec.read, func(q db.DBTX) ([]string, error) { return queries.NamespacesOfAll(ctx, q) })
+	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == limits.ShardMapNamespace }), err
+}
+
+func (r *remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {
+	rows, err := run2(ctx, r.exec.read, queries.NameList, after.Scope, after.Name)
+	return each(rows, func(row db.NameListRow) removal.Name { return removal.Name(row) }), err
+}

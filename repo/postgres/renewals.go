@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
+)
+
+// A lease must be renewed in time, also while the holders' transactions have all connections of the
+// pool. So renewals have one of their own, outside of the pool (and another one while that does not
+// answer, or there are very many). It is made like the pool's at the first renewal, and closed when
+// none was needed for renewerIdle. All that are due at a time are one statement. What that does not
+// settle, its caller does by the pool.
+
+// renewing is a renewal that is under way.
+type renewing struct {
+	commit.Progress
+
+	lease repo.Lease
+	ttl   time.Duration
+	// row is nil if the group has not renewed the lease: it is locked, or lost.
+	row *db.LeaseRenewManyRow
+}
+
+// Size implements commit.Item.
+func (r *renewing) Size() scheduler.Size {
+	return scheduler.Size{Rows: 1, Bytes: len(r.lease.Key.Kind) + len(r.lease.Key.Name)}
+}
+
+type (
+	renewGroup = commit.Group[repo.LeaseKey, *renewing]
+	renewTask  = commit.Task[repo.LeaseKey, *renewing]
+)
+
+// renewer renews leases in groups.
+type renewer struct {
+	*commit.Committer[repo.LeaseKey, *renewing]
+
+	hints hints[repo.LeaseKey]
+
+	beside *beside
+}
+
+// beside is the pool beside the pool, which the stores of all its schemas share.
+type beside struct {
+	once sync.Once
+	pool *pgxpool.Pool
+	err  error // why there is none
+}
+
+func (b *beside) open(conns conn.Conns) {
+	config := conns.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns, config.MaxConnIdleTime = 2, 0, 0, renewerIdle
+	b.pool, b.err = pgxpool.NewWithConfig(context.Background(), config)
+}
+
+const (
+	// renewerIdle is after how long without a renewal the connection is closed.
+	renewerIdle = time.Minute
+	// renewTimeout bounds a statement, so that one that is never answered holds up no renewal for
+	// long: a life may be five seconds.
+	renewTimeout = 1500 * time.Millisecond
+)
+
+var renewLimits = scheduler.Limits{
+	GroupRows: 1000, GroupBytes: 1 << 20, ShareRows: 1, Items: 1 << 16, Rows: 1 << 16, Bytes: 256 << 20, Callers: 1 << 16,
+}
+
+func newRenewer(p *pooled) *renewer {
+	r := &renewer{beside: p.beside}
+	p.beside.once.Do(func() { p.beside.open(p.conns) })
+	if p.beside.err != nil {
+		return r
+	}
+	beside := p.conns
+	beside.Pool = p.beside.pool
+	budget := commit.NewBudget(beside)
+	r.Committer = commit.New(budget, commit.Config[repo.LeaseKey, *renewing]{
+		Kind: "renew", Limits: renewLimits, Once: true, Commit: func(g *renewGroup) { g.Run(g.Tasks, (&renewals{g, &r.hints}).send) },
+	})
+	return r
+}
+
+func (r *renewer) close() {
+	if r.beside.err == nil {
+		r.Close()
+		r.beside.pool.Close()
+	}
+}
+
+// renewals are those of a group.
+type renewals struct {
+	*renewGroup
+
+	hints *hints[repo.LeaseKey]
+}
+
+// send renews the leases that are held, and that nobody has locked.
+func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (func(), func(*renewTask) bool, error) {
+	var params db.LeaseRenewManyParams
+	for _, t := range tasks {
+		lease := t.Item.lease
+		namespace, name := leaseRow(lease.Key)
+		params.Namespaces = append(params.Namespaces, namespace)
+		params.Kinds, params.Names = append(params.Kinds, lease.Key.Kind), append(params.Names, name)
+		params.Tokens, params.TtlsSeconds = append(params.Tokens, lease.Fence), append(params.TtlsSeconds, t.Item.ttl.Seconds())
+		params.Hints = append(params.Hints, g.hints.of(lease.Key))
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	rows, err := conn.After(ctx, q,
+		func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
+		func(q db.DBTX) ([]db.LeaseRenewManyRow, error) { return queries.LeaseRenewMany(ctx, q, params) })
+	return func() {
+		for i := range rows {
+			renewed := tasks[rows[i].Place-1].Item
+			renewed.row = &rows[i]
+			g.hints.learn(place[repo.LeaseKey]{key: renewed.lease.Key, hint: rows[i].Hint})
+		}
+		for _, t := range tasks {
+			g.Done(t, nil)
+		}
+	}, nil, err
+}
+
+// renewTogether renews a lease with others. It returns false if that has not settled it: it is
+// locked, or lost, or the connection beside the pool's does not answer, or there is none.
+func (p *pooled) renewTogether(ctx context.Context, lease repo.Lease, ttl time.Duration) (renewed repo.Lease, settled bool, err error) {
+	one := &renewing{lease: lease, ttl: ttl}
+	err = p.submitted(ctx, "renew", one, func() error {
+		r := committerOf(p, newRenewer)
+		if r.beside.err != nil {
+			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: r.beside.err}
+		}
+		return r.Submit(ctx, lease.Key, one)
+	})
+	switch {
+	case err != nil:
+		lone := errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome)
+		return repo.Lease{}, !lone || ctx.Err() != nil, err
+	case one.row == nil:
+		return repo.Lease{}, false, nil
+	}
+	return leaseOf(lease.Key, db.LeaseGetRow{
+		Owner: one.row.Owner, Token: one.row.Token, AcquiredAt: one.row.AcquiredAt, ExpiresAt: one.row.ExpiresAt,
+	}), true, nil
+}

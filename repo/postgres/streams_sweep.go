@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+)
+
+// removedPartBytes is how many bytes of parts are removed for each one that a removal is limited to,
+// so that the default removes up to 8 MiB at once: large parts take the server longer.
+const removedPartBytes = 8 << 10
+
+// removeExpired removes up to limit parts, and up to limit streams.
+func removeExpired(ctx context.Context, q db.DBTX, limit int) (streams, parts int64, err error) {
+	// Those that have expired first may be kept: there may be others behind them.
+	for expired := int64(limit); err == nil && expired == int64(limit) && streams+parts == 0; {
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) (err error) {
+			expired, err = queries.StreamExpire(ctx, q, int64(limit))
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			parts, err = queries.StreamPartRemove(ctx, q, int64(limit), int64(limit)*removedPartBytes)
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			streams, err = queries.StreamRemove(ctx, q, int64(limit))
+			return err
+		})
+		err = p.Send(ctx, q)
+	}
+	return streams, parts, err
+}
+
+// sweepPause is how long a sweep waits for further reasons, and sweepTimeout bounds one transaction of it.
+const (
+	sweepPause   = time.Second
+	sweepTimeout = 5 * time.Second
+)
+
+// sweeper removes what is left, such as of streams that have expired, in its own time: those who give it a
+// reason do not wait. It has a goroutine while there is something to do.
+type sweeper struct {
+	conns  conn.Conns
+	pause  time.Duration
+	sweep  func()
+	ctx    context.Context //nolint:containedctx // ends with close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	running sync.WaitGroup
+	// awake: a goroutine sweeps, or is about to. again: there was a reason since it began.
+	awake, again bool
+}
+
+func newSweeper(p *pooled) *sweeper {
+	s := &sweeper{conns: p.conns, pause: sweepPause}
+	s.sweep = s.sweepStreams
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *sweeper) close() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// wake gives a reason to sweep: soon, and at most once in a pause.
+func (s *sweeper) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.again = true; !s.awake && s.ctx.Err() == nil {
+		s.awake = true
+		s.running.Go(s.run)
+	}
+}
+
+func (s *sweeper) run() {
+	for {
+		select {
+		case <-time.After(s.pause):
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		if !s.again {
+			s.awake = false
+			s.mu.Unlock()
+			return
+		}
+		s.again = false
+		s.mu.Unlock()
+		s.sweep()
+	}
+}
+
+// sweepStreams removes until nothing is left. After an error it removes less at once: the server may allow a
+// statement little time. What it leaves is the next one's.
+func (s *sweeper) sweepStreams() {
+	for limit := limits.DefaultStreamRemoval; limit > 0; {
+		var streams, parts int64
+		var more bool
+		ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
+		err := s.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+			streams, parts, err = removeExpired(ctx, q, limit)
+			return err
+		})
+		if err == nil {
+			err = s.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+				_, more, err = removeDeleted(ctx, q, limit)
+				return err
+			})
+		}
+		cancel()
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err != nil:
+			limit /= 10
+		case streams+parts == 0 && !more:
+			return
+		}
+	}
+}
