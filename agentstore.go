@@ -1,33 +1,53 @@
 package agentstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/internal/inside"
+	"github.com/seed-df90f812/agentstore/internal/observed"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/internal/pgurl"
+	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/removal"
 	"github.com/seed-df90f812/agentstore/schema"
 )
 
 // Store is a store that Open or OpenPool returned. It is safe for concurrent
 // use. See repo.Store for its operations.
 //
-// To write rows of your own together with sessions, use postgres.Tx (package
-// repo/postgres) in InTx: it gives the transaction as a pgx.Tx. In a transaction that
-// you begin yourself use postgres.Bind.
+// To write rows of your own together with sessions, use WithTx in InTx: it gives the
+// transaction as a pgx.Tx. In a transaction that you begin yourself use postgres.Bind.
 type Store struct {
 	repo.Store
+	kept    kept
 	pool    *pgxpool.Pool
-	ping    func(context.Context) error
-	health  func(context.Context) (postgres.Health, error)
 	release func()
+
+	observer observe.Observer
+
+	// shards are nil for a store without. reserved is what the namespace of their map is refused with.
+	shards   []*Store
+	places   shardMap
+	reserved kept
+}
+
+// kept is what the stores of this module have beside the contract.
+type kept interface {
+	repo.Store
+	auditlog.Keeper
+	removal.Keeper
+	Ping(ctx context.Context) error
+	In(namespace string) repo.Store
 }
 
 // Pool returns the connection pool, for the caller's own statements. It is nil for
@@ -37,15 +57,63 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Ping reports whether the database answers, for a health check. For a store in memory it
 // reports whether that is open. Errors: repo.ErrClosed, repo.ErrUnavailable,
 // repo.ErrPermission; repo.ErrSchema if the database no longer exists; the context's.
-func (s *Store) Ping(ctx context.Context) error { return s.ping(ctx) }
-
-// Health says who keeps dead row versions in the database, which makes writes slower, and how many
-// there are: see postgres.Health. A store in memory has none. Errors: those of Ping.
-func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
-	if s.health == nil {
-		return postgres.Health{}, s.ping(ctx)
+func (s *Store) Ping(ctx context.Context) (err error) {
+	for _, shard := range s.shards {
+		if err = shard.Ping(ctx); err == nil { // one that is refused says nothing of the server
+			return nil
+		}
 	}
-	return s.health(ctx)
+	return cmp.Or(err, s.kept.Ping(ctx))
+}
+
+// In returns a view of the store: a store of one namespace, such as a tenant's. What belongs to
+// another namespace is not found in it, by whatever id, key, name or cursor it is asked for, and lists
+// leave it out. Nothing is made outside: a namespace that is not given is the view's, also that of an
+// action's name, and another one is an InvalidError, as is an import of its document. Shared scopes,
+// streams and leases of a view have names of their own; a store that is no view has those of
+// repo.DefaultNamespace. The lease of a session or a plan is the same for all, and in a view those must
+// exist. Streams.RemoveExpired removes those of all namespaces.
+//
+// A view costs nothing to make, and need not be closed: it ends with the store, and its Close does
+// nothing. The first use of a session or a plan in a process is one more round trip. A namespace that
+// is empty or invalid is an InvalidError of each operation.
+func (s *Store) In(namespace string) repo.Store {
+	switch {
+	case s.shards == nil:
+		return observed.Store(s.kept.In(namespace), s.observer)
+	case namespace == shardMapNamespace:
+		return s.reserved.In(namespace)
+	}
+	return s.shards[s.places.of(namespace)].In(namespace)
+}
+
+// AuditLog returns the audit trail's sealed log, for package audit.
+func (s *Store) AuditLog() auditlog.Store { return s.kept.AuditLog() }
+
+// Removal returns what packages retention and erase ask of a store.
+func (s *Store) Removal() removal.Store { return s.kept.Removal() }
+
+// Stats says what this process does on the pool: connections, groups, followers. It sends nothing to
+// the database. A store in memory has none.
+func (s *Store) Stats() postgres.Stats {
+	store, is := s.kept.(*postgres.Store)
+	if !is {
+		return postgres.Stats{}
+	}
+	stats := store.Stats()
+	for _, shard := range s.shards[min(1, len(s.shards)):] { // they share all that is not added
+		stats.Add(shard.Stats())
+	}
+	return stats
+}
+
+// Health is Stats, with what the server says: who keeps dead row versions in the database, since when,
+// and how many there are, which makes writes slower. A store in memory has none. Errors: those of Ping.
+func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
+	if store, is := s.kept.(*postgres.Store); is {
+		return store.Health(ctx)
+	}
+	return postgres.Health{}, s.Ping(ctx)
 }
 
 // Close waits for this store's operations and releases the pool. Closing the last
@@ -54,6 +122,9 @@ func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
 // repo.ErrClosed.
 func (s *Store) Close() error {
 	err := s.Store.Close()
+	for _, shard := range s.shards {
+		err = cmp.Or(err, shard.Close())
+	}
 	s.release()
 	return err
 }
@@ -83,7 +154,7 @@ func (s *Store) Close() error {
 //     setting that it does not work with (*schema.SettingError);
 //   - repo.ErrConflict for pool options other than those with which the database is
 //     open;
-//   - repo.InsideTxError in a transaction of a store on the same pool (InTx of
+//   - repo.InvalidError in a transaction of a store on the same pool (InTx of
 //     repo.Store).
 //
 // No error contains the password.
@@ -97,11 +168,18 @@ func (s *Store) Close() error {
 // text, bytea_output must be hex, array_nulls on and extra_float_digits 1 or more; in
 // simple_protocol, transform_null_equals must be off.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
 	if name, found := strings.CutPrefix(databaseURL, memoryScheme); found {
 		return openMemory(ctx, name, options)
+	}
+	if err := options.validateDatabase(); err != nil {
+		return nil, err
+	}
+	if options.Shards > 1 {
+		store, err := openShards(ctx, databaseURL, options)
+		if err != nil {
+			return nil, fmt.Errorf("agentstore: open: %w", err)
+		}
+		return store, nil
 	}
 	config, err := parse(databaseURL)
 	if err != nil {
@@ -111,12 +189,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 		return nil, &repo.InvalidError{Field: "options.Schema", Reason: "is not the search_path of the database URL"}
 	}
 	shared, release, err := pools.open(ctx, databaseKey(config.ConnConfig),
-		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, options) },
-		func(p *sharedPool) {
-			_ = p.store.Close()
-			p.pool.Close()
-		},
-	)
+		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, options, nil) }, (*sharedPool).close)
 	if err != nil {
 		return nil, fmt.Errorf("agentstore: open: %w", err)
 	}
@@ -141,14 +214,17 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 // *schema.SettingError, and sends nothing. OpenPool checks the other settings that
 // Open refuses once, on one connection.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
-	if err := options.validate(); err != nil {
+	if err := options.validateDatabase(); err != nil {
 		return nil, err
 	}
-	if field := options.differs(Options{}); field != "" {
-		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
+	own := Options{Observer: options.Observer}
+	options.Observer = nil
+	if field := options.differs(Options{}); field != "" || options.Shards > 1 {
+		return nil, &repo.InvalidError{Field: "options." + cmp.Or(field, "Shards"), Reason: "is set, but the pool is the caller's own"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{})}
-	release := func() { _ = shared.store.Close() }
+	whole := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: own.Observer})
+	shared := &sharedPool{pool: pool, stores: []*postgres.Store{whole}, options: own}
+	release := func() { _ = whole.Close() }
 	store, err := open(ctx, shared, options)
 	if err != nil {
 		release()
@@ -178,20 +254,36 @@ var pools registry[*sharedPool]
 // sharedPool is a pool with the options of its first opener.
 type sharedPool struct {
 	pool    *pgxpool.Pool
-	store   *postgres.Store
+	stores  []*postgres.Store // of its schemas
 	options Options
 }
 
-func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sharedPool, error) {
+func (p *sharedPool) close() {
+	for _, store := range p.stores {
+		_ = store.Close()
+	}
+	p.pool.Close()
+}
+
+// newSharedPool makes a pool. With names it is of these schemas, which are shards.
+func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options, names []string) (*sharedPool, error) {
 	o.apply(config)
+	if names != nil {
+		pgsettings.ShareSchemas(config)
+	}
 	// The pool makes its first connections in the background. They must outlive this
 	// call's context.
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pool, postgres.Options{}), options: o}
-	if err := shared.store.Ping(ctx); err != nil {
+	shared := &sharedPool{pool: pool, options: o}
+	if names == nil {
+		shared.stores = []*postgres.Store{postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: o.Observer})}
+	} else {
+		shared.stores = postgres.NewShards(pgsettings.Checked{Pool: pool}, names, postgres.Options{Observer: o.Observer})
+	}
+	if err := shared.stores[0].Ping(ctx); err != nil {
 		pool.Close()
 		if refused := pgsettings.RefusedSchema(err); errors.Is(refused, pgsettings.ErrSetting) {
 			return nil, fmt.Errorf("%w: %w", repo.ErrSchema, refused)
@@ -203,13 +295,18 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 
 // open returns a store for one opener of a pool.
 func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
+	return openIn(ctx, shared, 0, o)
+}
+
+// openIn is open for one of the pool's schemas.
+func openIn(ctx context.Context, shared *sharedPool, i int, o Options) (*Store, error) {
 	if inside.Is(ctx, shared.pool) {
-		return nil, &repo.InsideTxError{}
+		return nil, inside.Error()
 	}
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}
-	if err := checkSettings(ctx, shared.pool, o.Schema); err != nil {
+	if err := checkSettings(ctx, shared.pool, o.Schema, i == 0); err != nil {
 		return nil, err
 	}
 	if o.Migrate {
@@ -223,8 +320,20 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if err := ask(ctx, shared.pool, pgsettings.AskWritable); err != nil { // only if the schema exists
 		return nil, err
 	}
-	store := shared.store.Share(postgres.Options{Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit})
-	return &Store{Store: store, pool: shared.pool, ping: store.Ping, health: store.Health}, nil
+	if err := ask(ctx, shared.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		is, err := schema.IsDistributed(ctx, conn)
+		if is {
+			shared.stores[i].Distribute()
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	store := shared.stores[i].Share(postgres.Options{
+		Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit, CountTokens: o.CountTokens, TokenCounter: o.TokenCounter,
+	})
+	to := shared.options.Observer
+	return &Store{Store: observed.Store(store, to), kept: store, pool: shared.pool, observer: to}, nil
 }
 
 func migrate(ctx context.Context, pool *pgxpool.Pool, in string) error {

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // The parts of an answer are read while a model produces them. The whole answer is appended
-// to the session. If the model breaks off, those who follow learn of it at once.
+// to the session. Who takes over from a worker that died begins again, and readers drop what that
+// one wrote. If the model breaks off, those who follow learn of it at once.
 func Example_stream() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
@@ -33,30 +35,59 @@ func Example_stream() {
 				fmt.Println(err)
 				return
 			}
+			if part.Restart {
+				fmt.Print("again: ")
+				continue
+			}
 			fmt.Printf("%q ", part.Data)
 		}
 		fmt.Println("finished")
+	}
+	dead, err := store.Streams().Open(ctx, repo.NewStream{Key: "first", Session: session.ID, Owner: "worker 0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := store.Streams().Append(ctx, dead, []byte("He")); err != nil {
+		log.Fatal(err)
 	}
 	fmt.Println(writeAnswer(ctx, store, session.ID, "first", model(nil, "Hel", "", "lo")))
 	follow("first")
 	fmt.Println(writeAnswer(ctx, store, session.ID, "second", model(errors.New("out of words"), "Hel")))
 	follow("second")
-	last, err := store.Sessions().LastMessages(ctx, session.ID, 10)
-	fmt.Println(len(last), last[0].Content, err)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fmt.Println(watch(ctx, store, session, 0, func(m repo.Message) {
+		fmt.Println(m.Content)
+		cancel()
+	}))
 	// Output:
 	// <nil>
-	// "Hel" "lo" finished
+	// "He" again: "Hel" "lo" finished
 	// out of words
 	// "Hel" stream "second" failed
-	// 1 Hello <nil>
+	// Hello
+	// 1 context canceled
+}
+
+// watch shows the messages of a session from next on, those that come, too. It returns where to go on.
+func watch(ctx context.Context, store *agentstore.Store, session repo.Session, next int64, show func(repo.Message)) (int64, error) {
+	for message, err := range store.Sessions().Follow(ctx, session.ID, next) {
+		if err != nil {
+			return next, err // NotFoundError if the session is deleted
+		}
+		show(message)
+		next = message.Sequence + 1 // where to go on after an interruption
+	}
+	return next, nil
 }
 
 func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, key string, model iter.Seq2[string, error]) (err error) {
-	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: key, Owner: "worker 1"})
+	// Restart: if another worker began this answer, its readers drop what it wrote.
+	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: key, Session: session, Owner: "worker 1", Restart: true})
 	if err != nil {
 		return err
 	}
-	writer := repo.NewPartWriter(ctx, store.Streams(), stream)
+	writer := live.NewPartWriter(ctx, store.Streams(), stream)
 	defer func() {
 		if err != nil { // those who follow learn of it now, not when the stream expires
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -74,7 +105,7 @@ func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, 
 			continue // a stream has no empty parts, a model may
 		}
 		if err := writer.Write(ctx, []byte(part)); err != nil {
-			return err // StreamFencedError: somebody else writes it now
+			return err // FencedError: somebody else writes it now
 		}
 		answer.WriteString(part)
 	}

@@ -35,7 +35,7 @@ func Example() {
 	); err != nil {
 		log.Fatal(err)
 	}
-	for message, err := range store.Sessions().Stream(ctx, session.ID, 0) {
+	for message, err := range store.Sessions().Messages(ctx, session.ID, 0) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -57,23 +57,30 @@ func Example_sessionKey() {
 	defer func() { _ = store.Close() }()
 
 	key := repo.SessionKey{Namespace: "chat", Key: repo.JoinKey("acme", "support", "user/42", "1")}
-	session := repo.ByKey(store.Sessions(), key)
 	for _, content := range []string{"hello", "are you there?"} {
-		if _, err := session.AppendOrCreate(ctx, repo.NewSession{Owner: "user/42"}, repo.NewMessage{Role: repo.RoleUser, Content: content}); err != nil {
+		_, err := store.Sessions().AppendTurn(ctx, repo.Turn{
+			Create:   &repo.NewSession{Namespace: key.Namespace, Key: key.Key, Owner: "user/42"},
+			Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: content}},
+		})
+		if err != nil {
 			log.Fatal(err)
 		}
 	}
-	stored, err := session.Get(ctx)
+	id, err := store.Sessions().Find(ctx, key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored, err := store.Sessions().Get(ctx, id)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(stored.Key, stored.Owner, stored.MessageCount)
 
-	_, err = repo.ByKey(store.Sessions(), repo.SessionKey{Namespace: "chat", Key: "other"}).Get(ctx)
+	_, err = store.Sessions().Find(ctx, repo.SessionKey{Namespace: "chat", Key: "other"})
 	fmt.Println(err)
 	// Output:
 	// acme/support/user~142/1 user/42 2
-	// session with the key "other" in namespace "chat" not found
+	// session "other" in namespace "chat" not found
 }
 
 // A caller that answers what it has read appends at the next sequence. If others were
@@ -95,13 +102,15 @@ func Example_expectedSequence() {
 	}
 	next := int64(1) // only "one" was read
 	for {
-		_, err := store.Sessions().AppendAt(ctx, session.ID, next, say("an answer to all"))
+		_, err := store.Sessions().AppendTurn(ctx, repo.Turn{
+			SessionID: session.ID, Expected: &next, Messages: []repo.NewMessage{say("an answer to all")},
+		})
 		conflict, ok := errors.AsType[*repo.SequenceConflictError](err)
 		if !ok {
 			fmt.Println("appended at", next, err)
 			break
 		}
-		for message, err := range store.Sessions().Stream(ctx, session.ID, conflict.Expected) {
+		for message, err := range store.Sessions().Messages(ctx, session.ID, conflict.Expected) {
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -134,8 +143,8 @@ func Example_usage() {
 		fmt.Println(usage.InputTokens, usage.OutputTokens, usage.Cost, err)
 	}
 	_, err = store.Sessions().AddUsage(ctx, session.ID, repo.NewUsage{Cost: repo.CostUnit})
-	if exceeded, ok := errors.AsType[*repo.BudgetExceededError](err); ok {
-		fmt.Println("left:", exceeded.Budget-exceeded.Cost)
+	if exceeded, ok := errors.AsType[*repo.LimitExceededError](err); ok {
+		fmt.Println("left:", repo.Cost(exceeded.Limit-exceeded.Current))
 	}
 	// Output:
 	// 1200 80 1.5 <nil>
@@ -173,14 +182,14 @@ func Example_state() {
 		_, err = store.State().Change(ctx, []repo.StateChange{
 			{Scope: user, Key: "language", Value: json.RawMessage(language), IfVersion: &read},
 		})
-		if conflict, ok := errors.AsType[*repo.StateConflictError](err); ok {
-			fmt.Println(conflict.Key, "was changed", conflict.Actual-conflict.Expected, "version ago")
+		if conflict, ok := errors.AsType[*repo.VersionConflictError](err); ok {
+			fmt.Println(conflict.Name, "was changed:", conflict.Actual > conflict.Expected)
 		}
 	}
 	// Output:
 	// language "fr"
 	// visits 1
-	// language was changed 1 version ago
+	// language was changed: true
 }
 
 // What a turn begins with: the last messages of a session, its state and the user's, as
@@ -318,7 +327,7 @@ func Example_export() {
 	if err := from.Sessions().Export(ctx, session.ID, &document); err != nil {
 		log.Fatal(err)
 	}
-	imported, err := to.Sessions().Import(ctx, &document, repo.ImportOptions{})
+	imported, err := to.Sessions().Import(ctx, &document, false)
 	fmt.Println(imported.ID == session.ID, imported.MessageCount, err)
 	// Output: true 1 <nil>
 }
@@ -359,7 +368,7 @@ func Example_lease() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("leases left:", len(released.Leases))
+	fmt.Println("leases left:", len(released.Items))
 	// Output:
 	// held by worker-1
 	// leases left: 0

@@ -32,9 +32,9 @@ func Example_worker() {
 	}
 	claim := repo.Claim{Owner: "worker-3/" + repo.NewID().String(), TTL: time.Minute}
 	var done []repo.ID
-	err = repo.Work(ctx, store, claim, func(_ context.Context, plan repo.Plan) error {
-		fmt.Println("tidying", plan.Description)
-		if done = append(done, plan.ID); len(done) == 2 {
+	err = repo.Work(ctx, store, claim, func(_ context.Context, claimed repo.ClaimedPlan) error {
+		fmt.Println("tidying", claimed.Plan.Description)
+		if done = append(done, claimed.Plan.ID); len(done) == 2 {
 			cancel() // the end of this example
 		}
 		return nil

@@ -11,7 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // All stores opened by one name share their data, and each is closed separately.
@@ -96,12 +98,18 @@ func TestMemoryRefuses(t *testing.T) {
 	}
 }
 
+type noObserver struct{ observe.Observer }
+
+func (noObserver) Begin(ctx context.Context, _ observe.Operation) context.Context { return ctx }
+func (noObserver) End(context.Context, observe.Operation, observe.Result)         {}
+
 // A program can change the URL alone: options of the pool are valid, and openers with
 // different ones share a store.
 func TestMemoryTakesAllOptions(t *testing.T) {
 	full := Options{
 		MaxConns: 4, ConnectTimeout: time.Second, StatementTimeout: time.Second, LockTimeout: time.Second,
 		Schema: "agents", Tracer: noTracer{}, Logger: slog.New(slog.DiscardHandler), Migrate: true, WithoutSessionAudit: true,
+		Clock: memory.NewClock(time.Now()), CountTokens: func(repo.NewMessage) int64 { return 1 }, TokenCounter: "one", Observer: noObserver{}, Shards: 1,
 	}
 	for i, value := 0, reflect.ValueOf(full); i < value.NumField(); i++ {
 		if value.Field(i).IsZero() {
@@ -127,9 +135,9 @@ func TestMemoryTakesAllOptions(t *testing.T) {
 	if _, err := audited.Sessions().Create(t.Context(), repo.NewSession{}); err != nil {
 		t.Fatal(err)
 	}
-	count, err := quiet.Audit().Count(t.Context(), repo.AuditFilter{}, 0)
-	if err != nil || count.Entries != 1 {
-		t.Errorf("%+v entries, %v, want the one of the audited store", count, err)
+	count, _, err := quiet.Audit().Count(t.Context(), repo.AuditFilter{}, 0)
+	if err != nil || count != 1 {
+		t.Errorf("%d entries, %v, want the one of the audited store", count, err)
 	}
 }
 
@@ -139,3 +147,32 @@ func (noTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 	return ctx
 }
 func (noTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A store in memory has the clock that its first opener gives it. A database has its server's.
+func TestMemoryClock(t *testing.T) {
+	clock := memory.NewClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	store, err := Open(t.Context(), "memory://clock", Options{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	again, err := Open(t.Context(), "memory://clock", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if created, err := again.Sessions().Create(t.Context(), repo.NewSession{}); err != nil || !created.CreatedAt.Equal(clock.Now()) {
+		t.Errorf("created at %v, %v", created.CreatedAt, err)
+	}
+	if _, err := Open(t.Context(), "memory://clock", Options{Clock: memory.NewClock(clock.Now())}); !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("another clock: %v", err)
+	}
+	var invalid *repo.InvalidError
+	_, onDatabase := Open(t.Context(), "postgres://127.0.0.1:1/x", Options{Clock: clock})
+	_, onPool := OpenPool(t.Context(), nil, Options{Clock: clock})
+	for _, err := range []error{onDatabase, onPool} {
+		if !errors.As(err, &invalid) || invalid.Field != "options.Clock" {
+			t.Errorf("with a database: %v", err)
+		}
+	}
+}

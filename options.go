@@ -11,17 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/schema"
 )
 
 // Options configure a store. The zero value is the default.
 //
 // All stores on one database share its pool, so the first opener's options apply.
-// Opening the database again with other pool options is an error. Logger, Migrate and
-// WithoutSessionAudit are each store's own.
+// Opening the database again with other pool options is an error. Logger, Migrate,
+// WithoutSessionAudit and CountTokens are each store's own.
 //
 // For a store in memory the same options are valid, so that a program can change only
-// the URL. Schema and WithoutSessionAudit have the same effect there; the others, which
+// the URL; Clock is for a store in memory only. Schema and WithoutSessionAudit have the same effect there; the others, which
 // concern connections, statements and tables, have none.
 type Options struct {
 	// MaxConns is the size of the pool, 1 to 10,000. Zero: the URL's
@@ -54,9 +58,19 @@ type Options struct {
 	// Open checks the session that it gets, and returns *schema.SettingError if the
 	// schema is another one.
 	Schema string
+	// Shards is the number of schemas over which the namespaces are spread, 2 to 256, on one pool: see Store.In. They are
+	// named as Schema (empty: agentstore) with _00, _01, and so on. The number cannot be changed later. All
+	// that is in no view returns an InvalidError. A shard whose schema the library does not work with is refused alone
+	// (repo.ErrSchema). Connections must lead to the server, or the error is a *schema.SettingError; a statement of
+	// the caller's own on Pool names its schema. Zero or 1: none.
+	Shards int
 	// Tracer sees every statement with its arguments, which include the contents
 	// of messages.
 	Tracer pgx.QueryTracer
+	// Observer sees each operation, with its caller's context, and the groups in which writes are committed: see package
+	// observe. It is an option of the pool, and each store's own in memory. OpenPool allows it, too. For transactions of
+	// the caller's own there is postgres.BindWith.
+	Observer observe.Observer
 
 	// Logger logs what the store does on its own, such as retries, but never the
 	// content of a message or a password. It applies only to the store that this
@@ -72,6 +86,15 @@ type Options struct {
 	// for transactions of the caller's own there is postgres.BindWith. Entries of
 	// plans and actions are recorded in any case.
 	WithoutSessionAudit bool
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, once, and TokenCounter names it
+	// (Message.Counter), such as "o200k". It must not change the message. They apply only to the store that this call opens.
+	// Nil: tokens are not counted.
+	CountTokens  func(repo.NewMessage) int64
+	TokenCounter string
+	// Clock is the clock of a store in memory, for unit tests: see memory.Clock. All stores
+	// of one name have the first opener's. With a database it is an error, since its server
+	// tells the time.
+	Clock *memory.Clock
 }
 
 const (
@@ -84,12 +107,30 @@ const (
 	maxPoolSize        = 10_000
 )
 
+// validateDatabase checks the options for a store on a database.
+func (o Options) validateDatabase() error {
+	if o.Clock != nil {
+		return &repo.InvalidError{Field: "options.Clock", Reason: "is only for a store in memory"}
+	}
+	return o.validate()
+}
+
 func (o Options) validate() error {
 	if o.MaxConns < 0 || o.MaxConns > maxPoolSize {
 		return &repo.InvalidError{Field: "options.MaxConns", Reason: fmt.Sprintf("is not between 0 and %d", maxPoolSize)}
 	}
+	if o.Shards < 0 || o.Shards > schema.MaxShards {
+		return &repo.InvalidError{Field: "options.Shards", Reason: fmt.Sprintf("is not between 0 and %d", schema.MaxShards)}
+	}
+	names := schema.Shards(o.Schema, o.Shards)
+	if name := names[len(names)-1]; o.Shards > 1 && pgsettings.CheckSchemaName(name) != "" { // the longest
+		return &repo.InvalidError{Field: "options.Schema", Reason: "with the number of a shard " + pgsettings.CheckSchemaName(name)}
+	}
 	if reason := pgsettings.CheckSchemaName(o.Schema); o.Schema != "" && reason != "" {
 		return &repo.InvalidError{Field: "options.Schema", Reason: reason}
+	}
+	if err := (rules.TokenCounter{Name: o.TokenCounter, Count: o.CountTokens}).Check(); err != nil {
+		return err
 	}
 	for _, timeout := range []struct {
 		field string
@@ -143,12 +184,14 @@ func (o Options) differs(first Options) string {
 		return "LockTimeout"
 	case o.Tracer != nil && !same(o.Tracer, first.Tracer):
 		return "Tracer"
+	case o.Observer != nil && !same(o.Observer, first.Observer):
+		return "Observer"
 	}
 	return ""
 }
 
-// same reports whether the tracers are equal. Values that are not comparable
+// same reports whether tracers or observers are equal. Values that are not comparable
 // differ.
-func same(a, b pgx.QueryTracer) bool {
+func same(a, b any) bool {
 	return b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }

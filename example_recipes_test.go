@@ -1,0 +1,348 @@
+package agentstore_test
+
+// The code of docs/recipes.md. A test in tests/docs compares the two.
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/live"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+)
+
+func inMemory(t *testing.T) *agentstore.Store {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// question is a turn with the id that a client gave it, in a session that it creates.
+func question(key, id string) repo.Turn {
+	return repo.Turn{
+		Create: &repo.NewSession{Namespace: "chat", Key: key, Owner: "ann"}, ID: id,
+		Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "question " + id}},
+	}
+}
+
+func post(ctx context.Context, store repo.Store, turn repo.Turn) (repo.AppendedTurn, error) {
+	for pause := 50 * time.Millisecond; ; pause *= 2 {
+		added, err := store.Sessions().AppendTurn(ctx, turn) // turn.ID is the client's
+		passes := errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention) || errors.Is(err, repo.ErrUnknownOutcome)
+		if !passes || pause > 5*time.Second {
+			return added, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func TestRecipeRetry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := inMemory(t)
+		// Its first answers are lost.
+		lossy := &outcomes{Store: store, errs: []error{repo.ErrUnknownOutcome, repo.ErrUnavailable}}
+		added, err := post(t.Context(), lossy, question("k", "1"))
+		if err != nil || !added.Repeated || added.Messages[0].Sequence != 0 {
+			t.Errorf("%+v, %v", added, err)
+		}
+		other := question("k", "1")
+		other.Messages[0].Content = "another one"
+		if _, err := post(t.Context(), store, other); !errors.Is(err, repo.ErrConflict) {
+			t.Errorf("another question with the id: %v", err)
+		}
+	})
+}
+
+// outcomes is a store whose turns are stored, and whose answers are these first.
+type outcomes struct {
+	repo.Store
+
+	errs []error
+}
+
+func (o *outcomes) Sessions() repo.Sessions { return lossySessions{o.Store.Sessions(), o} }
+
+type lossySessions struct {
+	repo.Sessions
+
+	o *outcomes
+}
+
+func (s lossySessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
+	added, err := s.Sessions.AppendTurn(ctx, turn)
+	if len(s.o.errs) > 0 {
+		err, s.o.errs = s.o.errs[0], s.o.errs[1:]
+	}
+	return added, err
+}
+
+func oneAtATime(ctx context.Context, store repo.Store, session repo.ID, answer func(context.Context, int64) error) error {
+	lease := repo.NewLease{Key: repo.SessionLease(session), Owner: "chat " + repo.NewID().String(), TTL: 10 * time.Second}
+	held, err := repo.Hold(ctx, store, lease)
+	for errors.Is(err, repo.ErrConflict) && ctx.Err() == nil { // another answer is being made
+		time.Sleep(100 * time.Millisecond)
+		held, err = repo.Hold(ctx, store, lease)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = held.Release(context.WithoutCancel(ctx)) }()
+	return answer(held.Context(), held.Lease().Fence)
+}
+
+func TestRecipeOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := inMemory(t)
+		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, tokens := 0, []int64{}
+		errs := make(chan error)
+		for range 3 {
+			go func() {
+				errs <- oneAtATime(t.Context(), store, session.ID, func(ctx context.Context, token int64) error {
+					if answers++; answers > 1 {
+						t.Error("two answers at a time")
+					}
+					time.Sleep(time.Minute)
+					answers--
+					tokens = append(tokens, token)
+					return ctx.Err()
+				})
+			}()
+		}
+		for range 3 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		turn := repo.Turn{SessionID: session.ID, Messages: question("", "").Messages, Fence: tokens[0]}
+		if _, err := store.Sessions().AppendTurn(t.Context(), turn); !errors.As(err, new(*repo.FencedError)) {
+			t.Errorf("the token of the first: %v", err)
+		}
+	})
+}
+
+// shown returns what a page is rendered with: messages, and where its feed goes on.
+func shown(ctx context.Context, store repo.Store, session repo.ID) (messages []repo.Message, after string, err error) {
+	messages, err = store.Sessions().LastMessages(ctx, session, 50)
+	if len(messages) > 0 {
+		after = session.String() + "." + strconv.FormatInt(messages[len(messages)-1].Sequence, 10)
+	}
+	return messages, after, err
+}
+
+func TestRecipeResume(t *testing.T) {
+	t.Parallel()
+	store := inMemory(t)
+	var session repo.ID
+	var after string
+	for _, id := range []string{"1", "2", "3"} {
+		added, err := store.Sessions().AppendTurn(t.Context(), question("k", id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if session = added.SessionID; id == "2" {
+			if _, after, err = shown(t.Context(), store, session); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	feed, err := live.New(store, live.Options{
+		MaxDuration: 100 * time.Millisecond,
+		Authorize:   func(*http.Request) (live.Target, error) { return live.Target{Session: session}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(feed)
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"?after="+after, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var events strings.Builder
+	if err := response.Write(&events); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(events.String(), "question 2") || !strings.Contains(events.String(), "question 3") {
+		t.Errorf("after %s came\n%s", after, events.String())
+	}
+}
+
+func TestHandedOn(t *testing.T) {
+	clock := memory.NewClock(time.Now())
+	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	lease := repo.NewLease{Key: repo.LeaseKey{Kind: "project", Name: "x"}, Owner: "a", TTL: time.Minute}
+	if _, err := store.Leases().Acquire(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute) // a dies, and a minute passes
+	lease.Owner = "b"
+	if _, err := store.Leases().Acquire(t.Context(), lease); err != nil {
+		t.Error(err)
+	}
+}
+
+// login says who sends a request: never what is in its path or body.
+type login struct{ Tenant, User string }
+
+func keyOf(who login, conversation string) (repo.SessionKey, error) {
+	if who.Tenant == "" || who.User == "" {
+		return repo.SessionKey{}, errors.New("nobody has logged in") // an empty namespace is the default one
+	}
+	return repo.SessionKey{Namespace: who.Tenant, Key: repo.JoinKey(who.User, conversation)}, nil
+}
+
+func TestRecipeTenants(t *testing.T) {
+	t.Parallel()
+	store := inMemory(t)
+	for _, who := range []login{{"acme", "ann"}, {"acme", "ann/c"}, {"acme/ann", "c"}, {"other", "ann"}} {
+		key, err := keyOf(who, "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Sessions().Find(t.Context(), key); !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("%v found somebody else's: %v", who, err)
+		}
+		if _, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: key.Namespace, Key: key.Key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := keyOf(login{User: "ann"}, "c"); err == nil {
+		t.Error("nobody was let in")
+	}
+}
+
+// counted adds what a turn has used to the counters of its tenant: with the turn, so once.
+func counted(turn repo.Turn, tenant string, now time.Time, tokens int64) repo.Turn {
+	month := repo.Scope{Name: repo.JoinKey("usage", tenant, now.UTC().Format("2006-01"))}
+	turn.State = append(turn.State, repo.StateChange{Scope: month, Key: "tokens", Op: repo.StateIncrement, By: tokens})
+	return turn
+}
+
+func TestRecipeUsage(t *testing.T) {
+	t.Parallel()
+	store := inMemory(t)
+	now := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
+	for _, turn := range []repo.Turn{question("a", "1"), question("b", "1"), question("a", "1")} {
+		if _, err := store.Sessions().AppendTurn(t.Context(), counted(turn, "acme", now, 20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tokens, err := store.State().Get(t.Context(), repo.Scope{Name: "usage/acme/2026-03"}, "tokens")
+	if err != nil || string(tokens.Value) != "40" {
+		t.Errorf("%s, %v", tokens.Value, err)
+	}
+}
+
+// postListed adds a question, and says so in the user's list, which is a session, too.
+func postListed(ctx context.Context, store repo.Store, question repo.Turn) error {
+	list := repo.NewSession{Namespace: "lists", Key: question.Create.Owner}
+	changed := repo.NewMessage{Role: repo.RoleSystem, Kind: "changed", Content: question.Create.Key}
+	_, err := store.Sessions().AppendTurns(ctx, question,
+		repo.Turn{Create: &list, ID: question.Create.Key + " " + question.ID, Messages: []repo.NewMessage{changed}})
+	return err
+}
+
+func TestRecipeTwoFeeds(t *testing.T) {
+	t.Parallel()
+	store := inMemory(t)
+	for _, turn := range []repo.Turn{question("a", "1"), question("b", "1"), question("a", "1")} {
+		if err := postListed(t.Context(), store, turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := store.Sessions().Find(t.Context(), repo.SessionKey{Namespace: "lists", Key: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := store.Sessions().LastMessages(t.Context(), list, 10)
+	if err != nil || len(changed) != 2 || changed[1].Content != "b" {
+		t.Errorf("%+v, %v", changed, err)
+	}
+}
+
+type meteredStore struct {
+	repo.Store
+
+	observe func(operation string, took time.Duration, err error)
+}
+
+func (m meteredStore) Sessions() repo.Sessions { return meteredSessions{m.Store.Sessions(), m} }
+
+type meteredSessions struct {
+	repo.Sessions
+
+	store meteredStore
+}
+
+func (m meteredSessions) AppendTurn(ctx context.Context, turn repo.Turn) (added repo.AppendedTurn, err error) {
+	defer func(begin time.Time) { m.store.observe("AppendTurn", time.Since(begin), err) }(time.Now())
+	return m.Sessions.AppendTurn(ctx, turn)
+}
+
+func TestRecipeMetrics(t *testing.T) {
+	t.Parallel()
+	var observed []string
+	store := meteredStore{inMemory(t), func(operation string, _ time.Duration, err error) {
+		if err == nil {
+			observed = append(observed, operation)
+		}
+	}}
+	if _, err := store.Sessions().AppendTurn(t.Context(), question("a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(observed, []string{"AppendTurn"}) {
+		t.Errorf("observed %q", observed)
+	}
+}
+
+func order(ctx context.Context, store *agentstore.Store, turn repo.Turn, item string, inTest func() error) error {
+	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		added, err := tx.Sessions().AppendTurn(ctx, turn)
+		if err != nil {
+			return err
+		}
+		return agentstore.WithTx(tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, $2)", added.SessionID.String(), item)
+			return err
+		}, inTest)
+	})
+}
+
+func TestRecipeEffects(t *testing.T) {
+	t.Parallel()
+	ordered := 0
+	err := order(t.Context(), inMemory(t), question("a", "1"), "a bicycle", func() error { ordered++; return nil })
+	if err != nil || ordered != 1 {
+		t.Errorf("%d, %v", ordered, err)
+	}
+}
