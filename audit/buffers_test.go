@@ -13,6 +13,7 @@ import (
 // Callers that reuse their buffers as soon as Record, RecordWait or Close has
 // returned do not change the entries in the trail, in the spool, or in what Close
 // returns.
+// Guarantee: Memory: The audit writer keeps no memory of its caller's.
 func TestWriterKeepsNoBuffers(t *testing.T) {
 	const mine, others = `{"tenant":"mine"}`, `{"tenant":"else"}`
 	check := func(t *testing.T, where string, entries []repo.AuditEntry, count int) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -40,8 +41,8 @@ type statement struct {
 
 // newCheckpoint makes a checkpoint in the form of https://c2sp.org/tlog-checkpoint,
 // signed if there is a signer.
-func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error) {
-	checkpoint := repo.AuditCheckpoint{Size: s.size, Root: s.root}
+func newCheckpoint(s statement, signer note.Signer) (auditlog.Checkpoint, error) {
+	checkpoint := auditlog.Checkpoint{Size: s.size, Root: s.root}
 	text := fmt.Sprintf("%s\n%d\n%s\n", s.origin, s.size, base64.StdEncoding.EncodeToString(s.root[:]))
 	if signer == nil {
 		checkpoint.Note = []byte(text)
@@ -49,7 +50,7 @@ func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error
 	}
 	signed, err := note.Sign(&note.Note{Text: text}, signer)
 	if err != nil {
-		return repo.AuditCheckpoint{}, fmt.Errorf("audit: sign the checkpoint: %w", err)
+		return auditlog.Checkpoint{}, fmt.Errorf("audit: sign the checkpoint: %w", err)
 	}
 	checkpoint.Note = signed
 	return checkpoint, nil
@@ -58,12 +59,12 @@ func newCheckpoint(s statement, signer note.Signer) (repo.AuditCheckpoint, error
 // ParseCheckpoint parses a checkpoint. With a verifier, its key must have signed the
 // checkpoint, and the origin must have the key's name; without one, signatures are not
 // checked. Errors: ErrCheckpoint.
-func ParseCheckpoint(raw []byte, verifier note.Verifier) (repo.AuditCheckpoint, error) {
+func ParseCheckpoint(raw []byte, verifier note.Verifier) (auditlog.Checkpoint, error) {
 	s, err := parseStatement(raw, verifier)
 	if err != nil {
-		return repo.AuditCheckpoint{}, err
+		return auditlog.Checkpoint{}, err
 	}
-	return repo.AuditCheckpoint{Size: s.size, Root: s.root, Note: bytes.Clone(raw)}, nil
+	return auditlog.Checkpoint{Size: s.size, Root: s.root, Note: bytes.Clone(raw)}, nil
 }
 
 func parseStatement(raw []byte, verifier note.Verifier) (statement, error) {

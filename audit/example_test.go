@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
@@ -23,13 +24,13 @@ func Example() {
 	store := memory.New()
 	defer func() { _ = store.Close() }()
 
-	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{})
+	writer, err := audit.NewWriter(store.AuditLog(), audit.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	id := repo.NewID()
 	if err := writer.Record(ctx, repo.AuditEntry{
-		ID: id, Type: repo.EventToolInvoked, Details: json.RawMessage(`{"tool":"fetch","api_key":"sk-0123456789abcdef"}`),
+		ID: id, Type: audit.EventToolInvoked, Details: json.RawMessage(`{"tool":"fetch","api_key":"sk-0123456789abcdef"}`),
 	}); err != nil {
 		log.Fatal(err)
 	}
@@ -50,17 +51,17 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{Signer: signer})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{Signer: signer})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := sealer.SealOnce(ctx); err != nil {
 		log.Fatal(err)
 	}
-	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Verifier: verifier})
+	report, err := audit.Verify(ctx, store.AuditLog(), audit.VerifyOptions{Verifier: verifier})
 	fmt.Println(report.Sealed, report.Intact(), err)
 
-	proof, err := audit.Prove(ctx, store.AuditStore(), id)
+	proof, err := audit.Prove(ctx, store.AuditLog(), id)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -90,13 +91,13 @@ func ExampleNewWriter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{Spool: spool})
+	writer, err := audit.NewWriter(store.AuditLog(), audit.Options{Spool: spool})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Record returns when the entry is accepted, RecordWait when it is committed.
-	fmt.Println(writer.Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "openai/gpt"}))
-	fmt.Println(writer.RecordWait(ctx, repo.AuditEntry{Type: repo.EventUserApproval, User: "ada"}))
+	fmt.Println(writer.Record(ctx, repo.AuditEntry{Type: audit.EventToolInvoked, Actor: "openai/gpt"}))
+	fmt.Println(writer.RecordWait(ctx, repo.AuditEntry{Type: audit.EventUserApproval, User: "ada"}))
 
 	left, err := writer.Close(ctx) // left: the entries that could not be written
 	fmt.Println(len(left), err, writer.Health().State)
@@ -115,12 +116,12 @@ func ExampleVerify() {
 	ctx := context.Background()
 	store := memory.New()
 	defer func() { _ = store.Close() }()
-	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventConfigChanged}); err != nil {
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: audit.EventConfigChanged}); err != nil {
 		log.Fatal(err)
 	}
 	var held []byte
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{
-		Publish: func(_ context.Context, checkpoint repo.AuditCheckpoint) error {
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{
+		Publish: func(_ context.Context, checkpoint auditlog.Checkpoint) error {
 			held = checkpoint.Note
 			return nil
 		},
@@ -132,13 +133,13 @@ func ExampleVerify() {
 	sealed, err := sealer.SealOnce(ctx)
 	fmt.Println(sealed, err)
 
-	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{Held: held})
+	report, err := audit.Verify(ctx, store.AuditLog(), audit.VerifyOptions{Held: held})
 	fmt.Println(report.Sealed, report.Intact(), err)
 
 	// The checkpoint does not match another trail.
 	other := memory.New()
 	defer func() { _ = other.Close() }()
-	report, err = audit.Verify(ctx, other.AuditStore(), audit.VerifyOptions{Held: held})
+	report, err = audit.Verify(ctx, other.AuditLog(), audit.VerifyOptions{Held: held})
 	fmt.Println(report.Intact(), report.Breaks[0].Kind, err)
 	// Output:
 	// 1 <nil>

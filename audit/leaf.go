@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -32,59 +34,43 @@ const (
 //
 // Types, namespaces and salts have their length before them. Numbers and lengths are
 // big-endian in 8 bytes. A line ends with its line feed.
-func LeafHash(entry repo.SealedEntry) [32]byte {
+func LeafHash(entry auditlog.Entry) [32]byte {
 	return keptHash(entry.ID, entry.OccurredAt, keptOf(entry))
 }
 
-// field is one that can be erased.
-type field struct{ line, value, erased string }
-
-func fieldsOf(e repo.SealedEntry) [4]field {
-	return [4]field{
-		{"agentstore/audit actor 1\n", e.Actor, ""},
-		{"agentstore/audit user 1\n", e.User, ""},
-		{"agentstore/audit project 1\n", e.Project, ""},
-		{"agentstore/audit details 1\n", string(e.Details), "{}"},
-	}
-}
-
-// isErased reports whether a salt is a digest.
-func isErased(salt []byte) bool { return len(salt) == sha256.Size }
-
-// hiddenHash is repo.AuditKept.Hidden.
-func hiddenHash(entry repo.SealedEntry) [32]byte {
+// hiddenHash is auditlog.Kept.Hidden.
+func hiddenHash(entry auditlog.Entry) [32]byte {
 	hidden := []byte(hiddenLine)
-	for i, field := range fieldsOf(entry) {
+	for i, field := range rules.HiddenFields(entry.AuditEntry) {
 		var salt []byte
 		if i < len(entry.Salts) { // somebody may have changed them
 			salt = entry.Salts[i]
 		}
-		if isErased(salt) && field.value == field.erased {
+		if rules.IsErased(salt) && field.Value == field.Erased {
 			hidden = append(hidden, salt...)
 			continue
 		}
-		text := appendText([]byte(field.line), string(salt))
-		digest := sha256.Sum256(append(text, field.value...))
+		digest := field.Digest(salt)
 		hidden = append(hidden, digest[:]...)
 	}
 	return sha256.Sum256(hidden)
 }
 
-func keptOf(entry repo.SealedEntry) repo.AuditKept {
-	return repo.AuditKept{
+func keptOf(entry auditlog.Entry) auditlog.Kept {
+	return auditlog.Kept{
 		RecordedAt: entry.RecordedAt, Type: entry.Type, Namespace: entry.Namespace, PlanID: entry.PlanID, SessionID: entry.SessionID,
 		Hidden: hiddenHash(entry),
 	}
 }
 
 // keptHash is the hash of a leaf by what it keeps.
-func keptHash(id repo.ID, occurredAt time.Time, kept repo.AuditKept) [32]byte {
+func keptHash(id repo.ID, occurredAt time.Time, kept auditlog.Kept) [32]byte {
 	leaf := make([]byte, 0, 256)
 	leaf = append(leaf, leafLine...)
 	leaf = append(leaf, id[:]...)
 	leaf = binary.BigEndian.AppendUint64(leaf, uint64(occurredAt.UnixMicro()))
 	leaf = binary.BigEndian.AppendUint64(leaf, uint64(kept.RecordedAt.UnixMicro()))
-	leaf = appendText(leaf, string(kept.Type))
+	leaf = appendText(leaf, kept.Type)
 	leaf = appendText(leaf, kept.Namespace)
 	leaf = append(leaf, kept.PlanID[:]...)
 	leaf = append(leaf, kept.SessionID[:]...)
@@ -106,7 +92,7 @@ func renamed[To, From ~[32]byte](hashes []From) []To {
 }
 
 // hashesOf reads the hashes that a log has stored.
-func hashesOf(ctx context.Context, log repo.AuditLog) tlog.HashReader {
+func hashesOf(ctx context.Context, log auditlog.Log) tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		found, err := log.Hashes(ctx, indexes)
 		return renamed[tlog.Hash](found), err

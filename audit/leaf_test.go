@@ -9,17 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // erase does what an erasure of a field does.
-func erase(e *repo.SealedEntry, field int) {
-	value := fieldsOf(*e)[field]
+func erase(e *auditlog.Entry, field int) {
+	value := rules.HiddenFields(e.AuditEntry)[field]
 	digest := sha256.New()
-	digest.Write([]byte(value.line))
+	digest.Write([]byte(value.Line))
 	digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(e.Salts[field]))))
 	digest.Write(e.Salts[field])
-	digest.Write([]byte(value.value))
+	digest.Write([]byte(value.Value))
 	e.Salts[field] = digest.Sum(nil)
 	switch field {
 	case 0:
@@ -33,8 +35,8 @@ func erase(e *repo.SealedEntry, field int) {
 	}
 }
 
-func leafEntry() repo.SealedEntry {
-	entry := repo.SealedEntry{AuditEntry: repo.AuditEntry{
+func leafEntry() auditlog.Entry {
+	entry := auditlog.Entry{AuditEntry: repo.AuditEntry{
 		ID: repo.ID{1}, OccurredAt: time.Unix(1, 0), RecordedAt: time.Unix(2, 0), Type: "tool_invoked", Namespace: "n",
 		Actor: "a", User: "u", PlanID: repo.ID{2}, Details: json.RawMessage(`{"a": 1}`),
 	}}
@@ -73,7 +75,7 @@ func TestErasedFields(t *testing.T) {
 
 	signer, verifier := keys(t)
 	store, entries := sealedStore(t, 20, signer)
-	log := &tampered{AuditLog: store.AuditStore(), leaf: func(leaf *repo.AuditLeaf) bool {
+	log := &tampered{Log: store.AuditLog(), leaf: func(leaf *auditlog.Leaf) bool {
 		if leaf.EntryID == entries[7].ID || leaf.EntryID == entries[8].ID {
 			erase(leaf.Entry, 1)
 			erase(leaf.Entry, 3)
@@ -83,11 +85,11 @@ func TestErasedFields(t *testing.T) {
 	if report := verify(t, log, VerifyOptions{Verifier: verifier}); !report.Intact() || report.Erased != 2 || report.Sealed != 20 {
 		t.Errorf("%+v", report)
 	}
-	proof, err := Prove(t.Context(), store.AuditStore(), entries[7].ID)
+	proof, err := Prove(t.Context(), store.AuditLog(), entries[7].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	erased := repo.SealedEntry{AuditEntry: proof.Entry.entry(), Salts: proof.Salts}
+	erased := auditlog.Entry{AuditEntry: proof.Entry.entry(), Salts: proof.Salts}
 	erase(&erased, 1)
 	proof.Entry, proof.Salts = exactOf(erased.AuditEntry), erased.Salts
 	if err := CheckProof(proof, verifier); err != nil {

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // Logs that one key signs have different origins, which verifiers compare.
+// Guarantee: The audit trail: One key never signs two logs of one origin.
 func TestOrigins(t *testing.T) {
 	signer, verifier := keys(t)
 	one, _ := sealedStore(t, 5, signer)
@@ -16,7 +18,7 @@ func TestOrigins(t *testing.T) {
 	var notes [2][]byte
 	var origins [2]string
 	for i, store := range []*memory.Store{one, other} {
-		checkpoint, err := store.AuditStore().Checkpoint(t.Context())
+		checkpoint, err := store.AuditLog().Checkpoint(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +26,7 @@ func TestOrigins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		identity, err := store.AuditStore().Identity(t.Context())
+		identity, err := store.AuditLog().Identity(t.Context())
 		if err != nil || s.origin != "test/"+identity.String() {
 			t.Errorf("the origin is %s, %v", s.origin, err)
 		}
@@ -33,10 +35,10 @@ func TestOrigins(t *testing.T) {
 	if origins[0] == origins[1] {
 		t.Errorf("one key signed two logs of the origin %s", origins[0])
 	}
-	if report := verify(t, one.AuditStore(), VerifyOptions{Verifier: verifier, Held: notes[1]}); !slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == BreakHeld }) {
+	if report := verify(t, one.AuditLog(), VerifyOptions{Verifier: verifier, Held: notes[1]}); !slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == BreakHeld }) {
 		t.Errorf("against another log's checkpoint: %+v", report)
 	}
-	log := &tampered{AuditLog: one.AuditStore(), checkpoint: func(c *repo.AuditCheckpoint) { c.Note = notes[1] }}
+	log := &tampered{Log: one.AuditLog(), checkpoint: func(c *auditlog.Checkpoint) { c.Note = notes[1] }}
 	if report := verify(t, log, VerifyOptions{Verifier: verifier}); len(report.Breaks) == 0 || report.Breaks[0].Kind != BreakCheckpoint {
 		t.Errorf("with another log's checkpoint: %+v", report)
 	}
@@ -55,7 +57,7 @@ func TestOrigins(t *testing.T) {
 	if _, err := ParseCheckpoint(nameless.Note, verifier); err == nil {
 		t.Error("a checkpoint that names no log was accepted")
 	}
-	if _, err := NewSealer(one.AuditStore(), SealerOptions{Signer: signer, Origin: "other"}); err == nil {
+	if _, err := NewSealer(one.AuditLog(), SealerOptions{Signer: signer, Origin: "other"}); err == nil {
 		t.Error("a sealer accepted an origin that is not its key's")
 	}
 	id := repo.NewID()

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // quarantine sets aside an entry that the database or the spool refuses, so that it
@@ -39,7 +40,7 @@ func (w *Writer) setAside(entry repo.AuditEntry, reason error) error {
 	if err != nil { // does not depend on the entry's values
 		return err
 	}
-	poison := repo.AuditPoison{ID: entry.ID, Document: document, Reason: reason.Error()}
+	poison := auditlog.Poison{ID: entry.ID, Document: document, Reason: reason.Error()}
 	return w.try(func(ctx context.Context) error { return w.sink.Quarantine(ctx, poison) })
 }
 
@@ -52,7 +53,7 @@ func (w *Writer) noteGap() {
 	}
 	details := fmt.Sprintf(`{"refused":%d}`, refused-w.noted)
 	entry, err := rules.NormalizeEntry(repo.AuditEntry{
-		ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventAuditGap, Details: json.RawMessage(details),
+		ID: repo.NewID(), OccurredAt: time.Now(), Type: EventAuditGap, Details: json.RawMessage(details),
 	})
 	if err != nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -15,7 +16,7 @@ import (
 // form with only the public key: see CheckProof.
 type Proof struct {
 	Entry ExactEntry `json:"entry"`
-	// Salts are repo.SealedEntry.Salts, in base64.
+	// Salts are auditlog.Entry.Salts, in base64.
 	Salts    [][]byte `json:"salts"`
 	Sequence int64    `json:"sequence"`
 	// Hashes lead from the leaf to the root (RFC 6962, section 2.1.1), in
@@ -30,7 +31,7 @@ var ErrProof = errors.New("audit: proof refused")
 
 // Prove returns the proof of a sealed entry. Errors: repo.ErrNotFound if the entry is
 // not sealed or was pruned.
-func Prove(ctx context.Context, log repo.AuditLog, entryID repo.ID) (Proof, error) {
+func Prove(ctx context.Context, log auditlog.Log, entryID repo.ID) (Proof, error) {
 	leaf, err := log.Leaf(ctx, entryID)
 	if err != nil {
 		return Proof{}, err
@@ -60,7 +61,7 @@ func CheckProof(proof Proof, verifier note.Verifier) error {
 	if err != nil {
 		return err
 	}
-	leaf := LeafHash(repo.SealedEntry{AuditEntry: proof.Entry.entry(), Salts: proof.Salts})
+	leaf := LeafHash(auditlog.Entry{AuditEntry: proof.Entry.entry(), Salts: proof.Salts})
 	if err := tlog.CheckRecord(proof.Hashes, checkpoint.Size, checkpoint.Root, proof.Sequence, leaf); err != nil {
 		return fmt.Errorf("%w: %w", ErrProof, err)
 	}

@@ -172,7 +172,7 @@ func falsePositives(t *testing.T, r *Redactor, name string, samples []sample) {
 // written after they were finished.
 func TestRedactCorpus(t *testing.T) {
 	r := NewRedactor(RedactorOptions{})
-	for _, half := range []string{"1", "2", "3", "4", "5"} {
+	for _, half := range []string{"1", "2", "3", "4", "5", "6"} {
 		t.Run(half, func(t *testing.T) {
 			recall(t, r, "secrets-"+half, corpus(t, "secrets-"+half+".txt", 1))
 			falsePositives(t, r, "harmless-"+half, corpus(t, "harmless-"+half+".txt", 1))

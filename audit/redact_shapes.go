@@ -6,7 +6,7 @@ import (
 )
 
 // shape describes a provider's keys: a prefix, followed by at least least
-// characters, a digit among them.
+// characters, a digit among them; one of GitLab's is short enough to have none.
 type shape struct {
 	prefix string
 	least  int
@@ -17,7 +17,8 @@ type shape struct {
 // shapes are indexed by the first byte of the prefix.
 var shapes = func() (table [256][]shape) {
 	for _, s := range []shape{
-		{"sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- sk_prod_", 10, ""},
+		{`sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxc- xapp- sk_prod_
+			sk_org_live_ sk_org_test_`, 10, ""},
 		{"rzp_live_ FLWSECK FLWSECK_TEST-", 12, ""},
 		{"NRJS- tskey-", 15, ""},
 		{"sk- LTAI", 16, ""},
@@ -28,12 +29,13 @@ var shapes = func() (table [256][]shape) {
 		{`1//0 npm_ hf_ api_org_ pypi- ntn_ figd_ PMAK- r8_ sbp_ glsa_ sntryu_ phx_ phc_ duffel_live_ duffel_test_ HRKU- pnu_
 			shippo_live_ shippo_test_ AQVN AKID fo1_ atlasv1. lsv2_ pat-na1- pat-eu1- gitea_ wandb_v1_ cfut_ e2b_ nfp_ bkua_ ddp_`, 30, ""},
 		{"dapi cio ico-", 32, ""},
-		{"AIza", 35, ""},
+		{"AIza AQ.", 35, ""},
 		{`dop_v1_ doo_v1_ dor_v1_ secret_ AGE-SECRET-KEY-1 gsk_ xai- pplx- nvapi- xkeysib- xsmtpsib- pul- rubygems_ sgp_ CFPAT-
 			CLOJARS_ jina_`, 40, ""},
 		{"EAAA EAAC EZAK EZTK", 50, ""},
 		{"AKCp rdme_ v1.0-", 60, ""},
 		{"whsec_", 16, "+/="},
+		{"xoxd-", 20, "%+/="},
 		{"glc_ sntrys_", 30, "+/="},
 		{"fm2_ fm1r_", 60, "+/="},
 		{"MII", 300, "+/="},
@@ -74,7 +76,14 @@ var shapeBegins = func() (table [256][256 / 64]uint64) {
 			}
 		}
 	}
-	for _, begin := range []string{"AK", "AS", "AB", "AC", "ey", "SK", "ke"} {
+	for _, first := range []byte("123") { // ngrok's
+		for second := range 256 {
+			if isWord(byte(second)) && second != '_' {
+				add(first, byte(second))
+			}
+		}
+	}
+	for _, begin := range []string{"AK", "AS", "AB", "AC", "ey", "SK", "ke", "fw"} {
 		add(begin[0], begin[1])
 	}
 	return table
@@ -125,7 +134,7 @@ func shapeAt(text string) int {
 		}
 		rest := text[len(s.prefix):]
 		most := s.least + 40 // enough to recognize it
-		if length, digit := runOf(rest, s.more, most); digit && length >= s.least {
+		if length, digit := runOf(rest, s.more, most); length >= s.least && (digit || s.prefix == "glpat-" && isScrambled(rest[:length])) {
 			if length == most {
 				length, _ = runOf(rest, s.more, len(rest))
 			}
@@ -163,6 +172,9 @@ var patterns = func() (table [256][]pattern) {
 		{"e", 10, `(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){1,3})`}, // a JSON web token: the first part is an object
 		{"MNO", 23, `([\w-]{23,28}\.[\w-]{6}\.[\w-]{27,})`},      // a bot token: its number, a time, a hash
 		{"S", 34, `(SK[0-9a-f]{32})(?:[^\w-]|$)`},
+		{"v", 2, `(v1\.0-[0-9a-f]{24}-[0-9a-f]{16,})`},                       // Cloudflare's, for an origin
+		{"f", 23, `(fw_(?:[A-Za-z]*\d[A-Za-z]*){2,})(?:[^\w-]|$)`},           // Fireworks
+		{"123", 36, `([123][A-Za-z0-9]{26}_[A-Za-z0-9]{20,24})(?:[^\w-]|$)`}, // ngrok: a time and random bytes, twice
 		{"k", 36, `(key-[0-9a-f]{32})(?:[^\w-]|$)`},
 		{digitsOnly, 8, `(\d{8,10}:[\w-]{35})(?:[^\w-]|$)`},                           // a bot token: its number, a colon
 		{hexDigits, 36, `([0-9a-f]{32}-us(?:\d[\w-]{0,2}|[\w-]\d[\w-]?|[\w-]{2}\d))`}, // followed by a region

@@ -128,7 +128,7 @@ func (s *scan) endOfName(i int) int {
 // wordBegins has the prefixes that word looks for, by their first byte. After the
 // ones in webhooks a path is a secret.
 var wordBegins = func() (table [256][]string) {
-	for _, begin := range append([]string{"b", "B", "PRIVATE KEY", "ENV ", "requirepass ", "masterauth ", "is ", "password "}, webhooks...) {
+	for _, begin := range append([]string{"b", "B", "PRIVATE KEY", "ENV ", "requirepass ", "masterauth ", "is ", "password ", "Private-Lines: "}, webhooks...) {
 		table[begin[0]] = append(table[begin[0]], begin)
 	}
 	return table
@@ -161,6 +161,8 @@ func (s *scan) word(i int) int {
 			return s.scheme(i)
 		case "PRIVATE KEY":
 			return s.privateKey(i)
+		case "Private-Lines: ":
+			return s.puttyKey(behind)
 		case "ENV ":
 			if i == 0 || s.text[i-1] == '\n' {
 				return s.setting(behind)
@@ -193,6 +195,23 @@ func (s *scan) privateKey(i int) int {
 		}
 	}
 	return s.take(value{from: near + begin, to: to})
+}
+
+// puttyKey skips the private lines of a PuTTY key file, and the code that follows them. i is at
+// their number.
+func (s *scan) puttyKey(i int) int {
+	from := i + leading(s.text[i:], digitsOnly, 4)
+	if from == i || from == len(s.text) || s.text[from] != '\n' && s.text[from] != '\r' && s.text[from] != '\\' {
+		return from
+	}
+	to := len(s.text)
+	const mac = "Private-MAC: "
+	if end := strings.Index(s.text[from:], mac); end >= 0 {
+		to = from + end + len(mac)
+		run, _ := runOf(s.text[to:], "", len(s.text))
+		to += run
+	}
+	return s.take(value{from: from, to: to})
 }
 
 // scheme skips "Bearer" or "Basic" and the credential after it.
@@ -804,7 +823,7 @@ func (s *scan) url(i int) int {
 	}
 	switch rest[user] {
 	case '@':
-		s.takeIf(user >= 20 && isOpaque(rest[:user]), value{from: from, to: from + user}, 0)
+		s.takeIf(isUserToken(rest[:user]), value{from: from, to: from + user}, 0)
 		return from + user
 	case ':':
 	default:
@@ -826,6 +845,41 @@ func (s *scan) url(i int) int {
 		return from // a port and a path
 	}
 	return s.take(value{from: from + user + 1, to: from + at})
+}
+
+// isUserToken reports whether the user of a URL without a password is a token, and no name.
+func isUserToken(user string) bool {
+	if len(user) < 16 {
+		return false
+	}
+	if isScrambled(user) {
+		return true
+	}
+	low, high := strings.ToUpper(user) != user, strings.ToLower(user) != user
+	if len(user) < 20 && (!low || !high) || !isOpaque(user) {
+		return false
+	}
+	for part := range strings.FieldsFuncSeq(user, func(c rune) bool { return strings.ContainsRune("-._", c) }) {
+		if without := strings.TrimLeft(part, digitsOnly); without != "" && (without != part || strings.ContainsAny(part, digitsOnly)) {
+			return true // of letters and digits; a name has them apart
+		}
+	}
+	return false
+}
+
+// isScrambled reports whether the case of a text's letters changes often, as it does in a
+// random one, and not in words that are written together.
+func isScrambled(text string) bool {
+	changes, last := 0, byte(0)
+	for i := range len(text) {
+		if c := text[i]; 'a' <= c|0x20 && c|0x20 <= 'z' {
+			if last != 0 && (last^c)&0x20 != 0 {
+				changes++
+			}
+			last = c
+		}
+	}
+	return 3*changes > len(text)
 }
 
 const digitsOnly = "0123456789"

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -59,12 +60,12 @@ type unquarantined struct {
 	left int
 }
 
-func (u *unquarantined) Sink(ctx context.Context) (repo.AuditSink, error) {
+func (u *unquarantined) Sink(ctx context.Context) (auditlog.Sink, error) {
 	_, err := u.fakeSink.Sink(ctx)
 	return u, err
 }
 
-func (u *unquarantined) Quarantine(ctx context.Context, poison repo.AuditPoison) error {
+func (u *unquarantined) Quarantine(ctx context.Context, poison auditlog.Poison) error {
 	if u.left--; u.left >= 0 {
 		return repo.ErrUnavailable
 	}

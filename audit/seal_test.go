@@ -14,22 +14,23 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // tampered is a log that returns falsified data, as a database's owner could make it.
 type tampered struct {
-	repo.AuditLog
-	leaf       func(*repo.AuditLeaf) bool // false removes the leaf
+	auditlog.Log
+	leaf       func(*auditlog.Leaf) bool // false removes the leaf
 	hashes     func([][32]byte)
-	checkpoint func(*repo.AuditCheckpoint)
+	checkpoint func(*auditlog.Checkpoint)
 	strays     []repo.ID
 	lost       []repo.ID
 }
 
-func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
-	leaves, err := l.AuditLog.Leaves(ctx, from, limit)
+func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]auditlog.Leaf, error) {
+	leaves, err := l.Log.Leaves(ctx, from, limit)
 	if l.leaf == nil {
 		return leaves, err
 	}
@@ -41,22 +42,22 @@ func (l *tampered) Leaves(ctx context.Context, from int64, limit int) ([]repo.Au
 	}
 	// Fill the page: a short page would be taken for the last one.
 	if missing := len(leaves) - len(kept); missing > 0 && len(leaves) == limit {
-		more, err := l.AuditLog.Leaves(ctx, leaves[len(leaves)-1].Sequence+1, missing)
+		more, err := l.Log.Leaves(ctx, leaves[len(leaves)-1].Sequence+1, missing)
 		return append(kept, more...), err
 	}
 	return kept, err
 }
 
 func (l *tampered) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
-	hashes, err := l.AuditLog.Hashes(ctx, indexes)
+	hashes, err := l.Log.Hashes(ctx, indexes)
 	if l.hashes != nil {
 		l.hashes(hashes)
 	}
 	return hashes, err
 }
 
-func (l *tampered) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
-	checkpoint, err := l.AuditLog.Checkpoint(ctx)
+func (l *tampered) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
+	checkpoint, err := l.Log.Checkpoint(ctx)
 	if l.checkpoint != nil {
 		l.checkpoint(&checkpoint)
 	}
@@ -67,14 +68,14 @@ func (l *tampered) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 	if l.strays != nil {
 		return l.strays, nil
 	}
-	return l.AuditLog.Strays(ctx, limit)
+	return l.Log.Strays(ctx, limit)
 }
 
 func (l *tampered) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	if l.lost != nil {
 		return l.lost, nil
 	}
-	return l.AuditLog.Lost(ctx, limit)
+	return l.Log.Lost(ctx, limit)
 }
 
 func sealedStore(t testing.TB, count int, signer note.Signer) (*memory.Store, []repo.AuditEntry) {
@@ -84,7 +85,7 @@ func sealedStore(t testing.TB, count int, signer note.Signer) (*memory.Store, []
 	var entries []repo.AuditEntry
 	for i := range count {
 		entries = append(entries, repo.AuditEntry{
-			ID: repo.NewID(), OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, i*1000, time.UTC), Type: repo.EventToolInvoked,
+			ID: repo.NewID(), OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, i*1000, time.UTC), Type: EventToolInvoked,
 			Namespace: "n", Actor: "a", User: "u", Project: "p", PlanID: repo.NewID(), SessionID: repo.NewID(), Details: json.RawMessage(fmt.Sprintf(`{"i": %d}`, i)),
 		})
 	}
@@ -97,9 +98,9 @@ func sealedStore(t testing.TB, count int, signer note.Signer) (*memory.Store, []
 	return store, entries
 }
 
-func seal(t testing.TB, store repo.Store, signer note.Signer, batch int) {
+func seal(t testing.TB, store auditlog.Keeper, signer note.Signer, batch int) {
 	t.Helper()
-	sealer, err := NewSealer(store.AuditStore(), SealerOptions{Signer: signer, Batch: batch})
+	sealer, err := NewSealer(store.AuditLog(), SealerOptions{Signer: signer, Batch: batch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func keys(t testing.TB) (note.Signer, note.Verifier) {
 	return signer, verifier
 }
 
-func verify(t *testing.T, log repo.AuditLog, options VerifyOptions) Report {
+func verify(t *testing.T, log auditlog.Log, options VerifyOptions) Report {
 	t.Helper()
 	report, err := Verify(t.Context(), log, options)
 	if err != nil {
@@ -144,22 +145,23 @@ func TestVerifyIntact(t *testing.T) {
 	signer, verifier := keys(t)
 	for _, count := range []int{0, 1, 2, 3, 7, 8, 999, 1000, 1001, 2500} {
 		store, _ := sealedStore(t, count, signer)
-		if report := verify(t, store.AuditStore(), VerifyOptions{Verifier: verifier}); report.Sealed != int64(count) || len(report.Breaks) != 0 {
+		if report := verify(t, store.AuditLog(), VerifyOptions{Verifier: verifier}); report.Sealed != int64(count) || len(report.Breaks) != 0 {
 			t.Errorf("%d entries: %+v", count, report)
 		}
 	}
 }
 
 // Every change to the trail, the log or its checkpoint is found and named.
+// Guarantee: The audit trail: Every change of a sealed entry, leaf, hash or checkpoint is found.
 func TestVerifyFindsTampering(t *testing.T) {
 	signer, verifier := keys(t)
 	other, _ := keys(t)
 	store, _ := sealedStore(t, 1500, signer)
-	at := func(sequence int64, change func(*repo.AuditLeaf) bool) func(*repo.AuditLeaf) bool {
-		return func(leaf *repo.AuditLeaf) bool { return leaf.Sequence != sequence || change(leaf) }
+	at := func(sequence int64, change func(*auditlog.Leaf) bool) func(*auditlog.Leaf) bool {
+		return func(leaf *auditlog.Leaf) bool { return leaf.Sequence != sequence || change(leaf) }
 	}
-	entry := func(change func(*repo.SealedEntry)) func(*repo.AuditLeaf) bool {
-		return at(1203, func(leaf *repo.AuditLeaf) bool { change(leaf.Entry); return true })
+	entry := func(change func(*auditlog.Entry)) func(*auditlog.Leaf) bool {
+		return at(1203, func(leaf *auditlog.Leaf) bool { change(leaf.Entry); return true })
 	}
 	forged, err := newCheckpoint(statement{origin: Origin("test", repo.NewID()), size: 1500, root: [32]byte{1}}, other)
 	if err != nil {
@@ -169,44 +171,44 @@ func TestVerifyFindsTampering(t *testing.T) {
 		log  tampered
 		want BreakKind
 	}{
-		"details":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Details = json.RawMessage(`{"i":1203}`) })}, BreakContent},
-		"type":        {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Type = repo.EventAuthFailure })}, BreakContent},
-		"actor":       {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Actor = "b" })}, BreakContent},
-		"actor, user": {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Actor, e.User = "au", "" })}, BreakContent},
-		"project":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Project = "" })}, BreakContent},
-		"occurred":    {tampered{leaf: entry(func(e *repo.SealedEntry) { e.OccurredAt = e.OccurredAt.Add(time.Microsecond) })}, BreakContent},
-		"recorded":    {tampered{leaf: entry(func(e *repo.SealedEntry) { e.RecordedAt = e.RecordedAt.Add(-time.Microsecond) })}, BreakContent},
-		"plan":        {tampered{leaf: entry(func(e *repo.SealedEntry) { e.PlanID[15]++ })}, BreakContent},
-		"session":     {tampered{leaf: entry(func(e *repo.SealedEntry) { e.SessionID = repo.ID{} })}, BreakContent},
-		"namespace":   {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Namespace = "" })}, BreakContent},
-		"salt":        {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Salts[0][0]++ })}, BreakContent},
-		"no salts":    {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Salts = nil })}, BreakContent},
-		"salt, actor": {tampered{leaf: entry(func(e *repo.SealedEntry) { e.Salts[0], e.Actor = append(e.Salts[0], "a"...), "" })}, BreakContent},
-		"erased, but for the value": {tampered{leaf: entry(func(e *repo.SealedEntry) {
+		"details":     {tampered{leaf: entry(func(e *auditlog.Entry) { e.Details = json.RawMessage(`{"i":1203}`) })}, BreakContent},
+		"type":        {tampered{leaf: entry(func(e *auditlog.Entry) { e.Type = EventAuthFailure })}, BreakContent},
+		"actor":       {tampered{leaf: entry(func(e *auditlog.Entry) { e.Actor = "b" })}, BreakContent},
+		"actor, user": {tampered{leaf: entry(func(e *auditlog.Entry) { e.Actor, e.User = "au", "" })}, BreakContent},
+		"project":     {tampered{leaf: entry(func(e *auditlog.Entry) { e.Project = "" })}, BreakContent},
+		"occurred":    {tampered{leaf: entry(func(e *auditlog.Entry) { e.OccurredAt = e.OccurredAt.Add(time.Microsecond) })}, BreakContent},
+		"recorded":    {tampered{leaf: entry(func(e *auditlog.Entry) { e.RecordedAt = e.RecordedAt.Add(-time.Microsecond) })}, BreakContent},
+		"plan":        {tampered{leaf: entry(func(e *auditlog.Entry) { e.PlanID[15]++ })}, BreakContent},
+		"session":     {tampered{leaf: entry(func(e *auditlog.Entry) { e.SessionID = repo.ID{} })}, BreakContent},
+		"namespace":   {tampered{leaf: entry(func(e *auditlog.Entry) { e.Namespace = "" })}, BreakContent},
+		"salt":        {tampered{leaf: entry(func(e *auditlog.Entry) { e.Salts[0][0]++ })}, BreakContent},
+		"no salts":    {tampered{leaf: entry(func(e *auditlog.Entry) { e.Salts = nil })}, BreakContent},
+		"salt, actor": {tampered{leaf: entry(func(e *auditlog.Entry) { e.Salts[0], e.Actor = append(e.Salts[0], "a"...), "" })}, BreakContent},
+		"erased, but for the value": {tampered{leaf: entry(func(e *auditlog.Entry) {
 			erase(e, 0)
 			e.Actor = "b"
 		})}, BreakContent},
-		"erased, another digest": {tampered{leaf: entry(func(e *repo.SealedEntry) {
+		"erased, another digest": {tampered{leaf: entry(func(e *auditlog.Entry) {
 			erase(e, 3)
 			e.Salts[3][0]++
 		})}, BreakContent},
-		"id":      {tampered{leaf: entry(func(e *repo.SealedEntry) { e.ID[3]++ })}, BreakContent},
-		"removed": {tampered{leaf: at(1203, func(leaf *repo.AuditLeaf) bool { leaf.Entry = nil; return true })}, BreakMissing},
-		"leaf": {tampered{leaf: at(1203, func(leaf *repo.AuditLeaf) bool {
+		"id":      {tampered{leaf: entry(func(e *auditlog.Entry) { e.ID[3]++ })}, BreakContent},
+		"removed": {tampered{leaf: at(1203, func(leaf *auditlog.Leaf) bool { leaf.Entry = nil; return true })}, BreakMissing},
+		"leaf": {tampered{leaf: at(1203, func(leaf *auditlog.Leaf) bool {
 			leaf.Entry.Actor = "b"
 			leaf.Hash = LeafHash(*leaf.Entry)
 			return true
 		})}, BreakHash},
-		"leaf removed": {tampered{leaf: at(1203, func(*repo.AuditLeaf) bool { return false })}, BreakLeaf},
-		"last removed": {tampered{leaf: at(1499, func(*repo.AuditLeaf) bool { return false })}, BreakCheckpoint},
+		"leaf removed": {tampered{leaf: at(1203, func(*auditlog.Leaf) bool { return false })}, BreakLeaf},
+		"last removed": {tampered{leaf: at(1499, func(*auditlog.Leaf) bool { return false })}, BreakCheckpoint},
 		"hash":         {tampered{hashes: func(h [][32]byte) { h[len(h)/2][7] ^= 1 }}, BreakHash},
-		"checkpoint":   {tampered{checkpoint: func(c *repo.AuditCheckpoint) { c.Root[0] ^= 1 }}, BreakCheckpoint},
-		"forged":       {tampered{checkpoint: func(c *repo.AuditCheckpoint) { *c = forged }}, BreakCheckpoint},
+		"checkpoint":   {tampered{checkpoint: func(c *auditlog.Checkpoint) { c.Root[0] ^= 1 }}, BreakCheckpoint},
+		"forged":       {tampered{checkpoint: func(c *auditlog.Checkpoint) { *c = forged }}, BreakCheckpoint},
 		"stray":        {tampered{strays: []repo.ID{repo.NewID()}}, BreakStray},
 		"lost":         {tampered{lost: []repo.ID{repo.NewID()}}, BreakMissing},
 	} {
 		log := test.log
-		log.AuditLog = store.AuditStore()
+		log.Log = store.AuditLog()
 		report := verify(t, &log, VerifyOptions{Verifier: verifier})
 		found := slices.ContainsFunc(report.Breaks, func(b Break) bool { return b.Kind == test.want })
 		if !found {
@@ -222,15 +224,15 @@ func TestVerifyFindsTampering(t *testing.T) {
 func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 	signer, verifier := keys(t)
 	store, entries := sealedStore(t, 100, signer)
-	held, err := store.AuditStore().Checkpoint(t.Context())
+	held, err := store.AuditLog().Checkpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: EventAuthFailure}); err != nil {
 		t.Fatal(err)
 	}
 	seal(t, store, signer, 10)
-	if report := verify(t, store.AuditStore(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 0 {
+	if report := verify(t, store.AuditLog(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 0 {
 		t.Errorf("a log that has grown: %+v", report)
 	}
 	anew := memory.New()
@@ -240,37 +242,38 @@ func TestVerifyAgainstHeldCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	seal(t, anew, signer, 1000)
-	if report := verify(t, anew.AuditStore(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
+	if report := verify(t, anew.AuditLog(), VerifyOptions{Verifier: verifier}); len(report.Breaks) != 0 {
 		t.Errorf("a rewritten log, without the checkpoint: %+v", report)
 	}
-	if report := verify(t, anew.AuditStore(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
+	if report := verify(t, anew.AuditLog(), VerifyOptions{Verifier: verifier, Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
 		t.Errorf("a rewritten log: %+v", report)
 	}
 	short, _ := sealedStore(t, 10, signer)
-	if report := verify(t, short.AuditStore(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
+	if report := verify(t, short.AuditLog(), VerifyOptions{Held: held.Note}); len(report.Breaks) != 2 || report.Breaks[0].Kind != BreakHeld || report.Breaks[1].Kind != BreakHeld { // another origin, another tree
 		t.Errorf("a shorter log: %+v", report)
 	}
 }
 
 // After a prune with a hold, the trail and the proofs of its entries verify.
+// Guarantee: The audit trail: After a prune the rest can be verified.
 func TestVerifyAfterPrune(t *testing.T) {
 	store, entries := sealedStore(t, 300, nil)
-	if err := store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: entries[7].PlanID, Reason: "a court"}); err != nil {
+	if err := store.AuditLog().Hold(t.Context(), auditlog.Hold{PlanID: entries[7].PlanID, Reason: "a court"}); err != nil {
 		t.Fatal(err)
 	}
-	pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: entries[200].OccurredAt, Reason: "age"})
+	pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: entries[200].OccurredAt, Reason: "age"})
 	if err != nil || pruned.Entries != 199 || pruned.Held != 1 {
 		t.Fatalf("pruned %+v, %v", pruned, err)
 	}
 	seal(t, store, nil, 100)
-	report := verify(t, store.AuditStore(), VerifyOptions{})
+	report := verify(t, store.AuditLog(), VerifyOptions{})
 	if report.Sealed != 301 || report.Pruned != 199 || len(report.Breaks) != 0 {
 		t.Errorf("%+v", report)
 	}
-	if _, err := Prove(t.Context(), store.AuditStore(), entries[250].ID); err != nil {
+	if _, err := Prove(t.Context(), store.AuditLog(), entries[250].ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := Prove(t.Context(), store.AuditStore(), entries[3].ID); !errors.Is(err, repo.ErrNotFound) {
+	if _, err := Prove(t.Context(), store.AuditLog(), entries[3].ID); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("the proof of a pruned entry gave %v", err)
 	}
 }
@@ -280,7 +283,7 @@ func TestProof(t *testing.T) {
 	_, stranger := keys(t)
 	store, entries := sealedStore(t, 137, signer)
 	for i, entry := range entries {
-		proof, err := Prove(t.Context(), store.AuditStore(), entry.ID)
+		proof, err := Prove(t.Context(), store.AuditLog(), entry.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +311,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("another place gave %v", err)
 		}
 	}
-	if _, err := Prove(t.Context(), store.AuditStore(), repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
+	if _, err := Prove(t.Context(), store.AuditLog(), repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("an unknown entry gave %v", err)
 	}
 }
@@ -330,9 +333,9 @@ func TestSealersTogether(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
-	published := make(chan repo.AuditCheckpoint, 10_000)
+	published := make(chan auditlog.Checkpoint, 10_000)
 	for range 2 {
-		sealer, err := NewSealer(store.AuditStore(), SealerOptions{Interval: time.Millisecond, Batch: 10, Publish: func(_ context.Context, c repo.AuditCheckpoint) error {
+		sealer, err := NewSealer(store.AuditLog(), SealerOptions{Interval: time.Millisecond, Batch: 10, Publish: func(_ context.Context, c auditlog.Checkpoint) error {
 			published <- c
 			return nil
 		}})
@@ -345,12 +348,12 @@ func TestSealersTogether(t *testing.T) {
 		}()
 	}
 	for range 500 {
-		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: EventAuthFailure}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for waiting := int64(1); waiting > 0; {
-		w, err := store.AuditStore().Waiting(t.Context(), 0)
+		w, err := store.AuditLog().Waiting(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +362,7 @@ func TestSealersTogether(t *testing.T) {
 	cancel()
 	<-ended
 	<-ended
-	if report := verify(t, store.AuditStore(), VerifyOptions{}); report.Sealed != 500 || len(report.Breaks) != 0 {
+	if report := verify(t, store.AuditLog(), VerifyOptions{}); report.Sealed != 500 || len(report.Breaks) != 0 {
 		t.Errorf("%+v", report)
 	}
 	if len(published) == 0 {
@@ -371,19 +374,19 @@ func TestSealersTogether(t *testing.T) {
 func TestSealOnceBesideAnother(t *testing.T) {
 	store := memory.New()
 	defer func() { _ = store.Close() }()
-	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: EventAuthFailure}); err != nil {
 		t.Fatal(err)
 	}
-	sealer, err := NewSealer(store.AuditStore(), SealerOptions{})
+	sealer, err := NewSealer(store.AuditLog(), SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	undone := errors.New("undone")
-	_, err = store.AuditStore().Seal(t.Context(), 10, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+	_, err = store.AuditLog().Seal(t.Context(), 10, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
 		if sealed, err := sealer.SealOnce(t.Context()); sealed != 0 || err != nil {
 			t.Errorf("beside another: %d, %v", sealed, err)
 		}
-		return repo.AuditSeal{}, undone
+		return auditlog.Seal{}, undone
 	})
 	if !errors.Is(err, undone) {
 		t.Error(err)
@@ -399,13 +402,13 @@ func BenchmarkSeal(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	entries := make([]repo.SealedEntry, 5000)
+	entries := make([]auditlog.Entry, 5000)
 	for i := range entries {
-		entries[i] = repo.SealedEntry{AuditEntry: repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, Details: json.RawMessage(strings.Repeat("x", 500))}}
+		entries[i] = auditlog.Entry{AuditEntry: repo.AuditEntry{ID: repo.NewID(), Type: EventToolInvoked, Details: json.RawMessage(strings.Repeat("x", 500))}}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := sealer.seal(repo.AuditUnsealed{Entries: entries}, noHashes); err != nil {
+		if _, err := sealer.seal(auditlog.Unsealed{Entries: entries}, noHashes); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -414,12 +417,12 @@ func BenchmarkSeal(b *testing.B) {
 
 // failing is a log whose Seal has its n-th error, and nothing to seal otherwise.
 type failing struct {
-	repo.AuditLog
+	auditlog.Log
 	errors []error
 	at     []time.Time
 }
 
-func (l *failing) Seal(context.Context, int, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error)) (int, error) {
+func (l *failing) Seal(context.Context, int, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
 	l.at = append(l.at, time.Now())
 	if n := len(l.at); n <= len(l.errors) {
 		return 0, l.errors[n-1]

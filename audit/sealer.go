@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -25,7 +26,7 @@ type SealerOptions struct {
 	// signed, and anyone who can write to the database can replace them.
 	Signer note.Signer
 	// Batch bounds the entries of one seal, at most
-	// repo.MaxSealEntries. Zero: 5,000.
+	// auditlog.MaxSealEntries. Zero: 5,000.
 	Batch int
 	// Interval is the pause of Run when there is nothing to seal. After failures in a
 	// row it doubles, up to 30 s (or Interval, if that is longer), and is jittered.
@@ -34,7 +35,7 @@ type SealerOptions struct {
 	// Publish is called with each new checkpoint, to keep it where the database's
 	// owner cannot change it. Its errors are logged; the next checkpoint covers
 	// everything that this one does.
-	Publish func(ctx context.Context, checkpoint repo.AuditCheckpoint) error
+	Publish func(ctx context.Context, checkpoint auditlog.Checkpoint) error
 	// Logger logs failures of Run and Publish. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -42,18 +43,18 @@ type SealerOptions struct {
 // Sealer adds recorded entries to the log, without delaying those that record
 // them. Any number may run; they work one at a time. It is safe for concurrent use.
 type Sealer struct {
-	log     repo.AuditLog
+	log     auditlog.Log
 	options SealerOptions
 }
 
 // NewSealer returns a sealer. Errors: repo.InvalidError of the log, if it is nil, or the
 // options.
-func NewSealer(log repo.AuditLog, options SealerOptions) (*Sealer, error) {
+func NewSealer(log auditlog.Log, options SealerOptions) (*Sealer, error) {
 	if log == nil {
 		return nil, &repo.InvalidError{Field: "log", Reason: "is nil"}
 	}
 	err := cmp.Or(
-		setting("Batch", &options.Batch, 5000, repo.MaxSealEntries),
+		setting("Batch", &options.Batch, 5000, auditlog.MaxSealEntries),
 		setting("Interval", &options.Interval, time.Second, 0),
 	)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Sealer) Run(ctx context.Context) {
 	}
 }
 
-// SealOnce seals at most one batch of entries, with at most repo.MaxSealBytes of
+// SealOnce seals at most one batch of entries, with at most auditlog.MaxSealBytes of
 // details, and returns their number. While another sealer is at work it is zero.
 func (s *Sealer) SealOnce(ctx context.Context) (int, error) {
 	sealed, _, err := s.sealOnce(ctx)
@@ -102,8 +103,8 @@ func (s *Sealer) SealOnce(ctx context.Context) (int, error) {
 }
 
 func (s *Sealer) sealOnce(ctx context.Context) (sealed int, more bool, err error) {
-	var checkpoint repo.AuditCheckpoint
-	sealed, err = s.log.Seal(ctx, s.options.Batch, func(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo.AuditSeal, error) {
+	var checkpoint auditlog.Checkpoint
+	sealed, err = s.log.Seal(ctx, s.options.Batch, func(unsealed auditlog.Unsealed, hashes auditlog.HashReader) (auditlog.Seal, error) {
 		seal, err := s.seal(unsealed, hashes)
 		checkpoint, more = seal.Checkpoint, unsealed.More
 		return seal, err
@@ -123,23 +124,23 @@ func (s *Sealer) sealOnce(ctx context.Context) (sealed int, more bool, err error
 }
 
 // seal computes the leaves, the tree's new hashes and the checkpoint.
-func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo.AuditSeal, error) {
+func (s *Sealer) seal(unsealed auditlog.Unsealed, hashes auditlog.HashReader) (auditlog.Seal, error) {
 	tree := &growingTree{stored: hashes, first: tlog.StoredHashCount(unsealed.Size)}
-	seal := repo.AuditSeal{FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries)), Hidden: make([][32]byte, len(unsealed.Entries))}
+	seal := auditlog.Seal{FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries)), Hidden: make([][32]byte, len(unsealed.Entries))}
 	size := unsealed.Size
 	for i, entry := range unsealed.Entries {
 		kept := keptOf(entry)
 		seal.Leaves[i], seal.Hidden[i] = keptHash(entry.ID, entry.OccurredAt, kept), kept.Hidden
 		added, err := tlog.StoredHashesForRecordHash(size, seal.Leaves[i], tree)
 		if err != nil {
-			return repo.AuditSeal{}, err
+			return auditlog.Seal{}, err
 		}
 		tree.added = append(tree.added, added...)
 		size++
 	}
 	root, err := tlog.TreeHash(size, tree)
 	if err != nil {
-		return repo.AuditSeal{}, err
+		return auditlog.Seal{}, err
 	}
 	seal.Hashes = renamed[[32]byte](tree.added)
 	stated := statement{origin: Origin(s.options.Origin, unsealed.Identity), size: size, root: root}
@@ -149,7 +150,7 @@ func (s *Sealer) seal(unsealed repo.AuditUnsealed, hashes repo.HashReader) (repo
 
 // growingTree is the stored hashes, followed by added ones.
 type growingTree struct {
-	stored repo.HashReader
+	stored auditlog.HashReader
 	first  int64 // the index of added[0]
 	added  []tlog.Hash
 	read   map[int64]tlog.Hash

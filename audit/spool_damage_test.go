@@ -92,6 +92,7 @@ func quickDirectory(t *testing.T) string {
 
 // Whichever bit of a file is flipped, all records but the one with that bit are
 // recovered, and a copy of the damaged file is kept.
+// Guarantee: The audit trail: Every intact record of a damaged spool is recovered.
 func TestSpoolEveryBit(t *testing.T) {
 	dir := quickDirectory(t)
 	path := filepath.Join(dir, "spool")

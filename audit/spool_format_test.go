@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -111,7 +112,7 @@ func TestSpoolOfNoEntries(t *testing.T) {
 	sink := newFake()
 	sink.fail = func(_ int, entries []repo.AuditEntry) (error, error) {
 		for _, e := range entries {
-			if !e.Type.Known() { // as every store does
+			if !events.Known(e.Type) { // as every store does
 				return &repo.InvalidError{Field: "type", Reason: "is not an event type, or not registered"}, nil
 			}
 		}

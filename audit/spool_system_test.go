@@ -129,6 +129,7 @@ func TestSpoolFileLimit(t *testing.T) {
 
 // A disk that is really full, which only root can set up. For others TestSpoolFileLimit
 // takes its place.
+// Guarantee: The audit trail: A full disk loses no accepted entry.
 func TestSpoolDiskFull(t *testing.T) {
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=128k"); err != nil {

@@ -96,6 +96,7 @@ func TestSpoolRefuses(t *testing.T) {
 
 // If a process is killed while the database is unavailable, the next one writes every
 // entry that was spooled, once.
+// Guarantee: The audit trail: Entries in the spool survive a SIGKILL, and are written once.
 func TestSpoolSurvivesKill(t *testing.T) {
 	const variable = "AGENTSTORE_AUDIT_SPOOL"
 	if path := os.Getenv(variable); path != "" {

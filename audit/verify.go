@@ -11,8 +11,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // BreakKind is the kind of a break: how the trail differs from what was sealed.
@@ -88,7 +90,7 @@ type Prune struct {
 	Sequence   int64     `json:"sequence"`
 	OccurredAt time.Time `json:"occurred_at"`
 	Actor      string    `json:"actor,omitempty"`
-	repo.AuditPruneDetails
+	auditlog.PruneDetails
 	// Entries is the number of entries that it removed.
 	Entries int64 `json:"entries"`
 
@@ -118,7 +120,7 @@ type VerifyOptions struct {
 // recorded, sealed and pruned at the same time. Breaks are not errors: see
 // Report.Intact. Errors: repo.InvalidError of the options; ErrCheckpoint if Held is
 // malformed or not signed by Verifier's key; those of reading.
-func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Report, error) {
+func Verify(ctx context.Context, log auditlog.Log, options VerifyOptions) (Report, error) {
 	if err := cmp.Or(
 		setting("MaxWaiting", &options.MaxWaiting, time.Hour, 0),
 		setting("MaxBreaks", &options.MaxBreaks, 1000, 0),
@@ -146,7 +148,7 @@ func Verify(ctx context.Context, log repo.AuditLog, options VerifyOptions) (Repo
 
 type verification struct {
 	ctx     context.Context //nolint:containedctx // lives as long as one call
-	log     repo.AuditLog
+	log     auditlog.Log
 	options VerifyOptions
 	report  Report
 
@@ -165,7 +167,7 @@ type verification struct {
 	// leaves, by the sequence of the leaf.
 	pruneLeaves map[int64]tlog.Hash
 	// firstBeyond is a leaf after what was the latest checkpoint.
-	firstBeyond *repo.AuditLeaf
+	firstBeyond *auditlog.Leaf
 }
 
 // prunePause is the time between two looks for a prune entry that is not sealed
@@ -244,7 +246,7 @@ func (v *verification) latest() error {
 }
 
 // statement reads a checkpoint, which must be one of this log.
-func (v *verification) statement(checkpoint repo.AuditCheckpoint) (statement, error) {
+func (v *verification) statement(checkpoint auditlog.Checkpoint) (statement, error) {
 	stated, err := parseStatement(checkpoint.Note, v.options.Verifier)
 	if err != nil {
 		return statement{}, err
@@ -301,7 +303,7 @@ func (v *verification) leaves() error {
 	return nil
 }
 
-func (v *verification) leaf(leaf repo.AuditLeaf) error {
+func (v *verification) leaf(leaf auditlog.Leaf) error {
 	if _, ok := pruneDetails(leaf); ok {
 		v.pruneLeaves[leaf.Sequence] = LeafHash(*leaf.Entry)
 	}
@@ -326,18 +328,18 @@ func (v *verification) leaf(leaf repo.AuditLeaf) error {
 	case leaf.Entry == nil: // what it kept is not known: found above
 	case leaf.Entry.ID != leaf.EntryID || LeafHash(*leaf.Entry) != leaf.Hash:
 		v.found(BreakContent, leaf.Sequence, leaf.EntryID, "")
-	case slices.ContainsFunc(leaf.Entry.Salts, isErased):
+	case slices.ContainsFunc(leaf.Entry.Salts, rules.IsErased):
 		v.report.Erased++
 	}
 	return nil
 }
 
 // uncovered says why the prune does not cover the leaf's entry, or nothing.
-func uncovered(prune *Prune, leaf repo.AuditLeaf) string {
+func uncovered(prune *Prune, leaf auditlog.Leaf) string {
 	switch {
 	case prune.Sequence < 0:
 		return "the leaf names " + prune.EntryID.String() + ", which is not a sealed prune"
-	case !rules.Covers(prune.AuditPruneDetails, leaf.OccurredAt, leaf.Kept):
+	case !rules.Covers(prune.PruneDetails, leaf.OccurredAt, leaf.Kept):
 		return "it is not within the bounds of the prune " + prune.EntryID.String()
 	case leaf.Sequence >= prune.Sequence:
 		return "it was sealed after the prune " + prune.EntryID.String()
@@ -357,7 +359,7 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 		if err == nil {
 			if details, ok := pruneDetails(leaf); ok {
 				prune.Sequence, prune.OccurredAt, prune.Actor = leaf.Sequence, leaf.OccurredAt, leaf.Entry.Actor
-				prune.AuditPruneDetails = details
+				prune.PruneDetails = details
 				prune.leaf = LeafHash(*leaf.Entry)
 			}
 			break
@@ -378,9 +380,9 @@ func (v *verification) prune(id repo.ID) (*Prune, error) {
 	return prune, nil
 }
 
-func pruneDetails(leaf repo.AuditLeaf) (repo.AuditPruneDetails, bool) {
-	if leaf.Entry == nil || leaf.Entry.Type != repo.EventAuditPruned {
-		return repo.AuditPruneDetails{}, false
+func pruneDetails(leaf auditlog.Leaf) (auditlog.PruneDetails, bool) {
+	if leaf.Entry == nil || leaf.Entry.Type != EventAuditPruned {
+		return auditlog.PruneDetails{}, false
 	}
 	details, err := rules.ParsePruneDetails(leaf.Entry.Details)
 	return details, err == nil
@@ -577,7 +579,7 @@ func (v *verification) strays() error {
 }
 
 func (v *verification) waiting() error {
-	waiting, err := v.log.Waiting(v.ctx, repo.DefaultAuditCount)
+	waiting, err := v.log.Waiting(v.ctx, limits.DefaultAuditCount)
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // stepped is a log with small pages that calls before ahead of each read.
 type stepped struct {
-	repo.AuditLog
+	auditlog.Log
 	reads  int
 	before func(read int) error
 }
@@ -26,56 +27,56 @@ func (l *stepped) Identity(ctx context.Context) (repo.ID, error) {
 	if err := l.step(); err != nil {
 		return repo.ID{}, err
 	}
-	return l.AuditLog.Identity(ctx)
+	return l.Log.Identity(ctx)
 }
 
-func (l *stepped) Leaves(ctx context.Context, from int64, limit int) ([]repo.AuditLeaf, error) {
+func (l *stepped) Leaves(ctx context.Context, from int64, limit int) ([]auditlog.Leaf, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
-	return l.AuditLog.Leaves(ctx, from, min(limit, 8))
+	return l.Log.Leaves(ctx, from, min(limit, 8))
 }
 
-func (l *stepped) Leaf(ctx context.Context, id repo.ID) (repo.AuditLeaf, error) {
+func (l *stepped) Leaf(ctx context.Context, id repo.ID) (auditlog.Leaf, error) {
 	if err := l.step(); err != nil {
-		return repo.AuditLeaf{}, err
+		return auditlog.Leaf{}, err
 	}
-	return l.AuditLog.Leaf(ctx, id)
+	return l.Log.Leaf(ctx, id)
 }
 
 func (l *stepped) Hashes(ctx context.Context, indexes []int64) ([][32]byte, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
-	return l.AuditLog.Hashes(ctx, indexes)
+	return l.Log.Hashes(ctx, indexes)
 }
 
-func (l *stepped) Checkpoint(ctx context.Context) (repo.AuditCheckpoint, error) {
+func (l *stepped) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
 	if err := l.step(); err != nil {
-		return repo.AuditCheckpoint{}, err
+		return auditlog.Checkpoint{}, err
 	}
-	return l.AuditLog.Checkpoint(ctx)
+	return l.Log.Checkpoint(ctx)
 }
 
 func (l *stepped) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
-	return l.AuditLog.Strays(ctx, limit)
+	return l.Log.Strays(ctx, limit)
 }
 
 func (l *stepped) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 	if err := l.step(); err != nil {
 		return nil, err
 	}
-	return l.AuditLog.Lost(ctx, limit)
+	return l.Log.Lost(ctx, limit)
 }
 
-func (l *stepped) Waiting(ctx context.Context, limit int) (repo.AuditWaiting, error) {
+func (l *stepped) Waiting(ctx context.Context, limit int) (auditlog.Waiting, error) {
 	if err := l.step(); err != nil {
-		return repo.AuditWaiting{}, err
+		return auditlog.Waiting{}, err
 	}
-	return l.AuditLog.Waiting(ctx, limit)
+	return l.Log.Waiting(ctx, limit)
 }
 
 // Whatever happens between two reads of a verification, it returns an error as it is,
@@ -110,7 +111,7 @@ func TestVerifyAtEachStep(t *testing.T) {
 			for at := 1; ; at++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				trail := newTrail(t, cancel)
-				log := &stepped{AuditLog: trail.store.AuditStore(), before: func(read int) error {
+				log := &stepped{Log: trail.store.AuditLog(), before: func(read int) error {
 					switch {
 					case read == at:
 						return test.at(t, trail)
@@ -142,7 +143,7 @@ type trail struct {
 func newTrail(t *testing.T, cancel context.CancelFunc) trail {
 	t.Helper()
 	store := memory.New()
-	sealer, err := NewSealer(store.AuditStore(), SealerOptions{})
+	sealer, err := NewSealer(store.AuditLog(), SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func (l trail) record(t *testing.T) {
 	t.Helper()
 	entries := make([]repo.AuditEntry, 5)
 	for i := range entries {
-		entries[i] = repo.AuditEntry{Type: repo.EventToolInvoked, OccurredAt: time.Now().Add(-time.Hour)}
+		entries[i] = repo.AuditEntry{Type: EventToolInvoked, OccurredAt: time.Now().Add(-time.Hour)}
 	}
 	if err := l.store.Audit().Record(t.Context(), entries...); err != nil {
 		t.Error(err)
@@ -177,7 +178,7 @@ func (l trail) seal(t *testing.T) {
 
 func (l trail) prune(t *testing.T) {
 	t.Helper()
-	if _, err := l.store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().Add(-time.Minute)}); err != nil {
+	if _, err := l.store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now().Add(-time.Minute)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,25 +10,27 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // ErrSpooled means that an entry is durable in the spool's file, but not yet in the
 // trail.
 var ErrSpooled = errors.New("audit: spooled, not yet recorded")
 
-// ErrQuarantined means that the database refuses an entry because of its values, and
-// that the entry is in the quarantine.
+// ErrQuarantined means that the database refuses an entry because of its values, or by a
+// trigger of its owner's, or has another entry with its id, and that the entry is in the
+// quarantine. The reason is wrapped.
 var ErrQuarantined = errors.New("audit: quarantined")
 
 // ErrReturned means that the writer was closed before an entry was written, and that
 // Close returned the entry.
 var ErrReturned = errors.New("audit: returned by Close")
 
-// Opener opens sinks. repo.AuditStore is one.
+// Opener opens sinks. auditlog.Store is one.
 type Opener interface {
-	Sink(ctx context.Context) (repo.AuditSink, error)
+	Sink(ctx context.Context) (auditlog.Sink, error)
 }
 
 // Writer records entries in the background, once each and in the order of each
@@ -56,7 +58,7 @@ type Writer struct {
 	lost     error
 
 	// Only the goroutine uses the following fields.
-	sink     repo.AuditSink
+	sink     auditlog.Sink
 	noted    int64 // refused entries that a gap entry has reported
 	spooling bool
 }
@@ -275,15 +277,14 @@ func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry
 	return w.record(entries[half:], setAside, settle)
 }
 
-// isRefused reports whether an entry is refused because of its values, or because its id
-// is another's.
+// isRefused reports whether an entry is refused because of its values, because its id is
+// another's, or by a trigger of the database's owner.
 func isRefused(err error) bool {
-	_, conflict := errors.AsType[*repo.AuditConflictError](err)
-	return conflict || errors.Is(err, repo.ErrInvalid)
+	return errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrInvalid)
 }
 
 // attempt tries once to record entries, and updates the writer's health.
-func (w *Writer) attempt(entries []repo.AuditEntry) (recorded repo.AuditRecorded, err error) {
+func (w *Writer) attempt(entries []repo.AuditEntry) (recorded auditlog.Recorded, err error) {
 	err = w.try(func(ctx context.Context) (err error) {
 		recorded, err = w.sink.Record(ctx, entries)
 		return err

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -22,7 +23,7 @@ type fakeSink struct {
 	mu          sync.Mutex
 	recorded    []repo.AuditEntry
 	known       map[repo.ID]bool
-	quarantined map[repo.ID]repo.AuditPoison
+	quarantined map[repo.ID]auditlog.Poison
 	// fail returns each call's error: before, instead of recording, or after it.
 	fail func(call int, entries []repo.AuditEntry) (before, after error)
 	// hang makes calls wait until their contexts end.
@@ -33,10 +34,10 @@ type fakeSink struct {
 }
 
 func newFake() *fakeSink {
-	return &fakeSink{known: map[repo.ID]bool{}, quarantined: map[repo.ID]repo.AuditPoison{}}
+	return &fakeSink{known: map[repo.ID]bool{}, quarantined: map[repo.ID]auditlog.Poison{}}
 }
 
-func (f *fakeSink) Sink(context.Context) (repo.AuditSink, error) {
+func (f *fakeSink) Sink(context.Context) (auditlog.Sink, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens++
@@ -51,13 +52,13 @@ func (f *fakeSink) Close() error {
 	return nil
 }
 
-func (f *fakeSink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.AuditRecorded, error) {
+func (f *fakeSink) Record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
 	f.mu.Lock()
 	hang := f.hang
 	f.mu.Unlock()
 	if hang {
 		<-ctx.Done()
-		return repo.AuditRecorded{}, fmt.Errorf("%w: %w", repo.ErrUnknownOutcome, ctx.Err())
+		return auditlog.Recorded{}, fmt.Errorf("%w: %w", repo.ErrUnknownOutcome, ctx.Err())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,14 +68,14 @@ func (f *fakeSink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.
 		before, after = f.fail(f.calls, entries)
 	}
 	if before != nil {
-		return repo.AuditRecorded{}, before
+		return auditlog.Recorded{}, before
 	}
 	for _, e := range entries {
 		if strings.Contains(string(e.Details), "poison") {
-			return repo.AuditRecorded{}, fmt.Errorf("%w: refused", repo.ErrInvalid)
+			return auditlog.Recorded{}, fmt.Errorf("%w: refused", repo.ErrInvalid)
 		}
 	}
-	var result repo.AuditRecorded
+	var result auditlog.Recorded
 	for _, e := range entries {
 		if f.known[e.ID] {
 			result.Known++
@@ -87,7 +88,7 @@ func (f *fakeSink) Record(ctx context.Context, entries []repo.AuditEntry) (repo.
 	return result, after
 }
 
-func (f *fakeSink) Quarantine(_ context.Context, poison repo.AuditPoison) error {
+func (f *fakeSink) Quarantine(_ context.Context, poison auditlog.Poison) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.quarantined[poison.ID] = poison
@@ -101,7 +102,7 @@ func (f *fakeSink) set(change func()) {
 }
 
 func entryOf(details string) repo.AuditEntry {
-	return repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, Details: json.RawMessage(details)}
+	return repo.AuditEntry{ID: repo.NewID(), Type: EventToolInvoked, Details: json.RawMessage(details)}
 }
 
 func newWriter(t *testing.T, sink *fakeSink, options Options) *Writer {
@@ -173,6 +174,7 @@ func TestRecordConcurrently(t *testing.T) {
 
 // Whatever fails, and if an outcome is unknown, no entry is lost, written twice, or out
 // of order.
+// Guarantee: The audit trail: Every accepted entry is accounted for, whatever fails.
 func TestFailingDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newFake()
@@ -399,7 +401,7 @@ func TestFullQueue(t *testing.T) {
 		}
 		var gaps int
 		for _, e := range sink.recorded {
-			if e.Type == repo.EventAuditGap {
+			if e.Type == EventAuditGap {
 				gaps++
 				if string(e.Details) != `{"refused":3}` {
 					t.Errorf("the gap is %s", e.Details)
@@ -506,7 +508,7 @@ func TestRecordWaitContext(t *testing.T) {
 func TestInvalidEntriesAndOptions(t *testing.T) {
 	w := newWriter(t, newFake(), Options{})
 	for _, e := range []repo.AuditEntry{
-		{Type: "no_such_type"}, {Type: repo.EventAuthFailure, Actor: "\x00"}, {Type: repo.EventAuthFailure, Details: json.RawMessage(`[]`)},
+		{Type: "no_such_type"}, {Type: EventAuthFailure, Actor: "\x00"}, {Type: EventAuthFailure, Details: json.RawMessage(`[]`)},
 	} {
 		if err := w.Record(t.Context(), e); !errors.Is(err, repo.ErrInvalid) {
 			t.Errorf("%+v gave %v", e, err)
@@ -616,7 +618,7 @@ func BenchmarkRecord(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	entry := repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "openai/gpt", OccurredAt: time.Now(), Details: json.RawMessage(
+	entry := repo.AuditEntry{Type: EventToolInvoked, Actor: "openai/gpt", OccurredAt: time.Now(), Details: json.RawMessage(
 		`{"tool":"edit","path":"src/main.go","lines":[10,20],"summary":"` + strings.Repeat("changed a thing or two; ", 20) + `","ok":true}`)}
 	b.ReportAllocs()
 	for b.Loop() {

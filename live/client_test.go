@@ -34,6 +34,7 @@ type client struct {
 	body     io.Closer
 	response *http.Response
 	lastID   string
+	begin    string // the data of the first event
 	comments []string
 	retries  []int
 }
@@ -54,6 +55,9 @@ func (c *client) next() (event, error) {
 		value = strings.TrimPrefix(value, " ")
 		switch {
 		case line == "" && fields > 0 && data == nil && len(c.retries) > retries: // how to connect again
+			return c.next()
+		case line == "" && e.name == live.BeginEvent:
+			c.begin = data[0]
 			return c.next()
 		case line == "" && fields > 0:
 			e.id, e.data, e.dispatched = c.lastID, strings.Join(data, "\n"), data != nil

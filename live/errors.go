@@ -42,10 +42,10 @@ func statusOf(err error, otherwise int) *StatusError {
 	}
 	status := otherwise
 	switch {
+	case errors.Is(err, repo.ErrGone):
+		status = http.StatusGone
 	case errors.Is(err, repo.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, repo.ErrStreamGone):
-		status = http.StatusGone
 	case errors.Is(err, repo.ErrUnavailable), errors.Is(err, repo.ErrClosed), errors.Is(err, repo.ErrContention):
 		return busy(http.StatusServiceUnavailable, err)
 	}

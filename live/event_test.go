@@ -17,7 +17,14 @@ func FuzzEvent(f *testing.F) {
 		f.Add(data, "data")
 	}
 	f.Fuzz(func(t *testing.T, name, data string) {
-		sent, err := appendEvent(nil, "12", Event{Name: name, Data: []byte(data)})
+		var written bytes.Buffer
+		event := Event{Name: name, Data: []byte(data)}
+		err := checkEvent(event)
+		if err == nil {
+			w := bufio.NewWriter(&written)
+			err = errors.Join(writeEvent(w, "12", event), w.Flush())
+		}
+		sent := written.Bytes()
 		if bad := strings.ContainsAny(name, "\r\n\x00"); bad || err != nil {
 			if !bad || !errors.Is(err, errName) || len(sent) > 0 {
 				t.Fatalf("name %q: %q, %v", name, sent, err)

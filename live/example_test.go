@@ -8,11 +8,71 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"testing"
 
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
+
+// logins says who makes a request.
+type logins interface {
+	User(r *http.Request) (name string, err error)
+}
+
+func newFeed(store repo.Store, logins logins) (*live.Handler, error) {
+	return live.New(store, live.Options{Authorize: func(r *http.Request) (live.Target, error) {
+		user, err := logins.User(r)
+		if err != nil {
+			return live.Target{}, &live.StatusError{Status: http.StatusUnauthorized, Err: err}
+		}
+		id, err := store.Sessions().Find(r.Context(), repo.SessionKey{Namespace: user, Key: r.PathValue("id")})
+		return live.Target{Session: id, Reader: user}, err
+	}})
+}
+
+// The function of docs/live.md keeps users apart.
+func TestDocumentedFeed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0, nil)
+	session, err := w.store.Sessions().Create(t.Context(), repo.NewSession{Namespace: "ann", Key: "trip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed, err := newFeed(w.store, nameOf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /conversations/{id}/events", feed)
+	for user, status := range map[string]int{"": http.StatusUnauthorized, "bob": http.StatusNotFound, "ann": http.StatusOK} {
+		answer := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/conversations/trip/events", nil)
+		r.Header.Set("User", user)
+		if mux.ServeHTTP(answer, r); answer.Code != status {
+			t.Errorf("%q: status %d, want %d", user, answer.Code, status)
+		}
+	}
+	if _, err := w.store.Sessions().Delete(t.Context(), session.ID); err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/conversations/trip/events?after="+session.ID.String(), nil)
+	r.Header.Set("User", "ann")
+	if mux.ServeHTTP(answer, r); !strings.Contains(answer.Body.String(), "event: end") {
+		t.Errorf("after the deletion: %d, %q", answer.Code, answer.Body)
+	}
+}
+
+// nameOf trusts a header.
+type nameOf struct{}
+
+func (nameOf) User(r *http.Request) (string, error) {
+	if name := r.Header.Get("User"); name != "" {
+		return name, nil
+	}
+	return "", http.ErrNoCookie
+}
 
 // A session is read over HTTP by a client that already has its first message, until it is
 // deleted.
@@ -73,6 +133,8 @@ func Example() {
 	}
 	// Output:
 	// id: ID.0
+	// event: begin
+	// data: {"messages":3}
 	// id: ID.1
 	// event: user
 	// data: Hello?

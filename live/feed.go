@@ -5,102 +5,231 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
+	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// feed is what a response sends.
+// feed is what a response sends: the messages of a session, and the parts of its streams. Each is
+// followed by a goroutine of its own, which hands what it gets to that of the handler. So one event
+// is made at a time, and a function of the caller's that panics ends the response alone.
 type feed struct {
-	items iter.Seq2[item, error]
-	// begin is the id that a client has before the first event. Empty: none.
-	begin string
-	// next was the sequence of the next item when the response began: those before need
-	// not be sent one by one.
-	next int64
+	*Handler
+
+	response *response
+	at       position
+	// messages is how many there were when the response began: those need not be sent one by one. head is the last one of the
+	// transcript, or -1.
+	messages, head int64
+	// listed are the streams of the session, if the client was reading some.
+	listed []repo.Stream
+	// end, if not nil, is all that there is to send.
+	end error
+
+	ctx   context.Context //nolint:containedctx // ends with run
+	steps chan func() error
+	// running are the goroutines that follow.
+	running sync.WaitGroup
+	// waiting are streams for which there is no room yet.
+	waiting []repo.Stream
 }
 
-// item is an event, and where it is.
-type item struct {
-	id       string
-	sequence int64
-	event    Event
-}
-
-// open begins to read. Errors: those of the store, before anything is sent.
-func (h *Handler) open(ctx context.Context, target Target, at position) (feed, error) {
-	if target.Stream != "" {
-		return h.openStream(ctx, target.Stream, at)
+// open begins a feed. Errors: those of the store, before anything is sent.
+func (h *Handler) open(ctx context.Context, target Target, at position) (*feed, error) {
+	f := &feed{Handler: h, at: at}
+	knew := !at.session.IsZero()
+	if knew && at.session != target.Session {
+		f.end = errReplaced
+		return f, nil
 	}
-	if !at.id.IsZero() && at.id != target.Session {
-		return endOnly(errReplaced), nil
+	read := repo.ReadSessions{IDs: []repo.ID{target.Session}, Last: 1, WithoutContent: true, WithoutPayload: true}
+	snapshot, err := h.store.Sessions().Read(ctx, read)
+	if err != nil {
+		return nil, err
 	}
-	session, err := h.store.Sessions().Get(ctx, target.Session)
-	switch knew := !at.id.IsZero() || at.sequence > 0; {
-	case knew && errors.Is(err, repo.ErrNotFound): // deleted since: a page cannot see a status
-		return endOnly(err), nil
-	case err != nil:
-		return feed{}, err
-	}
-	if at.sequence > session.MessageCount {
-		return feed{}, errAhead
-	}
-	messages := h.store.Sessions().Follow(ctx, session.ID, at.sequence)
-	return feed{begin: lastID(session.ID, at.sequence), next: session.MessageCount, items: events(messages, func(m repo.Message) (item, error) {
-		event, err := h.options.Message(ctx, m)
-		return item{eventID(m.SessionID, m.Sequence), m.Sequence, event}, err
-	})}, nil
-}
-
-// errReplaced: the client has events of another session than the one that it may read, which
-// has its key by now.
-var errReplaced = errors.New("live: another session has taken the place of the one that was read")
-
-func (h *Handler) openStream(ctx context.Context, key string, at position) (feed, error) {
-	newest, err := h.store.Streams().Get(ctx, key)
-	gone := errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrNotFound)
+	found := snapshot.Sessions[0]
 	switch {
-	case gone && !at.id.IsZero(): // that one may live; if not, following tells so, in a way that a page can read
-	case errors.Is(err, repo.ErrInvalid): // no stream can have this key, which may be of the request
-		return feed{}, &StatusError{Status: http.StatusNotFound, Err: err}
-	case err != nil:
-		return feed{}, err
-	case at.id.IsZero():
-		at.id = newest.ID
+	case found == nil && knew: // deleted since: a page cannot see a status
+		f.end = &repo.NotFoundError{Kind: "session", ID: target.Session}
+		return f, nil
+	case found == nil:
+		return nil, &repo.NotFoundError{Kind: "session", ID: target.Session}
+	case at.next > found.Session.MessageCount:
+		return nil, errAhead
 	}
-	next := int64(0)
-	if at.id == newest.ID {
-		next = newest.Next
-		if at.sequence > next {
-			return feed{}, errAhead
+	f.at.session, f.messages, f.head = target.Session, found.Session.MessageCount, -1
+	if len(found.Messages) > 0 {
+		f.head = found.Messages[0].Sequence
+	}
+	if len(at.streams) > 0 { // the client may name any: only what is listed is read
+		list, err := h.store.Streams().List(ctx, target.Session, repo.Page{Limit: repo.MaxPageSize})
+		if f.listed = list.Items; err != nil {
+			return nil, err
 		}
 	}
-	parts := h.store.Streams().Follow(ctx, key, repo.StreamPosition{StreamID: at.id, Sequence: at.sequence})
-	return feed{begin: lastID(at.id, at.sequence), next: next, items: events(parts, func(p repo.StreamPart) (item, error) {
-		event, err := h.options.Part(ctx, p)
-		return item{eventID(p.StreamID, p.Sequence), p.Sequence, event}, err
-	})}, nil
+	return f, nil
 }
 
-// endOnly returns a feed of nothing but its end.
-func endOnly(end error) feed {
-	return feed{items: func(yield func(item, error) bool) { yield(item{}, end) }}
-}
+var (
+	// errReplaced: the client has events of another session than the one that it may read, which
+	// has its key by now.
+	errReplaced = errors.New("live: another session has taken the place of the one that was read")
+	// errAhead: the client has events that do not exist. Waiting until there are as many would
+	// leave out those before.
+	errAhead = &StatusError{Status: http.StatusConflict, Public: "there are fewer messages"}
+)
 
-// errAhead: the client has events that do not exist. Waiting until there are as many would
-// leave out those before.
-var errAhead = &StatusError{Status: http.StatusConflict, Public: "there are fewer events"}
-
-// events converts what is followed, until its end or an error.
-func events[T any](followed iter.Seq2[T, error], convert func(T) (item, error)) iter.Seq2[item, error] {
-	return func(yield func(item, error) bool) {
-		for value, err := range followed {
-			var converted item
-			if err == nil {
-				converted, err = convert(value)
+// run sends what there is and what comes. It returns why that ended.
+func (f *feed) run(ctx context.Context) error {
+	if f.end != nil {
+		return f.end
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer f.running.Wait()
+	defer cancel()
+	f.ctx, f.steps = ctx, make(chan func() error)
+	known := map[repo.ID]bool{}
+	for _, place := range slices.Clone(f.at.streams) {
+		known[place.StreamID] = true
+		if err := f.resume(place); err != nil {
+			return err
+		}
+	}
+	f.listed = nil
+	itself := func(err error) error { return err }
+	follow(f, f.store.Sessions().Follow(ctx, f.at.session, f.at.next), f.message, itself)
+	follow(f, f.store.Streams().FollowSession(ctx, f.at.session), func(stream repo.Stream) error {
+		if known[stream.ID] {
+			return nil
+		}
+		f.waiting = append(f.waiting, stream)
+		return f.take()
+	}, itself)
+	for {
+		select {
+		case step := <-f.steps:
+			if err := step(); err != nil {
+				return err
 			}
-			if !yield(converted, err) || err != nil {
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// follow hands what a source yields, and its end, to the goroutine of the handler.
+func follow[T any](f *feed, source iter.Seq2[T, error], each func(T) error, end func(error) error) {
+	step := func(do func() error) bool {
+		select {
+		case f.steps <- do:
+			return true
+		case <-f.ctx.Done():
+			return false
+		}
+	}
+	f.running.Go(func() {
+		for value, err := range source {
+			if err != nil {
+				step(func() error { return end(err) })
+				return
+			}
+			if !step(func() error { return each(value) }) {
 				return
 			}
 		}
-	}
+		step(func() error { return end(nil) })
+	})
 }
+
+func (f *feed) message(m repo.Message) error {
+	event, err := f.options.Message(f.ctx, m)
+	if err != nil {
+		return &hookError{err}
+	}
+	if len(event.Data) > f.options.MaxEventBytes {
+		event = omitted(repo.ID{}, m.Sequence, len(event.Data))
+	}
+	f.at.next = m.Sequence + 1
+	return f.response.send(f.at.String(), event, f.at.next >= f.messages)
+}
+
+// resume goes on with a stream that the client was reading.
+func (f *feed) resume(place repo.StreamPosition) error {
+	at := slices.IndexFunc(f.listed, func(s repo.Stream) bool { return s.ID == place.StreamID })
+	if at < 0 || place.Sequence > f.listed[at].Next {
+		return f.close(repo.Stream{ID: place.StreamID}, repo.ErrGone)
+	}
+	f.read(f.listed[at])
+	return nil
+}
+
+// take begins to read streams that wait, for as many as there is room.
+func (f *feed) take() error {
+	for len(f.waiting) > 0 && len(f.at.streams) < maxStreams {
+		stream := f.waiting[0]
+		f.waiting = f.waiting[1:]
+		f.at.streams = append(f.at.streams, repo.StreamPosition{StreamID: stream.ID})
+		if err := f.tell(stream, "open", ""); err != nil {
+			return err
+		}
+		f.read(stream)
+	}
+	return nil
+}
+
+// read follows a stream from where the client is.
+func (f *feed) read(stream repo.Stream) {
+	parts := f.store.Streams().Follow(f.ctx, stream.Key, *f.at.stream(stream.ID))
+	follow(f, parts, func(p repo.StreamPart) error { return f.part(stream, p) }, func(err error) error { return f.close(stream, err) })
+}
+
+func (f *feed) part(stream repo.Stream, p repo.StreamPart) error {
+	if f.at.stream(stream.ID).Sequence = p.Sequence + 1; p.Restart {
+		return f.tell(stream, "restarted", "")
+	}
+	event, err := f.options.Part(f.ctx, p)
+	if err != nil {
+		return &hookError{err}
+	}
+	if len(event.Data) > f.options.MaxEventBytes {
+		event = omitted(p.StreamID, p.Sequence, len(event.Data))
+	}
+	return f.response.send(f.at.String(), event, p.Sequence+1 >= stream.Next)
+}
+
+// close ends a stream for the client, unless err is one after which it should come again.
+func (f *feed) close(stream repo.Stream, err error) error {
+	state, reason := "finished", ""
+	failed, isFailed := errors.AsType[*repo.StreamFailedError](err)
+	switch {
+	case isFailed:
+		state, reason = "failed", failed.Reason
+	case errors.Is(err, repo.ErrNotFound), errors.Is(err, repo.ErrGone), errors.Is(err, repo.ErrConflict):
+		state = "gone"
+	case err != nil:
+		return err
+	}
+	f.at.streams = slices.DeleteFunc(f.at.streams, func(s repo.StreamPosition) bool { return s.StreamID == stream.ID })
+	if err := f.tell(stream, state, reason); err != nil {
+		return err
+	}
+	return f.take()
+}
+
+// tell says what has become of a stream.
+func (f *feed) tell(stream repo.Stream, state, reason string) error {
+	event := encoded(StreamEvent, struct {
+		Stream repo.ID `json:"stream"`
+		Key    string  `json:"key,omitempty"`
+		State  string  `json:"state"`
+		Error  string  `json:"error,omitempty"`
+	}{stream.ID, stream.Key, state, reason})
+	return f.response.send(f.at.String(), event, true)
+}
+
+// hookError is an error of Options.Message or Part. Whatever it matches, it says nothing about
+// what is read.
+type hookError struct{ err error }
+
+func (e *hookError) Error() string { return "live: no event was made: " + e.err.Error() }

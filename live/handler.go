@@ -8,7 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Handler serves sessions and streams as server-sent events. It is safe for concurrent use.
+// Handler serves the feeds of sessions as server-sent events. It is safe for concurrent use.
 type Handler struct {
 	store   repo.Store
 	options Options
@@ -28,24 +28,23 @@ func New(store repo.Store, options Options) (*Handler, error) {
 	return &Handler{store: store, options: options, seats: newSeats(options.MaxResponses, options.MaxPerReader)}, nil
 }
 
-// ServeHTTP answers GET with the events of what the request may read, from the beginning, or
-// after the event that the header Last-Event-ID names, or else from ?from= on. The id of an event
-// is the session's or the stream's ID, a period and the sequence, because another one may have its
-// key later; before the first event it is the ID alone. ?from= is such an ID, with or without a
-// period and a sequence, or a sequence, which is then of whatever the request leads to. ServeHTTP
-// returns when the client has gone, at a [Handler.Shutdown], when the store was closed, or after
-// an event with the name [EndEvent]. It answers HEAD as GET, without events.
+// ServeHTTP answers GET with the feed of the session that the request may read: its messages, from
+// the beginning, and the parts of its streams that are open, and of those that are opened later; or
+// what follows the event whose id is in the header Last-Event-ID, or else in ?after=. An id says how
+// far a client has got in all of these: any process goes on from it. A session's ID, a period and the
+// sequence of a message are the id of a client that has read up to this message, and no stream.
+// ServeHTTP returns when the client has gone, at a [Handler.Shutdown], when the store was closed, or
+// after an event with the name [EndEvent]. It answers HEAD as GET, without events. It reads up to 16
+// streams at a time; others wait until one has ended.
 //
-// Statuses: 200, also for a client that comes back (with an ID, or a sequence of a session above
-// 0) to what is no more, also if Authorize then returns a NotFoundError of a session, and gets the
-// event EndEvent; 204 for one that has had that, and to
-// OPTIONS; 400 for an invalid Last-Event-ID or from; 403 for a page of another origin; what
-// Authorize says; 404 if there is no such session or stream; 405 for methods other than GET, HEAD
-// and OPTIONS; 409 if the client is ahead of what there is, so that it knows another one, or one
-// that was restored; 410 if the stream has expired, unless the client names its ID; 429 and 503
-// for too many responses; 503 if the database cannot be reached, or at a shutdown; 505 for
-// HTTP/1.0, and 500 if the ResponseWriter cannot flush, and for all other errors. An EventSource
-// connects again if it is cut off, but not after a status other than 200.
+// Statuses: 200, also for a client that comes back with an id to a session that is no more, also if
+// Authorize then returns a NotFoundError of a session, and gets the event EndEvent; 204 for one that
+// has had that, and to OPTIONS; 400 for an invalid id; 403 for a page of another origin; what
+// Authorize says; 404 if there is no such session; 405 for methods other than GET, HEAD and OPTIONS;
+// 409 if the client has messages that do not exist, because the session was restored to an earlier
+// time; 429 and 503 for too many responses; 503 if the database cannot be reached, or at a shutdown;
+// 505 for HTTP/1.0, and 500 if the ResponseWriter cannot flush, and for all other errors. An
+// EventSource connects again if it is cut off, but not after a status other than 200.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := h.serve(w, r)
 	if err == nil {
@@ -98,22 +97,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	target, err := h.options.Authorize(r)
 	at, invalid := positionOf(r)
 	switch {
-	case err != nil && (!isSessionMissing(err) || !at.ended && at.id.IsZero()):
+	case err != nil && (!isSessionMissing(err) || !at.ended && at.session.IsZero()):
 		return statusOf(err, http.StatusForbidden)
-	case target.Stream != "" && !target.Session.IsZero():
-		return errors.New("live: Authorize named a session and a stream")
 	case invalid != nil:
 		return invalid
 	case at.ended:
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return h.respond(w, r, target, func(ctx context.Context) (feed, error) {
-		if err != nil { // the client knew it
-			return endOnly(err), nil //nolint:nilerr // it is what the feed tells
-		}
-		return h.open(ctx, target, at)
-	})
+	return h.respond(w, r, target, at, err)
 }
 
 // isSessionMissing reports whether Authorize found that there is no session, such as by a key.
@@ -123,8 +115,8 @@ func isSessionMissing(err error) bool {
 	return is && missing.Kind == "session" && !hasStatus
 }
 
-// respond sends the events of target.
-func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target, open func(context.Context) (feed, error)) error {
+// respond sends the feed of target, or, if a session is missing that the client knew, its end.
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target, at position, missing error) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	leave, err := h.seats.take(target.Reader, cancel)
@@ -132,10 +124,13 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target,
 		return err
 	}
 	defer leave()
-	ctx, stop := context.WithTimeoutCause(ctx, h.options.MaxDuration, errExpired)
+	ctx, stop := context.WithTimeoutCause(context.WithValue(ctx, limitKey{}, h.options.MaxEventBytes), h.options.MaxDuration, errExpired)
 	defer stop()
 
-	feed, err := open(ctx)
+	f := &feed{end: missing}
+	if missing == nil {
+		f, err = h.open(ctx, target, at)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil: // at a shutdown, or it took too long
 		return busy(http.StatusServiceUnavailable, context.Cause(ctx))
@@ -147,11 +142,10 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target,
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	response, err := begin(w, &h.options, cancel, feed.begin)
-	defer response.end()
+	f.response, err = begin(w, &h.options, cancel, f)
+	defer f.response.end()
 	if err == nil {
-		err = h.send(response, feed)
-		h.finish(ctx, response, err)
+		h.finish(ctx, f.response, f.run(ctx))
 	}
 	return nil
 }
@@ -168,23 +162,6 @@ func setHeader(w http.ResponseWriter, r *http.Request) {
 		// writes does not apply to it. In HTTP/2 it would end the other requests.
 		header.Set("Connection", "close")
 	}
-}
-
-// send sends what there is and what comes. It returns why that ended. Nil: there is no more.
-func (h *Handler) send(response *response, feed feed) error {
-	for item, err := range feed.items {
-		if err != nil {
-			return err
-		}
-		event := item.event
-		if len(event.Data) > h.options.MaxEventBytes {
-			event = omitted(item.sequence, len(event.Data))
-		}
-		if err := response.send(item.id, event, item.sequence+1 >= feed.next); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // finish says to the client why nothing more comes.

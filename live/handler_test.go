@@ -18,6 +18,7 @@ import (
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
 func TestEvents(t *testing.T) {
@@ -69,23 +70,24 @@ func TestPosition(t *testing.T) {
 		first  string // sequence, or the status
 	}{
 		{"", nil, "0"},
-		{"?from=3", nil, "3"},
-		{"?from=" + w.id(3), nil, "3"},
-		{"?from=" + id, nil, "0"},
+		{"?after=" + w.id(2), nil, "3"},
+		{"?after=" + id, nil, "0"},
 		{"", []string{"Last-Event-ID: " + w.id(1)}, "2"},
 		{"", []string{"Last-Event-ID: " + id}, "0"},
 		{"", []string{"Last-Event-ID: "}, "0"},
-		{"?from=4", []string{"Last-Event-ID: " + w.id(1)}, "2"}, // EventSource repeats its address
-		{"?from=nonsense", []string{"Last-Event-ID: " + w.id(1)}, "2"},
-		{"?from=6", nil, "409"},
-		{"?from=" + w.id(6), nil, "409"},
+		{"?after=" + w.id(3), []string{"Last-Event-ID: " + w.id(1)}, "2"}, // EventSource repeats its address
+		{"?after=nonsense", []string{"Last-Event-ID: " + w.id(1)}, "2"},
+		{"?after=" + w.id(5), nil, "409"},
 		{"", []string{"Last-Event-ID: " + w.id(5)}, "409"},
 		{"", []string{"Last-Event-ID: end"}, "204"},
-		{"?from=end", nil, "400"},
-		{"?from=", nil, "400"},
-		{"?from=-1", nil, "400"},
-		{"?from=1&from=2", nil, "400"},
-		{"?from=9223372036854775808", nil, "400"},
+		{"?after=end", nil, "204"},
+		{"?after=", nil, "400"},
+		{"?after=" + id + "&after=" + id, nil, "400"},
+		{"?after=" + id + ".9223372036854775808", nil, "400"},
+		{"?after=" + id + "~", nil, "400"},
+		{"?after=" + id + "~" + id + "~" + id, nil, "400"}, // twice
+		{"?after=" + id + "~x", nil, "400"},
+		{"?after=" + id + many(17), nil, "400"},
 		{"", []string{"Last-Event-ID: 1"}, "400"}, // of which session?
 		{"", []string{"Last-Event-ID: " + id + ".-1"}, "400"},
 		{"", []string{"Last-Event-ID: " + id + ".+1"}, "400"},
@@ -105,6 +107,14 @@ func TestPosition(t *testing.T) {
 		}
 		_ = c.body.Close()
 	}
+}
+
+// many returns the places of many streams, as they are in an id.
+func many(count int) (text string) {
+	for range count {
+		text += "~" + repo.NewID().String()
+	}
+	return text
 }
 
 // Clients that are cut off again and again, while others write, get each message once, in
@@ -168,7 +178,7 @@ func TestDeleted(t *testing.T) {
 		}
 	}
 	// A page that was cut off before the end reads it when it comes back.
-	for query, header := range map[string]string{"": "Last-Event-ID: " + w.id(0), "?from=1": "X: y", "?from=" + w.session.String(): "X: y"} {
+	for query, header := range map[string]string{"": "Last-Event-ID: " + w.id(0), "?after=" + w.id(0): "X: y", "?after=" + w.session.String(): "X: y"} {
 		c := w.get(query, header)
 		if got := c.want(t); got != e || len(c.drain()) > 0 {
 			t.Errorf("%q, %q: got %+v", query, header, got)
@@ -184,7 +194,7 @@ func TestMadeAgain(t *testing.T) {
 	key := repo.SessionKey{Key: "conversation"}
 	for _, messages := range []int{0, 3} {
 		w := newWorld(t, 0, nil)
-		named := repo.ByKey(w.store.Sessions(), key)
+		named := bykey.Of(w.store.Sessions(), key)
 		fill := func(count int, content string) {
 			t.Helper()
 			session, err := w.store.Sessions().Create(t.Context(), repo.NewSession{Key: key.Key})
@@ -206,9 +216,15 @@ func TestMadeAgain(t *testing.T) {
 		old := w.session.String()
 		// What a client has: the ID before the first event, and then the events' ids.
 		c := w.get("")
-		begin, err := c.lines.Peek(len("id: " + old + "\n"))
-		if string(begin) != "id: "+old+"\n" {
-			t.Fatalf("the response begins with %q, %v", begin, err)
+		for range 3 { // how long to wait, and then where it is
+			line, err := c.lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.lastID = strings.TrimPrefix(line, "id: ")
+		}
+		if c.lastID != old+"\n" {
+			t.Fatalf("the response begins with %q", c.lastID)
 		}
 		positions := []string{old}
 		for range messages {
@@ -218,7 +234,7 @@ func TestMadeAgain(t *testing.T) {
 		ends := func(reason string) {
 			t.Helper()
 			for _, position := range positions {
-				for query, header := range map[string]string{"": "Last-Event-ID: " + position, "?from=" + position: "X: y"} {
+				for query, header := range map[string]string{"": "Last-Event-ID: " + position, "?after=" + position: "X: y"} {
 					c := w.get(query, header)
 					if e := c.want(t); e.id != "end" || e.data != `{"reason":"`+reason+`"}` || len(c.drain()) > 0 {
 						t.Errorf("%q, %q: got %+v, want the end, %s", query, header, e, reason)
@@ -345,7 +361,7 @@ func TestAuthorize(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &live.StatusError{Status: 402, Public: "pay first", Err: errors.New("secret")}), 402, "pay first"},
 		{&live.StatusError{Status: 200, Public: "secret"}, 500, "Internal Server Error"},
 		{&repo.NotFoundError{Kind: "secret"}, 404, "Not Found"},
-		{&repo.StreamGoneError{Key: "secret"}, 410, "Gone"},
+		{&repo.NotFoundError{Kind: "stream", Name: "secret", Gone: true}, 410, "Gone"},
 		{fmt.Errorf("secret: %w", repo.ErrUnavailable), 503, "Service Unavailable"},
 		{fmt.Errorf("secret: %w", repo.ErrClosed), 503, "Service Unavailable"},
 		{fmt.Errorf("secret: %w", repo.ErrContention), 503, "Service Unavailable"},
@@ -488,7 +504,7 @@ func TestHTTP2Idle(t *testing.T) {
 	w.server.Close()
 	w.server = server
 	for attempt := range 20 { // on a busy machine a write may take too long
-		c, err := open(server.Client(), w.request(http.MethodGet, "?from="+strconv.Itoa(1+2*attempt)))
+		c, err := open(server.Client(), w.request(http.MethodGet, "?after="+w.id(2*attempt)))
 		w.write("a")
 		if err != nil {
 			w.write("a")
@@ -548,7 +564,7 @@ func TestResponseWriters(t *testing.T) {
 // failing is a store whose sessions cannot be read as they are.
 type failing struct {
 	repo.Store
-	get, follow error
+	read, follow error
 }
 
 type failingSessions struct {
@@ -558,11 +574,11 @@ type failingSessions struct {
 
 func (f failing) Sessions() repo.Sessions { return failingSessions{f.Store.Sessions(), f} }
 
-func (s failingSessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	if s.failing.get != nil {
-		return repo.Session{}, s.failing.get
+func (s failingSessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+	if s.failing.read != nil {
+		return repo.Snapshot{}, s.failing.read
 	}
-	return s.Sessions.Get(ctx, id)
+	return s.Sessions.Read(ctx, read)
 }
 
 func (s failingSessions) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
@@ -624,5 +640,34 @@ func TestOptions(t *testing.T) {
 	_, err := live.New(nil, live.Options{Authorize: authorize})
 	if wrong, ok := errors.AsType[*repo.InvalidError](err); !ok || wrong.Field != "store" {
 		t.Errorf("no store: %v", err)
+	}
+}
+
+// Whatever an error of a hook matches, it is not the end of what is read: it is logged, and the
+// client asks again.
+func TestHookFails(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{
+		&repo.NotFoundError{Kind: "session"}, &repo.NotFoundError{Kind: "stream", Name: "other", Gone: true}, &repo.StreamFailedError{Reason: "of another stream"},
+		repo.ErrNotFound, context.Canceled,
+	} {
+		var log strings.Builder
+		w := newWorld(t, 2, func(o *live.Options) {
+			o.Logger = textLogger(&log)
+			o.Message = func(ctx context.Context, m repo.Message) (live.Event, error) {
+				if m.Sequence == 1 {
+					return live.Event{}, fmt.Errorf("lookup: %w", failure)
+				}
+				return live.MessageEvent(ctx, m)
+			}
+		})
+		c := w.get("")
+		if events := c.drain(); len(events) != 1 || events[0].id != w.id(0) || len(c.comments) != 1 || c.comments[0] != "interrupted" {
+			t.Errorf("%v: got %v, %q", failure, events, c.comments)
+		}
+		w.stop() // the response has returned
+		if !strings.Contains(log.String(), "lookup") {
+			t.Errorf("%v: logged %q", failure, log.String())
+		}
 	}
 }

@@ -13,13 +13,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Target is what a request may read: a session or a stream.
+// Target is what a request may read.
 type Target struct {
-	// Session is the session's id. That of a session with a key is what KeyedSession.Get
-	// returns (SessionReader.Find may return that of one that was deleted).
+	// Session is the session's id, whose messages and streams are read, all of them. Sessions.Find
+	// gives that of a session with a key, and may give that of one that was deleted.
 	Session repo.ID
-	// Stream is the stream's key. Empty: a session is read.
-	Stream string
 	// Reader is who reads, such as the id of a user, for Options.MaxPerReader. Empty:
 	// that limit does not apply.
 	Reader string
@@ -31,17 +29,17 @@ type Options struct {
 	// Authorize decides what a request may read, for example by its cookie and its path. It is
 	// asked for each request, so also whenever a client connects again. If its error is a
 	// StatusError, that is the answer. Other errors are answered with 404 if they match
-	// repo.ErrNotFound, 410 if they match repo.ErrStreamGone, 503 if they match
+	// repo.ErrNotFound, 410 if they match repo.ErrGone, 503 if they match
 	// repo.ErrUnavailable, ErrClosed or ErrContention, and 403 otherwise. No answer has the text
 	// of an error, but for StatusError.Public.
 	Authorize func(*http.Request) (Target, error)
 	// Message makes the event of a message, for example in the form that a page needs,
 	// or without what its reader must not see. The context is the request's. The zero
-	// Event leaves the message out. If it returns an error, the response ends, the
+	// Event leaves the message out. If it returns an error, whichever, the response ends, the
 	// error is logged, and the client will ask for the same message again. Nil: MessageEvent,
 	// which sends messages of all roles, system prompts too.
 	Message func(context.Context, repo.Message) (Event, error)
-	// Part is the same for the parts of streams. Nil: PartEvent.
+	// Part is the same for the parts of streams, but for those that say Restart. Nil: PartEvent.
 	Part func(context.Context, repo.StreamPart) (Event, error)
 	// Origins are the origins, such as "https://app.example.com", whose pages may read
 	// although they are of another origin than the handler. Browsers send them the cookies of
@@ -67,8 +65,9 @@ type Options struct {
 	// MaxPerReader bounds those with the same Target.Reader; further requests get
 	// status 429. Zero: 100.
 	MaxPerReader int
-	// MaxEventBytes bounds the data of an event. An event with more is replaced by one
-	// with the name OmittedEvent. Zero: 1 MiB.
+	// MaxEventBytes bounds the data of an event, and with it the memory of a response: what
+	// MessageEvent and PartEvent would make larger they do not make. An event with more is
+	// replaced by one with the name OmittedEvent. Zero: 1 MiB.
 	MaxEventBytes int
 
 	// Logger logs why responses ended that should have gone on, but never the content

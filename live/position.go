@@ -3,6 +3,7 @@ package live
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,79 +15,89 @@ const (
 	// ended is the id of the last event of what has ended. Who comes back with it is told
 	// not to come again.
 	ended = "end"
+	// maxStreams bounds the streams that a response reads at a time, and so the length of an id.
+	maxStreams = 16
 )
 
-// position is where a response begins.
+// position is how far a client has got in the feed of a session. The id of each event has it: the
+// session's ID and, after a period, the sequence of the last message; then, after a tilde each, the
+// same of the streams that are being read. Of what the client has nothing yet, it has the ID alone.
 type position struct {
-	// id is that of a session or a stream. Zero: the one that the request leads to.
-	id       repo.ID
-	sequence int64
-	// resumed: the client has got events before.
-	resumed bool
-	// ended: it has got the last one.
+	// session is zero if the client has got nothing yet.
+	session repo.ID
+	// next is the sequence of the next message.
+	next    int64
+	streams []repo.StreamPosition
+	// ended: the client has got the last event.
 	ended bool
 }
 
-// eventID returns the id of an event. Since a key can lead to another session, or another
-// stream, later, it says which one the event is of.
-func eventID(id repo.ID, sequence int64) string {
-	return id.String() + "." + strconv.FormatInt(sequence, 10)
-}
-
-// lastID returns the id that a client has got before the event with this sequence: that of an
-// event, or, if there is none, of what it reads.
-func lastID(id repo.ID, next int64) string {
-	if next == 0 {
-		return id.String()
+func (p *position) String() string {
+	id := appendPlace(make([]byte, 0, 64), p.session, p.next)
+	for _, s := range p.streams {
+		id = appendPlace(append(id, '~'), s.StreamID, s.Sequence)
 	}
-	return eventID(id, next-1)
+	return string(id)
 }
 
-// positionOf reads where a request wants to begin: after the event that the header
-// names, or else where the query says.
+func appendPlace(id []byte, of repo.ID, next int64) []byte {
+	if id = append(id, of.String()...); next > 0 {
+		id = strconv.AppendInt(append(id, '.'), next-1, 10)
+	}
+	return id
+}
+
+// stream returns the place in a stream that is being read, or nil.
+func (p *position) stream(id repo.ID) *repo.StreamPosition {
+	if at := slices.IndexFunc(p.streams, func(s repo.StreamPosition) bool { return s.StreamID == id }); at >= 0 {
+		return &p.streams[at]
+	}
+	return nil
+}
+
+// positionOf reads which event the client has got last: the header says so, or else the query.
 func positionOf(r *http.Request) (position, error) {
-	if last := r.Header.Values(lastEventID); len(last) > 0 && (len(last) > 1 || last[0] != "") {
-		if len(last) == 1 && last[0] == ended {
-			return position{resumed: true, ended: true}, nil
-		}
-		at, hasSequence, ok := parsePosition(last)
-		if !ok || at.id.IsZero() || at.sequence == math.MaxInt64 {
-			return position{}, badRequest(lastEventID, "is not the id of an event")
-		}
-		if hasSequence {
-			at.sequence++
-		}
-		at.resumed = true
-		return at, nil
+	field, values := lastEventID, r.Header.Values(lastEventID)
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		field, values = "after", r.URL.Query()["after"]
 	}
-	from, given := r.URL.Query()["from"]
-	if !given {
+	switch {
+	case len(values) == 0:
 		return position{}, nil
+	case len(values) == 1 && values[0] == ended:
+		return position{ended: true}, nil
 	}
-	at, _, ok := parsePosition(from)
-	if !ok {
-		return position{}, badRequest("from", "is not a sequence")
+	p, ok := parsePosition(values[0])
+	if !ok || len(values) > 1 {
+		return position{}, badRequest(field, "is not the id of an event")
 	}
-	return at, nil
+	return p, nil
 }
 
-// parsePosition parses an id, a sequence, or both with a period between them, as they are
-// written in the ids of events, and nothing else.
-func parsePosition(values []string) (at position, hasSequence, ok bool) {
-	if len(values) != 1 {
-		return position{}, false, false
+// parsePosition parses what String writes, and nothing else.
+func parsePosition(text string) (p position, ok bool) {
+	first, rest, more := strings.Cut(text, "~")
+	if p.session, p.next, ok = parsePlace(first); !ok {
+		return p, false
 	}
-	id, sequence, both := strings.Cut(values[0], ".")
-	if parsed, err := repo.ParseID(id); err == nil && !parsed.IsZero() {
-		if at.id = parsed; !both {
-			return at, false, true
+	for more {
+		var s repo.StreamPosition
+		first, rest, more = strings.Cut(rest, "~")
+		if s.StreamID, s.Sequence, ok = parsePlace(first); !ok || len(p.streams) == maxStreams || p.stream(s.StreamID) != nil {
+			return p, false
 		}
-	} else if both {
-		return position{}, false, false
-	} else {
-		sequence = id
+		p.streams = append(p.streams, s)
 	}
-	var err error
-	at.sequence, err = strconv.ParseInt(sequence, 10, 64)
-	return at, true, err == nil && at.sequence >= 0 && strconv.FormatInt(at.sequence, 10) == sequence
+	return p, true
+}
+
+func parsePlace(text string) (of repo.ID, next int64, ok bool) {
+	id, sequence, some := strings.Cut(text, ".")
+	of, err := repo.ParseID(id)
+	if err != nil || of.IsZero() || !some {
+		return of, 0, err == nil && !of.IsZero()
+	}
+	last, err := strconv.ParseInt(sequence, 10, 64)
+	ok = err == nil && last >= 0 && last < math.MaxInt64-1 && strconv.FormatInt(last, 10) == sequence
+	return of, last + 1, ok
 }

@@ -1,0 +1,191 @@
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
+	"github.com/seed-df90f812/agentstore/retention"
+)
+
+func open(t *testing.T) *agentstore.Store {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), "memory://"+repo.NewID().String(), agentstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func session(t *testing.T, store repo.Store, new repo.NewSession, messages int) repo.ID {
+	t.Helper()
+	created, err := store.Sessions().Create(t.Context(), new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range messages {
+		if _, err := store.Sessions().Append(t.Context(), created.ID, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return created.ID
+}
+
+// Guarantee: Deletion: A dry run of retention counts what the run then removes.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	for i := range 5 {
+		session(t, store, repo.NewSession{}, i)
+	}
+	held := session(t, store, repo.NewSession{}, 1)
+	other := session(t, store, repo.NewSession{Namespace: "other"}, 1)
+	if err := store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: held, Reason: "asked for"}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond)
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	for _, policy.DryRun = range []bool{true, false} {
+		report, err := retention.Run(t.Context(), store, policy)
+		if want := (retention.Report{Sessions: 5, Messages: 10, Held: 1}); err != nil || report != want {
+			t.Errorf("dry run %t: %+v, %v", policy.DryRun, report, err)
+		}
+	}
+	if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{Held: 1}) {
+		t.Errorf("again: %+v, %v", report, err)
+	}
+	for _, id := range []repo.ID{held, other} {
+		if _, err := store.Sessions().Get(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is appended to between the look and the deletion stays.
+func TestWhatChangesStays(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	id := session(t, store, repo.NewSession{}, 1)
+	time.Sleep(2 * time.Millisecond)
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	policy.Progress = func(retention.Report) {}
+	appended := false
+	policy.Wait = func(ctx context.Context) error {
+		if !appended {
+			appended = true
+			_, err := store.Sessions().Append(ctx, id, repo.NewMessage{Role: repo.RoleUser, Content: "y"})
+			return err
+		}
+		return nil
+	}
+	if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{Changed: 1}) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Of two runs one works; one that is cancelled is finished by the next.
+func TestOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	for range 400 {
+		session(t, store, repo.NewSession{}, 1)
+	}
+	time.Sleep(2 * time.Millisecond)
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	stop := errors.New("stop")
+	batches := 0
+	first := policy
+	first.Wait = func(ctx context.Context) error {
+		if _, err := retention.Run(ctx, store, policy); !isLeaseConflict(err) {
+			t.Errorf("a second run: %v", err)
+		}
+		if batches++; batches > 1 {
+			return stop
+		}
+		return nil
+	}
+	begun, err := retention.Run(t.Context(), store, first)
+	if !errors.Is(err, stop) || begun.Sessions == 0 || begun.Sessions == 400 {
+		t.Errorf("%+v, %v", begun, err)
+	}
+	if report, err := retention.Run(t.Context(), store, policy); err != nil || report.Sessions != 400-begun.Sessions {
+		t.Errorf("%+v after %+v, %v", report, begun, err)
+	}
+}
+
+func isLeaseConflict(err error) bool {
+	_, is := errors.AsType[*repo.LeaseConflictError](err)
+	return is
+}
+
+func TestInvalidPolicies(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []retention.Policy{
+		{Sessions: map[string]time.Duration{"x": 0}}, {Plans: map[string]time.Duration{"x": -1}}, {Audit: -1},
+	} {
+		if _, err := retention.Run(t.Context(), open(t), policy); !errors.Is(err, repo.ErrInvalid) {
+			t.Errorf("%+v: %v", policy, err)
+		}
+	}
+}
+
+func TestOldTurns(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	repotest.OldTurns(t, store, turnsOf(t, store))
+}
+
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	repotest.DryRun(t, store, removedOf(t, store))
+}
+
+// In a view a run removes what is of its namespace, whatever the policy names.
+func TestRunInView(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	gone := session(t, store, repo.NewSession{Namespace: "tenant"}, 2)
+	other := session(t, store, repo.NewSession{Namespace: "other"}, 2)
+	time.Sleep(2 * time.Millisecond)
+	policy := retention.Policy{Sessions: map[string]time.Duration{"tenant": time.Millisecond, "other": time.Millisecond}}
+	for _, policy.DryRun = range []bool{true, false} {
+		if report, err := retention.Run(t.Context(), store.In("tenant"), policy); err != nil || report != (retention.Report{Sessions: 1, Messages: 2}) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+	if _, err := store.Sessions().Get(t.Context(), gone); !errors.Is(err, repo.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := store.Sessions().Get(t.Context(), other); err != nil {
+		t.Error(err)
+	}
+}
+
+func turnsOf(t *testing.T, store repo.Store) func(time.Duration, bool) (int64, int64) {
+	t.Helper()
+	return func(age time.Duration, dryRun bool) (removed, held int64) {
+		report, err := retention.Run(t.Context(), store, retention.Policy{Turns: age, DryRun: dryRun})
+		if err != nil {
+			t.Error(err)
+		}
+		return report.Turns, report.Held
+	}
+}
+
+func removedOf(t *testing.T, store repo.Store) func(time.Duration, bool) repotest.Removed {
+	t.Helper()
+	return func(age time.Duration, dryRun bool) repotest.Removed {
+		ages := map[string]time.Duration{repo.DefaultNamespace: age}
+		r, err := retention.Run(t.Context(), store, retention.Policy{Sessions: ages, Plans: ages, DryRun: dryRun})
+		if err != nil {
+			t.Error(err)
+		}
+		return repotest.Removed{Sessions: r.Sessions, Messages: r.Messages + r.Kept, Plans: r.Plans, Held: r.Held, Changed: r.Changed}
+	}
+}

@@ -1,0 +1,196 @@
+package window
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// A session is compacted when its prompt has more than four fifths of the budget, down to two fifths, so that it is done rarely.
+const trigger, target = 0.8, 0.4
+
+// Compact has summarize write a summary if the prompt of a session has more than 80 % of options.Tokens: of what comes after the
+// last summary, with that one first, except for the newest messages, which have 40 % at most. The summary is a message of its
+// own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If there is more than fits
+// into options.Tokens, it adds one after the other.
+//
+// One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of the
+// kind "compact". Appends wait for nothing. If the caller's process dies, the next call begins again where the last
+// summary ends. If the session is rewound meanwhile to a message that the summary covers, none is added. One that is rewound later
+// to before the summary does without it.
+//
+// Errors: those of Read and repo.Hold; what summarize returns; LimitExceededError if its summary has more than 40 %; the cause of
+// the end of the lease.
+func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
+	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),
+) (added bool, err error) {
+	if err := options.check(); err != nil {
+		return false, err
+	}
+	if due, err := options.due(ctx, store.Sessions(), sessionID); err != nil || !due {
+		return false, err
+	}
+	key := repo.LeaseKey{Kind: "compact", Name: sessionID.String()}
+	held, err := repo.Hold(ctx, store, repo.NewLease{Key: key, Owner: repo.NewID().String()})
+	if _, taken := errors.AsType[*repo.LeaseConflictError](err); taken {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if e := held.Release(context.WithoutCancel(ctx)); err == nil && e != nil {
+			err = e
+		}
+	}()
+	for {
+		more, err := options.compact(held.Context(), store.Sessions(), sessionID, summarize) //nolint:contextcheck // it is a child of ctx
+		if err != nil || !more {
+			return added, err
+		}
+		added = true
+	}
+}
+
+// due reports whether the prompt is above the trigger.
+func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (bool, error) {
+	w, err := Read(ctx, sessions, sessionID, o)
+	return w.Cut || float64(w.Tokens) > trigger*float64(o.Tokens), err
+}
+
+// compact adds one summary, of the oldest messages that none covers. It reports whether it has.
+func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID repo.ID,
+	summarize func(context.Context, []repo.Message) (string, error),
+) (bool, error) {
+	if due, err := o.due(ctx, sessions, sessionID); err != nil || !due {
+		return false, err
+	}
+	part, err := o.oldest(ctx, sessions, sessionID)
+	if err != nil || len(part.messages) == 0 {
+		return false, err
+	}
+	text, err := summarize(ctx, part.messages)
+	if err != nil {
+		return false, err
+	}
+	var c cover
+	c.Summary.From, c.Summary.To, c.Summary.Tokens = part.from, part.to, part.tokens
+	metadata, err := json.Marshal(c)
+	if err != nil {
+		return false, err
+	}
+	size := o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
+	if limit := int64(target * float64(o.Tokens)); size > limit {
+		return false, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: limit}
+	}
+	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
+	return o.add(ctx, sessions, sessionID, part.to, summary)
+}
+
+// part is what a summary is to cover.
+type part struct {
+	// messages has the last summary first, if there is one.
+	messages []repo.Message
+	from, to int64
+	tokens   int64
+}
+
+// oldest returns the messages that come after the last summary, as many as fit into the budget, without the newest, which have
+// at most the target.
+func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID repo.ID) (p part, err error) {
+	h, err := o.read(ctx, sessions, sessionID)
+	if err != nil {
+		return p, err
+	}
+	covered, room, next, full := int64(-1), o.Tokens, int64(math.MaxInt64), false
+	if h.summary != nil {
+		covered, _ = rules.Covered(h.summary)
+		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
+	}
+	groups := groupsOf(h.others())
+	if !h.cut { // leave the newest
+		if begin := o.newest(groups); begin < len(groups) {
+			next, groups = groups[begin].begin(), groups[:begin]
+		}
+	} else {
+		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
+		if err != nil || snapshot.Sessions[0] == nil {
+			return p, err
+		}
+		h.messages = snapshot.Sessions[0].Messages
+		groups = groupsOf(h.others())
+		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
+	}
+	// Results of the last calls may come later, or be on the next page.
+	if end := len(groups) - 1; end >= 0 && groups[end].call && (full && end > 0 || groups[end].isUnderWay()) {
+		next, groups = min(next, groups[end].begin()), groups[:end]
+	}
+	for i, g := range groups {
+		if room -= o.tokensOf(g); room < 0 && i > 0 {
+			next, groups = g.begin(), groups[:i]
+			break
+		}
+	}
+	if len(groups) == 0 {
+		return part{}, nil
+	}
+	p.from = groups[0].begin()
+	for _, g := range groups {
+		p.messages, p.tokens = append(p.messages, g.messages...), p.tokens+o.tokensOf(g)
+		for _, m := range g.messages {
+			if m.Sequence < next { // results may come late
+				p.to = max(p.to, m.Sequence)
+			}
+		}
+	}
+	return p, nil
+}
+
+// others are the messages that do not always stay.
+func (h history) others() (others []repo.Message) {
+	for _, m := range h.messages {
+		if !isInstruction(m) && m.Kind != repo.KindSummary {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// newest returns where the groups begin that have at most the target together: with a user's message, if there is one.
+func (o Options) newest(groups []group) int {
+	begin := len(groups)
+	for room := int64(target * float64(o.Tokens)); begin > 0; begin-- {
+		if room -= o.tokensOf(groups[begin-1]); room < 0 {
+			break
+		}
+	}
+	for i := begin; i < len(groups); i++ {
+		if isUser(groups[i]) {
+			return i
+		}
+	}
+	return begin
+}
+
+// add appends the summary, unless what it covers is not in the transcript any more.
+func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, to int64, summary repo.NewMessage) (bool, error) {
+	for {
+		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
+		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
+			return false, err
+		}
+		there, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: to, First: 1})
+		if err != nil || there.Sessions[0] == nil || len(there.Sessions[0].Messages) == 0 || there.Sessions[0].Messages[0].Sequence != to {
+			return false, err
+		}
+		head := last.Sessions[0].Messages[0].Sequence
+		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
+		if _, moved := errors.AsType[*repo.SequenceConflictError](err); !moved {
+			return err == nil, err
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package window
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// history is what was read of a transcript: the messages that stay, and the newest others, ascending.
+type history struct {
+	messages []repo.Message
+	stays    func(repo.Message) bool
+	summary  *repo.Message
+	// cut says that there are others before them, behind what the summary covers.
+	cut bool
+}
+
+// fit chooses what goes into the prompt.
+func (o Options) fit(h history) (w Window, err error) {
+	groups, dropped := whole(groupsOf(h.messages), h.cut)
+	tokens, messages := o.Tokens, o.Messages
+	if h.summary != nil {
+		tokens, messages = tokens-o.estimate(*h.summary), messages-1
+	}
+	var others []group
+	for i := range groups {
+		if groups[i].stays = slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
+			tokens, messages = tokens-o.tokensOf(groups[i]), messages-len(groups[i].messages)
+		} else {
+			others = append(others, groups[i])
+		}
+	}
+	if tokens < 0 {
+		return Window{}, &repo.LimitExceededError{Kind: "tokens of what always stays", Limit: o.Tokens}
+	}
+	begin := len(others)
+	for begin > 0 {
+		g := others[begin-1]
+		tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages)
+		if tokens < 0 || o.Messages > 0 && messages < 0 {
+			break
+		}
+		begin--
+	}
+	if w.Cut = h.cut || begin > 0; w.Cut {
+		begin = stable(others, begin)
+	}
+	if others = others[begin:]; len(others) > 0 {
+		w.From = others[0].begin()
+	}
+	add := func(messages ...repo.Message) {
+		w.Messages = append(w.Messages, messages...)
+		for _, m := range messages {
+			w.Tokens += o.estimate(m)
+		}
+	}
+	for _, g := range groups {
+		if !g.stays && (len(others) == 0 || g.begin() < w.From) {
+			continue
+		}
+		if !g.stays && h.summary != nil {
+			add(*h.summary)
+			h.summary = nil
+		}
+		add(g.messages...)
+	}
+	if h.summary != nil {
+		add(*h.summary)
+	}
+	for _, m := range dropped {
+		if m.Sequence >= w.From {
+			w.Dropped = append(w.Dropped, m)
+		}
+	}
+	return w, nil
+}
+
+func (o Options) tokensOf(g group) (sum int64) {
+	for _, m := range g.messages {
+		sum += o.estimate(m)
+	}
+	return sum
+}
+
+// whole leaves out results whose calls are not there, and, but in the last group, calls without a result: a
+// provider refuses them. Those in the last group are under way. What is missing because others were cut off
+// is not reported.
+func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
+	for i, g := range groups {
+		switch {
+		case g.loose():
+			if !cut {
+				dropped = append(dropped, g.messages...)
+			}
+		case g.call && i < len(groups)-1:
+			answered, without := g.answered()
+			dropped = append(dropped, without...)
+			if len(answered.messages) > 0 {
+				kept = append(kept, answered)
+			}
+		default:
+			kept = append(kept, g)
+		}
+	}
+	return kept, dropped
+}
+
+// stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to the
+// sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the user's message
+// before that place, or with the one behind it, if there is one in the next quarter: some providers refuse others.
+func stable(groups []group, begin int) int {
+	if begin >= len(groups) {
+		return begin
+	}
+	first, last := groups[begin].begin(), groups[len(groups)-1].begin()
+	place := roundest(first, first+(last-first)/2)
+	at := begin
+	for groups[at].begin() < place {
+		at++
+	}
+	for before := at; before >= begin; before-- {
+		if isUser(groups[before]) {
+			return before
+		}
+	}
+	for after := at; after < len(groups) && groups[after].begin() <= first+(last-first)*3/4; after++ {
+		if isUser(groups[after]) {
+			return after
+		}
+	}
+	return at
+}
+
+func isUser(g group) bool { return g.messages[0].Role == repo.RoleUser }
+
+// roundest returns the number from low to high that is divisible by the largest power of two.
+func roundest(low, high int64) int64 {
+	if low <= 0 || low >= high {
+		return max(low, 0)
+	}
+	shift := bits.Len64(uint64((low-1)^high)) - 1
+	return high >> shift << shift
+}

@@ -1,0 +1,246 @@
+package window
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// refused returns why a provider would refuse a prompt: the rules of the providers' interfaces for messages. A result follows its
+// call with nothing but other calls made together and their results in between; every call has a result, except where the prompt
+// ends with those that are under way; a call id is used by one call. Instructions may stand anywhere but between a call and its
+// results.
+func refused(prompt []repo.Message) string {
+	waiting, known := map[string]bool{}, map[string]bool{}
+	results := false
+	for i, m := range prompt {
+		switch {
+		case isCall(m):
+			if results && len(waiting) > 0 {
+				return fmt.Sprintf("message %d calls before the results of the calls before are there", i)
+			}
+			if results {
+				clear(known)
+				results = false
+			}
+			waiting[m.CallID], known[m.CallID] = true, true
+		case m.CallID != "": // a result
+			if !known[m.CallID] {
+				return fmt.Sprintf("message %d is the result of a call that is not right before it", i)
+			}
+			results = true
+			delete(waiting, m.CallID)
+		default:
+			if len(waiting) > 0 {
+				return fmt.Sprintf("message %d follows calls without results", i)
+			}
+			clear(known)
+			results = false
+		}
+	}
+	return ""
+}
+
+// randomHistory has turns of users, answers, calls in parallel with one or several results, results that come late or never,
+// results without a call, instructions, and empty contents.
+func randomHistory(r *rand.Rand, turns int) []repo.Message {
+	var all []repo.Message
+	var late []string
+	calls := 0
+	add := func(role repo.Role, call string) {
+		m := repo.Message{ID: repo.NewID(), Sequence: int64(len(all)), Follows: int64(len(all)) - 1, Role: role, CallID: call, Tokens: 1 + r.Int64N(50)}
+		if r.IntN(4) > 0 {
+			m.Content = "x"
+		}
+		all = append(all, m)
+	}
+	for range turns {
+		switch r.IntN(12) {
+		case 0:
+			add(repo.RoleSystem, "")
+		case 1:
+			add(repo.RoleTool, fmt.Sprint("nobody's ", r.IntN(9)))
+		case 2, 3, 4, 5:
+			var made []string
+			for range 1 + r.IntN(3) {
+				calls++
+				made = append(made, fmt.Sprint("call ", calls))
+				add(repo.RoleAssistant, made[len(made)-1])
+			}
+			r.Shuffle(len(made), func(i, j int) { made[i], made[j] = made[j], made[i] })
+			for _, call := range made {
+				switch r.IntN(8) {
+				case 0: // it is under way, or was given up
+				case 1:
+					late = append(late, call)
+				default:
+					for range 1 + r.IntN(2) {
+						add(repo.RoleTool, call)
+					}
+				}
+			}
+		case 6:
+			if len(late) > 0 {
+				add(repo.RoleTool, late[0])
+				late = late[1:]
+			}
+		case 7, 8:
+			add(repo.RoleAssistant, "")
+		default:
+			add(repo.RoleUser, "")
+		}
+	}
+	return all
+}
+
+// A prompt is one that a provider accepts, whatever the history, and fits. It has what always stays, and the newest of the
+// others. The last messages that fit, which is what many do, would be refused.
+func TestPromptsAreAccepted(t *testing.T) {
+	t.Parallel()
+	naive, cut, histories := 0, 0, 20_000
+	if os.Getenv("AGENTSTORE_TEST_FULL") != "" { // see make test/full
+		histories = 1_000_000
+	}
+	for seed := range uint64(histories) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		all := randomHistory(r, 1+r.IntN(60))
+		o := Options{Tokens: 1 + r.Int64N(1500), Messages: 1000}
+		if r.IntN(4) == 0 {
+			o.Messages = 10 + r.IntN(60)
+		}
+		h := history{messages: all, stays: isInstruction}
+		if r.IntN(2) == 0 { // as the store reads it
+			h = asRead(o, all)
+		}
+		w, err := o.fit(h)
+		if err != nil {
+			if tokens := o.tokensOf(group{messages: slices.DeleteFunc(slices.Clone(all), func(m repo.Message) bool { return !isInstruction(m) })}); tokens <= o.Tokens {
+				t.Fatalf("seed %d: %v, but the instructions have %d of %d tokens", seed, err, tokens, o.Tokens)
+			}
+			continue
+		}
+		if why := refused(w.Messages); why != "" {
+			t.Fatalf("seed %d: %s\n%v", seed, why, w.Messages)
+		}
+		if w.Tokens > o.Tokens || w.Tokens != o.tokensOf(group{messages: w.Messages}) {
+			t.Fatalf("seed %d: %d of %d tokens", seed, w.Tokens, o.Tokens)
+		}
+		checkComplete(t, seed, all, w)
+		if w.Cut {
+			cut++
+		}
+		if refused(lastThatFit(o, all)) != "" {
+			naive++
+		}
+	}
+	t.Logf("%d of %d were cut; the last messages that fit would be refused %d times", cut, histories, naive)
+	if naive < histories/100 || cut < histories/10 {
+		t.Error("the histories would not find a way that splits calls from their results")
+	}
+}
+
+// checkComplete checks that no message is missing that should be there.
+func checkComplete(t *testing.T, seed uint64, all []repo.Message, w Window) {
+	t.Helper()
+	there := map[repo.ID]bool{}
+	for _, m := range w.Messages {
+		if there[m.ID] {
+			t.Fatalf("seed %d: message %d is there twice", seed, m.Sequence)
+		}
+		there[m.ID] = true
+	}
+	for _, m := range w.Dropped {
+		if there[m.ID] || m.CallID == "" {
+			t.Fatalf("seed %d: message %d is said to be left out", seed, m.Sequence)
+		}
+		there[m.ID] = true
+	}
+	for _, m := range all {
+		if !there[m.ID] && (isInstruction(m) || m.Sequence >= w.From && len(w.Messages) > 0 && w.From > 0 && m.CallID == "") {
+			t.Fatalf("seed %d: message %d is missing, though the tail begins at %d", seed, m.Sequence, w.From)
+		}
+	}
+}
+
+// asRead returns of a history what ReadSessions.Tokens reads.
+func asRead(o Options, all []repo.Message) history {
+	h := history{stays: isInstruction}
+	room := o.Tokens
+	begin := len(all)
+	for count := 0; begin > 0; begin-- {
+		if m := all[begin-1]; !isInstruction(m) {
+			if room -= m.Tokens; room < 0 || count == o.Messages {
+				h.cut = true
+				break
+			}
+			count++
+		}
+	}
+	for i, m := range all {
+		if i >= begin || isInstruction(m) {
+			h.messages = append(h.messages, m)
+		}
+	}
+	return h
+}
+
+// lastThatFit keeps the instructions and the last messages that fit, and looks at no calls.
+func lastThatFit(o Options, all []repo.Message) []repo.Message {
+	room, begin := o.Tokens, len(all)
+	for ; begin > 0; begin-- {
+		if room -= all[begin-1].Tokens; room < 0 {
+			break
+		}
+	}
+	return all[begin:]
+}
+
+// The begin of a prompt rarely changes while messages are added.
+func TestPrefixStays(t *testing.T) {
+	t.Parallel()
+	o := Options{Tokens: 2000, Messages: 1000}
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		all := randomHistory(r, 1000)
+		all = slices.DeleteFunc(all, isInstruction)
+		changes, prompts, from, shortest := 0, 0, int64(-1), o.Tokens
+		for n := 200; n < len(all); n++ {
+			w, err := o.fit(asRead(o, all[:n]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if prompts++; w.From != from {
+				changes, from = changes+1, w.From
+			}
+			shortest = min(shortest, w.Tokens)
+		}
+		t.Logf("seed %d: the begin changed %d times in %d prompts, the shortest of which has %d of %d tokens", seed, changes, prompts, shortest, o.Tokens)
+		if changes > prompts/8 || shortest < o.Tokens/4 {
+			t.Errorf("seed %d: the begin changed %d times in %d prompts; the shortest has %d tokens", seed, changes, prompts, shortest)
+		}
+	}
+}
+
+func TestPinsThatCannotFit(t *testing.T) {
+	t.Parallel()
+	all := []repo.Message{{ID: repo.NewID(), Role: repo.RoleUser, Tokens: 100}, {ID: repo.NewID(), Sequence: 1, Role: repo.RoleUser, Tokens: 10}}
+	pins := func(m repo.Message) bool { return m.Tokens == 100 }
+	w, err := Options{Tokens: 105}.fit(history{messages: all, stays: pins})
+	if err != nil || len(w.Messages) != 1 || w.Messages[0].ID != all[0].ID || !w.Cut {
+		t.Errorf("%+v, %v; want the pin alone", w, err)
+	}
+	if _, err := (Options{Tokens: 99}).fit(history{messages: all, stays: pins}); err == nil {
+		t.Error("a pin that does not fit was left out")
+	}
+}
+
+func BenchmarkEstimate(b *testing.B) {
+	m := repo.Message{Content: string(make([]byte, 1000))}
+	for b.Loop() {
+		Estimate(m)
+	}
+}

@@ -1,0 +1,187 @@
+package window
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Options say what a prompt may have.
+type Options struct {
+	// Tokens is how many tokens the messages have together at most, by Estimate. At least 1.
+	Tokens int64
+	// Messages is how many messages there are at most. Zero: 1,000, which is the most.
+	Messages int
+	// Pins are the ids of messages that always stay, at most 100. Those of a call stay with its results.
+	Pins []repo.ID
+	// Estimate returns how many tokens a message has. Nil: the function [Estimate].
+	Estimate func(repo.Message) int64
+}
+
+const maxMessages, maxPins = 1000, 100
+
+// Window is what goes into a prompt.
+type Window struct {
+	// Messages are in the order of the transcript, with these exceptions: the summary, whose Kind is
+	// repo.KindSummary, is where what it covers was, and the results of a call follow the call.
+	Messages []repo.Message
+	// Tokens is what the messages have together.
+	Tokens int64
+	// From is the sequence of the first message that stays because it is new enough, and Cut reports that others before
+	// it, which no summary covers, were left out.
+	From int64
+	Cut  bool
+	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, and results
+	// without a call.
+	Dropped []repo.Message
+}
+
+// Reader is what Read needs of repo.Sessions.
+type Reader interface {
+	Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error)
+	Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error)
+	MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error)
+}
+
+// Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the session
+// is, in one round trip unless there are pins.
+//
+// Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens;
+// NotFoundError if there is no such session, or a pin is not in its transcript.
+func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
+	if err := options.check(); err != nil {
+		return Window{}, err
+	}
+	h, err := options.read(ctx, sessions, sessionID)
+	if err != nil {
+		return Window{}, err
+	}
+	return options.fit(h)
+}
+
+func (o *Options) check() error {
+	o.Messages = cmp.Or(o.Messages, maxMessages)
+	switch {
+	case o.Tokens < 1:
+		return &repo.InvalidError{Field: "options.Tokens", Reason: "is below 1"}
+	case o.Messages < 0 || o.Messages > maxMessages:
+		return &repo.InvalidError{Field: "options.Messages", Reason: "is not between 1 and 1,000"}
+	case len(o.Pins) > maxPins:
+		return &repo.InvalidError{Field: "options.Pins", Reason: "has more than 100"}
+	}
+	return nil
+}
+
+func (o Options) estimate(m repo.Message) int64 {
+	if o.Estimate != nil {
+		return max(o.Estimate(m), 0)
+	}
+	return Estimate(m)
+}
+
+// read reads the newest messages that fit, and those that stay.
+func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (h history, err error) {
+	snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens})
+	if err != nil {
+		return h, err
+	}
+	found := snapshot.Sessions[0]
+	if found == nil {
+		return h, &repo.NotFoundError{Kind: "session", ID: sessionID}
+	}
+	pins := map[repo.ID]bool{}
+	all := found.Messages
+	path := &path{sessions, sessionID, map[repo.ID]bool{}}
+	for _, m := range all {
+		path.has[m.ID] = true
+	}
+	for _, id := range o.Pins {
+		pinned, err := path.pinned(ctx, id)
+		if err != nil {
+			return h, err
+		}
+		pins[id] = true
+		all = append(all, pinned...)
+	}
+	slices.SortStableFunc(all, func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
+	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
+	covered := int64(-1)
+	for i := range all {
+		if m := &all[i]; m.Kind == repo.KindSummary {
+			if to, is := rules.Covered(m); is && to > covered {
+				h.summary, covered = m, to
+			}
+		}
+	}
+	for _, m := range all {
+		switch {
+		case m.Kind == repo.KindSummary: // those that are older, too
+		case h.stays(m) || m.Sequence > covered:
+			h.messages = append(h.messages, m)
+		}
+	}
+	h.cut = found.Cut
+	return h, nil
+}
+
+// path finds messages of a session's transcript. has are those that are known to be in it, or not.
+type path struct {
+	sessions  Reader
+	sessionID repo.ID
+	has       map[repo.ID]bool
+}
+
+// pinned returns a message with those of its call. The session may have it, or some of these, on other branches.
+func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
+	m, err := p.sessions.Message(ctx, p.sessionID, id)
+	if err != nil {
+		return nil, err
+	}
+	if is, err := p.contains(ctx, m); err != nil || !is {
+		return nil, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
+	}
+	if m.CallID == "" {
+		return []repo.Message{m}, nil
+	}
+	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, m.CallID)
+	for _, m := range all {
+		if is, err := p.contains(ctx, m); err != nil {
+			return nil, err
+		} else if is {
+			pinned = append(pinned, m)
+		}
+	}
+	return pinned, err
+}
+
+func (p *path) contains(ctx context.Context, m repo.Message) (bool, error) {
+	if is, known := p.has[m.ID]; known {
+		return is, nil
+	}
+	at, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, From: m.Sequence, First: 1, WithoutContent: true, WithoutPayload: true})
+	if err != nil {
+		return false, err
+	}
+	found := at.Sessions[0]
+	p.has[m.ID] = found != nil && len(found.Messages) > 0 && found.Messages[0].ID == m.ID
+	return p.has[m.ID], nil
+}
+
+func isInstruction(m repo.Message) bool {
+	return m.Role == repo.RoleSystem || m.Role == repo.RoleDeveloper
+}
+
+// cover is what the metadata of a summary says.
+type cover struct {
+	Summary struct {
+		// From and To are the sequences of the first and the last message that it covers.
+		From int64 `json:"from"`
+		To   int64 `json:"to"`
+		// Tokens is what these had.
+		Tokens int64 `json:"tokens"`
+	} `json:"summary"`
+}

@@ -1,0 +1,180 @@
+package windowtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/window"
+)
+
+func appendAll(t *testing.T, store repo.Store, id repo.ID, messages ...repo.NewMessage) []repo.Message {
+	t.Helper()
+	stored, err := store.Sessions().Append(t.Context(), id, messages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// Compact ends whatever it is to cover: also the first message alone, and one that is larger than the budget.
+func testCompactFirst(t *testing.T, store repo.Store) {
+	for _, tokens := range []int64{90, 150} {
+		id, calls := newSession(t, store), 0
+		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "long", Tokens: tokens})
+		added, err := window.Compact(t.Context(), store, id, window.Options{Tokens: 100}, func(context.Context, []repo.Message) (string, error) {
+			if calls++; calls > 3 {
+				return "", errors.New("it does not end")
+			}
+			return "short", nil
+		})
+		if !added || err != nil || calls != 1 {
+			t.Errorf("%d tokens: %t, %v, after %d calls", tokens, added, err, calls)
+		}
+		if w := read(t, store, id, window.Options{Tokens: 100}); len(w.Messages) != 1 || w.Messages[0].Kind != repo.KindSummary || w.Cut {
+			t.Errorf("%d tokens: %+v", tokens, w)
+		}
+	}
+}
+
+// A summary that does not leave room for others is not added: nothing could be read any more.
+func testCompactLong(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 1000}
+	add(t, store, id, 90)
+	added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) {
+		return strings.Repeat("long ", 1000), nil
+	})
+	if added || !errors.Is(err, repo.ErrLimit) {
+		t.Errorf("%t, %v", added, err)
+	}
+	if w := read(t, store, id, o); len(w.Messages) < 80 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A pin that is not in the transcript is not in the prompt, and neither are messages of its call on other branches.
+func testPinsRewound(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	add(t, store, id, 2)
+	call := func(after *int64) []repo.Message {
+		t.Helper()
+		turn, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: after, Messages: []repo.NewMessage{
+			{Role: repo.RoleAssistant, Kind: "tool_call", CallID: "c", Tokens: 10}, {Role: repo.RoleTool, CallID: "c", Content: "result", Tokens: 10},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return turn.Messages
+	}
+	one := int64(1)
+	call(nil)
+	second := call(&one)
+	w := read(t, store, id, window.Options{Tokens: 1000, Pins: []repo.ID{second[0].ID}})
+	if len(w.Messages) != 4 || w.Messages[2].ID != second[0].ID || w.Messages[3].ID != second[1].ID {
+		t.Errorf("a call that was made on two branches: %+v", w.Messages)
+	}
+	if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: &one}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := window.Read(t.Context(), store.Sessions(), id, window.Options{Tokens: 1000, Pins: []repo.ID{second[0].ID}})
+	if !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("a pin that was left behind: %v", err)
+	}
+}
+
+// Whatever the metadata of a message says that is called a summary, no other message gets lost.
+func testForeignSummaries(t *testing.T, store repo.Store) {
+	for _, metadata := range []string{
+		`{}`, `{"summary":null}`, `{"summary":5}`, `{"summary":[5]}`, `{"summary":{"to":"5"}}`, `{"summary":{"to":5,"from":"x"}}`, `{"summary":{"to":1e400}}`,
+		`{"summary":{"to":5.0}}`, `{"summary":{"to":-5}}`, `{"summary":{"to":99999999999999999999}}`, `{"summary":{"to":999999999999999999}}`,
+		`{"Summary":{"TO":5}}`, `{"summary":{"to":10}}`, `{"summary":{"to":5},"Summary":{"to":7}}`, `{"summary":{"to":5,"To":9}}`, `{"summary":{"to":5,"tokens":"x"}}`,
+		`{"summary":{"to":7},"summary":{"to":null}}`, `{"summary":{"to":7},"summary":{}}`,
+	} {
+		id := newSession(t, store)
+		add(t, store, id, 10)
+		if _, err := store.Sessions().Append(t.Context(), id, repo.NewMessage{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: "s", Metadata: json.RawMessage(metadata)}); err != nil {
+			if !errors.Is(err, repo.ErrInvalid) {
+				t.Errorf("%s: %v", metadata, err)
+			}
+			continue
+		}
+		w, err := window.Read(t.Context(), store.Sessions(), id, window.Options{Tokens: 1000})
+		if err != nil || w.Cut {
+			t.Errorf("%s: %v, %+v", metadata, err, w)
+			continue
+		}
+		var got []string
+		for _, m := range w.Messages {
+			got = append(got, fmt.Sprint(m.Sequence))
+		}
+		if text := strings.Join(got, " "); text != "0 1 2 3 4 5 6 7 8 9" && text != "10 6 7 8 9" {
+			t.Errorf("%s: %s", metadata, text)
+		}
+	}
+}
+
+// Calls that are under way are not covered: their results come later. Nor is a call without its result because of where a page ends.
+func testCompactCalls(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 1000, Messages: 10}
+	add(t, store, id, 9)
+	appendAll(t, store, id,
+		repo.NewMessage{Role: repo.RoleAssistant, CallID: "c", Tokens: 10}, repo.NewMessage{Role: repo.RoleTool, CallID: "c", Tokens: 10})
+	add(t, store, id, 20)
+	if added, err := window.Compact(t.Context(), store, id, o, join); !added || err != nil {
+		t.Fatal(added, err)
+	}
+	check(t, store, id, o)
+
+	o = window.Options{Tokens: 100}
+	id = newSession(t, store)
+	add(t, store, id, 2)
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: "c", Tokens: 70})
+	if _, err := window.Compact(t.Context(), store, id, o, join); err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleTool, CallID: "c", Tokens: 5, Content: "result"})
+	w := check(t, store, id, o)
+	if last := w.Messages[len(w.Messages)-1]; last.Content != "result" {
+		t.Errorf("the prompt ends with %+v", last)
+	}
+}
+
+// check checks that no summary covers a call without its results.
+func check(t *testing.T, store repo.Store, id repo.ID, o window.Options) window.Window {
+	t.Helper()
+	w := read(t, store, id, o)
+	if len(w.Dropped) > 0 {
+		t.Errorf("dropped: %+v", w.Dropped)
+	}
+	for m, err := range store.Sessions().Messages(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind != repo.KindSummary {
+			continue
+		}
+		var says struct{ Summary struct{ From, To int64 } }
+		if err := json.Unmarshal(m.Metadata, &says); err != nil {
+			t.Fatal(err)
+		}
+		covered := map[string]int{}
+		for c, err := range store.Sessions().Messages(t.Context(), id, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.CallID != "" && c.Sequence <= says.Summary.To {
+				covered[c.CallID]++
+			}
+		}
+		for call, n := range covered {
+			if n != 2 {
+				t.Errorf("the summary covers up to %d: %d of call %s", says.Summary.To, n, call)
+			}
+		}
+	}
+	return w
+}
