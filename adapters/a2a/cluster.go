@@ -66,7 +66,7 @@ func New(ctx context.Context, store repo.Store, options Options) (*Cluster, erro
 		return nil, &repo.InvalidError{Field: "max_attempts", Reason: "is not between 1 and 1000"}
 	}
 	arguments := []repo.Argument{{Name: argument, Type: repo.ArgumentList, Required: true}}
-	definition := repo.ActionDefinition{Reusable: true, Arguments: arguments}
+	definition := repo.ActionDefinition{Reusable: true, Arguments: arguments, MaxAttempts: 1003} // the last ones are for ended
 	action, err := store.Actions().Create(ctx, repo.NewAction{Name: options.Name + "/work", ActionDefinition: definition})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv/taskstore"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 // tasks keeps each task in a session of its own: a message for each update, and in the session's
@@ -44,8 +45,8 @@ func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskst
 func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn repo.Turn) (taskstore.TaskVersion, error) {
 	message, invalidEvent := newMessage(event)
 	status := a2a.TaskStatus{State: task.Status.State, Timestamp: task.Status.Timestamp}
-	metadata, invalid := repo.EncodeJSON("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
-	value, invalidTask := repo.EncodeJSON("task", task)
+	metadata, invalid := adapter.EncodeJSON("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
+	value, invalidTask := adapter.EncodeJSON("task", task)
 	if err := errors.Join(invalidEvent, invalid, invalidTask); err != nil {
 		return taskstore.TaskVersionMissing, err
 	} else if task.ID == "" {
@@ -57,9 +58,9 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 		change.IfVersion, conflict = new(int64), taskstore.ErrTaskAlreadyExists
 	}
 	turn.ID, turn.Messages, turn.State = repo.NewID().String(), []repo.NewMessage{message}, []repo.StateChange{change}
-	added, err := repo.ByKey(t.store.Sessions(), t.key(task.ID)).AppendTurn(ctx, turn)
+	added, err := t.add(ctx, task.ID, turn)
 	if errors.Is(err, repo.ErrUnknownOutcome) && ctx.Err() == nil { // it has an id, and so is stored once
-		added, err = repo.ByKey(t.store.Sessions(), t.key(task.ID)).AppendTurn(ctx, turn)
+		added, err = t.add(ctx, task.ID, turn)
 	}
 	switch {
 	case errors.Is(err, repo.ErrNotFound):
@@ -72,17 +73,28 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	return taskstore.TaskVersion(added.Messages[0].Sequence + 1), nil
 }
 
+// add adds a turn to the session of a task, which it creates if the turn says how.
+func (t tasks) add(ctx context.Context, id a2a.TaskID, turn repo.Turn) (repo.AppendedTurn, error) {
+	if turn.Create != nil {
+		return t.store.Sessions().AppendTurn(ctx, turn)
+	}
+	return adapter.ByKey(ctx, t.store.Sessions(), t.key(id), func(id repo.ID) (repo.AppendedTurn, error) {
+		turn.SessionID = id
+		return t.store.Sessions().AppendTurn(ctx, turn)
+	})
+}
+
 // newMessage returns the message with an event for readers. Nil: without a payload, and for none.
 func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	message.ID, message.Role = repo.NewID(), repo.RoleAssistant
 	if event != nil {
-		message.Payload, err = repo.EncodeJSON("event", a2a.StreamResponse{Event: event})
+		message.Payload, err = adapter.EncodeJSON("event", a2a.StreamResponse{Event: event})
 	}
 	return message, err
 }
 
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
-	session, _, err := repo.ByKey(t.store.Sessions(), t.key(id)).Read(ctx, 1)
+	session, _, err := adapter.ReadByKey(ctx, t.store.Sessions(), t.key(id), 1)
 	switch {
 	case errors.Is(err, repo.ErrNotFound), errors.Is(err, repo.ErrInvalid): // no task can have such an id
 		return nil, a2a.ErrTaskNotFound
@@ -136,7 +148,7 @@ func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []
 		return nil, a2a.ErrUnauthenticated
 	}
 	read := repo.ReadSessions{Last: 1, WithoutPayload: true, WithoutContent: true}
-	for found, err := range repo.EachSession(ctx, t.store.Sessions(), filter, read) {
+	for found, err := range adapter.EachSession(ctx, t.store.Sessions(), filter, read) {
 		if err != nil {
 			return nil, err
 		} else if len(found.Messages) > 0 && selected(found.Messages[0].Metadata, req) {
@@ -202,7 +214,7 @@ func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Rea
 	if _, err = e.Tasks.Get(ctx, id); errors.Is(err, a2a.ErrTaskNotFound) {
 		session.MessageCount, err = 0, nil
 	}
-	return reader{repo.FollowMessages(context.WithoutCancel(ctx), e.store.Sessions(), session.ID, session.MessageCount)}, err
+	return reader{adapter.FollowMessages(context.WithoutCancel(ctx), e.store.Sessions(), session.ID, session.MessageCount)}, err
 }
 
 func (e events) CreateWriter(_ context.Context, id a2a.TaskID) (eventqueue.Writer, error) {
@@ -224,7 +236,8 @@ func (w writer) Write(ctx context.Context, message *eventqueue.Message) error {
 	}
 	m, err := newMessage(message.Event)
 	if err == nil {
-		_, err = repo.ByKey(w.store.Sessions(), w.key(w.id)).AppendOrCreate(ctx, w.session(ctx, w.id), m)
+		session := w.session(ctx, w.id)
+		_, err = w.store.Sessions().AppendTurn(ctx, repo.Turn{Create: &session, Messages: []repo.NewMessage{m}})
 	}
 	return err
 }
@@ -232,7 +245,9 @@ func (w writer) Write(ctx context.Context, message *eventqueue.Message) error {
 func (writer) Close() error { return nil }
 
 // reader holds nothing before the first Read. Close ends it, and so does a Read whose context ends.
-type reader struct{ *repo.Follower[repo.Message] }
+type reader struct {
+	*adapter.Follower[repo.Message]
+}
 
 func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
 	message, err := r.Next(ctx)
@@ -258,8 +273,8 @@ func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
 // configs keeps a task's push configurations in a shared state: they may be there before the task.
 type configs struct{ *Cluster }
 
-func (p configs) of(id a2a.TaskID) repo.Values[*a2a.PushConfig] {
-	return repo.ValuesIn[*a2a.PushConfig](p.store.State(), repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))})
+func (p configs) of(id a2a.TaskID) adapter.Values[*a2a.PushConfig] {
+	return adapter.ValuesIn[*a2a.PushConfig](p.store.State(), repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))})
 }
 
 func (p configs) Save(ctx context.Context, id a2a.TaskID, config *a2a.PushConfig) (*a2a.PushConfig, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv/workqueue"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 // leases has two leases for each task: one for who executes it, and one for who cancels it.
@@ -27,11 +28,11 @@ func (c *Cluster) lease(kind workqueue.PayloadType, id a2a.TaskID) repo.LeaseKey
 func (c *Cluster) take(ctx context.Context, r repo.Repositories, p *workqueue.Payload, owner string, ttl time.Duration) error {
 	if p.Type == workqueue.PayloadTypeExecute {
 		cancel := c.lease(workqueue.PayloadTypeCancel, p.TaskID)
-		held := repo.LeaseFilter{Kind: cancel.Kind, Name: cancel.Name, Status: repo.LeaseHeld}
+		held := repo.LeaseFilter{Kind: cancel.Kind, Name: cancel.Name, Held: true}
 		page, err := r.Leases().List(ctx, held, repo.Page{})
 		if err != nil {
 			return err
-		} else if len(page.Leases) > 0 {
+		} else if len(page.Items) > 0 {
 			return fmt.Errorf("task is being canceled: %w", workqueue.ErrLeaseAlreadyTaken)
 		}
 	}
@@ -92,7 +93,7 @@ func (w work) key(ctx context.Context, p *workqueue.Payload) string {
 // Write waits a little while the task has other work: a client may answer before the work that has
 // asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken.
 func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, error) {
-	value, err := repo.EncodeJSON("work", []*workqueue.Payload{p})
+	value, err := adapter.EncodeJSON("work", []*workqueue.Payload{p})
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +129,6 @@ func payload(plan repo.Plan) (*workqueue.Payload, error) {
 func (w work) Read(ctx context.Context) (workqueue.Message, error) {
 	claim := repo.Claim{
 		Owner: w.owner, Namespaces: []string{w.options.Name}, Actions: []string{w.action}, TTL: w.options.TTL, Wait: true,
-		MaxAttempts: w.options.MaxAttempts + 3, // the last ones are for ended
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -220,7 +220,7 @@ func (m *message) Payload() *workqueue.Payload { return m.payload }
 // would claim it again to release the task's lease. After an error the next claim ends it.
 func (m *message) Complete(ctx context.Context) error {
 	defer m.leave()
-	cause := repo.Cause{Actor: m.owner, Fence: m.claim.held.Lease().Token}
+	cause := repo.Cause{Actor: m.owner, Fence: m.claim.held.Lease().Fence}
 	return m.store.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx repo.Repositories) error {
 		if _, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause); err != nil {
 			return err

@@ -44,7 +44,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for message, err := range store.Sessions().Stream(ctx, tuesday, 0) {
+	for message, err := range store.Sessions().Messages(ctx, tuesday, 0) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
 // NewSessionService returns a session service. It and its sessions are safe for concurrent
@@ -60,8 +61,8 @@ func (s service) Get(ctx context.Context, req *session.GetRequest) (*session.Get
 }
 
 func read(ctx context.Context, sessions repo.Sessions, req *session.GetRequest) (*handle, error) {
-	named := repo.ByKey(sessions, SessionKey(req.AppName, req.UserID, req.SessionID))
-	found, shared, err := named.Read(ctx, max(0, req.NumRecentEvents), AppScope(req.AppName).Name, UserScope(req.AppName, req.UserID).Name)
+	key := SessionKey(req.AppName, req.UserID, req.SessionID)
+	found, shared, err := adapter.ReadByKey(ctx, sessions, key, max(0, req.NumRecentEvents), AppScope(req.AppName).Name, UserScope(req.AppName, req.UserID).Name)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +74,12 @@ func read(ctx context.Context, sessions repo.Sessions, req *session.GetRequest) 
 func (s service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	app, response := AppScope(req.AppName).Name, &session.ListResponse{}
 	for page := (repo.Page{Limit: 128}); ; {
-		listed, err := s.store.Sessions().List(ctx, repo.SessionFilter{Namespace: app, Owner: req.UserID}, page)
+		listed, err := s.store.Sessions().List(ctx, repo.SessionFilter{Namespace: app, Owner: req.UserID, AnyOwner: req.UserID == ""}, page)
 		if err != nil {
 			return nil, err
 		}
 		read := repo.ReadSessions{State: true, Scopes: []string{app}}
-		for _, listed := range listed.Sessions {
+		for _, listed := range listed.Items {
 			read.IDs = append(read.IDs, listed.ID)
 			read.Scopes = append(read.Scopes, UserScope(req.AppName, listed.Owner).Name)
 		}
@@ -103,8 +104,10 @@ func (s service) List(ctx context.Context, req *session.ListRequest) (*session.L
 
 // Delete deletes the session and its own state. A session that does not exist is no error.
 func (s service) Delete(ctx context.Context, req *session.DeleteRequest) error {
-	named := repo.ByKey(s.store.Sessions(), SessionKey(req.AppName, req.UserID, req.SessionID))
-	if _, err := named.Delete(ctx); !errors.Is(err, repo.ErrNotFound) {
+	_, err := adapter.ByKey(ctx, s.store.Sessions(), SessionKey(req.AppName, req.UserID, req.SessionID), func(id repo.ID) (repo.DeletedSession, error) {
+		return s.store.Sessions().Delete(ctx, id)
+	})
+	if !errors.Is(err, repo.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -123,7 +126,10 @@ func (s service) AppendEvent(ctx context.Context, current session.Session, event
 	if err != nil {
 		return err
 	}
-	added, err := repo.ByKey(s.store.Sessions(), key).AppendTurn(ctx, turn)
+	added, err := adapter.ByKey(ctx, s.store.Sessions(), key, func(id repo.ID) (repo.AppendedTurn, error) {
+		turn.SessionID = id
+		return s.store.Sessions().AppendTurn(ctx, turn)
+	})
 	if h, ok := current.(*handle); ok && err == nil && (!added.Repeated || !h.has(event.ID)) {
 		return h.add(ctx, event)
 	}
@@ -168,7 +174,7 @@ func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 	}
 	m := repo.NewMessage{Role: repo.RoleAssistant, Kind: kind, OccurredAt: event.Timestamp}
 	// A stored event that ADK cannot read again would make the whole session unreadable.
-	if m.Payload, err = repo.EncodeJSON("event", &stored); err != nil {
+	if m.Payload, err = adapter.EncodeJSON("event", &stored); err != nil {
 		return repo.Turn{}, err
 	}
 	if event.ID != "" {
@@ -199,8 +205,8 @@ func changes(own repo.Scope, app, user string, delta map[string]any) (changes []
 		case strings.HasPrefix(key, session.KeyPrefixUser):
 			change.Scope = UserScope(app, user)
 		}
-		if change.Value, err = json.Marshal(delta[key]); err != nil {
-			return nil, &repo.InvalidError{Field: fmt.Sprintf("state[%q]", key), Reason: "cannot be written as JSON"}
+		if change.Value, err = adapter.EncodeJSON(fmt.Sprintf("state[%q]", key), delta[key]); err != nil {
+			return nil, err
 		}
 		changes = append(changes, change)
 	}
@@ -218,7 +224,7 @@ type handle struct {
 }
 
 func newHandle(ctx context.Context, found *repo.SessionSnapshot, after time.Time, appName string, app, user repo.ScopeState) (*handle, error) {
-	key := repo.SplitKey(found.Session.Key)
+	key := adapter.SplitKey(found.Session.Key)
 	names := session.CreateRequest{AppName: appName, UserID: found.Session.Owner, SessionID: key[len(key)-1], State: map[string]any{}}
 	ctx = platform.WithTimeProvider(ctx, func() time.Time { return found.Session.UpdatedAt })
 	memory := session.InMemoryService()

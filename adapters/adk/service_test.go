@@ -17,6 +17,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/seed-df90f812/agentstore/adapters/adk"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
@@ -222,19 +223,22 @@ func TestInvalid(t *testing.T) {
 	withoutYear := &genai.CitationMetadata{Citations: []*genai.Citation{{Title: secret}}}
 	withoutYear.Citations[0].PublicationDate.Month = time.May
 	for name, event := range map[string]*session.Event{
-		"a channel":      text("1", secret, map[string]any{secret: make(chan int)}),
-		"not a number":   text("2", secret, map[string]any{"k": math.NaN()}),
-		"NUL in state":   text("3", secret, map[string]any{"k": secret + "\x00"}),
-		"large state":    text("4", secret, map[string]any{"k": strings.Repeat("x", repo.MaxStateValueBytes)}),
-		"a large event":  text("5", strings.Repeat("<", repo.MaxPayloadBytes/4), nil),
-		"an empty key":   text("6", secret, map[string]any{"": 1}),
-		"a large key":    text("7", secret, map[string]any{strings.Repeat("k", repo.MaxStateKeyBytes+1): 1}),
-		"output":         {ID: "8", Output: func() {}},
-		"a far year":     {ID: "9", Timestamp: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"no event":       nil,
-		"unreadable":     {ID: "12", LLMResponse: model.LLMResponse{CitationMetadata: withoutYear}},
-		"too many keys":  text("10", secret, manyKeys("k", repo.MaxStateChanges+1)),
-		"one of several": text("11", secret, map[string]any{"app:ok": 1, "own": 2, "user:bad": make(chan int)}),
+		"a channel":         text("1", secret, map[string]any{secret: make(chan int)}),
+		"not a number":      text("2", secret, map[string]any{"k": math.NaN()}),
+		"NUL in state":      text("3", secret, map[string]any{"k": secret + "\x00"}),
+		"large state":       text("4", secret, map[string]any{"k": strings.Repeat("x", limits.MaxStateValueBytes)}),
+		"a large event":     text("5", strings.Repeat("<", repo.MaxPayloadBytes/4), nil),
+		"an empty key":      text("6", secret, map[string]any{"": 1}),
+		"a large key":       text("7", secret, map[string]any{strings.Repeat("k", limits.MaxStateKeyBytes+1): 1}),
+		"output":            {ID: "8", Output: func() {}},
+		"a far year":        {ID: "9", Timestamp: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"no event":          nil,
+		"unreadable":        {ID: "12", LLMResponse: model.LLMResponse{CitationMetadata: withoutYear}},
+		"too many keys":     text("10", secret, manyKeys("k", limits.MaxStateChanges+1)),
+		"text in Latin":     text("13", secret+"\xe9", nil),
+		"state in Latin":    text("14", secret, map[string]any{"k": []string{secret + "\xe9"}}),
+		"a member in Latin": text("15", secret, map[string]any{"k": map[string]any{secret + "\xe9": 1}}),
+		"one of several":    text("11", secret, map[string]any{"app:ok": 1, "own": 2, "user:bad": make(chan int)}),
 	} {
 		err := service.AppendEvent(t.Context(), current, event)
 		if invalid, ok := errors.AsType[*repo.InvalidError](err); !ok || invalid.Field == "" || strings.Contains(strings.ReplaceAll(err.Error(), `["hunter2"]`, ""), secret) {
@@ -269,7 +273,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	service := adk.NewSessionService(open(t))
 	current := create(t, service, "ada", nil)
-	const odd = "NUL \x00 <b> \u2028 עברית"
+	const odd = "NUL \x00 <b> \u2028 \uFFFD \\ufffd עברית"
 	event := text("e", odd, nil)
 	event.Content.Parts = append(event.Content.Parts, nil) // which is no text at all
 	add(t, service, current, event)
@@ -290,8 +294,11 @@ func TestFilters(t *testing.T) {
 		event.Timestamp = begin.Add(time.Duration(after) * time.Second)
 		add(t, service, current, event)
 	}
-	if _, err := repo.ByKey(store.Sessions(), adk.SessionKey("shop", "ada", current.ID())).Append(t.Context(),
-		repo.NewMessage{Role: repo.RoleUser, Content: "by other means"}); err != nil {
+	id, err := store.Sessions().Find(t.Context(), adk.SessionKey("shop", "ada", current.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Sessions().Append(t.Context(), id, repo.NewMessage{Role: repo.RoleUser, Content: "by other means"}); err != nil {
 		t.Fatal(err)
 	}
 	wantEvents(t, get(t, service, current, session.GetRequest{}), "0", "1", "2", "3")

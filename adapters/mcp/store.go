@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -49,7 +50,7 @@ type EventStore struct {
 
 // writer writes the events of one stream.
 type writer struct {
-	*repo.PartWriter
+	*live.PartWriter
 
 	ttl  time.Duration
 	used time.Time // guarded by EventStore.mu
@@ -92,7 +93,7 @@ func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) error
 		return err
 	}
 	// What could not be stored at once is stored when the request is over. The writer ends with the store.
-	w.PartWriter = repo.NewPartWriter(context.WithoutCancel(ctx), s.streams, stream)
+	w.PartWriter = live.NewPartWriter(context.WithoutCancel(ctx), s.streams, stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writers[stream.Key] = w
@@ -119,14 +120,14 @@ func (s *EventStore) writer(key string) *writer {
 
 // Append implements [mcp.EventStore]. An event has its index even if Append fails, since
 // the client may have got it: it is stored when the database is back. Further error:
-// StreamNotFoundError if the stream was not opened here.
+// NotFoundError if the stream was not opened here.
 func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, data []byte) error {
 	if sessionID == "" {
 		return nil
 	}
 	w := s.writer(key(sessionID, streamID))
 	if w == nil {
-		return &repo.StreamNotFoundError{Key: key(sessionID, streamID)}
+		return &repo.NotFoundError{Kind: "stream", Name: key(sessionID, streamID)}
 	}
 	kind := kindOf(data)
 	w.answered.Store(kind == answer)
@@ -217,7 +218,7 @@ func (s *EventStore) get(ctx context.Context, key string) (repo.Stream, error) {
 
 // purged returns the error for events that are missing in a stream.
 func purged(err error) error {
-	if errors.Is(err, repo.ErrStreamGone) || errors.Is(err, repo.ErrStreamFailed) {
+	if errors.Is(err, repo.ErrGone) || errors.Is(err, repo.ErrStreamFailed) {
 		return fmt.Errorf("%w: %w", mcp.ErrEventsPurged, err)
 	}
 	return err
@@ -230,7 +231,7 @@ func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) (err e
 	defer cancel()
 	for _, w := range s.remove(sessionID) {
 		// Gone: nothing is left. Conflict: it has failed, or somebody else goes on with it.
-		if e := w.Finish(ctx); !errors.Is(e, repo.ErrStreamGone) && !errors.Is(e, repo.ErrConflict) {
+		if e := w.Finish(ctx); !errors.Is(e, repo.ErrGone) && !errors.Is(e, repo.ErrConflict) {
 			err = errors.Join(err, e)
 		}
 	}

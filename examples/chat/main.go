@@ -1,25 +1,19 @@
-// The command chat shows a conversation that several browsers see at once, with answers
-// that are streamed while they are made:
-//
-//	go run ./examples/chat
-//
-// Open the page that it prints in two windows, write, and reload one in the middle of an answer.
-// Without DATABASE_URL it keeps everything in memory; with it, several of these processes can serve one
-// conversation. The model is not real: it repeats what it is told.
+// The command chat is the chat backend of docs/tutorial.md. It may be copied.
 package main
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	_ "embed"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,150 +27,143 @@ import (
 //go:embed index.html
 var page []byte
 
-const (
-	// cookie names a browser. A real service has users here, who have logged in.
-	cookie = "agentstore-chat"
-	// pause is between two parts of an answer.
-	pause = 100 * time.Millisecond
-	// readTimeout bounds the header of a request, and shutdownTimeout the end of the process.
-	readTimeout, shutdownTimeout = time.Minute, time.Minute
-)
+type chat struct{ *agentstore.Store }
 
-func main() {
-	address := flag.String("addr", "127.0.0.1:8080", "where to listen")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *address); err != nil {
-		log.Fatal(err)
-	}
+// login makes each browser a user. Yours takes its place.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cookie, err := r.Cookie("user")
+		if err != nil || cookie.Value == "" {
+			//nolint:gosec // not Secure, because this is plain HTTP
+			cookie = &http.Cookie{Name: "user", Value: rand.Text(), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode}
+			http.SetCookie(w, cookie)
+		}
+		r.SetPathValue("user", cookie.Value)
+		next.ServeHTTP(w, r)
+	})
 }
 
-func run(ctx context.Context, address string) error {
-	store, err := agentstore.Open(ctx, cmp.Or(os.Getenv("DATABASE_URL"), "memory://chat"), agentstore.Options{Migrate: true})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	session, err := store.Sessions().Create(ctx, repo.NewSession{Namespace: "examples", Key: "chat"})
-	if err != nil {
-		return err
-	}
-	chat := &chat{store: store, session: session.ID}
-	handler, err := live.New(store, live.Options{Authorize: chat.authorize})
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", chat.page)
-	mux.HandleFunc("POST /messages", chat.post)
-	mux.Handle("GET /messages", handler)
-	mux.Handle("GET /answers/{id}", handler)
+// key names a conversation of the user's: nobody finds another user's by it.
+func key(r *http.Request) repo.SessionKey {
+	return repo.SessionKey{Namespace: "chat", Key: repo.JoinKey(r.PathValue("user"), r.PathValue("id"))}
+}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+func (c chat) ask(w http.ResponseWriter, r *http.Request) {
+	id, text := r.PathValue("question"), r.FormValue("text")
+	title, _ := json.Marshal(map[string]string{"id": r.PathValue("id"), "title": fmt.Sprintf("%.50s", text)})
+	turn := repo.Turn{ID: id, Existing: text == "", Create: &repo.NewSession{Namespace: "chat", Key: key(r).Key, Owner: r.PathValue("user"), Metadata: title}}
+	if text != "" {
+		turn.Messages = []repo.NewMessage{{Role: repo.RoleUser, Content: text, Metadata: fmt.Appendf(nil, `{"id":%q}`, id)}}
+	}
+	if !r.Form.Has("show") {
+		turn.Action, turn.Use.Name = "answer", id
+	}
+	if after, err := strconv.ParseInt(r.FormValue("after"), 10, 64); err == nil {
+		turn.After = &after
+	}
+	asked, err := c.Sessions().AppendTurn(r.Context(), turn)
+	if err == nil && asked.Plan != nil && asked.Plan.State == repo.PlanErrored {
+		_, err = c.Plans().Transition(r.Context(), asked.Plan.ID, repo.TransitionResume, repo.Cause{Version: asked.Plan.Version})
+	}
+	respond(w, nil, err)
+}
+
+func (c chat) answer(ctx context.Context, claimed repo.ClaimedPlan) error {
+	session, id := claimed.Plan.SessionID, claimed.Plan.Name
+	question, err := c.Sessions().Turn(ctx, session, strings.Split(id, ".")[0])
+	if err != nil || len(question.Messages) == 0 {
+		return err
+	}
+	messages, err := c.Sessions().MessagesBefore(ctx, session, question.Messages[0].Sequence+1, 50)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: readTimeout}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	fmt.Printf("http://%s\n", listener.Addr())
-	select {
-	case err := <-served:
+	stream, err := c.Streams().Open(ctx, repo.NewStream{Key: session.String() + "/" + id, Session: session, Owner: "chat", Restart: true})
+	if err != nil {
 		return err
-	case <-ctx.Done():
 	}
-	// First the responses that would not end by themselves.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err = errors.Join(handler.Shutdown(ctx), server.Shutdown(ctx))
-	chat.answering.Wait()
+	parts, answer := live.NewPartWriter(ctx, c.Streams(), stream), ""
+	err = model(ctx, messages, func(part string) error {
+		answer += part
+		return parts.Write(ctx, []byte(part))
+	})
+	if err = errors.Join(err, parts.Flush(ctx)); err == nil {
+		_, err = c.Sessions().AppendTurn(ctx, repo.Turn{
+			SessionID: session, ID: "answer " + id, Existing: true, Head: &question.Messages[0].Sequence,
+			Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: answer, Metadata: fmt.Appendf(nil, `{"id":%q}`, id)}},
+		})
+	}
+	if errors.As(err, new(*repo.SequenceConflictError)) {
+		return parts.Fail(ctx, "replaced")
+	}
+	if err == nil {
+		return parts.Finish(ctx)
+	}
+	_ = parts.Fail(ctx, "interrupted") // nothing, if ctx has ended
 	return err
 }
 
-// chat is one conversation.
-type chat struct {
-	store   *agentstore.Store
-	session repo.ID
-	// answering are the answers under way.
-	answering sync.WaitGroup
+// model gets messages, newest first, and emits the parts of an answer, none of them empty. Yours takes its place.
+func model(ctx context.Context, messages []repo.Message, emit func(string) error) error {
+	for word := range strings.SplitAfterSeq("You said: “"+messages[0].Content+"”. I find that there is a lot in it.", " ") {
+		time.Sleep(200 * time.Millisecond)
+		if err := errors.Join(ctx.Err(), emit(word)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// page serves the page, and gives its browser a name.
-func (c *chat) page(w http.ResponseWriter, r *http.Request) {
-	if _, err := r.Cookie(cookie); err != nil {
-		//nolint:gosec // not Secure, because this is plain HTTP
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: repo.NewID().String(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page)
+func (c chat) authorize(r *http.Request) (live.Target, error) {
+	id, err := c.Sessions().Find(r.Context(), key(r))
+	return live.Target{Session: id, Reader: r.PathValue("user")}, err
 }
 
-// authorize lets browsers with a name read the session, and the streams of answers.
-func (c *chat) authorize(r *http.Request) (live.Target, error) {
-	browser, err := r.Cookie(cookie)
-	if err != nil {
-		return live.Target{}, &live.StatusError{Status: http.StatusUnauthorized, Err: err}
+func (c chat) list(w http.ResponseWriter, r *http.Request) {
+	page, err := c.Sessions().List(r.Context(), repo.SessionFilter{Namespace: "chat", Owner: r.PathValue("user"), ByActivity: true}, repo.Page{})
+	titles := []json.RawMessage{}
+	for _, session := range page.Items {
+		titles = append(titles, session.Metadata)
 	}
-	if id := r.PathValue("id"); id != "" {
-		return live.Target{Stream: c.streamKey(id), Reader: browser.Value}, nil
-	}
-	return live.Target{Session: c.session, Reader: browser.Value}, nil
+	respond(w, titles, err)
 }
 
-func (c *chat) streamKey(id string) string { return repo.JoinKey("chat", c.session.String(), id) }
-
-// post stores a message, and begins to answer it. The call id of both messages is the name of the stream.
-func (c *chat) post(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
-	text := strings.TrimSpace(r.FormValue("text"))
-	if _, err := r.Cookie(cookie); err != nil || text == "" || len(text) > 1000 {
-		http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
-		return
-	}
-	id := repo.NewID().String()
-	// The stream first: whoever sees the message finds it.
-	stream, err := c.store.Streams().Open(r.Context(), repo.NewStream{Key: c.streamKey(id), Owner: "chat"})
+func respond(w http.ResponseWriter, result any, err error) {
 	if err == nil {
-		_, err = c.store.Sessions().Append(r.Context(), c.session, repo.NewMessage{Role: repo.RoleUser, Content: text, CallID: id})
+		_ = json.NewEncoder(w).Encode(result)
+	} else if errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrConflict) {
+		http.Error(w, err.Error(), http.StatusConflict)
+	} else {
+		http.Error(w, "try again", http.StatusServiceUnavailable)
 	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	store, err := agentstore.Open(ctx, cmp.Or(os.Getenv("DATABASE_URL"), "memory://chat"), agentstore.Options{Migrate: true})
 	if err != nil {
-		log.Print(err)
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return
+		log.Fatal(err)
 	}
-	c.answering.Go(func() { //nolint:contextcheck // it outlives the request
-		ctx := context.WithoutCancel(r.Context())
-		if err := c.answer(ctx, stream, id, model(text)); err != nil {
-			log.Print(errors.Join(err, c.store.Streams().Fail(ctx, stream, "interrupted")))
-		}
-	})
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// answer adds the parts of an answer to its stream. At the end the stream is finished and the whole
-// answer is appended to the session, both or neither.
-func (c *chat) answer(ctx context.Context, stream repo.Stream, id string, parts []string) error {
-	writer := repo.NewPartWriter(ctx, c.store.Streams(), stream)
-	for _, part := range parts {
-		time.Sleep(pause)
-		if err := writer.Write(ctx, []byte(part)); err != nil {
-			return err
-		}
+	defer store.Close()
+	if _, err := store.Actions().Create(ctx, repo.NewAction{Name: "answer", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 5}}); err != nil {
+		log.Fatal(err)
 	}
-	if err := writer.Flush(ctx); err != nil {
-		return err
+	c, running := chat{store}, new(sync.WaitGroup)
+	claim := repo.Claim{Owner: "chat " + repo.NewID().String(), Actions: []string{"answer"}, TTL: 10 * time.Second, Limit: 8}
+	running.Go(func() { log.Print("worker: ", repo.Work(ctx, c, claim, c.answer)); stop() })
+	feed, err := live.New(c, live.Options{Authorize: c.authorize})
+	if err != nil {
+		log.Fatal(err)
 	}
-	return c.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{Role: repo.RoleAssistant, Content: strings.Join(parts, ""), CallID: id})
-		if err != nil {
-			return err
-		}
-		return tx.Streams().Finish(ctx, writer.Stream())
-	})
-}
-
-// model returns an answer in parts.
-func model(text string) []string {
-	return strings.SplitAfter("You said: “"+text+"”. I have thought about it for a while, and I find that there is a lot in it.", " ")
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	mux.HandleFunc("GET /conversations", c.list)
+	mux.HandleFunc("PUT /conversations/{id}/{question}", c.ask)
+	mux.Handle("GET /conversations/{id}", feed)
+	server := &http.Server{Addr: cmp.Or(os.Getenv("ADDRESS"), "127.0.0.1:8080"), ReadHeaderTimeout: time.Minute}
+	server.Handler = http.MaxBytesHandler(http.NewCrossOriginProtection().Handler(login(mux)), 64<<10)
+	running.Go(func() { log.Print("server: ", server.ListenAndServe()); stop() })
+	<-ctx.Done()
+	_ = errors.Join(feed.Shutdown(context.Background()), server.Shutdown(context.Background()))
+	running.Wait()
 }

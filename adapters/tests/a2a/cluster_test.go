@@ -58,7 +58,7 @@ func TestKilledNodes(t *testing.T) {
 func checkTask(t *testing.T, store repo.Repositories, session repo.ID) int {
 	t.Helper()
 	completed, messages := 0, 0
-	for message, err := range store.Sessions().Stream(t.Context(), session, 0) {
+	for message, err := range store.Sessions().Messages(t.Context(), session, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,10 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -122,7 +124,7 @@ func testTasks(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 
 // What cannot be stored is refused with the field and the reason, and without the contents.
 func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
-	for _, text := range []string{strings.Repeat("secret", repo.MaxStateValueBytes/6), "secret\x00"} {
+	for _, text := range []string{strings.Repeat("secret", limits.MaxStateValueBytes/6), "secret\x00"} {
 		task := newTask(a2a.TaskStateWorking)
 		task.Artifacts = []*a2a.Artifact{{ID: "a", Parts: a2a.ContentParts{a2a.NewTextPart(text)}}}
 		_, err := c.Tasks.Create(as(t.Context(), user), task)
@@ -436,7 +438,7 @@ func testEvents(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	wantError(t, err, eventqueue.ErrQueueClosed)
 	last := reader(task.ID)
 	time.AfterFunc(10*time.Millisecond, func() {
-		_, _ = repo.ByKey(store.Sessions(), repo.SessionKey{Namespace: "events", Key: string(task.ID)}).Delete(ctx)
+		_, _ = bykey.Of(store.Sessions(), repo.SessionKey{Namespace: "events", Key: string(task.ID)}).Delete(ctx)
 	})
 	_, err = last.Read(ctx)
 	wantError(t, err, eventqueue.ErrQueueClosed)

@@ -140,12 +140,12 @@ func testWorkAgain(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	_, err := c.Tasks.Create(ctx, made)
 	must(t, err)
 	// Somebody else takes the work: the first process is stopped, and does not end it.
-	processed := repo.PlanFilter{Namespace: "work-again", State: repo.StateProcessing}
+	processed := repo.PlanFilter{Namespace: "work-again", State: repo.PlanProcessing}
 	plans, err := store.Plans().List(ctx, processed, repo.Page{})
 	must(t, err)
-	page, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: plans.Plans[0].ID.String()}, repo.Page{})
+	page, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: plans.Items[0].ID.String()}, repo.Page{})
 	must(t, err)
-	must(t, store.Leases().Release(ctx, page.Leases[0]))
+	must(t, store.Leases().Release(ctx, page.Items[0]))
 	second := read(t, c)
 	if got := second.Payload().ExecuteRequest.Message.TaskID; got != made.ID {
 		t.Errorf("the message is for task %q", got)
@@ -183,8 +183,8 @@ func testWorkAgain(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	}
 	plans, err = store.Plans().List(ctx, processed, repo.Page{})
 	must(t, err)
-	if len(plans.Plans) != 1 { // the last one
-		t.Errorf("%d plans are still processed", len(plans.Plans))
+	if len(plans.Items) != 1 { // the last one
+		t.Errorf("%d plans are still processed", len(plans.Items))
 	}
 	must(t, last.Complete(ctx))
 }

@@ -163,7 +163,7 @@ func TestMissingEvents(t *testing.T) {
 			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
 			return errors.Is(err, mcp.ErrEventsPurged)
 		})
-		if err := events.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrStreamGone) {
+		if err := events.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrGone) {
 			t.Errorf("append to an expired stream: %v", err)
 		}
 	})
@@ -298,8 +298,11 @@ func TestLargeEventExpires(t *testing.T) {
 			if status, _ := get(t, other.Handler(http.NotFoundHandler()), "s", "r_0", "alice"); status != want {
 				t.Errorf("the large event: status %d, want %d", status, want)
 			}
-			_, err := stores[0].Streams().RemoveExpired(t.Context(), 0)
-			must(t, err)
+			for removed := int64(1); removed > 0; { // a call removes a bounded number of bytes
+				streams, parts, err := stores[0].Streams().RemoveExpired(t.Context(), 0)
+				must(t, err)
+				removed = streams + parts
+			}
 		}
 	})
 }
