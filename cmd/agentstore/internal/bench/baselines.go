@@ -21,17 +21,36 @@ import (
 // foreign key. bare_messages has no sequence, and so only one index; counted_messages has
 // one, and no index of ids. bare_parts has no foreign key.
 const baselineTables = `
-CREATE TABLE retried_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
-CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+CREATE TABLE retried_messages (LIKE messages INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING INDEXES);
+CREATE TABLE bare_messages (LIKE messages INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS);
 ALTER TABLE bare_messages DROP COLUMN sequence, ADD PRIMARY KEY (session_id, id),
-	ADD CHECK (messages_valid(0, role, kind, call_id, content, metadata, payload)); -- it went with the column
+	ADD CHECK (messages_valid(0, role, kind, call_id, content, metadata, payload, NULL, NULL, NULL)); -- it went with the column
 CREATE TABLE counters (session_id uuid PRIMARY KEY, next_sequence bigint NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE counted_messages (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (session_id, sequence));
-CREATE TABLE bare_parts (LIKE stream_parts INCLUDING CONSTRAINTS INCLUDING INDEXES);`
+CREATE TABLE counted_messages (LIKE messages INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS, PRIMARY KEY (session_id, sequence));
+CREATE TABLE bare_parts (LIKE stream_parts INCLUDING CONSTRAINTS INCLUDING INDEXES);` + ageTable
+
+// ageTable is a function that changes the rows of a table in turn, so that each leaves versions
+// behind. By their places it does so in a second, as thousands of calls would in minutes.
+const ageTable = `
+CREATE FUNCTION age_table(rows regclass, versions integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	places tid[];
+	place tid;
+	next integer;
+	key text := (SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = rows AND a.attnum = 1);
+BEGIN
+	EXECUTE format('SELECT array_agg(ctid) FROM %s', rows) INTO places;
+	FOR i IN 0 .. versions - 1 LOOP
+		next := 1 + i % cardinality(places);
+		EXECUTE format('UPDATE %s SET %s = %s WHERE ctid = $1 RETURNING ctid', rows, key, key) INTO place USING places[next];
+		places[next] := place;
+	END LOOP;
+END
+$$;`
 
 // emptyTables removes the data of a workload before the next one. CASCADE includes the
 // tables that refer to sessions.
-const emptyTables = `TRUNCATE sessions, state_scopes, streams, stream_parts, retried_messages, bare_messages, counters, counted_messages, bare_parts CASCADE`
+const emptyTables = `TRUNCATE sessions, session_branches, state_scopes, streams, leases, stream_parts, retried_messages, bare_messages, counters, counted_messages, bare_parts CASCADE`
 
 // fillSession creates a session of a given length with one statement per table,
 // which is faster than appending.

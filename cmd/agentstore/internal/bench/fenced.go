@@ -31,13 +31,13 @@ func fenced(writers int) preparation {
 			if err != nil {
 				return nil, err
 			}
-			tokens[i] = lease.Token
+			tokens[i] = lease.Fence
 		}
 		messages := batch(1, messageSize)
 		under := func(ctx context.Context, duration time.Duration) (sample, error) {
 			return drive(ctx, writers, duration, func(ctx context.Context, _ int) (int, error) {
 				i := rand.N(len(tokens))
-				_, err := l.store.Sessions().AppendTurn(ctx, ids[1][i], repo.Turn{Messages: messages, Fence: tokens[i]})
+				_, err := l.store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: ids[1][i], Messages: messages, Fence: tokens[i]})
 				return 1, err
 			})
 		}

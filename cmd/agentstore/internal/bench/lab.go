@@ -184,7 +184,7 @@ func createSessions(ctx context.Context, store repo.Repositories, count int) ([]
 	creators := min(count, 16)
 	return ids, each(creators, func(c int) (err error) {
 		for i := c; i < count && err == nil; i += creators {
-			var session repo.CreatedSession
+			var session repo.Session
 			session, err = store.Sessions().Create(ctx, repo.NewSession{Actor: "bench"})
 			ids[i] = session.ID
 		}

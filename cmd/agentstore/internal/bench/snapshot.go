@@ -18,17 +18,27 @@ const (
 	wayNoSnapshot = "agentstore, none open"
 )
 
+// agedVersions is how many versions of rows have died since the snapshot.
+const agedVersions = 5000
+
 // work makes an operation on fresh data.
 type work func(ctx context.Context, l *lab) (operation, error)
 
 // besideSnapshot compares work with the same work while a snapshot is open that was taken
-// before it. Each run has data of its own, and the dead versions of the one before are gone.
-func besideSnapshot(writers int, work work) preparation {
+// before it, and the rows of tables have changed agedVersions times since. Each run has data of its
+// own, and the dead versions of the one before are gone.
+func besideSnapshot(writers int, work work, aged ...string) preparation {
 	return func(_ context.Context, l *lab) ([]cell, error) {
 		run := func(open bool) runner {
 			return func(ctx context.Context, duration time.Duration) (s sample, err error) {
+				if _, err := l.pool.Exec(ctx, emptyTables); err != nil {
+					return sample{}, err
+				}
 				operation, err := work(ctx, l)
 				if err != nil {
+					return sample{}, err
+				}
+				if _, err := operation(ctx, 0); err != nil { // what it changes exists then
 					return sample{}, err
 				}
 				if err := vacuum(ctx, l.baselines); err != nil {
@@ -40,6 +50,11 @@ func besideSnapshot(writers int, work work) preparation {
 						return sample{}, err
 					}
 					defer release()
+					for _, table := range aged {
+						if _, err := l.pool.Exec(ctx, "SELECT age_table($1::text::regclass, $2)", table, agedVersions); err != nil {
+							return sample{}, fmt.Errorf("age %s: %w", table, err)
+						}
+					}
 				}
 				return drive(ctx, writers, duration, operation)
 			}
@@ -49,7 +64,7 @@ func besideSnapshot(writers int, work work) preparation {
 }
 
 func vacuum(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, "VACUUM session_counters, session_activity, streams, plans, plan_queue, plan_claims, leases"); err != nil {
+	if _, err := pool.Exec(ctx, "VACUUM session_counters, session_activity, streams, plans, plan_queue, plan_claims, leases, sessions, state_scopes, state_values"); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}
 	return nil
@@ -105,7 +120,7 @@ func claimWork(ctx context.Context, l *lab) (operation, error) {
 		claimed, err := l.store.Plans().Claim(ctx, claim)
 		for _, c := range claimed {
 			if err == nil {
-				_, err = l.store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Actor: claim.Owner, Fence: c.Lease.Token})
+				_, err = l.store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Actor: claim.Owner, Fence: c.Lease.Fence})
 			}
 		}
 		return len(claimed), err
@@ -132,7 +147,7 @@ func besideHeldScope(writers int, measureTurns bool) preparation {
 			if err != nil {
 				return 0, err
 			}
-			_, err = l.store.Sessions().AppendTurn(ctx, session.ID, repo.Turn{Messages: batch(1, messageSize), State: []repo.StateChange{sharedKey(scope, 1)}})
+			_, err = l.store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: session.ID, Messages: batch(1, messageSize), State: []repo.StateChange{sharedKey(scope, 1)}})
 			return 1, err
 		}
 		for _, scope := range []string{good, bad} { // which exist then

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -87,9 +88,9 @@ func openStream(ctx context.Context, store *agentstore.Store) (repo.Stream, erro
 	return store.Streams().Open(ctx, repo.NewStream{Key: repo.NewID().String(), Owner: "bench"})
 }
 
-func openParts(ctx context.Context, store *agentstore.Store) (*repo.PartWriter, error) {
+func openParts(ctx context.Context, store *agentstore.Store) (*live.PartWriter, error) {
 	stream, err := openStream(ctx, store)
-	return repo.NewPartWriter(ctx, store.Streams(), stream), err
+	return live.NewPartWriter(ctx, store.Streams(), stream), err
 }
 
 // deliversParts measures from the time at which a part is due until a reader elsewhere
@@ -129,7 +130,7 @@ func (d delivery) runner(read partReader) runner {
 	return func(ctx context.Context, duration time.Duration) (sample, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		writers := make([]*repo.PartWriter, d.streams)
+		writers := make([]*live.PartWriter, d.streams)
 		err := each(d.streams, func(i int) (err error) {
 			writers[i], err = openParts(ctx, d.store)
 			return err
@@ -177,7 +178,7 @@ func (d delivery) runner(read partReader) runner {
 // write writes parts at their times, the first one at first. A part begins with when it was
 // due.
 func (d delivery) write(
-	ctx context.Context, begin time.Time, first, duration time.Duration, writer *repo.PartWriter,
+	ctx context.Context, begin time.Time, first, duration time.Duration, writer *live.PartWriter,
 ) error {
 	for due := first; due < duration; due += d.every {
 		if err := sleep(ctx, time.Until(begin.Add(due))); err != nil {

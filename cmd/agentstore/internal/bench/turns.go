@@ -34,8 +34,9 @@ func turns(writers, sessions int) preparation {
 		setting := func(scope string, keys int) runner {
 			return func(ctx context.Context, duration time.Duration) (sample, error) {
 				return drive(ctx, writers, duration, func(ctx context.Context, _ int) (int, error) {
-					_, err := l.store.Sessions().AppendTurn(ctx, ids[rand.N(len(ids))], repo.Turn{
-						Messages: messages, State: []repo.StateChange{sharedKey(scope, keys)},
+					_, err := l.store.Sessions().AppendTurn(ctx, repo.Turn{
+						SessionID: ids[rand.N(len(ids))],
+						Messages:  messages, State: []repo.StateChange{sharedKey(scope, keys)},
 					})
 					return 1, err
 				})
@@ -75,14 +76,14 @@ func turnsTogether(writers, sessions int) preparation {
 			return nil, err
 		}
 		messages := batch(1, messageSize)
-		adding := func(add func(context.Context, ...repo.SessionTurn) error) runner {
+		adding := func(add func(context.Context, ...repo.Turn) error) runner {
 			return func(ctx context.Context, duration time.Duration) (sample, error) {
 				return drive(ctx, writers, duration, func(ctx context.Context, _ int) (int, error) {
-					turns := make([]repo.SessionTurn, 2)
+					turns := make([]repo.Turn, 2)
 					first := rand.N(len(ids))
 					for i := range turns {
 						at := (first + i*(1+rand.N(len(ids)-1))) % len(ids)
-						turns[i] = repo.SessionTurn{SessionID: ids[at], Turn: repo.Turn{Messages: messages}}
+						turns[i] = repo.Turn{SessionID: ids[at], Messages: messages}
 					}
 					return 1, add(ctx, turns...)
 				})
@@ -90,11 +91,11 @@ func turnsTogether(writers, sessions int) preparation {
 		}
 		return []cell{
 			{way: wayPlain, run: appending(l.appender(wayOurs), writers, ids, messages)},
-			{way: wayTogether, run: adding(func(ctx context.Context, turns ...repo.SessionTurn) error {
+			{way: wayTogether, run: adding(func(ctx context.Context, turns ...repo.Turn) error {
 				_, err := l.store.Sessions().AppendTurns(ctx, turns...)
 				return err
 			})},
-			{way: wayTogetherByTx, run: adding(func(ctx context.Context, turns ...repo.SessionTurn) error {
+			{way: wayTogetherByTx, run: adding(func(ctx context.Context, turns ...repo.Turn) error {
 				return l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 					_, err := tx.Sessions().AppendTurns(ctx, turns...)
 					return err

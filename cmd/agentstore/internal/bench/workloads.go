@@ -40,11 +40,16 @@ func figures() []workload {
 			},
 		}
 	}
-	snapshot := func(name, title, unit string, writers int, work work) workload {
+	snapshot := func(name, title, unit string, writers int, work work, aged ...string) workload {
 		return workload{
 			name: "snapshot-" + name, title: title + ", a snapshot open that is older", unit: unit,
-			prepare: besideSnapshot(writers, work), goals: []goal{{subject: waySnapshot, baseline: wayNoSnapshot, figure: 0.9}},
+			prepare: besideSnapshot(writers, work, aged...), goals: []goal{{subject: waySnapshot, baseline: wayNoSnapshot, figure: 0.9}},
 		}
+	}
+	// Of these an old snapshot costs much: see docs/operations.md.
+	slowed := func(w workload) workload {
+		w.goals[0].figure = 0.1
+		return w
 	}
 	heldScope := func(name, title, unit string, turns bool, figure float64) workload {
 		return workload{
@@ -72,6 +77,14 @@ func figures() []workload {
 		snapshot("1w-1s", "1 writer, 1 session", "appends/s", 1, appendWork(1)),
 		snapshot("parts", "parts of 8 streams", "parts/s", 8, partWork(8)),
 		snapshot("claims", "8 workers that queue, claim and complete plans", "plans/s", 8, claimWork),
+		snapshot("lease", "1 lease", "renewals/s", 1, renewalWork(1), "leases"),
+		snapshot("leases", "100 leases in turn", "renewals/s", 1, renewalWork(100), "leases"),
+		slowed(snapshot("key", "1 key of a session's state", "changes/s", 1, keyWork(1), "state_scopes", "state_values")),
+		slowed(snapshot("keys", "100 keys of a session's state in turn", "changes/s", 1, keyWork(100), "state_scopes", "state_values")),
+		slowed(snapshot("scope", "16 writers that increment a key of a shared scope", "changes/s", 16, scopeWork, "state_scopes", "state_values")),
+		slowed(snapshot("open", "a stream opened again and again", "opens/s", 1, openWork, "streams")),
+		snapshot("open-end", "streams of one key, opened and ended", "streams/s", 1, openEndWork, "streams"),
+		slowed(snapshot("usage", "usages of 1 session", "usages/s", 1, usageWork, "sessions")),
 		{
 			name: "turns-64w-1000s", title: "turns that change a shared scope, 64 writers, 1,000 sessions", unit: "turns/s",
 			prepare: turns(64, 1000),
@@ -115,6 +128,26 @@ func figures() []workload {
 			prepare: reads, goals: []goal{latency(wayOurs, waySelect, 1.5)},
 		},
 		{
+			name: "fork", title: "fork a session", unit: "forks/s", prepare: forks,
+			goals: []goal{latency(wayForkLong, wayForkShort, 1.5), {subject: wayForkLong, baseline: wayForkShort, latency: true, tail: true, figure: 1.5}},
+		},
+		{
+			name: "regenerate", title: "a turn that replaces the last answer", unit: "turns/s",
+			prepare: regenerations, goals: []goal{latency(wayRegenerate, wayTurn, 1.1)},
+		},
+		{
+			name: "rewound", title: "last 50 messages of a session that was rewound", unit: "messages/s",
+			prepare: rewoundReads, goals: []goal{latency(wayRewound, wayNeverEdit, 1.5)},
+		},
+		{
+			name: "never-rewound", title: "last 50 messages of a session, by the statement alone", unit: "messages/s",
+			prepare: conditionedReads, goals: []goal{latency(wayCondition, wayWithout, 1.03)},
+		},
+		{
+			name: "window", title: "what goes into a prompt, of 100,000 messages", unit: "messages/s",
+			prepare: windows, goals: []goal{latency(wayWindow, wayLastN, 2)},
+		},
+		{
 			name: "stream", title: "stream of a whole session", unit: "messages/s",
 			prepare: streams, goals: []goal{rate(waySelect, 0.8)},
 		},
@@ -140,6 +173,18 @@ func figures() []workload {
 			name: "follow-appends", title: "16 writers, 1,000 sessions, beside 1,000 followers", unit: "appends/s",
 			prepare: besideFollowers(1000, 1000, wayAlone, wayElsewhere, wayNotify),
 			goals:   []goal{{subject: wayElsewhere, baseline: wayAlone, figure: 0.9}},
+		},
+		{
+			name: "follow-storm", title: "1 follower, 20 messages/s, beside 1,000 who read 400 messages of 4 kB each: time to it", unit: "messages/s",
+			prepare: besideCrowd(400), goals: []goal{{subject: wayStorm, baseline: wayCalm, latency: true, tail: true, figure: 20}},
+		},
+		{
+			name: "follow-catch-up", title: "1,000 followers read 400 messages of 4 kB each", unit: "messages/s",
+			prepare: catchUps(400, false, wayFollow, wayStream), goals: []goal{{subject: wayFollow, baseline: wayStream, figure: 0.8}},
+		},
+		{
+			name: "follow-large", title: "1,000 followers read 4 messages with 1 MiB of metadata each", unit: "messages/s",
+			prepare: catchUps(4, true, wayFollow, wayStream), goals: []goal{{subject: wayFollow, figure: 100}},
 		},
 		{
 			name: "stream-parts", title: "parts of 20 bytes, 256 streams × 50 parts/s offered: time to a reader elsewhere", unit: "parts/s",
@@ -262,7 +307,7 @@ func streams(ctx context.Context, l *lab) ([]cell, error) {
 	}
 	return []cell{
 		{way: wayOurs, run: alone(func(ctx context.Context, _ int) (rows int, err error) {
-			for _, err := range l.store.Sessions().Stream(ctx, id, 0) {
+			for _, err := range l.store.Sessions().Messages(ctx, id, 0) {
 				if err != nil {
 					return rows, err
 				}
@@ -327,8 +372,8 @@ func listsByActivity(ctx context.Context, l *lab) ([]cell, error) {
 		return nil, err
 	}
 	return []cell{{way: wayOurs, run: alone(func(ctx context.Context, _ int) (int, error) {
-		page, err := l.store.Sessions().List(ctx, repo.SessionFilter{Order: repo.ByActivity}, repo.Page{Limit: pageSize})
-		return len(page.Sessions), err
+		page, err := l.store.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true, ByActivity: true}, repo.Page{Limit: pageSize})
+		return len(page.Items), err
 	})}}, nil
 }
 

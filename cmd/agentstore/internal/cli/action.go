@@ -16,41 +16,53 @@ func actionCommand(world invocation) *urfave.Command {
 
 func actionListCommand(world invocation) *urfave.Command {
 	var filter repo.ActionFilter
+	var state string
 	return list[repo.Action]{
 		leaf: leaf{
 			name: "list", summary: "list the actions of a namespace, by name",
 			flags: []urfave.Flag{
 				stringFlag(&filter.Server, "server", "those of this `server` (otherwise: those without a server)"),
 				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
-				oneOf((*string)(&filter.State), "state", "only those in this `state`", repo.ActionAvailable, repo.ActionArchived),
+				oneOf(&state, "state", "only those in this `state`", actionAvailable, actionArchived),
 				stringFlag(&filter.Tag, "tag", "only those with this `tag`"),
 			},
 			details: "descriptions, too; with --json the whole definition",
 			more: `Examples:
   agentstore action list --state available --tag review`,
 		},
-		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Action, repo.Cursor, error) {
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Action, string, error) {
+			filter.Available, filter.Archived = state == actionAvailable, state == actionArchived
 			found, err := store.Actions().List(ctx, filter, page)
-			return found.Actions, found.Next, err
+			return found.Items, found.Next, err
 		},
 		weigh: func(a repo.Action) int {
 			return len(a.Description) + len(a.DefinitionOfDone) + len(a.InputsSchema) + len(strings.Join(a.Invariants, "")) + 1000*len(a.Arguments)
 		},
 		columns: headings("NAME", "STATE", "#VERSION", "UPDATED", "TAGS", "DESCRIPTION"),
 		cells: func(a repo.Action) []any {
-			return []any{a.Name, a.State, a.Version, a.UpdatedAt, a.Tags, a.Description}
+			return []any{a.Name, actionState(a), a.Version, a.UpdatedAt, a.Tags, a.Description}
 		},
 		line: actionLine,
 	}.command(world)
 }
 
+const actionAvailable, actionArchived = "available", "archived"
+
+func actionState(a repo.Action) string {
+	if a.Archived {
+		return actionArchived
+	}
+	return actionAvailable
+}
+
 func actionLine(a repo.Action, details bool) any {
 	line := object{
 		{"name", a.Name.String()},
-		{"state", a.State},
+		{"state", actionState(a)},
 		{"version", a.Version},
 		{"reusable", a.Reusable},
 		{"read_only", a.ReadOnly},
+		{"phases", given{a.Phases}},
 		{"automation_profile", given{a.AutomationProfile}},
 		{"tags", append([]string{}, a.Tags...)},
 		{"created_by", given{a.CreatedBy}},
@@ -64,12 +76,12 @@ func actionLine(a repo.Action, details bool) any {
 		{"description", a.Description},
 		{"definition_of_done", a.DefinitionOfDone},
 		{"actors", object{
-			{"strategy", given{a.Actors.Strategy}},
-			{"execution", given{a.Actors.Execution}},
-			{"review", given{a.Actors.Review}},
-			{"apply", given{a.Actors.Apply}},
-			{"estimation", given{a.Actors.Estimation}},
-			{"invariant", given{a.Actors.Invariant}},
+			{"strategy", given{a.StrategyActor}},
+			{"execution", given{a.ExecutionActor}},
+			{"review", given{a.ReviewActor}},
+			{"apply", given{a.ApplyActor}},
+			{"estimation", given{a.EstimationActor}},
+			{"invariant", given{a.InvariantActor}},
 		}},
 		{"inputs_schema", a.InputsSchema},
 		{"arguments", objects(a.Arguments, argumentLine)},
@@ -111,7 +123,7 @@ Examples:
 func actionFields(a repo.Action, details bool) []field {
 	fields := []field{
 		{"Name", a.Name},
-		{"State", a.State},
+		{"State", actionState(a)},
 		{"Version", a.Version},
 		{"Reusable", a.Reusable},
 		{"Read-only", a.ReadOnly},
@@ -126,8 +138,8 @@ func actionFields(a repo.Action, details bool) []field {
 	}
 	fields = append(fields,
 		field{"Description", a.Description}, field{"Definition of done", a.DefinitionOfDone},
-		field{"Strategy actor", a.Actors.Strategy}, field{"Execution actor", a.Actors.Execution}, field{"Review actor", a.Actors.Review},
-		field{"Apply actor", a.Actors.Apply}, field{"Estimation actor", a.Actors.Estimation}, field{"Invariant actor", a.Actors.Invariant})
+		field{"Strategy actor", a.StrategyActor}, field{"Execution actor", a.ExecutionActor}, field{"Review actor", a.ReviewActor},
+		field{"Apply actor", a.ApplyActor}, field{"Estimation actor", a.EstimationActor}, field{"Invariant actor", a.InvariantActor})
 	for _, argument := range a.Arguments {
 		fields = append(fields, field{"Argument " + argument.Name, argumentText(argument)})
 	}

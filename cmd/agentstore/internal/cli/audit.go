@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 )
 
 // auditFlags are the flags of the commands that maintain the audit trail; each
@@ -20,7 +20,7 @@ import (
 type auditFlags struct {
 	key, keyFile, held, output string
 	maxWaiting                 time.Duration
-	prune                      repo.AuditPrune
+	prune                      auditlog.Prune
 }
 
 func auditCommand(world invocation) *urfave.Command {
@@ -134,7 +134,7 @@ func (f *auditFlags) signer() (note.Signer, error) {
 var errFindings = errors.New("the audit trail needs attention")
 
 func auditDoctor(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-	findings, err := store.AuditDoctor(ctx)
+	findings, err := store.AuditLog().Doctor(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func auditDoctor(ctx context.Context, invocation invocation, store *agentstore.S
 		err = errFindings
 	}
 	if invocation.json {
-		return printReport(invocation, object{{"findings", append([]repo.AuditFinding{}, findings...)}}, err)
+		return printReport(invocation, object{{"findings", append([]auditlog.Finding{}, findings...)}}, err)
 	}
 	for _, finding := range findings {
 		fmt.Fprintf(invocation.stdout, "%s: %s\n  %s\n", finding.Check, finding.Problem, finding.Action)
@@ -157,7 +157,7 @@ func (f *auditFlags) runPrune(ctx context.Context, invocation invocation, store 
 	if f.prune.Before.IsZero() {
 		return usageError{text: "audit prune needs --before: entries that occurred before that time are removed"}
 	}
-	pruned, err := store.AuditStore().Prune(ctx, f.prune)
+	pruned, err := store.AuditLog().Prune(ctx, f.prune)
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,10 @@ import (
 	urfave "github.com/urfave/cli/v3"
 
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 )
 
-func holdFlags(hold *repo.AuditHold) []urfave.Flag {
+func holdFlags(hold *auditlog.Hold) []urfave.Flag {
 	return []urfave.Flag{
 		idFlag(&hold.PlanID, "plan", "the entries about the plan of this `id`"),
 		idFlag(&hold.SessionID, "session", "the entries about the session of this `id`"),
@@ -19,7 +19,7 @@ func holdFlags(hold *repo.AuditHold) []urfave.Flag {
 
 // needsSubject checks that a hold names a plan or a session. command is the name of the
 // command.
-func needsSubject(hold *repo.AuditHold, command string) error {
+func needsSubject(hold *auditlog.Hold, command string) error {
 	if hold.PlanID.IsZero() == hold.SessionID.IsZero() {
 		return usageError{text: command + " needs --plan or --session, and not both"}
 	}
@@ -27,7 +27,7 @@ func needsSubject(hold *repo.AuditHold, command string) error {
 }
 
 func auditHold() leaf {
-	var hold repo.AuditHold
+	var hold auditlog.Hold
 	return leaf{
 		name: "hold", summary: "keep the entries of a plan or a session from being pruned",
 		flags: append(holdFlags(&hold), stringFlag(&hold.Reason, "reason", "the `reason`, for audit holds; required")),
@@ -48,7 +48,7 @@ Examples:
 			return nil
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			if err := store.AuditStore().Hold(ctx, hold); err != nil {
+			if err := store.AuditLog().Hold(ctx, hold); err != nil {
 				return invalidUsage(err)
 			}
 			return printHeld(invocation, hold, true)
@@ -57,7 +57,7 @@ Examples:
 }
 
 func auditRelease() leaf {
-	var hold repo.AuditHold
+	var hold auditlog.Hold
 	return leaf{
 		name: "release", summary: "end the hold of a plan or a session, so that its entries can be pruned",
 		flags: holdFlags(&hold),
@@ -69,7 +69,7 @@ Examples:
   agentstore audit release --session 01KGGZ7Q3M0000000000000001`,
 		before: func(*invocation) error { return needsSubject(&hold, "audit release") },
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			if err := store.AuditStore().Release(ctx, hold); err != nil {
+			if err := store.AuditLog().Release(ctx, hold); err != nil {
 				return err
 			}
 			return printHeld(invocation, hold, false)
@@ -77,7 +77,7 @@ Examples:
 	}
 }
 
-func printHeld(invocation invocation, hold repo.AuditHold, held bool) error {
+func printHeld(invocation invocation, hold auditlog.Hold, held bool) error {
 	if invocation.json {
 		return printJSON(invocation.stdout, object{{"plan_id", given{hold.PlanID}}, {"session_id", given{hold.SessionID}}, {"held", held}})
 	}
@@ -97,13 +97,13 @@ func auditHolds() leaf {
 		name: "holds", summary: "list all holds: those of plans, then those of sessions, by id",
 		details: "their reasons, too", json: "print one JSON object on each line instead of a table",
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			holds, err := store.AuditStore().Holds(ctx)
+			holds, err := store.AuditLog().Holds(ctx)
 			if err != nil {
 				return err
 			}
-			all := list[repo.AuditHold]{
+			all := list[auditlog.Hold]{
 				columns: headings("PLAN", "SESSION", "CREATED"),
-				cells:   func(h repo.AuditHold) []any { return []any{h.PlanID, h.SessionID, h.CreatedAt, h.Reason} },
+				cells:   func(h auditlog.Hold) []any { return []any{h.PlanID, h.SessionID, h.CreatedAt, h.Reason} },
 				line:    holdLine,
 			}
 			if invocation.details {
@@ -114,7 +114,7 @@ func auditHolds() leaf {
 	}
 }
 
-func holdLine(h repo.AuditHold, details bool) any {
+func holdLine(h auditlog.Hold, details bool) any {
 	if !details {
 		h.Reason = ""
 	}

@@ -7,13 +7,14 @@ import (
 	urfave "github.com/urfave/cli/v3"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // auditFilterFlags select entries that match all of them.
 func auditFilterFlags(filter *repo.AuditFilter) []urfave.Flag {
 	return []urfave.Flag{
-		parsedFlag(&filter.Type, "type", "only those of this `type`, such as "+string(repo.EventToolInvoked), readType),
+		parsedFlag(&filter.Type, "type", "only those of this `type`, such as "+string(audit.EventToolInvoked), readType),
 		stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
 		stringFlag(&filter.User, "user", "only those of this `user`"),
 		idFlag(&filter.PlanID, "plan", "only those about the plan of this `id`"),
@@ -26,23 +27,18 @@ func auditFilterFlags(filter *repo.AuditFilter) []urfave.Flag {
 
 func auditListCommand(world invocation) *urfave.Command {
 	var filter repo.AuditFilter
-	var oldestFirst bool
 	return list[repo.AuditEntry]{
 		leaf: leaf{
 			name: "list", summary: "list entries of the audit trail, newest first",
-			flags:   append(auditFilterFlags(&filter), boolFlag(&oldestFirst, "oldest-first", "oldest first")),
+			flags:   append(auditFilterFlags(&filter), boolFlag(&filter.OldestFirst, "oldest-first", "oldest first")),
 			details: "their details, too",
 			more: `Examples:
   agentstore audit list --type tool_invoked --limit 20 --details
   agentstore audit list --session 01KGGZ7Q3M0000000000000001 --oldest-first --json`,
 		},
-		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.AuditEntry, repo.Cursor, error) {
-			order := repo.NewestFirst
-			if oldestFirst {
-				order = repo.OldestFirst
-			}
-			found, err := store.Audit().List(ctx, filter, order, page)
-			return found.Entries, found.Next, err
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.AuditEntry, string, error) {
+			found, err := store.Audit().List(ctx, filter, page)
+			return found.Items, found.Next, err
 		},
 		weigh:   func(e repo.AuditEntry) int { return len(e.Details) },
 		columns: headings("OCCURRED", "ID", "TYPE", "SESSION", "PLAN", "PROJECT", "USER", "ACTOR", "DETAILS"),

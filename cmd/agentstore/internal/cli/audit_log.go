@@ -30,7 +30,7 @@ func (f *auditFlags) verify(ctx context.Context, invocation invocation, store *a
 			return err
 		}
 	}
-	report, err := audit.Verify(ctx, store.AuditStore(), options)
+	report, err := audit.Verify(ctx, store.AuditLog(), options)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func auditProve(ctx context.Context, invocation invocation, store *agentstore.St
 	if err != nil {
 		return usageError{text: err.Error()}
 	}
-	proof, err := audit.Prove(ctx, store.AuditStore(), id)
+	proof, err := audit.Prove(ctx, store.AuditLog(), id)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (f *auditFlags) check(_ context.Context, invocation invocation) error {
 }
 
 func auditCheckpoint(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-	checkpoint, err := store.AuditStore().Checkpoint(ctx)
+	checkpoint, err := store.AuditLog().Checkpoint(ctx)
 	if errors.Is(err, repo.ErrNotFound) {
 		return errors.New("there is no checkpoint: nothing is sealed yet. See agentstore audit seal --help")
 	}
@@ -128,7 +128,7 @@ func (f *auditFlags) seal(ctx context.Context, invocation invocation, store *age
 	if err != nil {
 		return err
 	}
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{Signer: signer})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{Signer: signer})
 	if err != nil {
 		return err
 	}

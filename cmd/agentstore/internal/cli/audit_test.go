@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -90,7 +91,7 @@ func TestHold(t *testing.T) {
 		d.refuses(exitUsage, "--plan is not an id", "audit", command, "--plan", "x")
 	}
 	d.refuses(exitUsage, "needs --reason", "audit", "hold", "--plan", plan)
-	d.refuses(exitUsage, "reason", "audit", "hold", "--plan", plan, "--reason", strings.Repeat("x", repo.MaxTextBytes+1))
+	d.refuses(exitUsage, "reason", "audit", "hold", "--plan", plan, "--reason", strings.Repeat("x", limits.MaxTextBytes+1))
 }
 
 // An option that is given, but empty, is not as if it were left out: nothing would be signed,

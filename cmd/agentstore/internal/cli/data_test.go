@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -107,7 +109,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func (d *database) session(actor string, messages ...repo.NewMessage) repo.Session {
 	d.t.Helper()
-	s := must[repo.CreatedSession](d.t)(d.store.Sessions().Create(d.t.Context(), repo.NewSession{Actor: actor, Metadata: json.RawMessage(`{"note": "private"}`)})).Session
+	s := must[repo.Session](d.t)(d.store.Sessions().Create(d.t.Context(), repo.NewSession{Actor: actor, Metadata: json.RawMessage(`{"note": "private"}`)}))
 	if len(messages) > 0 {
 		must[[]repo.Message](d.t)(d.store.Sessions().Append(d.t.Context(), s.ID, messages...))
 	}
@@ -163,8 +165,8 @@ func TestSessionList(t *testing.T) {
 // Sessions are listed by owner, and shown by key.
 func TestSessionKeys(t *testing.T) {
 	d := newDatabase(t)
-	keyed := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Namespace: "shop", Key: hostile, Owner: "user/1"}))
-	local := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Key: "a/b", Owner: "user/1"}))
+	keyed := must[repo.Session](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Namespace: "shop", Key: hostile, Owner: "user/1"}))
+	local := must[repo.Session](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Key: "a/b", Owner: "user/1"}))
 	d.session("")
 	if got := d.values("id", "session", "list", "--owner", "user/1"); got != local.ID.String() {
 		t.Errorf("listed by owner: %s", got)
@@ -179,10 +181,10 @@ func TestSessionKeys(t *testing.T) {
 		flags []string
 		want  repo.Session
 	}{
-		{[]string{"--key", hostile, "--namespace", "shop"}, keyed.Session},
-		{[]string{"--key", "a/b"}, local.Session},
-		{[]string{"--key", "a/b", "--namespace", repo.DefaultNamespace}, local.Session},
-		{[]string{local.ID.String()}, local.Session},
+		{[]string{"--key", hostile, "--namespace", "shop"}, keyed},
+		{[]string{"--key", "a/b"}, local},
+		{[]string{"--key", "a/b", "--namespace", repo.DefaultNamespace}, local},
+		{[]string{local.ID.String()}, local},
 	} {
 		line := d.lines(append([]string{"session", "show"}, test.flags...)...)[0]
 		if line["id"] != test.want.ID.String() || line["key"] != test.want.Key || line["owner"] != test.want.Owner || line["version"] != 1.0 {
@@ -192,7 +194,7 @@ func TestSessionKeys(t *testing.T) {
 	if text := d.run("session", "show", "--key", "a/b", "--messages"); !strings.Contains(text, "Key:") || !strings.Contains(text, "Owner:") {
 		t.Errorf("shown:\n%s", text)
 	}
-	fenced := must[repo.CreatedSession](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{FencedOnly: true})).ID.String()
+	fenced := must[repo.Session](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{FencedOnly: true})).ID.String()
 	if line := d.lines("session", "show", fenced)[0]; line["fenced_only"] != true {
 		t.Errorf("a session that needs tokens shows %v", line)
 	}
@@ -205,12 +207,12 @@ func TestSessionKeys(t *testing.T) {
 	}
 	d.refuses(exitFailed, `key "a/b" in namespace "local", with 0 messages? This`, "session", "delete", "--key", "a/b")
 	for _, command := range []string{"show", "tail", "export", "delete"} {
-		d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", command, "--key", "a/b", "--namespace", "shop")
+		d.refuses(exitFailed, `session "a/b" in namespace "shop" not found`, "session", command, "--key", "a/b", "--namespace", "shop")
 		d.refuses(exitUsage, "session "+command+" needs either ID or --key", "session", command)
 		d.refuses(exitUsage, "either ID or --key", "session", command, local.ID.String(), "--key", "a/b")
 		d.refuses(exitUsage, "only for --key", "session", command, local.ID.String(), "--namespace", "shop")
 	}
-	d.refuses(exitFailed, `with the key "a/b" in namespace "shop" not found`, "session", "delete", "--key", "a/b", "--namespace", "shop", "--yes")
+	d.refuses(exitFailed, `session "a/b" in namespace "shop" not found`, "session", "delete", "--key", "a/b", "--namespace", "shop", "--yes")
 	if out := d.run("session", "delete", "--key", "a/b", "--yes", "--json"); !strings.Contains(out, local.ID.String()) {
 		t.Errorf("deleted by key: %s", out)
 	}
@@ -325,6 +327,60 @@ func TestSessionShow(t *testing.T) {
 	d.refuses(exitFailed, "not found", "session", "show", repo.NewID().String())
 }
 
+func TestSessionBranches(t *testing.T) {
+	d := newDatabase(t)
+	session, err := d.store.Sessions().Create(t.Context(), repo.NewSession{Key: "chat", Actor: "agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := int64(0)
+	for _, turn := range []repo.Turn{
+		{Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "question"}, {Role: repo.RoleAssistant, Content: "first"}}},
+		{After: &after, Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: "second"}, {Role: repo.RoleUser, Content: "thanks"}}},
+	} {
+		turn.SessionID = session.ID
+		if _, err := d.store.Sessions().AppendTurn(t.Context(), turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := session.ID.String()
+	for _, test := range []struct {
+		flag, value string
+		want        []string
+	}{
+		{"--last", "2", []string{"second", "thanks"}},
+		{"--last", "9", []string{"question", "second", "thanks"}},
+		{"--branch", "1", []string{"question", "first"}},
+		{"--branch", "2", []string{"question", "second", "thanks"}},
+	} {
+		shown := d.run("session", "show", id, "--contents", test.flag, test.value)
+		for _, content := range []string{"question", "first", "second", "thanks"} {
+			if slices.Contains(test.want, content) != strings.Contains(shown, content) {
+				t.Errorf("%s %s shows %s", test.flag, test.value, shown)
+			}
+		}
+	}
+	if shown := d.run("session", "show", id, "--from", "0", "--json"); !strings.Contains(shown, `"follows":0`) {
+		t.Errorf("nothing says what a message follows: %s", shown)
+	}
+	forked := d.run("session", "fork", "--key", "chat", "--at", "1", "--owner", "somebody", "--fork-key", "other")
+	if !strings.Contains(forked, "is a fork of "+id+" at message 1") {
+		t.Errorf("%s", forked)
+	}
+	shown := d.run("session", "show", "--key", "other", "--contents")
+	if !strings.Contains(shown, "first") || strings.Contains(shown, "second") || !strings.Contains(shown, "somebody") {
+		t.Errorf("the fork is %s", shown)
+	}
+	if deleted := d.run("session", "delete", id, "--yes"); !strings.Contains(deleted, "2 other messages stay stored for the session's forks") {
+		t.Errorf("%s", deleted)
+	}
+	for _, args := range [][]string{{"session", "fork", id}, {"session", "show", id, "--branch", "1", "--last", "1"}} {
+		if code, _, _ := d.execute(args...); code != exitUsage {
+			t.Errorf("%v: code %d", args, code)
+		}
+	}
+}
+
 func TestSessionTransfer(t *testing.T) {
 	d := newDatabase(t)
 	s := d.session(hostile, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
@@ -410,8 +466,8 @@ func TestPlansAndActions(t *testing.T) {
 	ctx := t.Context()
 	definition := repo.ActionDefinition{
 		Description: "private " + hostile, Reusable: true, Tags: []string{"blue", hostile}, Invariants: []string{"private rule"},
-		Arguments: []repo.Argument{{Name: "n", Type: repo.ArgumentInteger, Required: true, Description: "private"}},
-		Actors:    repo.Actors{Review: "private reviewer"}, InputsSchema: json.RawMessage(`{"private": true}`),
+		Arguments:   []repo.Argument{{Name: "n", Type: repo.ArgumentInteger, Required: true, Description: "private"}},
+		ReviewActor: "private reviewer", InputsSchema: json.RawMessage(`{"private": true}`),
 	}
 	must[repo.Action](t)(d.store.Actions().Create(ctx, repo.NewAction{Name: "review", ActionDefinition: definition, CreatedBy: hostile}))
 	must[repo.Action](t)(d.store.Actions().Create(ctx, repo.NewAction{Name: "far:away/old", ActionDefinition: repo.ActionDefinition{DefinitionOfDone: "x"}}))
@@ -525,12 +581,12 @@ func TestAuditListAndExport(t *testing.T) {
 	d := newDatabase(t)
 	ctx := t.Context()
 	plan, session := repo.NewID(), repo.NewID()
-	if err := repo.RegisterEventType("a_test"); err != nil {
+	if err := audit.RegisterEventType("a_test"); err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)
 	for i, entry := range []repo.AuditEntry{
-		{Type: repo.EventToolInvoked, Actor: hostile, User: "u", PlanID: plan, SessionID: session, Project: "p", Details: json.RawMessage(`{"private": 1}`)},
+		{Type: audit.EventToolInvoked, Actor: hostile, User: "u", PlanID: plan, SessionID: session, Project: "p", Details: json.RawMessage(`{"private": 1}`)},
 		{Type: "a_test"},
 	} {
 		entry.OccurredAt = at.AddDate(0, 0, i)

@@ -9,6 +9,7 @@ import (
 
 	urfave "github.com/urfave/cli/v3"
 
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -169,17 +170,16 @@ func readTime(text string) (time.Time, error) {
 
 // readType accepts any type: applications have types that this binary does not
 // know.
-func readType(text string) (repo.EventType, error) {
-	kind := repo.EventType(text)
+func readType(text string) (string, error) {
 	if text != "" {
-		if err := repo.RegisterEventType(kind); err != nil {
+		if err := audit.RegisterEventType(text); err != nil {
 			return "", fmt.Errorf(": %w", err)
 		}
 	}
-	return kind, nil
+	return text, nil
 }
 
-func readTypes(text string) (types []repo.EventType, err error) {
+func readTypes(text string) (types []string, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		if kind, err := readType(name); err != nil {
 			return nil, err

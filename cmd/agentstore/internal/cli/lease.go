@@ -16,6 +16,7 @@ func leaseCommand(world invocation) *urfave.Command {
 
 func leaseListCommand(world invocation) *urfave.Command {
 	var filter repo.LeaseFilter
+	var status string
 	return list[repo.Lease]{
 		leaf: leaf{
 			name: "list", summary: "list leases, by kind and name, with their holders",
@@ -23,7 +24,7 @@ func leaseListCommand(world invocation) *urfave.Command {
 				stringFlag(&filter.Kind, "kind", "only those of this `kind`, such as session or plan"),
 				stringFlag(&filter.Name, "name", "only those of this `name`; of a session or a plan it is the id"),
 				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
-				oneOf((*string)(&filter.Status), "status", "only those that are in this `status`", repo.LeaseHeld, repo.LeaseExpired),
+				oneOf(&status, "status", "only those that are in this `status`", leaseHeld, leaseExpired),
 			},
 			details: "the times of acquisition, too",
 			more: `A lease that was released is not listed. One that has expired is held by nobody;
@@ -33,24 +34,27 @@ Examples:
   agentstore lease list --owner worker-3
   agentstore lease list --kind plan --status expired --json`,
 		},
-		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Lease, repo.Cursor, error) {
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Lease, string, error) {
+			filter.Held, filter.Expired = status == leaseHeld, status == leaseExpired
 			found, err := store.Leases().List(ctx, filter, page)
-			return found.Leases, found.Next, err
+			return found.Items, found.Next, err
 		},
 		weigh:   func(l repo.Lease) int { return len(l.Key.Name) + len(l.Key.Kind) + len(l.Owner) },
-		columns: headings("KIND", "NAME", "OWNER", "#TOKEN", "STATUS", "EXPIRES", "ACQUIRED"),
+		columns: headings("KIND", "NAME", "OWNER", "#FENCE", "STATUS", "EXPIRES", "ACQUIRED"),
 		cells: func(l repo.Lease) []any {
-			return []any{l.Key.Kind, l.Key.Name, l.Owner, l.Token, string(leaseStatus(l)), l.ExpiresAt, l.AcquiredAt}
+			return []any{l.Key.Kind, l.Key.Name, l.Owner, l.Fence, leaseStatus(l), l.ExpiresAt, l.AcquiredAt}
 		},
 		line: func(l repo.Lease, _ bool) any { return leaseLine(l) },
 	}.command(world)
 }
 
-func leaseStatus(l repo.Lease) repo.LeaseStatus {
+const leaseHeld, leaseExpired = "held", "expired"
+
+func leaseStatus(l repo.Lease) string {
 	if l.Expired {
-		return repo.LeaseExpired
+		return leaseExpired
 	}
-	return repo.LeaseHeld
+	return leaseHeld
 }
 
 func leaseLine(l repo.Lease) object {
@@ -58,7 +62,7 @@ func leaseLine(l repo.Lease) object {
 		{"kind", l.Key.Kind},
 		{"name", l.Key.Name},
 		{"owner", l.Owner},
-		{"token", l.Token},
+		{"fence", l.Fence},
 		{"status", leaseStatus(l)},
 		{"acquired_at", l.AcquiredAt},
 		{"expires_at", l.ExpiresAt},
@@ -127,8 +131,8 @@ func findLease(ctx context.Context, store *agentstore.Store, key repo.LeaseKey) 
 		return repo.Lease{}, err
 	case key.Kind == "" || key.Name == "":
 		return repo.Lease{}, usageError{text: "KIND and NAME must not be empty"}
-	case len(found.Leases) == 0:
+	case len(found.Items) == 0:
 		return repo.Lease{}, fmt.Errorf("lease %q %q %w", key.Kind, key.Name, repo.ErrNotFound)
 	}
-	return found.Leases[0], nil
+	return found.Items[0], nil
 }

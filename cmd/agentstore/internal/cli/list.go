@@ -23,7 +23,7 @@ const (
 // list is a command that prints a list.
 type list[T any] struct {
 	leaf
-	page    func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]T, repo.Cursor, error)
+	page    func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]T, string, error)
 	weigh   func(T) int // its approximate size in bytes
 	columns []column    // the last one is shown only with --details
 	cells   func(T) []any
@@ -54,7 +54,7 @@ func (l *list[T]) print(ctx context.Context, invocation invocation, store *agent
 	if !invocation.details {
 		l.columns = l.columns[:len(l.columns)-1]
 	}
-	table, cursor, size, printed := newTable(invocation, l.columns...), repo.Cursor(l.after), firstPage, 0
+	table, cursor, size, printed := newTable(invocation, l.columns...), l.after, firstPage, 0
 	for {
 		asked := size
 		if l.limit > 0 {

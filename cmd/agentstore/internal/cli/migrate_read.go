@@ -14,8 +14,12 @@ func (f *migrateFlags) status(ctx context.Context, invocation invocation, migrat
 	if err != nil {
 		return err
 	}
+	node, err := migrator.Node(ctx)
+	if err != nil {
+		return err
+	}
 	if f.json {
-		return printJSON(invocation.stdout, object{{"versions", objects(list, statusLine)}})
+		return printJSON(invocation.stdout, object{{"versions", objects(list, statusLine)}, {"node", given{node}}})
 	}
 	for _, status := range list {
 		line := fmt.Sprintf("%-8s  %s", status.State, status.Name)
@@ -26,6 +30,9 @@ func (f *migrateFlags) status(ctx context.Context, invocation invocation, migrat
 			line += "  " + status.AppliedAt.UTC().Format(time.RFC3339)
 		}
 		fmt.Fprintln(invocation.stdout, line)
+	}
+	if node != "" {
+		fmt.Fprintln(invocation.stdout, "node     ", node)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 // committed.
 func (f *migrateFlags) runTo(target schema.Target, steps func(int) schema.Target, to func(int64) schema.Target) migration {
 	return func(ctx context.Context, invocation invocation, migrator *schema.Migrator) error {
+		target := target
 		switch {
 		case f.steps > 0:
 			target = steps(f.steps)

@@ -12,34 +12,40 @@ import (
 )
 
 func planCommand(world invocation) *urfave.Command {
-	return group("plan", "list and show plans, and their history", "",
-		planListCommand(world), planShow.command(world), planHistoryCommand(world))
+	return group("plan", "list, show and retry plans, and their history and limits", "",
+		planListCommand(world), planShow.command(world), planHistoryCommand(world), planRetry.command(world), planLimitsCommand(world))
 }
 
 func planListCommand(world invocation) *urfave.Command {
 	var filter repo.PlanFilter
+	var errored bool
 	return list[repo.Plan]{
 		leaf: leaf{
 			name: "list", summary: "list plans, newest first",
 			flags: []urfave.Flag{
-				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+"; with --session, --parent or --project: any)"),
+				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+"; with --session, --parent, --project or --action: any)"),
 				oneOf((*string)(&filter.Phase), "phase", "only those in this `phase`", repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply),
-				oneOf((*string)(&filter.State), "state", "only those in this `state`", repo.StateQueued, repo.StateProcessing, repo.StateComplete,
-					repo.StateErrored, repo.StateCancelled, repo.StateApplied, repo.StateConstrained),
+				oneOf((*string)(&filter.State), "state", "only those in this `state`", repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete,
+					repo.PlanErrored, repo.PlanCancelled, repo.PlanApplied, repo.PlanConstrained),
 				idFlag(&filter.SessionID, "session", "only those linked to the session of this `id`"),
 				idFlag(&filter.ParentID, "parent", "only the children of the plan of this `id`"),
 				stringFlag(&filter.Project, "project", "only those that work on this `project`"),
+				stringFlag(&filter.Action, "action", "only those of this `action`"),
+				boolFlag(&errored, "errored", "only those that are errored, for plan retry"),
 			},
 			details: "descriptions, too; with --json the whole plan",
-			more: `At most one of --session, --parent and --project is given.
+			more: `At most one of --session, --parent, --project and --action is given.
 
 Examples:
-  agentstore plan list --phase execute --state errored
+  agentstore plan list --errored --action team/answer
   agentstore plan list --session 01KGGZ7Q3M0000000000000001 --json`,
 		},
-		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Plan, repo.Cursor, error) {
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Plan, string, error) {
+			if errored {
+				filter.State = repo.PlanErrored
+			}
 			found, err := store.Plans().List(ctx, filter, page)
-			return found.Plans, found.Next, err
+			return found.Items, found.Next, err
 		},
 		weigh:   planWeight,
 		columns: headings("ID", stageColumn, "#VERSION", "UPDATED", "NAMESPACE", "ACTION", "NAME", "DESCRIPTION"),
@@ -47,6 +53,41 @@ Examples:
 			return []any{p.ID, p.Stage, p.Version, p.UpdatedAt, p.Namespace, p.Action, p.Name, p.Description}
 		},
 		line: func(p repo.Plan, details bool) any { return planLine(p, details) },
+	}.command(world)
+}
+
+var planRetry = leaf{
+	name: "retry", summary: "queue an errored plan again, for one more attempt at least",
+	arguments: []string{"ID"}, before: needsID,
+	json: "print one JSON object instead of text",
+	more: `Examples:
+  agentstore plan retry 01KGGZ7Q3M0000000000000001`,
+	onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+		plan, err := store.Plans().Transition(ctx, invocation.id, repo.TransitionResume, repo.Cause{Actor: "agentstore"})
+		if err != nil {
+			return err
+		}
+		return printOne(invocation, planLine(plan, false), planFields(plan, false))
+	},
+}
+
+func planLimitsCommand(world invocation) *urfave.Command {
+	return list[repo.PlanLimit]{
+		leaf: leaf{
+			name: "limits", summary: "list how many plans may be claimed at once, and how many are",
+			more: `Examples:
+  agentstore plan limits --json`,
+		},
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.PlanLimit, string, error) {
+			found, err := store.Plans().Limits(ctx, page)
+			return found.Items, found.Next, err
+		},
+		weigh:   func(l repo.PlanLimit) int { return len(l.Namespace) + len(l.Action) },
+		columns: headings("NAMESPACE", "ACTION", "#AT ONCE", "#CLAIMED", ""),
+		cells:   func(l repo.PlanLimit) []any { return []any{l.Namespace, l.Action, l.AtOnce, l.Claimed, ""} },
+		line: func(l repo.PlanLimit, _ bool) any {
+			return object{{"namespace", l.Namespace}, {"action", given{l.Action}}, {"at_once", l.AtOnce}, {"claimed", l.Claimed}}
+		},
 	}.command(world)
 }
 
@@ -73,6 +114,11 @@ func planLine(p repo.Plan, details bool) object {
 		{"root_id", p.RootID},
 		{"depth", p.Depth},
 		{"attempt", p.Attempt},
+		{"max_attempts", p.MaxAttempts},
+		{"priority", p.Priority},
+		{"not_before", given{p.NotBefore}},
+		{"deadline", given{p.Deadline}},
+		{"phases", given{p.Phases}},
 		{"phase", p.Phase},
 		{"state", p.State},
 		{"version", p.Version},
@@ -85,6 +131,7 @@ func planLine(p repo.Plan, details bool) object {
 		{"last_completed_step", given{p.LastCompletedStep}},
 		{"last_checkpoint_id", given{p.LastCheckpointID}},
 		{"cancelled_at", given{p.CancelledAt}},
+		{"trace", given{p.Trace}},
 		{"created_at", p.CreatedAt},
 		{"updated_at", p.UpdatedAt},
 	}
@@ -120,13 +167,13 @@ var planShow = leaf{
 			return err
 		}
 		held, err := store.Leases().List(ctx, repo.LeaseFilter{
-			Kind: repo.LeaseOfPlan, Name: repo.PlanLease(plan.ID).Name, Status: repo.LeaseHeld,
+			Kind: repo.LeaseOfPlan, Name: repo.PlanLease(plan.ID).Name, Held: true,
 		}, repo.Page{Limit: 1})
 		if err != nil {
 			return err
 		}
 		line, fields := planLine(plan, invocation.details), planFields(plan, invocation.details)
-		for _, lease := range held.Leases {
+		for _, lease := range held.Items {
 			line = append(line, member{"lease", leaseLine(lease)})
 			fields = append(fields, field{"Held by", lease.Owner}, field{"Held until", lease.ExpiresAt})
 		}
@@ -163,7 +210,7 @@ func planFields(p repo.Plan, details bool) []field {
 	if p.AutomationProfile != "" {
 		fields = append(fields, field{"Automation profile", fmt.Sprintf("%s (of the %s)", p.AutomationProfile, p.AutomationProfileSource)})
 	}
-	fields = append(fields, field{"Completed step", p.LastCompletedStep}, field{"Checkpoint", p.LastCheckpointID},
+	fields = append(fields, field{"Completed step", p.LastCompletedStep}, field{"Checkpoint", p.LastCheckpointID}, field{"Trace", p.Trace},
 		field{"Created", p.CreatedAt}, field{"Updated", p.UpdatedAt}, field{"Cancelled", p.CancelledAt})
 	if !details {
 		return fields
@@ -191,13 +238,13 @@ func planHistoryCommand(world invocation) *urfave.Command {
   agentstore plan history 01KGGZ7Q3M0000000000000001`,
 		},
 		goOn: "--from",
-		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.PlanEvent, repo.Cursor, error) {
+		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.PlanEvent, string, error) {
 			events, err := store.Plans().History(ctx, invocation.id, from, page.Limit)
 			if err != nil || len(events) < page.Limit {
 				return events, "", err
 			}
 			from = events[len(events)-1].Version + 1
-			return events, repo.Cursor(strconv.FormatInt(from, 10)), nil
+			return events, strconv.FormatInt(from, 10), nil
 		},
 		weigh:   func(e repo.PlanEvent) int { return len(e.Reason) },
 		columns: headings("#VERSION", "TIME", "TRANSITION", "FROM", stageColumn, "ACTOR", "REASON"),

@@ -11,10 +11,12 @@ import (
 )
 
 func sessionCommand(world invocation) *urfave.Command {
-	return group("session", "list, show, follow, export, import and delete sessions", "",
+	return group("session", "list, show, follow, fork, export, import and delete sessions", "",
 		sessionListCommand(world),
+		sessionNamespacesCommand(world),
 		sessionShowCommand(world),
 		sessionTailCommand(world),
+		sessionForkCommand(world),
 		sessionExportCommand(world),
 		sessionImport().command(world),
 		sessionDeleteCommand(world),
@@ -39,7 +41,7 @@ func sessionListCommand(world invocation) *urfave.Command {
 				stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
 				timeFlag(&filter.CreatedFrom, "created-from", "only those made at this `time` (RFC 3339, or 2006-01-02) or later"),
 				timeFlag(&filter.CreatedBefore, "created-before", "only those made before this `time`"),
-				oneOf(&order, "order", "the `order` (otherwise: by creation); by activity, to the minute, all of an owner or of the namespace", byCreation, byActivity),
+				oneOf(&order, "order", "the `order` (otherwise: by creation); by activity, all of an owner or of the namespace", byCreation, byActivity),
 			},
 			details: "metadata, too",
 			more: `Examples:
@@ -47,12 +49,10 @@ func sessionListCommand(world invocation) *urfave.Command {
   agentstore session list --owner user-42 --order activity --limit 20
   agentstore session list --json | jq -r 'select(.message_count > 100) | .id'`,
 		},
-		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Session, repo.Cursor, error) {
-			if order == byActivity {
-				filter.Order = repo.ByActivity
-			}
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Session, string, error) {
+			filter.ByActivity, filter.AnyOwner = order == byActivity, filter.Owner == ""
 			found, err := store.Sessions().List(ctx, filter, page)
-			return found.Sessions, found.Next, err
+			return found.Items, found.Next, err
 		},
 		weigh:   func(s repo.Session) int { return len(s.Metadata) + 100*len(s.Plans) },
 		columns: headings("ID", "CREATED", "UPDATED", "#MESSAGES", "#COST", "#PLANS", "KEY", "OWNER", "ACTOR", "METADATA"),
@@ -60,6 +60,20 @@ func sessionListCommand(world invocation) *urfave.Command {
 			return []any{s.ID, s.CreatedAt, s.UpdatedAt, s.MessageCount, s.Usage.Cost, len(s.Plans), s.Key, s.Owner, s.Actor, s.Metadata}
 		},
 		line: sessionLine,
+	}.command(world)
+}
+
+func sessionNamespacesCommand(world invocation) *urfave.Command {
+	return list[string]{
+		leaf: leaf{name: "namespaces", summary: "list the namespaces that have sessions"},
+		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]string, string, error) {
+			found, err := store.Sessions().Namespaces(ctx, page)
+			return found.Items, found.Next, err
+		},
+		weigh:   func(namespace string) int { return len(namespace) },
+		columns: headings("NAMESPACE", ""),
+		cells:   func(namespace string) []any { return []any{namespace, ""} },
+		line:    func(namespace string, _ bool) any { return object{{"namespace", namespace}} },
 	}.command(world)
 }
 
@@ -100,7 +114,8 @@ func sessionShowCommand(world invocation) *urfave.Command {
   agentstore session show 01KGGZ7Q3M0000000000000001
   agentstore session show --key acme/support/42/1 --namespace shop
   agentstore session show 01KGGZ7Q3M0000000000000001 --last 20 --contents
-  agentstore session show 01KGGZ7Q3M0000000000000001 --messages --from 100 --limit 50`,
+  agentstore session show 01KGGZ7Q3M0000000000000001 --messages --from 100 --limit 50
+  agentstore session show 01KGGZ7Q3M0000000000000001 --branch 12 --contents`,
 		before: func(invocation *invocation) error {
 			if err := choice.check(invocation, "session show"); err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 // messageFlags are the flags of session show.
 type messageFlags struct {
 	details, messages, contents bool
-	from, before                int64
+	from, before, branch        int64
 	last, limit                 int
 }
 
@@ -26,6 +26,7 @@ func (f *messageFlags) flags() []urfave.Flag {
 		boolFlag(&f.contents, "contents", "print its messages with their contents; with --json, metadata and payload too"),
 		int64Flag(&f.from, "from", "messages from this `sequence` on, ascending", unset),
 		int64Flag(&f.before, "before", "messages before this `sequence`, descending", unset),
+		int64Flag(&f.branch, "branch", "the messages of the branch with this `sequence`, ascending, also if it is not the transcript", unset),
 		intFlag(&f.last, "last", "the last `number` of messages, ascending", 0),
 		intFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)", 0),
 	}
@@ -36,7 +37,7 @@ func (f *messageFlags) wanted() bool { return f.messages || f.contents || f.plac
 
 // places returns how many flags say where to begin.
 func (f *messageFlags) places() (given int) {
-	for _, set := range []bool{f.from != unset, f.before != unset, f.last != 0} {
+	for _, set := range []bool{f.from != unset, f.before != unset, f.branch != unset, f.last != 0} {
 		if set {
 			given++
 		}
@@ -49,7 +50,7 @@ func (f *messageFlags) check() error {
 	case f.last < 0, f.limit < 0:
 		return usageError{text: "--last and --limit must not be negative"}
 	case f.places() > 1:
-		return usageError{text: "--from, --before and --last exclude each other"}
+		return usageError{text: "--from, --before, --branch and --last exclude each other"}
 	}
 	return nil
 }
@@ -62,10 +63,16 @@ const fewMessages = 16
 func (f *messageFlags) selected(ctx context.Context, store *agentstore.Store, session repo.Session) iter.Seq2[repo.Message, error] {
 	from := max(f.from, 0)
 	if f.last > 0 {
-		from = max(0, session.MessageCount-int64(f.last))
+		var err error
+		if from, err = lastFrom(ctx, store, session.ID, f.last); err != nil {
+			return func(yield func(repo.Message, error) bool) { yield(repo.Message{}, err) }
+		}
+	}
+	if f.branch != unset {
+		return branch(ctx, store, session.ID, f.branch)
 	}
 	if f.before == unset {
-		return store.Sessions().Stream(ctx, session.ID, from)
+		return store.Sessions().Messages(ctx, session.ID, from)
 	}
 	return func(yield func(repo.Message, error) bool) {
 		for before := f.before; ; {
@@ -154,6 +161,9 @@ func messageLine(m repo.Message, contents bool) object {
 		{"kind", given{m.Kind}},
 		{"call_id", given{m.CallID}},
 		{"content_bytes", len(m.Content)},
+	}
+	if m.Follows != m.Sequence-1 {
+		line = append(line, object{{"follows", m.Follows}}...)
 	}
 	if contents {
 		line = append(line, object{{"content", given{m.Content}}, {"metadata", given{m.Metadata}}, {"payload", given{m.Payload}}}...)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
-	"github.com/seed-df90f812/agentstore/repo"
 )
 
 func sessionExportCommand(world invocation) *urfave.Command {
@@ -39,11 +38,11 @@ func sessionExportCommand(world invocation) *urfave.Command {
 
 func sessionImport() leaf {
 	var file *os.File
-	var options repo.ImportOptions
+	var restore bool
 	return leaf{
 		name: "import", summary: "store the session of an exported document, as a whole or not at all",
 		arguments: []string{"[FILE]"},
-		flags:     []urfave.Flag{boolFlag(&options.Restore, "restore", "import also a session that was deleted here: it is that session again")},
+		flags:     []urfave.Flag{boolFlag(&restore, "restore", "import also a session that was deleted here: it is that session again")},
 		json:      "print the stored session as one JSON object instead of text",
 		more: `Without FILE, or where that is "-", the document is read from stdin.
 
@@ -60,7 +59,7 @@ Examples:
 		},
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			defer func() { _ = file.Close() }()
-			session, err := store.Sessions().Import(ctx, ctxio.NewReader(ctx, invocation.stdin), options)
+			session, err := store.Sessions().Import(ctx, ctxio.NewReader(ctx, invocation.stdin), restore)
 			if err != nil {
 				return err
 			}
@@ -110,10 +109,13 @@ Examples:
 				return err
 			}
 			if invocation.json {
-				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"plans", deleted.Plans}, {"state_keys", deleted.StateKeys}})
+				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"kept", given{deleted.Kept}}, {"plans", deleted.Plans}, {"state_keys", deleted.StateKeys}})
 			}
 			_, err = fmt.Fprintf(invocation.stdout, "session %s deleted: %d messages, %d keys of state; %d plans lost their link\n",
 				id, deleted.Messages, deleted.StateKeys, deleted.Plans)
+			if err == nil && deleted.Kept > 0 {
+				_, err = fmt.Fprintf(invocation.stdout, "%d other messages stay stored for the session's forks\n", deleted.Kept)
+			}
 			return err
 		},
 	}.command(world)

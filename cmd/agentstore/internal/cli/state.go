@@ -45,7 +45,7 @@ Examples:
   agentstore state list app/shop --prefix cart/
   agentstore state list --session 01KGGZ7Q3M0000000000000001 --json --details`,
 		},
-		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.StateValue, repo.Cursor, error) {
+		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.StateValue, string, error) {
 			scope, err := scopeOf(invocation, 0, session)
 			if err != nil {
 				return nil, "", err

@@ -30,6 +30,7 @@ func streamShowCommand(world invocation) *urfave.Command {
 			return printOne(invocation, streamLine(s), []field{
 				{"Key", s.Key},
 				{"ID", s.ID},
+				{"Session", sessionOf(s)},
 				{"Owner", s.Owner},
 				{"Status", string(s.Status)},
 				{"Reason", s.Reason},
@@ -42,10 +43,19 @@ func streamShowCommand(world invocation) *urfave.Command {
 	}.command(world)
 }
 
+// sessionOf returns the id of a stream's session, if it has one.
+func sessionOf(s repo.Stream) string {
+	if s.Session.IsZero() {
+		return ""
+	}
+	return s.Session.String()
+}
+
 func streamLine(s repo.Stream) object {
 	return object{
 		{"key", s.Key},
 		{"id", s.ID},
+		{"session", given{sessionOf(s)}},
 		{"owner", s.Owner},
 		{"status", s.Status},
 		{"reason", given{s.Reason}},
@@ -63,21 +73,21 @@ func streamPruneCommand(world invocation) *urfave.Command {
 		more: `Nobody can read a stream that has expired. A service that opens streams removes the
 expired ones by and by; this command is for one that no longer does. It asks nothing.`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			var sum repo.RemovedStreams
+			var allStreams, allParts int64
 			for {
-				removed, err := store.Streams().RemoveExpired(ctx, 0)
+				streams, parts, err := store.Streams().RemoveExpired(ctx, 0)
 				if err != nil {
 					return err
 				}
-				sum.Streams, sum.Parts = sum.Streams+removed.Streams, sum.Parts+removed.Parts
-				if removed == (repo.RemovedStreams{}) {
+				if streams+parts == 0 {
 					break
 				}
+				allStreams, allParts = allStreams+streams, allParts+parts
 			}
 			if invocation.json {
-				return printJSON(invocation.stdout, object{{"streams", sum.Streams}, {"parts", sum.Parts}})
+				return printJSON(invocation.stdout, object{{"streams", allStreams}, {"parts", allParts}})
 			}
-			_, err := fmt.Fprintf(invocation.stdout, "removed: %d streams, %d parts\n", sum.Streams, sum.Parts)
+			_, err := fmt.Fprintf(invocation.stdout, "removed: %d streams, %d parts\n", allStreams, allParts)
 			return err
 		},
 	}.command(world)

@@ -52,6 +52,10 @@ func tailParts(ctx context.Context, invocation invocation, parts iter.Seq2[repo.
 		case err != nil:
 		case invocation.json:
 			err = printJSON(invocation.screen, partLine(part, contents))
+		case part.Restart && contents:
+			err = text.restart()
+		case part.Restart:
+			_, err = fmt.Fprintf(invocation.screen, "%d  a new attempt\n", part.Sequence)
 		case contents:
 			err = text.add(part.Data)
 		default:
@@ -67,6 +71,8 @@ func tailParts(ctx context.Context, invocation invocation, parts iter.Seq2[repo.
 func partLine(p repo.StreamPart, contents bool) object {
 	line := object{{"stream_id", p.StreamID}, {"sequence", p.Sequence}, {"bytes", len(p.Data)}}
 	switch {
+	case p.Restart:
+		line = append(line, member{"restart", true})
 	case !contents:
 	case utf8.Valid(p.Data):
 		line = append(line, member{"text", string(p.Data)})
@@ -85,6 +91,13 @@ type partsText struct {
 func (t *partsText) add(data []byte) error {
 	t.last = data[len(data)-1]
 	_, err := t.to.Write(data)
+	return err
+}
+
+// restart begins a new line for a new attempt.
+func (t *partsText) restart() error {
+	err := t.end()
+	t.to.rest, t.last = nil, 0
 	return err
 }
 

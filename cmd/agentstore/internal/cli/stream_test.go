@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -68,7 +69,7 @@ func TestStream(t *testing.T) {
 
 func TestStreamPrune(t *testing.T) {
 	d := newDatabase(t)
-	const parts = repo.DefaultStreamRemoval + 1 // more than one batch
+	const parts = limits.DefaultStreamRemoval + 1 // more than one batch
 	stream := must[repo.Stream](t)(d.store.Streams().Open(t.Context(), repo.NewStream{Key: "k", Owner: "o", TTL: repo.MinStreamTTL}))
 	for range parts {
 		stream.Next = must[int64](t)(d.store.Streams().Append(t.Context(), stream, []byte("x")))

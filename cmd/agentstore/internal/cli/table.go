@@ -117,7 +117,7 @@ func (t *table) print(row []string) {
 const stageColumn = "STAGE"
 
 var stateColours = map[repo.PlanState]string{
-	repo.StateErrored: red, repo.StateApplied: green, repo.StateComplete: green, repo.StateCancelled: faint,
+	repo.PlanErrored: red, repo.PlanApplied: green, repo.PlanComplete: green, repo.PlanCancelled: faint,
 }
 
 // field is a line in the description of one entity. Without a value it is omitted.

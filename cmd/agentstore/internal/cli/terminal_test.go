@@ -272,7 +272,7 @@ complete_words "$BINARY" session list --database-url postgres : //u : "p'w" --li
 	command.Dir = t.TempDir()
 	command.Env = append(os.Environ(), "BINARY="+os.Args[0], helperVariable+"=1")
 	out, err := command.CombinedOutput()
-	want := "session\nlist show tail export import delete\n--created-from --created-before\ncomplete cancelled constrained\n--limit\n--limit\n"
+	want := "session\nlist namespaces show tail fork export import delete\n--created-from --created-before\ncomplete cancelled constrained\n--limit\n--limit\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}

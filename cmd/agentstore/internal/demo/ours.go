@@ -52,7 +52,7 @@ func runOurs(ctx context.Context, sessions repo.Sessions, out io.Writer) (result
 	stored := map[repo.ID]int{}
 	sequences := []int64{}
 	var last repo.Message
-	for message, err := range sessions.Stream(ctx, session.ID, 0) {
+	for message, err := range sessions.Messages(ctx, session.ID, 0) {
 		if err != nil {
 			return result{}, nil, err
 		}
@@ -76,7 +76,9 @@ func checkRetries(ctx context.Context, sessions repo.Sessions, last repo.Message
 	if err != nil {
 		return nil, err
 	}
-	_, err = sessions.AppendAt(ctx, last.SessionID, 0, repo.NewMessage{Role: repo.RoleUser, Content: "late"})
+	_, err = sessions.AppendTurn(ctx, repo.Turn{
+		SessionID: last.SessionID, Expected: new(int64), Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "late"}},
+	})
 	var conflict *repo.SequenceConflictError
 	if !errors.As(err, &conflict) {
 		return nil, fmt.Errorf("an append at a stale sequence gave %w", err)
@@ -98,7 +100,7 @@ type following struct {
 func follow(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, want int) (f following) {
 	for f.seen < want {
 		f.reads++
-		for message, err := range sessions.Stream(ctx, sessionID, int64(f.seen)) {
+		for message, err := range sessions.Messages(ctx, sessionID, int64(f.seen)) {
 			if err != nil {
 				f.err = err
 				return f

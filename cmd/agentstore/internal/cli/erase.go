@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	urfave "github.com/urfave/cli/v3"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/erase"
+)
+
+func eraseCommand(world invocation) *urfave.Command {
+	return group("erase", "erase what is stored of a person", "", eraseSubject(world), eraseReplay(world))
+}
+
+func eraseFlags(request *erase.Request) []urfave.Flag {
+	return []urfave.Flag{
+		parsedFlag(&request.Key, "key-file", "the `file` with the key of receipts, of at least 16 bytes; required", os.ReadFile),
+		stringFlag(&request.Reason, "reason", "the `reason`, for the audit trail; it must not name the person"),
+		stringFlag(&request.RequestedBy, "requested-by", "who asks for it, for the `name` in the audit trail"),
+	}
+}
+
+func readNames(text string) ([]string, error) { return strings.Split(text, ","), nil }
+
+func eraseSubject(world invocation) *urfave.Command {
+	var request erase.Request
+	return leaf{
+		name: "subject", summary: "erase a person, and print the receipt as JSON",
+		flags: append(eraseFlags(&request),
+			stringFlag(&request.Owner, "owner", "the `owner` of the sessions; required"),
+			parsedFlag(&request.Namespaces, "namespaces", "only sessions in these `NAMESPACE,...`", readNames),
+			parsedFlag(&request.Scopes, "scopes", "the shared scopes of state that are the person's: `NAME,...`", readNames),
+			parsedFlag(&request.Actors, "actors", "the person's names as an actor: `NAME,...`", readNames)),
+		more: `A legal hold makes it fail before anything is removed. Keep receipts and the key apart
+from backups: see docs/privacy.md, also for what is left.
+
+Examples:
+  agentstore erase subject --owner user-4711 --key-file erase.key >> receipts.jsonl`,
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			receipt, err := erase.Subject(ctx, store, request)
+			if err != nil {
+				return invalidUsage(err)
+			}
+			return json.NewEncoder(invocation.stdout).Encode(receipt)
+		},
+	}.command(world)
+}
+
+func eraseReplay(world invocation) *urfave.Command {
+	var request erase.Request
+	return leaf{
+		name: "replay", summary: "erase again those whom receipts name, after a restore of an older backup",
+		arguments: []string{"FILE"},
+		flags:     eraseFlags(&request),
+		more: `FILE has the receipts of erase subject. It looks at the owners of all sessions.
+
+Examples:
+  agentstore erase replay --key-file erase.key receipts.jsonl`,
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			file, err := os.Open(invocation.args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }()
+			var receipts []erase.Receipt
+			for decoder := json.NewDecoder(file); ; {
+				var receipt erase.Receipt
+				err := decoder.Decode(&receipt)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					return err
+				}
+				receipts = append(receipts, receipt)
+			}
+			done, err := erase.Replay(ctx, store, request, receipts...)
+			for _, receipt := range done {
+				err = errors.Join(err, json.NewEncoder(invocation.stdout).Encode(receipt))
+			}
+			return invalidUsage(err)
+		},
+	}.command(world)
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	urfave "github.com/urfave/cli/v3"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/inspect"
+	"github.com/seed-df90f812/agentstore/live"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+func inspectCommand(world invocation) *urfave.Command {
+	var listen string
+	var access inspect.Access
+	var remote bool
+	return leaf{
+		name: "inspect", summary: "serve pages that show what is in the database, for a browser",
+		flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen},
+			boolFlag(&remote, "remote", "allow an address that other machines reach: put TLS in front of it"),
+			stringFlag(&access.Namespace, "namespace", "show this `namespace` only"),
+			stringFlag(&access.Viewer, "viewer", "the `name` for the audit trail (otherwise: USER in the environment)"),
+			boolFlag(&access.Contents, "contents", "show messages' contents, values and details; the audit trail records each page"),
+			boolFlag(&access.Actions, "actions", "allow to cancel and retry plans, release leases and hold sessions"),
+		},
+		more: `It prints the address to open, which has a token that lets in, and goes on until it is interrupted (Ctrl-C).
+It uses at most 6 connections, and ends statements after 5 seconds.
+
+Examples:
+  agentstore inspect
+  agentstore inspect --contents --viewer ada@example.com --listen 127.0.0.1:9000`,
+		before: func(invocation *invocation) error {
+			host, _, err := net.SplitHostPort(listen)
+			if err != nil {
+				return usageError{text: "--listen is not an address such as 127.0.0.1:8080"}
+			}
+			if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() && !remote {
+				return usageError{text: "--listen: other machines reach this address. If they are meant to, add --remote"}
+			}
+			access.Viewer = cmp.Or(access.Viewer, invocation.env("USER"), "agentstore inspect")
+			access.AllNamespaces = access.Namespace == ""
+			invocation.open = func(ctx context.Context, databaseURL, schema string) (*agentstore.Store, error) {
+				return agentstore.Open(ctx, databaseURL, agentstore.Options{Schema: schema, MaxConns: 6, StatementTimeout: 5 * time.Second})
+			}
+			return nil
+		},
+		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+			return serveInspector(ctx, invocation, store, listen, access)
+		},
+	}.command(world)
+}
+
+// serveInspector serves the pages until ctx ends.
+func serveInspector(ctx context.Context, invocation invocation, store *agentstore.Store, listen string, access inspect.Access) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return err
+	}
+	door := door{token: rand.Text(), cookie: fmt.Sprintf("agentstore_inspect_%d", listener.Addr().(*net.TCPAddr).Port)}
+	pages, err := inspect.Handler(store, inspect.Options{
+		Authorize: func(r *http.Request) (inspect.Access, error) { return access, door.check(r) },
+		Health: func(ctx context.Context) (map[string]any, error) {
+			health, err := store.Health(ctx)
+			return map[string]any{"Database": health, "Process": store.Stats()}, err
+		},
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server := &http.Server{Handler: door.open(pages), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	fmt.Fprintf(invocation.stdout, "http://%s/?token=%s\n", listener.Addr(), door.token)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = pages.Shutdown(soon)
+	if err := server.Shutdown(soon); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+// door lets in who has the token: first in the address, from then on in a cookie.
+type door struct{ token, cookie string }
+
+func (d door) is(given string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(d.token)) == 1
+}
+
+func (d door) check(r *http.Request) error {
+	if cookie, err := r.Cookie(d.cookie); err == nil && d.is(cookie.Value) {
+		return nil
+	}
+	return &live.StatusError{Status: http.StatusUnauthorized, Public: "Open the address that agentstore inspect has printed.", Err: repo.ErrPermission}
+}
+
+func (d door) open(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || !d.is(r.URL.Query().Get("token")) {
+			pages.ServeHTTP(w, r)
+			return
+		}
+		//nolint:gosec // not Secure, because this is plain HTTP
+		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	})
+}
