@@ -19,12 +19,12 @@ CELLS ?=
 FILTER ?=
 BENCHFLAGS ?=
 # Modules of their own, beside the root's.
-MODULES := cmd/agentstore tests tests/bench $(addprefix adapters/,a2a adk mcp tests)
+MODULES := cmd/agentstore examples/jobs otelagentstore tests tests/bench $(addprefix adapters/,a2a adk mcp tests)
 PACKAGES := ./... $(MODULES:%=./%/...)
 # Those whose tests need no server.
 QUICK := ./... ./cmd/agentstore/...
 # These have tests whose names begin with TestAmount.
-AMOUNTS := ./internal/export ./repo/memory ./repo/rules ./tests/audit ./tests/command ./tests/postgres
+AMOUNTS := ./internal/export ./repo/memory ./internal/rules ./tests/audit ./tests/command ./tests/postgres
 # Without what only debuggers read, the test binaries are linked in two thirds of the time.
 TEST := go test -json -ldflags=-w
 # Prints what failed, and at the end what each package took.
@@ -55,15 +55,24 @@ test/quick: ## Run what needs no server, and the conformance suite on one of bin
 	@{ $(TEST) -parallel 16 $(QUICK) && \
 		$(DISPOSABLE) -server local $(TEST) -count 1 -parallel 16 -run '^TestConformanceOfPool$$' ./tests/postgres; } | $(TIMES) -slowest 5
 
-# Most tests wait for the server, so more of them than processors run at once,
-# and the package that takes longest is the first. Tests of amounts would take minutes
-# with the race detector, so that they are compiled without it only.
+# Most tests wait for the server, so more of them than processors run at once, but not so many
+# that those which wait for seconds fail on a machine that has less time than usual; and the
+# package that takes longest is the first. Tests of amounts would take minutes with the race
+# detector, so that they are compiled without it only.
 .PHONY: test
 test: ## Run the whole suite once with the race detector, on a disposable PostgreSQL
 	@bash tests/install.sh
 	@$(DISPOSABLE) -server '$(SERVER)' bash -c '\
-		$(TEST) -race -timeout $(if $(AGENTSTORE_TEST_FULL),120m,15m) -p 2 -parallel 6 $(TESTFLAGS) ./tests/postgres $(PACKAGES) && \
+		$(TEST) -race -timeout $(if $(AGENTSTORE_TEST_FULL),120m,22m) -p 2 -parallel 6 $(TESTFLAGS) ./tests/postgres $(PACKAGES) && \
 		$(TEST) -timeout 30m -run Amount $(TESTFLAGS) $(AMOUNTS)' | $(TIMES)
+
+.PHONY: test/shards
+test/shards: ## Run the whole conformance suite on four shards of one server, and what is about shards
+	@$(DISPOSABLE) -server '$(SERVER)' env AGENTSTORE_TEST_FULL=1 $(TEST) -race -parallel 6 -timeout 30m -run Shard $(TESTFLAGS) . ./tests/postgres ./tests/command | $(TIMES)
+
+.PHONY: test/citus
+test/citus: ## Run the suite on three nodes of Citus, move shards, and kill a node; it says what it needs
+	@$(TEST) -tags citus -parallel 8 -timeout 60m $(TESTFLAGS) ./tests/citus | $(TIMES)
 
 # AGENTSTORE_TEST_FULL is explained in tests/pgtest.
 .PHONY: test/full
@@ -89,15 +98,18 @@ soak: ## Check in ten minutes of mixed load that memory, goroutines and connecti
 	$(DISPOSABLE) -durable -server '$(SERVER)' env AGENTSTORE_TEST_FULL=1 go test -timeout 20m -v -count 1 ./tests/soak
 
 .PHONY: generate
-generate: $(SQLC) ## Generate db/ from queries/ and schema/
+generate: $(SQLC) ## Generate db/, docs/guarantees.md, and what tells an observer
 	$(SQLC) generate
+	go run ./tests/cmd/guarantees
+	go run ./tests/cmd/observed
 
 .PHONY: verify
 verify: verify/generate verify/queries verify/modules ## Run all verify targets below
 
 .PHONY: verify/generate
-verify/generate: $(SQLC) ## Check that db/ is current
+verify/generate: $(SQLC) ## Check that what is generated is current
 	$(SQLC) diff
+	go test -run '^TestCurrent$$' ./tests/cmd/guarantees ./tests/cmd/observed
 
 .PHONY: verify/queries
 verify/queries: $(SQLC) ## Prepare each query on a migrated database
@@ -105,7 +117,7 @@ verify/queries: $(SQLC) ## Prepare each query on a migrated database
 
 .PHONY: verify/modules
 verify/modules: ## Check each go.mod, and the list of modules that importers download
-	for module in . $(MODULES); do (cd $$module && export GOWORK=off && go mod tidy -diff && go build ./... && go vet ./...); done
+	for module in . $(MODULES); do (cd $$module && export GOWORK=off && go mod tidy -diff && go build ./...); done
 	tests/imports/list.sh | diff tests/imports/modules.txt - || { echo "the modules that importers download have changed. If that is intended: tests/imports/list.sh > tests/imports/modules.txt"; exit 1; }
 
 .PHONY: lint
@@ -117,6 +129,10 @@ lint: $(LINT) ## Lint
 .PHONY: vulncheck
 vulncheck: $(VULN) ## Look for known vulnerabilities in what the library and the command call
 	for module in . $(MODULES); do $(VULN) -C $$module ./...; done
+
+.PHONY: screenshots
+screenshots: ## Make the pictures of docs/images, of the inspector in a real browser
+	go run ./tests/cmd/screenshots docs/images
 
 .PHONY: size
 size: ## Print how large the code, the API, the schema and the documents are

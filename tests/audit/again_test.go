@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -31,10 +32,10 @@ func TestPruneOfAPrunedEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := pgtest.NewStore(t, agentstore.Options{})
-			prune := func() repo.AuditPruned {
+			prune := func() auditlog.Pruned {
 				t.Helper()
 				tables.Seal(t, store)
-				pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().Add(-time.Minute)})
+				pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now().Add(-time.Minute)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,7 +48,7 @@ func TestPruneOfAPrunedEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			old := postgres.Bind(tx).Audit()
-			if _, err = old.Count(t.Context(), repo.AuditFilter{}, 0); err == nil { // takes its snapshot
+			if _, _, err = old.Count(t.Context(), repo.AuditFilter{}, 0); err == nil { // takes its snapshot
 				err = store.Audit().Record(t.Context(), first)
 			}
 			if err != nil {
@@ -66,7 +67,7 @@ func TestPruneOfAPrunedEntry(t *testing.T) {
 			if pruned := prune(); pruned.Entries != 2 {
 				t.Errorf("pruned %+v", pruned)
 			}
-			report, err := trail.Verify(t.Context(), store.AuditStore(), trail.VerifyOptions{})
+			report, err := trail.Verify(t.Context(), store.AuditLog(), trail.VerifyOptions{})
 			if err != nil || !report.Intact() || report.Pruned != 2 || report.Waiting != 0 {
 				t.Errorf("%+v, %v", report, err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -85,14 +86,14 @@ func TestAmountPrune(t *testing.T) {
 		wg.Go(func() {
 			var waited []time.Duration
 			for ctx.Err() == nil {
-				held := repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}
+				held := auditlog.Hold{PlanID: repo.NewID(), Reason: "x"}
 				start := time.Now()
-				if err := store.AuditStore().Hold(t.Context(), held); err != nil {
+				if err := store.AuditLog().Hold(t.Context(), held); err != nil {
 					t.Error(err)
 					return
 				}
 				waited = append(waited, time.Since(start))
-				if err := store.AuditStore().Release(t.Context(), held); err != nil {
+				if err := store.AuditLog().Release(t.Context(), held); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(20 * time.Millisecond)
@@ -110,7 +111,7 @@ func TestAmountPrune(t *testing.T) {
 	var took time.Duration
 	during, slowest, hold := load(func() {
 		began := time.Now()
-		pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: kept})
+		pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: kept})
 		if err != nil || pruned.Entries != int64(amount) {
 			t.Errorf("pruned %+v, %v", pruned, err)
 		}

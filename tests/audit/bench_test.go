@@ -6,14 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-func benchStore(b *testing.B) repo.Store {
+func benchStore(b *testing.B) auditlog.Keeper {
 	b.Helper()
-	store := postgres.New(pgtest.NewPool(b, pgtest.NewDatabase(b)), postgres.Options{})
+	store := postgres.New(pgsettings.Checked{Pool: pgtest.NewPool(b, pgtest.NewDatabase(b))}, postgres.Options{})
 	b.Cleanup(func() { _ = store.Close() })
 	return store
 }
@@ -29,20 +31,20 @@ func benchBatch(size int, at time.Time) []repo.AuditEntry {
 	return batch
 }
 
-func benchRecord(b *testing.B, sink repo.AuditSink, batch []repo.AuditEntry) {
+func benchRecord(b *testing.B, sink auditlog.Sink, batch []repo.AuditEntry) {
 	b.Helper()
 	if _, err := sink.Record(b.Context(), batch); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func benchSeal(b *testing.B, store repo.Store, limit int) int {
+func benchSeal(b *testing.B, store auditlog.Keeper, limit int) int {
 	b.Helper()
-	sealed, err := store.AuditStore().Seal(b.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditLog().Seal(b.Context(), limit, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 		leaves := make([][32]byte, len(u.Entries))
-		return repo.AuditSeal{
+		return auditlog.Seal{
 			Leaves: leaves, Hidden: leaves, FirstHash: 2 * u.Size, Hashes: append(leaves, leaves...), // a tree has two hashes for each leaf
-			Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
+			Checkpoint: auditlog.Checkpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
 		}, nil
 	})
 	if err != nil {
@@ -55,7 +57,7 @@ func benchSeal(b *testing.B, store repo.Store, limit int) int {
 func BenchmarkRecord(b *testing.B) {
 	for _, size := range []int{1, 100, 500, 2000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			sink, err := benchStore(b).AuditStore().Sink(b.Context())
+			sink, err := benchStore(b).AuditLog().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -73,7 +75,7 @@ func BenchmarkSeal(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			store := benchStore(b)
-			sink, err := store.AuditStore().Sink(b.Context())
+			sink, err := store.AuditLog().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -94,7 +96,7 @@ func BenchmarkPrune(b *testing.B) {
 	for _, held := range []bool{false, true} {
 		b.Run(fmt.Sprintf("held=%t", held), func(b *testing.B) {
 			store := benchStore(b)
-			sink, err := store.AuditStore().Sink(b.Context())
+			sink, err := store.AuditLog().Sink(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -113,11 +115,11 @@ func BenchmarkPrune(b *testing.B) {
 			}
 			for benchSeal(b, store, 10_000) > 0 {
 			}
-			if err := store.AuditStore().Hold(b.Context(), repo.AuditHold{PlanID: plan, Reason: "x"}); err != nil {
+			if err := store.AuditLog().Hold(b.Context(), auditlog.Hold{PlanID: plan, Reason: "x"}); err != nil {
 				b.Fatal(err)
 			}
 			b.ResetTimer()
-			if pruned, err := store.AuditStore().Prune(b.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries < int64(b.N) {
+			if pruned, err := store.AuditLog().Prune(b.Context(), auditlog.Prune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries < int64(b.N) {
 				b.Fatal(pruned, err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -28,7 +29,7 @@ func TestCommands(t *testing.T) {
 	ids := make([]repo.ID, 20)
 	for i := range ids {
 		ids[i] = repo.NewID()
-		if err := store.Audit().Record(t.Context(), repo.AuditEntry{ID: ids[i], Type: repo.EventToolInvoked, Details: json.RawMessage(`{ "i" : 1 }`)}); err != nil {
+		if err := store.Audit().Record(t.Context(), repo.AuditEntry{ID: ids[i], Type: events.ToolInvoked, Details: json.RawMessage(`{ "i" : 1 }`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,6 +71,7 @@ func TestCommands(t *testing.T) {
 
 	for _, sql := range []string{
 		"ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_refuse",
+		"ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_hide",
 		"UPDATE audit_entries SET actor = 'mallory' WHERE id = '" + uuid(ids[3]) + "'",
 		"DELETE FROM audit_entries WHERE id = '" + uuid(ids[5]) + "'",
 	} {
@@ -105,7 +107,7 @@ func TestHoldCommands(t *testing.T) {
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	session, plan := repo.NewID(), repo.NewID()
 	for _, entry := range []repo.AuditEntry{{SessionID: session}, {PlanID: plan}, {}} {
-		entry.Type = repo.EventToolInvoked
+		entry.Type = events.ToolInvoked
 		if err := store.Audit().Record(t.Context(), entry); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -22,7 +24,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 16})
 	const recorders, batches, size = 6, 40, 25
-	old, young := repo.EventToolInvoked, repo.EventUserApproval // only old entries are pruned
+	old, young := events.ToolInvoked, events.UserApproval // only old entries are pruned
 	lastYear := time.Now().AddDate(-1, 0, 0)
 	var mu sync.Mutex
 	accepted := map[repo.ID]repo.AuditEntry{}
@@ -31,7 +33,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	var background, recording sync.WaitGroup
 	for i := range recorders {
 		recording.Go(func() {
-			sink, err := store.AuditStore().Sink(t.Context())
+			sink, err := store.AuditLog().Sink(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
@@ -54,7 +56,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error { return tx.Audit().Record(ctx, batch...) })
 				case 2: // again, as after a lost answer
 					if _, err = sink.Record(t.Context(), batch); err == nil {
-						var again repo.AuditRecorded
+						var again auditlog.Recorded
 						if again, err = sink.Record(t.Context(), batch); err == nil && again.Written != 0 {
 							t.Errorf("%d entries were written twice", again.Written)
 						}
@@ -75,9 +77,9 @@ func TestEverybodyAtOnce(t *testing.T) {
 	for range 2 {
 		background.Go(func() {
 			for !done.Load() {
-				_, err := store.AuditStore().Seal(t.Context(), 500, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+				_, err := store.AuditLog().Seal(t.Context(), 500, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 					leaves := make([][32]byte, len(u.Entries))
-					return repo.AuditSeal{Leaves: leaves, Hidden: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
+					return auditlog.Seal{Leaves: leaves, Hidden: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: auditlog.Checkpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}}}, nil
 				})
 				if err != nil && !errors.Is(err, repo.ErrContention) {
 					t.Errorf("sealer: %v", err)
@@ -90,7 +92,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	var pruned int64
 	background.Go(func() {
 		for !done.Load() {
-			got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -2, 0), Types: []repo.EventType{old}})
+			got, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now().AddDate(0, -2, 0), Types: []string{old}})
 			if err != nil {
 				t.Errorf("pruner: %v", err)
 				return
@@ -101,7 +103,6 @@ func TestEverybodyAtOnce(t *testing.T) {
 	})
 	for i := range 3 {
 		background.Go(func() {
-			order := repo.AuditOrder(i % 2)
 			for !done.Load() {
 				mu.Lock()
 				known := len(accepted)
@@ -112,7 +113,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				seen := listed(t, store, repo.AuditFilter{Project: "project"}, order)
+				seen := listed(t, store, repo.AuditFilter{Project: "project", OldestFirst: i%2 == 1})
 				for _, e := range seen {
 					delete(want, e.ID)
 				}
@@ -120,7 +121,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					t.Errorf("a list misses %d of the entries that were recorded before it began and are not pruned", len(want))
 					return
 				}
-				if _, err := store.Audit().Count(t.Context(), repo.AuditFilter{Type: young}, 1000); err != nil {
+				if _, _, err := store.Audit().Count(t.Context(), repo.AuditFilter{Type: young}, 1000); err != nil {
 					t.Error(err)
 				}
 			}
@@ -137,13 +138,13 @@ func TestEverybodyAtOnce(t *testing.T) {
 		t.Fatalf("%d entries were accepted", len(accepted))
 	}
 	there := map[repo.ID]bool{}
-	for _, e := range listed(t, store, repo.AuditFilter{}, repo.OldestFirst) {
+	for _, e := range listed(t, store, repo.AuditFilter{OldestFirst: true}) {
 		there[e.ID] = true
 	}
 	leaves := map[repo.ID]int{}
 	var gone int64
 	for from := int64(0); ; {
-		page, err := store.AuditStore().Leaves(t.Context(), from, repo.MaxPageSize)
+		page, err := store.AuditLog().Leaves(t.Context(), from, repo.MaxPageSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +173,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	if gone != pruned || gone == 0 {
 		t.Errorf("%d entries are gone, but the prunes recorded %d", gone, pruned)
 	}
-	strays, err := store.AuditStore().Strays(t.Context(), 10)
+	strays, err := store.AuditLog().Strays(t.Context(), 10)
 	if err != nil || len(strays) != 0 {
 		t.Errorf("strays: %d, %v", len(strays), err)
 	}
@@ -180,16 +181,16 @@ func TestEverybodyAtOnce(t *testing.T) {
 }
 
 // listed reads a list to its end and checks that it is in order.
-func listed(t *testing.T, store repo.Store, filter repo.AuditFilter, order repo.AuditOrder) []repo.AuditEntry {
+func listed(t *testing.T, store repo.Store, filter repo.AuditFilter) []repo.AuditEntry {
 	t.Helper()
 	var all []repo.AuditEntry
 	for page := (repo.Page{Limit: 333}); ; {
-		got, err := store.Audit().List(t.Context(), filter, order, page)
+		got, err := store.Audit().List(t.Context(), filter, page)
 		if err != nil {
 			t.Error(err)
 			return nil
 		}
-		all = append(all, got.Entries...)
+		all = append(all, got.Items...)
 		if page.After = got.Next; got.Next == "" {
 			break
 		}
@@ -202,7 +203,7 @@ func listed(t *testing.T, store repo.Store, filter repo.AuditFilter, order repo.
 		if c == 0 {
 			t.Error("an entry is listed twice")
 		}
-		if order == repo.NewestFirst {
+		if !filter.OldestFirst {
 			return -c
 		}
 		return c

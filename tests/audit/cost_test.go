@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -106,9 +107,9 @@ func TestCostIsFlat(t *testing.T) {
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 1, Tracer: tracer})
 	id := repo.ID{15: 3}
 	filters := map[string]repo.AuditFilter{
-		"none": {}, "type": {Type: repo.EventUserApproval}, "actor": {Actor: "actor/1"}, "user": {User: "user/1"},
+		"none": {}, "type": {Type: events.UserApproval}, "actor": {Actor: "actor/1"}, "user": {User: "user/1"},
 		"plan": {PlanID: id}, "session": {SessionID: id}, "project": {Project: "project/1"},
-		"actor and type": {Actor: "actor/1", Type: repo.EventUserApproval}, "user and project": {User: "user/1", Project: "project/1"},
+		"actor and type": {Actor: "actor/1", Type: events.UserApproval}, "user and project": {User: "user/1", Project: "project/1"},
 		"range": {Project: "project/1", OccurredFrom: time.Now().AddDate(0, -8, 0), OccurredBefore: time.Now().AddDate(0, -3, 0)},
 	}
 	type key struct{ operation, filter string }
@@ -117,15 +118,17 @@ func TestCostIsFlat(t *testing.T) {
 		for name, filter := range filters {
 			for operation, run := range map[string]func() error{
 				"newest": func() error {
-					_, err := store.Audit().List(t.Context(), filter, repo.NewestFirst, repo.Page{Limit: 50})
+					_, err := store.Audit().List(t.Context(), filter, repo.Page{Limit: 50})
 					return err
 				},
 				"oldest": func() error {
-					_, err := store.Audit().List(t.Context(), filter, repo.OldestFirst, repo.Page{Limit: 50})
+					filter := filter
+					filter.OldestFirst = true
+					_, err := store.Audit().List(t.Context(), filter, repo.Page{Limit: 50})
 					return err
 				},
 				"count": func() error {
-					_, err := store.Audit().Count(t.Context(), filter, 200)
+					_, _, err := store.Audit().Count(t.Context(), filter, 200)
 					return err
 				},
 			} {

@@ -10,6 +10,7 @@ import (
 
 // A role that may create functions and operators in the schema cannot make the
 // trail's functions run them as the owner.
+// Guarantee: The audit trail: Functions that run as the owner call nothing of others.
 func TestNoFunctionOfOthersRunsAsOwner(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

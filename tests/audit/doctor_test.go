@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -16,8 +17,8 @@ func TestDoctor(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	conn := pgtest.Connect(t, databaseURL)
-	doctor := func() []repo.AuditFinding {
-		findings, err := store.AuditDoctor(t.Context())
+	doctor := func() []auditlog.Finding {
+		findings, err := store.AuditLog().Doctor(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func TestDoctor(t *testing.T) {
 	if sealed := seal(t, store, 10); sealed != 1 {
 		t.Errorf("sealed %d", sealed)
 	}
-	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting != (repo.AuditWaiting{}) {
+	if waiting, err := store.AuditLog().Waiting(t.Context(), 0); err != nil || waiting != (auditlog.Waiting{}) {
 		t.Errorf("waiting: %+v, %v, want none", waiting, err)
 	}
 	for _, sql := range changes(serverVersion(t, conn)) {
@@ -81,12 +82,12 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("an entry that is not sealed: %+v", findings)
 	}
 	seal(t, store, 10)
-	sink, err := store.AuditStore().Sink(t.Context())
+	sink, err := store.AuditLog().Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = sink.Close() }()
-	if err := sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
+	if err := sink.Quarantine(t.Context(), auditlog.Poison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if findings := doctor(); len(findings) != 1 || findings[0].Check != "quarantine" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -15,18 +16,18 @@ import (
 // All operations work on an empty trail, and on one that is completely sealed.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]repo.Store{"postgres": pgtest.NewStore(t, agentstore.Options{}), "memory": memory.New()} {
+	for name, store := range map[string]auditlog.Keeper{"postgres": pgtest.NewStore(t, agentstore.Options{}), "memory": memory.New()} {
 		t.Run(name, func(t *testing.T) {
 			nothing := func() {
 				t.Helper()
-				trail := store.AuditStore()
-				sealed, err := trail.Seal(t.Context(), 10, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
-					return repo.AuditSeal{}, errors.New("called")
+				trail := store.AuditLog()
+				sealed, err := trail.Seal(t.Context(), 10, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
+					return auditlog.Seal{}, errors.New("called")
 				})
 				if err != nil || sealed != 0 {
 					t.Errorf("Seal: %d, %v", sealed, err)
 				}
-				if waiting, err := trail.Waiting(t.Context(), 0); err != nil || waiting != (repo.AuditWaiting{}) {
+				if waiting, err := trail.Waiting(t.Context(), 0); err != nil || waiting != (auditlog.Waiting{}) {
 					t.Errorf("Waiting: %+v, %v", waiting, err)
 				}
 				strays, err := trail.Strays(t.Context(), 0)
@@ -36,25 +37,25 @@ func TestEmpty(t *testing.T) {
 				}
 			}
 			nothing()
-			if _, err := store.AuditStore().Checkpoint(t.Context()); !errors.Is(err, repo.ErrNotFound) {
+			if _, err := store.AuditLog().Checkpoint(t.Context()); !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("Checkpoint: %v", err)
 			}
-			if leaves, err := store.AuditStore().Leaves(t.Context(), 0, 10); err != nil || len(leaves) != 0 {
+			if leaves, err := store.AuditLog().Leaves(t.Context(), 0, 10); err != nil || len(leaves) != 0 {
 				t.Errorf("Leaves: %v, %v", leaves, err)
 			}
-			if hashes, err := store.AuditStore().Hashes(t.Context(), nil); err != nil || len(hashes) != 0 {
+			if hashes, err := store.AuditLog().Hashes(t.Context(), nil); err != nil || len(hashes) != 0 {
 				t.Errorf("Hashes: %v, %v", hashes, err)
 			}
-			if holds, err := store.AuditStore().Holds(t.Context()); err != nil || len(holds) != 0 {
+			if holds, err := store.AuditLog().Holds(t.Context()); err != nil || len(holds) != 0 {
 				t.Errorf("Holds: %v, %v", holds, err)
 			}
-			if pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || pruned != (repo.AuditPruned{}) {
+			if pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now()}); err != nil || pruned != (auditlog.Pruned{}) {
 				t.Errorf("Prune: %v, %v", pruned, err)
 			}
-			if page, err := store.Audit().List(t.Context(), repo.AuditFilter{}, repo.NewestFirst, repo.Page{}); err != nil || len(page.Entries) != 0 || page.Next != "" {
+			if page, err := store.Audit().List(t.Context(), repo.AuditFilter{}, repo.Page{}); err != nil || len(page.Items) != 0 || page.Next != "" {
 				t.Errorf("List: %v, %v", page, err)
 			}
-			if count, err := store.Audit().Count(t.Context(), repo.AuditFilter{}, 0); err != nil || count != (repo.AuditCount{}) {
+			if count, more, err := store.Audit().Count(t.Context(), repo.AuditFilter{}, 0); err != nil || more || count != 0 {
 				t.Errorf("Count: %v, %v", count, err)
 			}
 			var document bytes.Buffer
@@ -69,7 +70,7 @@ func TestEmpty(t *testing.T) {
 				t.Errorf("sealed %d", sealed)
 			}
 			nothing()
-			if checkpoint, err := store.AuditStore().Checkpoint(t.Context()); err != nil || checkpoint.Size != 2 {
+			if checkpoint, err := store.AuditLog().Checkpoint(t.Context()); err != nil || checkpoint.Size != 2 {
 				t.Errorf("Checkpoint: %+v, %v", checkpoint, err)
 			}
 		})

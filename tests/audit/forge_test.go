@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -59,7 +61,7 @@ func newForged(t *testing.T) *forged {
 	f.store, f.conn = pgtest.OpenStore(t, f.url, agentstore.Options{}), pgtest.Connect(t, f.url)
 	f.signer, f.verifier = newKeys(t, "forged")
 	year := time.Now().AddDate(-1, 0, 0)
-	make := func(count int, at time.Time, kind repo.EventType, plan repo.ID) []repo.AuditEntry {
+	make := func(count int, at time.Time, kind string, plan repo.ID) []repo.AuditEntry {
 		var entries []repo.AuditEntry
 		for i := range count {
 			e := entryAt(at.Add(time.Duration(i) * time.Second))
@@ -68,32 +70,32 @@ func newForged(t *testing.T) *forged {
 		}
 		return entries
 	}
-	f.old = make(10, year, repo.EventToolInvoked, repo.NewID())
-	f.heldPlan = make(2, year, repo.EventToolInvoked, f.plan)
-	others := make(3, year, repo.EventAuthFailure, repo.NewID())
-	f.gap = make(1, year, repo.EventAuditGap, repo.ID{})[0]
-	f.young = make(8, time.Now().Add(-time.Hour), repo.EventToolInvoked, repo.NewID())
+	f.old = make(10, year, events.ToolInvoked, repo.NewID())
+	f.heldPlan = make(2, year, events.ToolInvoked, f.plan)
+	others := make(3, year, events.AuthFailure, repo.NewID())
+	f.gap = make(1, year, events.AuditGap, repo.ID{})[0]
+	f.young = make(8, time.Now().Add(-time.Hour), events.ToolInvoked, repo.NewID())
 	f.record(slices.Concat(f.old, f.heldPlan, others, []repo.AuditEntry{f.gap}, f.young)...)
 	f.seal()
-	if err := f.store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: f.plan, Reason: "a court"}); err != nil {
+	if err := f.store.AuditLog().Hold(t.Context(), auditlog.Hold{PlanID: f.plan, Reason: "a court"}); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now().AddDate(0, -6, 0)
-	got, err := f.store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: before, Types: []repo.EventType{repo.EventToolInvoked}, Actor: "keeper"})
+	got, err := f.store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: before, Types: []string{events.ToolInvoked}, Actor: "keeper"})
 	if err != nil || got.Entries != 10 || got.Held != 2 {
 		t.Fatalf("pruned %+v, %v", got, err)
 	}
 	f.prune = pgtest.Value[[16]byte](t, f.conn, "SELECT id FROM audit_entries WHERE type = 'audit_pruned'")
 	f.seal()
-	f.late = make(1, year, repo.EventToolInvoked, repo.NewID())[0]
+	f.late = make(1, year, events.ToolInvoked, repo.NewID())[0]
 	f.record(f.late)
 	f.seal()
-	checkpoint, err := f.store.AuditStore().Checkpoint(t.Context())
+	checkpoint, err := f.store.AuditLog().Checkpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.held = checkpoint.Note
-	f.unsealed = make(3, time.Now(), repo.EventToolInvoked, repo.NewID())
+	f.unsealed = make(3, time.Now(), events.ToolInvoked, repo.NewID())
 	f.record(f.unsealed...)
 	if report := f.verify(nil); len(report.Breaks) != 0 || report.Pruned != 10 {
 		t.Fatalf("before any forgery: %+v", report)
@@ -111,7 +113,7 @@ func (f *forged) record(entries ...repo.AuditEntry) {
 // seal runs the sealer, which has the key and trusts the database.
 func (f *forged) seal() {
 	f.Helper()
-	sealer, err := trail.NewSealer(f.store.AuditStore(), trail.SealerOptions{Signer: f.signer})
+	sealer, err := trail.NewSealer(f.store.AuditLog(), trail.SealerOptions{Signer: f.signer})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func (f *forged) seal() {
 
 func (f *forged) verify(held []byte) trail.Report {
 	f.Helper()
-	report, err := trail.Verify(f.Context(), f.store.AuditStore(), trail.VerifyOptions{Verifier: f.verifier, Held: held})
+	report, err := trail.Verify(f.Context(), f.store.AuditLog(), trail.VerifyOptions{Verifier: f.verifier, Held: held})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func (f *forged) sql(sql string, ids ...repo.ID) {
 // verifyWaitless does not wait until the entry of a prune is sealed.
 func (f *forged) verifyWaitless(held []byte) trail.Report {
 	f.Helper()
-	report, err := trail.Verify(f.Context(), f.store.AuditStore(), trail.VerifyOptions{Verifier: f.verifier, Held: held, MaxPruneWait: -1})
+	report, err := trail.Verify(f.Context(), f.store.AuditLog(), trail.VerifyOptions{Verifier: f.verifier, Held: held, MaxPruneWait: -1})
 	if err != nil {
 		f.Fatal(err)
 	}

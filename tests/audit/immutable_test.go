@@ -11,6 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/schema"
@@ -23,11 +26,11 @@ const refused = "ZAS02"
 // sealedAudit is a migrated database with 20 sealed entries and 5 unsealed ones.
 func sealedAudit(t *testing.T, databaseURL string) []repo.AuditEntry {
 	t.Helper()
-	store := postgres.New(pgtest.NewPool(t, databaseURL), postgres.Options{})
+	store := postgres.New(pgsettings.Checked{Pool: pgtest.NewPool(t, databaseURL)}, postgres.Options{})
 	defer func() { _ = store.Close() }()
 	entries := make([]repo.AuditEntry, 25)
 	for i := range entries {
-		entries[i] = repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now().Add(-time.Hour), Type: repo.EventToolInvoked, Actor: "agent"}
+		entries[i] = repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now().Add(-time.Hour), Type: events.ToolInvoked, Actor: "agent"}
 	}
 	if err := store.Audit().Record(t.Context(), entries...); err != nil {
 		t.Fatal(err)
@@ -39,12 +42,12 @@ func sealedAudit(t *testing.T, databaseURL string) []repo.AuditEntry {
 }
 
 // seal seals up to limit entries, with made-up hashes.
-func seal(t *testing.T, store repo.Store, limit int) int {
+func seal(t *testing.T, store auditlog.Keeper, limit int) int {
 	t.Helper()
-	sealed, err := store.AuditStore().Seal(t.Context(), limit, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditLog().Seal(t.Context(), limit, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 		leaves := make([][32]byte, len(u.Entries))
-		return repo.AuditSeal{
-			Leaves: leaves, Hidden: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
+		return auditlog.Seal{
+			Leaves: leaves, Hidden: leaves, FirstHash: u.Size, Hashes: leaves, Checkpoint: auditlog.Checkpoint{Size: u.Size + int64(len(leaves)), Note: []byte{1}},
 		}, nil
 	})
 	if err != nil {
@@ -96,6 +99,7 @@ func changes(version int) []string {
 // Neither the owner of the tables nor a superuser who disables triggers as a replica
 // does can change entries with plain SQL. (The owner can drop the triggers; the
 // sealed log reveals what was changed then.)
+// Guarantee: The audit trail: A recorded entry cannot be changed by row, TRUNCATE or `session_replication_role`.
 func TestImmutable(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -138,7 +142,7 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-// Even with a prune's setting only what a prune does is allowed.
+// Even with a prune's setting only what a prune or an erasure does is allowed: an update may remove fields that can be erased.
 func TestImmutableWithinPrune(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -146,7 +150,9 @@ func TestImmutableWithinPrune(t *testing.T) {
 	conn := pgtest.Connect(t, databaseURL)
 	pgtest.Exec(t, conn, "SET agentstore.audit_prune = 'on'")
 	for _, sql := range []string{
-		"UPDATE audit_entries SET details = '{}'",
+		`UPDATE audit_entries SET details = '{"a":1}'`, "UPDATE audit_entries SET actor = 'x'", "UPDATE audit_entries SET type = 'x'",
+		"UPDATE audit_entries SET plan_id = gen_random_uuid()", "UPDATE audit_entries SET recorded_at = now()",
+		"UPDATE audit_entries SET salts = ARRAY['a', 'b', 'c', 'd']::bytea[]", "UPDATE audit_entries SET id = gen_random_uuid(), details = '{}'",
 		"TRUNCATE audit_entries",
 		"DELETE FROM audit_leaves", "UPDATE audit_leaves SET hash = decode(repeat('11', 32), 'hex')",
 		"UPDATE audit_leaves SET sequence = sequence + 1000", "UPDATE audit_leaves SET pruned_by = gen_random_uuid(), namespace = 'x'",
@@ -177,15 +183,15 @@ func TestTampering(t *testing.T) {
 	pgtest.Exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[24].ID[:]) // not sealed yet
 	pgtest.Exec(t, conn, "DELETE FROM audit_entries WHERE id = $1", entries[0].ID[:])  // sealed
 	pgtest.Exec(t, conn, "ALTER TABLE audit_entries ENABLE TRIGGER audit_entries_queue; ALTER TABLE audit_entries ENABLE ALWAYS TRIGGER audit_entries_refuse")
-	strays, err := store.AuditStore().Strays(t.Context(), 10)
+	strays, err := store.AuditLog().Strays(t.Context(), 10)
 	if err != nil || len(strays) != 1 || strays[0] != stray {
 		t.Errorf("strays: %+v, %v", strays, err)
 	}
-	lost, err := store.AuditStore().Lost(t.Context(), 10)
+	lost, err := store.AuditLog().Lost(t.Context(), 10)
 	if err != nil || len(lost) != 1 || lost[0] != entries[24].ID {
 		t.Errorf("lost: %+v, %v", lost, err)
 	}
-	leaf, err := store.AuditStore().Leaf(t.Context(), entries[0].ID)
+	leaf, err := store.AuditLog().Leaf(t.Context(), entries[0].ID)
 	if err != nil || leaf.Entry != nil || !leaf.PrunedBy.IsZero() {
 		t.Errorf("the leaf of the deleted entry: %+v, %v", leaf, err)
 	}
@@ -193,7 +199,7 @@ func TestTampering(t *testing.T) {
 	if sealed := seal(t, store, 1000); sealed != 4 {
 		t.Errorf("sealed %d, want the 4 that are there", sealed)
 	}
-	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
+	if waiting, err := store.AuditLog().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
 		t.Errorf("waiting: %+v, %v, want the lost one", waiting, err)
 	}
 }
@@ -206,18 +212,18 @@ func TestPrunedEntryThatIsPutBack(t *testing.T) {
 	entries := sealedAudit(t, databaseURL)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	conn := pgtest.Connect(t, databaseURL)
-	if got, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || got != (repo.AuditPruned{Entries: 20, Unsealed: 5}) {
+	if got, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now()}); err != nil || got != (auditlog.Pruned{Entries: 20, Unsealed: 5}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	pgtest.Exec(t, conn, "INSERT INTO audit_entries (occurred_at, id, type) VALUES ($1, $2, 'tool_invoked')", entries[0].OccurredAt.Truncate(time.Microsecond), entries[0].ID[:])
 	if sealed := seal(t, store, 1000); sealed != 6 { // 5, and the prune's entry
 		t.Errorf("sealed %d", sealed)
 	}
-	if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
+	if waiting, err := store.AuditLog().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
 		t.Errorf("waiting: %+v, %v, want the inserted entry", waiting, err)
 	}
 	// It is the first in the queue, and must not take the only place in a batch.
-	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+	if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: events.ToolInvoked}); err != nil {
 		t.Fatal(err)
 	}
 	if sealed := seal(t, store, 1); sealed != 1 {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -34,13 +36,13 @@ func newPrunes(t *testing.T, entries int) *prunes {
 	for i := range list {
 		list[i] = entryAt(p.before.Add(time.Duration(i-entries) * time.Millisecond))
 		if i%2 == 0 {
-			list[i].Type, list[i].SessionID = repo.EventDecisionPoint, p.held
+			list[i].Type, list[i].SessionID = events.DecisionPoint, p.held
 		}
 	}
 	if err := p.store.Audit().Record(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	sealer, err := trail.NewSealer(p.store.AuditStore(), trail.SealerOptions{})
+	sealer, err := trail.NewSealer(p.store.AuditLog(), trail.SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +61,10 @@ func newPrunes(t *testing.T, entries int) *prunes {
 }
 
 // prune begins a prune.
-func (p *prunes) prune(types ...repo.EventType) <-chan repo.AuditPruned {
-	pruned := make(chan repo.AuditPruned, 1)
+func (p *prunes) prune(types ...string) <-chan auditlog.Pruned {
+	pruned := make(chan auditlog.Pruned, 1)
 	go func() {
-		result, err := p.store.AuditStore().Prune(p.Context(), repo.AuditPrune{Before: p.before, Types: types, Reason: "old"})
+		result, err := p.store.AuditLog().Prune(p.Context(), auditlog.Prune{Before: p.before, Types: types, Reason: "old"})
 		if err != nil {
 			p.Error(err)
 		}
@@ -127,12 +129,13 @@ func eachWay(t *testing.T, test func(t *testing.T, naive bool)) {
 
 // When a hold has been made, what is there then stays, also if a prune is under way. The
 // naive way removes what the hold names.
+// Guarantee: The audit trail: What is there when a hold has been made stays.
 func TestHoldBesidePrune(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, naive bool) {
 		p := newPrunes(t, 20)
 		done := make(chan struct{})
-		entry := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventAuditPruned, Details: []byte(`{"before":"` + p.before.Format(time.RFC3339Nano) + `"}`)}
+		entry := repo.AuditEntry{ID: repo.NewID(), Type: events.AuditPruned, Details: []byte(`{"before":"` + p.before.Format(time.RFC3339Nano) + `"}`)}
 		if err := p.store.Audit().Record(t.Context(), entry); err != nil {
 			t.Fatal(err)
 		}
@@ -149,14 +152,14 @@ func TestHoldBesidePrune(t *testing.T) {
 		there := 0
 		go func() {
 			defer close(held)
-			if err := p.store.AuditStore().Hold(t.Context(), repo.AuditHold{SessionID: p.held, Reason: "court"}); err != nil {
+			if err := p.store.AuditLog().Hold(t.Context(), auditlog.Hold{SessionID: p.held, Reason: "court"}); err != nil {
 				t.Error(err)
 			}
-			list, err := p.store.Audit().List(t.Context(), repo.AuditFilter{SessionID: p.held}, repo.OldestFirst, repo.Page{})
+			list, err := p.store.Audit().List(t.Context(), repo.AuditFilter{SessionID: p.held, OldestFirst: true}, repo.Page{})
 			if err != nil {
 				t.Error(err)
 			}
-			there = len(list.Entries)
+			there = len(list.Items)
 		}()
 		p.waiting(2, held)
 		p.unlock()
@@ -173,7 +176,7 @@ func TestPruneBesidePrune(t *testing.T) {
 	t.Parallel()
 	const entries = 3000
 	p := newPrunes(t, entries)
-	one := p.prune(repo.EventDecisionPoint)
+	one := p.prune(events.DecisionPoint)
 	p.waiting(1, nil)
 	all, again := p.prune(), p.prune()
 	p.waiting(2, nil)
@@ -181,14 +184,14 @@ func TestPruneBesidePrune(t *testing.T) {
 	if got := (<-one).Entries + (<-all).Entries + (<-again).Entries; got != entries || p.left() != 0 {
 		t.Errorf("%d removed, %d of %d left", got, p.left(), entries)
 	}
-	sealer, err := trail.NewSealer(p.store.AuditStore(), trail.SealerOptions{})
+	sealer, err := trail.NewSealer(p.store.AuditLog(), trail.SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sealer.SealOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	report, err := trail.Verify(t.Context(), p.store.AuditStore(), trail.VerifyOptions{})
+	report, err := trail.Verify(t.Context(), p.store.AuditLog(), trail.VerifyOptions{})
 	if err != nil || !report.Intact() || report.Pruned != entries {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -33,10 +35,10 @@ func TestSchemaOfAnyName(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventAuthFailure}); err != nil {
+		if err := store.Audit().Record(t.Context(), repo.AuditEntry{Type: events.AuthFailure}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if waiting, err := store.AuditStore().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
+		if waiting, err := store.AuditLog().Waiting(t.Context(), 0); err != nil || waiting.Entries != 1 {
 			t.Errorf("%s: %+v, %v", name, waiting, err)
 		}
 		if err := store.Close(); err != nil {
@@ -62,25 +64,25 @@ func TestSchemaRenamedAndRestored(t *testing.T) {
 		return store
 	}
 	old := time.Now().AddDate(-1, 0, 0)
-	work := func(store repo.Store) {
+	work := func(store auditlog.Keeper) {
 		t.Helper()
 		if err := store.Audit().Record(t.Context(), entryAt(old), entryAt(time.Now())); err != nil {
 			t.Fatal(err)
 		}
-		sealer, err := trail.NewSealer(store.AuditStore(), trail.SealerOptions{})
+		sealer, err := trail.NewSealer(store.AuditLog(), trail.SealerOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := sealer.SealOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries != 1 {
+		if pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now().AddDate(0, -1, 0)}); err != nil || pruned.Entries != 1 {
 			t.Errorf("pruned %+v, %v", pruned, err)
 		}
 		if _, err := sealer.SealOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if report, err := trail.Verify(t.Context(), store.AuditStore(), trail.VerifyOptions{}); err != nil || !report.Intact() || report.Waiting != 0 {
+		if report, err := trail.Verify(t.Context(), store.AuditLog(), trail.VerifyOptions{}); err != nil || !report.Intact() || report.Waiting != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}
 	}
@@ -101,21 +103,21 @@ func TestSchemaRenamedAndRestored(t *testing.T) {
 	}
 	wantCode(t, conn, refused, "DELETE FROM two.audit_entries")
 	// While one is sealed, the other can be.
-	other, err := trail.NewSealer(two.AuditStore(), trail.SealerOptions{})
+	other, err := trail.NewSealer(two.AuditLog(), trail.SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, store := range []repo.Store{one, two} {
+	for _, store := range []auditlog.Keeper{one, two} {
 		if err := store.Audit().Record(t.Context(), entryAt(time.Now())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	undone := errors.New("undone")
-	_, err = one.AuditStore().Seal(t.Context(), 10, func(repo.AuditUnsealed, repo.HashReader) (repo.AuditSeal, error) {
+	_, err = one.AuditLog().Seal(t.Context(), 10, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
 		if sealed, err := other.SealOnce(t.Context()); err != nil || sealed != 1 {
 			t.Errorf("sealed %d, %v", sealed, err)
 		}
-		return repo.AuditSeal{}, undone
+		return auditlog.Seal{}, undone
 	})
 	if !errors.Is(err, undone) {
 		t.Error(err)

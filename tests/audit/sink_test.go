@@ -10,13 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func entryAt(at time.Time) repo.AuditEntry {
-	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: at.UTC().Truncate(time.Microsecond), Type: repo.EventToolInvoked, Actor: "agent"}
+	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: at.UTC().Truncate(time.Microsecond), Type: events.ToolInvoked, Actor: "agent"}
 }
 
 // A sink works while the pool is exhausted, survives the loss of its connection, and
@@ -32,7 +34,7 @@ func TestSinkConnection(t *testing.T) {
 	defer held.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	sink, err := store.AuditStore().Sink(ctx)
+	sink, err := store.AuditLog().Sink(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestSinkConnection(t *testing.T) {
 			return nil
 		}
 	})
-	other, err := postgres.New(hooked, postgres.Options{}).AuditStore().Sink(ctx)
+	other, err := postgres.New(pgsettings.Checked{Pool: hooked}, postgres.Options{}).AuditLog().Sink(ctx)
 	if err != nil {
 		t.Fatalf("with a password that the pool's hook gives: %v", err)
 	}

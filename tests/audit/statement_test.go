@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -49,7 +51,7 @@ func TestPruneBatch(t *testing.T) {
 	told := time.Now().UTC().Truncate(time.Microsecond)
 	batch := prunes{T: t, store: store, conn: conn}
 	prune := func(details string) repo.AuditEntry {
-		return repo.AuditEntry{ID: repo.NewID(), OccurredAt: told, Type: repo.EventAuditPruned, Details: []byte(details)}
+		return repo.AuditEntry{ID: repo.NewID(), OccurredAt: told, Type: events.AuditPruned, Details: []byte(details)}
 	}
 	all, none, typed := prune(`{"before":"2100-01-01T00:00:00Z"}`), prune(`{"before":"2000-01-01T00:00:00Z"}`), prune(`{"before":"2100-01-01T00:00:00Z","types":["auth_failure"]}`)
 	first := entryAt(told)
@@ -86,14 +88,14 @@ func TestPruneHasOneEntry(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	sealedAudit(t, databaseURL)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if pruned, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); err != nil || pruned.Entries != 20 {
+	if pruned, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now()}); err != nil || pruned.Entries != 20 {
 		t.Fatalf("pruned %+v, %v", pruned, err)
 	}
-	list, err := store.Audit().List(t.Context(), repo.AuditFilter{Type: repo.EventAuditPruned}, repo.NewestFirst, repo.Page{})
-	if err != nil || len(list.Entries) != 1 {
+	list, err := store.Audit().List(t.Context(), repo.AuditFilter{Type: events.AuditPruned}, repo.Page{})
+	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	double := list.Entries[0]
+	double := list.Items[0]
 	double.OccurredAt = double.OccurredAt.Add(-time.Hour)
 	if err := store.Audit().Record(t.Context(), double); !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("its double: %v", err)
@@ -107,7 +109,7 @@ func TestDroppedEntryIsNotKnown(t *testing.T) {
 	pgtest.Exec(t, pgtest.Connect(t, databaseURL), `CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE TRIGGER skip BEFORE INSERT ON audit_entries FOR EACH ROW EXECUTE FUNCTION skip()`)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); !errors.Is(err, repo.ErrUnavailable) {
+	if err := store.Audit().Record(t.Context(), entryAt(time.Now())); !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("recorded: %v", err)
 	}
 }

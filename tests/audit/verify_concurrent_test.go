@@ -9,11 +9,13 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // A verification reports no breaks because others write, seal and prune.
+// Guarantee: The audit trail: A verification beside recording, sealing and pruning finds no false break.
 func TestVerifyBesideSealer(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 12})
@@ -38,14 +40,14 @@ func TestVerifyBesideSealer(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
-	sealer, err := trail.NewSealer(store.AuditStore(), trail.SealerOptions{Signer: signer, Batch: 100, Interval: time.Millisecond})
+	sealer, err := trail.NewSealer(store.AuditLog(), trail.SealerOptions{Signer: signer, Batch: 100, Interval: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	background.Go(func() { sealer.Run(ctx) })
 	background.Go(func() {
 		for ctx.Err() == nil {
-			_, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: lastYear.AddDate(0, 1, 0)})
+			_, err := store.AuditLog().Prune(ctx, auditlog.Prune{Before: lastYear.AddDate(0, 1, 0)})
 			if err != nil && ctx.Err() == nil && !errors.Is(err, repo.ErrContention) {
 				t.Error(err)
 			}
@@ -58,7 +60,7 @@ func TestVerifyBesideSealer(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for done := 0; done < runs || naive == 0 && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
-		before, err := store.AuditStore().Checkpoint(ctx)
+		before, err := store.AuditLog().Checkpoint(ctx)
 		if errors.Is(err, repo.ErrNotFound) && time.Now().Before(deadline) {
 			continue
 		}
@@ -66,7 +68,7 @@ func TestVerifyBesideSealer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := trail.Verify(ctx, store.AuditStore(), trail.VerifyOptions{Verifier: verifier})
+		report, err := trail.Verify(ctx, store.AuditLog(), trail.VerifyOptions{Verifier: verifier})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +77,7 @@ func TestVerifyBesideSealer(t *testing.T) {
 			t.Logf("%d leaves: %+v", report.Sealed, report.Breaks[0])
 		}
 		// The naive way reads the checkpoint first, and then all leaves.
-		if leaves, err := store.AuditStore().Leaves(ctx, before.Size, 1); err != nil {
+		if leaves, err := store.AuditLog().Leaves(ctx, before.Size, 1); err != nil {
 			t.Fatal(err)
 		} else if len(leaves) > 0 {
 			naive++

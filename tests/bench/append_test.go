@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -65,7 +66,7 @@ func BenchmarkAppendByKey(b *testing.B) {
 				}
 				together(b, writers, func(i int) (err error) {
 					if keyed {
-						_, err = repo.ByKey(store.Sessions(), keys[i%sessions]).Append(b.Context(), message())
+						_, err = bykey.Of(store.Sessions(), keys[i%sessions]).Append(b.Context(), message())
 					} else {
 						_, err = store.Sessions().Append(b.Context(), ids[i%sessions], message())
 					}

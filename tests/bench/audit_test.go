@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -18,7 +19,7 @@ import (
 // entry is an audit entry of about 650 bytes.
 func entry() repo.AuditEntry {
 	return repo.AuditEntry{
-		ID: repo.NewID(), Type: repo.EventToolInvoked, OccurredAt: time.Now(), Actor: "openai/gpt", User: "someone@example.org",
+		ID: repo.NewID(), Type: events.ToolInvoked, OccurredAt: time.Now(), Actor: "openai/gpt", User: "someone@example.org",
 		PlanID: repo.NewID(), SessionID: repo.NewID(), Project: "project",
 		Details: json.RawMessage(`{"tool":"edit","lines":[10,20],"summary":"` + strings.Repeat("changed a thing; ", 28) + `"}`),
 	}
@@ -26,7 +27,7 @@ func entry() repo.AuditEntry {
 
 func entryRow(e repo.AuditEntry) []any {
 	id := func(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
-	return []any{e.OccurredAt, id(e.ID), string(e.Type), e.Actor, e.User, id(e.PlanID), id(e.SessionID), e.Project, []byte(e.Details)}
+	return []any{e.OccurredAt, id(e.ID), e.Type, e.Actor, e.User, id(e.PlanID), id(e.SessionID), e.Project, []byte(e.Details)}
 }
 
 var entryColumns = []string{"occurred_at", "id", "type", "actor", "user_name", "plan_id", "session_id", "project", "details"}
@@ -37,7 +38,7 @@ func BenchmarkAudit(b *testing.B) {
 	rate := func(b *testing.B) { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s") }
 	b.Run("writer", func(b *testing.B) {
 		store := pgtest.NewStore(b, agentstore.Options{})
-		w, err := audit.NewWriter(store.AuditStore(), audit.Options{})
+		w, err := audit.NewWriter(store.AuditLog(), audit.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func BenchmarkAudit(b *testing.B) {
 // Sealing: from the queue into the log.
 func BenchmarkSeal(b *testing.B) {
 	store := pgtest.NewStore(b, agentstore.Options{})
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func BenchmarkClaimAmong(b *testing.B) {
 					}
 					plan := claimed[0].Plan.ID
 					for _, transition := range []repo.Transition{repo.TransitionFail, repo.TransitionResume} {
-						cause := repo.Cause{Actor: "worker", Reason: "again", Fence: claimed[0].Lease.Token}
+						cause := repo.Cause{Actor: "worker", Reason: "again", Fence: claimed[0].Lease.Fence}
 						if _, err := p.store.Plans().Transition(b.Context(), plan, transition, cause); err != nil {
 							b.Fatal(err)
 						}

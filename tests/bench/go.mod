@@ -8,6 +8,8 @@ require (
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
 	github.com/seed-df90f812/agentstore v0.0.0-00010101000000-000000000000
 	github.com/seed-df90f812/agentstore/tests v0.0.0-00010101000000-000000000000
+	go.opentelemetry.io/otel/sdk v1.44.0
+	go.opentelemetry.io/otel/sdk/metric v1.44.0
 )
 
 require (
@@ -54,6 +56,7 @@ require (
 	github.com/riverqueue/river/riverdriver v0.51.1 // indirect
 	github.com/riverqueue/river/rivershared v0.51.1 // indirect
 	github.com/riverqueue/river/rivertype v0.51.1 // indirect
+	github.com/seed-df90f812/agentstore/otelagentstore v0.0.0-00010101000000-000000000000
 	github.com/sethvargo/go-retry v0.3.0 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
@@ -86,3 +89,5 @@ replace (
 	github.com/seed-df90f812/agentstore => ../..
 	github.com/seed-df90f812/agentstore/tests => ..
 )
+
+replace github.com/seed-df90f812/agentstore/otelagentstore => ../../otelagentstore

@@ -37,7 +37,7 @@ func BenchmarkStream(b *testing.B) {
 }
 
 func stream(ctx context.Context, store *agentstore.Store, id repo.ID) (count int, err error) {
-	for _, err := range store.Sessions().Stream(ctx, id, 0) {
+	for _, err := range store.Sessions().Messages(ctx, id, 0) {
 		if err != nil {
 			return count, err
 		}

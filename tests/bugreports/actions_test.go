@@ -99,7 +99,7 @@ func (c ourCatalog) stored(ctx context.Context, name string) (string, int, error
 		return "", 0, err
 	}
 	page, err := c.store.Plans().List(ctx, repo.PlanFilter{Namespace: "of-" + name}, repo.Page{Limit: repo.MaxPageSize})
-	return action.Description, len(page.Plans), err
+	return action.Description, len(page.Items), err
 }
 
 // lost counts the acknowledged creations that are not stored, and the acknowledged

@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -59,14 +61,14 @@ func TestAuditOfEverybodyAtOnce(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{})
 	recorders, each := auditSize()
 	old := pruneable(t, store)
-	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{})
+	writer, err := audit.NewWriter(store.AuditLog(), audit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	var background, recording sync.WaitGroup
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{Interval: 10 * time.Millisecond})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestAuditOfEverybodyAtOnce(t *testing.T) {
 		recording.Go(func() {
 			for i := range each {
 				entry := repo.AuditEntry{
-					ID: repo.NewID(), Type: repo.EventToolInvoked, Actor: fmt.Sprint("recorder/", r), OccurredAt: time.Now(),
+					ID: repo.NewID(), Type: events.ToolInvoked, Actor: fmt.Sprint("recorder/", r), OccurredAt: time.Now(),
 					Details: json.RawMessage(fmt.Sprintf(`{"i":%d}`, i)),
 				}
 				if err := writer.Record(t.Context(), entry); err != nil {
@@ -108,7 +110,7 @@ func TestAuditOfEverybodyAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	report, err := audit.Verify(t.Context(), store.AuditStore(), audit.VerifyOptions{})
+	report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{})
 	if err != nil || len(report.Breaks) != 0 || report.Pruned != old {
 		t.Errorf("%+v, %v; %d were to be pruned", report, err, old)
 	}
@@ -119,7 +121,7 @@ func pruneable(t *testing.T, store *agentstore.Store) int64 {
 	t.Helper()
 	entries := make([]repo.AuditEntry, 1000)
 	for i := range entries {
-		entries[i] = repo.AuditEntry{Type: repo.EventAuthFailure, OccurredAt: time.Now().AddDate(0, -1, 0)}
+		entries[i] = repo.AuditEntry{Type: events.AuthFailure, OccurredAt: time.Now().AddDate(0, -1, 0)}
 	}
 	if err := store.Audit().Record(t.Context(), entries...); err != nil {
 		t.Fatal(err)
@@ -129,12 +131,12 @@ func pruneable(t *testing.T, store *agentstore.Store) int64 {
 
 func readAudit(ctx context.Context, t *testing.T, store *agentstore.Store) {
 	for ctx.Err() == nil {
-		page, err := store.Audit().List(ctx, repo.AuditFilter{Type: repo.EventToolInvoked}, repo.NewestFirst, repo.Page{Limit: 100})
-		if err == nil && len(page.Entries) > 0 {
-			_, err = store.Audit().Entry(ctx, page.Entries[0].ID)
+		page, err := store.Audit().List(ctx, repo.AuditFilter{Type: events.ToolInvoked}, repo.Page{Limit: 100})
+		if err == nil && len(page.Items) > 0 {
+			_, err = store.Audit().Entry(ctx, page.Items[0].ID)
 		}
 		if err == nil {
-			_, err = store.Audit().Count(ctx, repo.AuditFilter{Actor: "recorder/1"}, 1000)
+			_, _, err = store.Audit().Count(ctx, repo.AuditFilter{Actor: "recorder/1"}, 1000)
 		}
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("a reader: %v", err)
@@ -146,7 +148,7 @@ func readAudit(ctx context.Context, t *testing.T, store *agentstore.Store) {
 // pruneAudit removes old entries as soon as they are sealed.
 func pruneAudit(ctx context.Context, t *testing.T, store *agentstore.Store, pruned *atomic.Int64) {
 	for ctx.Err() == nil {
-		done, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: time.Now().AddDate(0, 0, -7), Actor: "pruner"})
+		done, err := store.AuditLog().Prune(ctx, auditlog.Prune{Before: time.Now().AddDate(0, 0, -7), Actor: "pruner"})
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("the pruner: %v", err)
 			return
@@ -165,11 +167,11 @@ func checkAudit(t *testing.T, store *agentstore.Store, recorders, each int) {
 	for r := range recorders {
 		next := 0
 		for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
-			got, err := store.Audit().List(t.Context(), repo.AuditFilter{Actor: fmt.Sprint("recorder/", r)}, repo.OldestFirst, page)
+			got, err := store.Audit().List(t.Context(), repo.AuditFilter{Actor: fmt.Sprint("recorder/", r), OldestFirst: true}, page)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, entry := range got.Entries {
+			for _, entry := range got.Items {
 				if want := fmt.Sprintf(`{"i":%d}`, next); string(entry.Details) != want {
 					t.Fatalf("recorder %d: %s, want %s", r, entry.Details, want)
 				}

@@ -47,6 +47,7 @@ func spellings(t *testing.T, databaseURL string) []string {
 	return []string{u.String(), other.String(), escaped.String(), strings.Join(pairs, " "), sized.String()}
 }
 
+// Guarantee: Servers and roles: A process has one pool for a database, however its URL is spelled.
 func TestOnePoolForAllSpellings(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

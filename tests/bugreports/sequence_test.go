@@ -50,6 +50,7 @@ func naiveWay(ctx context.Context, databaseURL string) (way, error) {
 	}, nil
 }
 
+// Guarantee: Messages: Messages are numbered 0, 1, 2, … without a gap.
 func TestSequencesOfOneSession(t *testing.T)  { testSequences(t, 1) }
 func TestSequencesOf100Sessions(t *testing.T) { testSequences(t, 100) }
 

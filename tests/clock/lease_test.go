@@ -11,6 +11,7 @@ import (
 // A lease lasts no longer than its life and the step of the server's clock, and no two
 // have one token. A step forward ends leases early: their holders cannot know, and work
 // until the next renewal beside their successors, who have larger tokens.
+// Guarantee: Clocks: A lease lasts at most its life and the step.
 func TestLeasesAcrossSteps(t *testing.T) {
 	clock, store := open(t)
 	ctx, leases := t.Context(), store.Leases()
@@ -49,8 +50,8 @@ func TestLeasesAcrossSteps(t *testing.T) {
 	}
 	third, err := leases.Acquire(ctx, asked)
 	must(t, third, err)
-	if first.Token >= second.Token || second.Token >= third.Token {
-		t.Errorf("the tokens are %d, %d, %d", first.Token, second.Token, third.Token)
+	if first.Fence >= second.Fence || second.Fence >= third.Fence {
+		t.Errorf("the tokens are %d, %d, %d", first.Fence, second.Fence, third.Fence)
 	}
 	if _, err := leases.Renew(ctx, first, 0); !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("the first lease was renewed: %v", err)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -94,7 +96,7 @@ func makeSubjects(t *testing.T, store repo.Store) subjects {
 }
 
 // writes are a service's writes, in an order in which each is allowed.
-func (s subjects) writes(store repo.Store) []struct {
+func (s subjects) writes(store auditlog.Keeper) []struct {
 	name  string
 	write func(ctx context.Context) error
 } {
@@ -126,7 +128,7 @@ func (s subjects) writes(store repo.Store) []struct {
 		{"AppendAt", func(ctx context.Context) error {
 			session, err := sessions.Get(ctx, s.session)
 			if err == nil {
-				_, err = sessions.AppendAt(ctx, s.session, session.MessageCount, message())
+				_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: s.session, Expected: &session.MessageCount, Messages: []repo.NewMessage{message()}})
 			}
 			return err
 		}},
@@ -135,7 +137,7 @@ func (s subjects) writes(store repo.Store) []struct {
 			return err
 		}},
 		{"Import", func(ctx context.Context) error {
-			_, err := sessions.Import(ctx, bytes.NewReader(s.document), repo.ImportOptions{Restore: true})
+			_, err := sessions.Import(ctx, bytes.NewReader(s.document), true)
 			return err
 		}},
 		{"Delete", func(ctx context.Context) error {
@@ -171,13 +173,13 @@ func (s subjects) writes(store repo.Store) []struct {
 		{"Link", func(ctx context.Context) error { return plans.Link(ctx, s.session, s.other) }},
 		{"Unlink", func(ctx context.Context) error { return plans.Unlink(ctx, s.session, s.other) }},
 		{"Record", func(ctx context.Context) error {
-			return store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Details: json.RawMessage(`{}`)})
+			return store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked, Details: json.RawMessage(`{}`)})
 		}},
 		{"Hold", func(ctx context.Context) error {
-			return store.AuditStore().Hold(ctx, repo.AuditHold{PlanID: s.root, Reason: "reason"})
+			return store.AuditLog().Hold(ctx, auditlog.Hold{PlanID: s.root, Reason: "reason"})
 		}},
 		{"Prune", func(ctx context.Context) error {
-			_, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: time.Now().Add(-time.Hour * 24)})
+			_, err := store.AuditLog().Prune(ctx, auditlog.Prune{Before: time.Now().Add(-time.Hour * 24)})
 			return err
 		}},
 	}
@@ -214,6 +216,7 @@ func (s subjects) updates(t *testing.T, store repo.Store) []time.Time {
 }
 
 // When the server's clock steps back, no write fails and no UpdatedAt goes back.
+// Guarantee: Clocks: A clock that steps back fails no write; `UpdatedAt` never goes back.
 func TestClockStepsBack(t *testing.T) {
 	clock, store := open(t)
 	for _, behind := range []time.Duration{5 * time.Second, time.Hour, 0} {
@@ -246,6 +249,7 @@ func TestClockStepsBack(t *testing.T) {
 
 // Lists that are read page by page contain everything once, and messages are in the
 // order of their appends, whatever the clock did.
+// Guarantee: Clocks: A list that is read by pages has everything once.
 func TestListsAcrossSteps(t *testing.T) {
 	clock, store := open(t)
 	ctx, sessions := t.Context(), store.Sessions()
@@ -269,15 +273,15 @@ func TestListsAcrossSteps(t *testing.T) {
 		}
 	}
 	active := maps.Clone(want)
-	for order, counts := range map[repo.SessionOrder]map[repo.ID]int{repo.ByCreation: want, repo.ByActivity: active} {
+	for byActivity, counts := range map[bool]map[repo.ID]int{false: want, true: active} {
 		for page := (repo.Page{Limit: 2}); ; {
-			got, err := sessions.List(ctx, repo.SessionFilter{Order: order}, page)
+			got, err := sessions.List(ctx, repo.SessionFilter{AnyOwner: true, ByActivity: byActivity}, page)
 			must(t, got, err)
 			// It was active last when the clock was ahead, and has not gone back since.
-			if order == repo.ByActivity && page.After == "" && got.Sessions[0].ID != first.ID {
+			if byActivity && page.After == "" && got.Items[0].ID != first.ID {
 				t.Error("the session that was active at the latest time is not first")
 			}
-			for _, session := range got.Sessions {
+			for _, session := range got.Items {
 				counts[session.ID]--
 			}
 			if page.After = got.Next; page.After == "" {
@@ -288,7 +292,7 @@ func TestListsAcrossSteps(t *testing.T) {
 	for page := (repo.Page{Limit: 2}); ; {
 		got, err := store.Plans().List(ctx, repo.PlanFilter{}, page)
 		must(t, got, err)
-		for _, plan := range got.Plans {
+		for _, plan := range got.Items {
 			plans[plan.ID]--
 		}
 		if page.After = got.Next; page.After == "" {
@@ -311,16 +315,17 @@ func TestListsAcrossSteps(t *testing.T) {
 
 // The audit trail can be sealed and verified across steps, and its lists contain each
 // entry once.
+// Guarantee: Clocks: The audit trail can be sealed and verified across steps.
 func TestAuditAcrossSteps(t *testing.T) {
 	clock, store := open(t)
 	ctx := t.Context()
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
 	must(t, sealer, err)
 	session := repo.NewID()
 	const rounds = 4
 	for i := range rounds {
 		clock.Set(t, time.Duration(i%2)*-5*time.Second)
-		if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, SessionID: session}); err != nil {
+		if err := store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked, SessionID: session}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.Sessions().Create(ctx, repo.NewSession{}); err != nil {
@@ -329,13 +334,13 @@ func TestAuditAcrossSteps(t *testing.T) {
 		sealed, err := sealer.SealOnce(ctx)
 		must(t, sealed, err)
 	}
-	report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{})
+	report, err := audit.Verify(ctx, store.AuditLog(), audit.VerifyOptions{})
 	if must(t, report, err); len(report.Breaks) > 0 {
 		t.Errorf("verifying found %+v", report.Breaks)
 	}
-	entries, err := store.Audit().List(ctx, repo.AuditFilter{SessionID: session}, repo.OldestFirst, repo.Page{})
-	if must(t, entries, err); len(entries.Entries) != rounds {
-		t.Errorf("%d entries, want %d", len(entries.Entries), rounds)
+	entries, err := store.Audit().List(ctx, repo.AuditFilter{SessionID: session, OldestFirst: true}, repo.Page{})
+	if must(t, entries, err); len(entries.Items) != rounds {
+		t.Errorf("%d entries, want %d", len(entries.Items), rounds)
 	}
 }
 
@@ -359,7 +364,7 @@ func TestExportOfSteppedSession(t *testing.T) {
 	}
 	deleted, err := sessions.Delete(ctx, session.ID)
 	must(t, deleted, err)
-	imported, err := sessions.Import(ctx, &document, repo.ImportOptions{Restore: true})
+	imported, err := sessions.Import(ctx, &document, true)
 	if must(t, imported, err); !imported.UpdatedAt.Equal(before.UpdatedAt) {
 		t.Errorf("UpdatedAt is %v after the import, %v before it", imported.UpdatedAt, before.UpdatedAt)
 	}
@@ -371,26 +376,26 @@ func TestWaitingByTheServersClock(t *testing.T) {
 	clock, store := open(t)
 	ctx := t.Context()
 	waitsTooLong := func() (verify, doctor bool) {
-		report, err := audit.Verify(ctx, store.AuditStore(), audit.VerifyOptions{})
+		report, err := audit.Verify(ctx, store.AuditLog(), audit.VerifyOptions{})
 		must(t, report, err)
-		findings, err := store.AuditDoctor(ctx)
+		findings, err := store.AuditLog().Doctor(ctx)
 		must(t, findings, err)
 		return slices.ContainsFunc(report.Breaks, func(b audit.Break) bool { return b.Kind == audit.BreakWaiting }),
-			slices.ContainsFunc(findings, func(f repo.AuditFinding) bool { return f.Check == "sealing" })
+			slices.ContainsFunc(findings, func(f auditlog.Finding) bool { return f.Check == "sealing" })
 	}
 	clock.Set(t, -2*time.Hour)
-	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked}); err != nil {
 		t.Fatal(err)
 	}
 	if verify, doctor := waitsTooLong(); verify || doctor {
 		t.Errorf("an entry recorded just now is reported as waiting too long: verify %t, doctor %t", verify, doctor)
 	}
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
 	must(t, sealer, err)
 	sealed, err := sealer.SealOnce(ctx)
 	must(t, sealed, err)
 	clock.Set(t, 0)
-	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked}); err != nil {
+	if err := store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked}); err != nil {
 		t.Fatal(err)
 	}
 	clock.Set(t, 2*time.Hour)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -102,7 +103,7 @@ func TestHostileValues(t *testing.T) {
 		must(d.store.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: name}))(t)
 		plan := must(d.store.Plans().Use(ctx, "review", repo.UseAction{Name: name, Namespace: name, SessionID: session.ID, Projects: []repo.ProjectLink{{Project: name}}, Actor: name}))(t)
 		must(d.store.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: name, Actor: name}))(t)
-		if err := d.store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Actor: name, User: name, Project: name}); err != nil {
+		if err := d.store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked, Actor: name, User: name, Project: name}); err != nil {
 			t.Fatal(err)
 		}
 		id, planID := session.ID.String(), plan.ID.String()
@@ -163,8 +164,13 @@ func TestSessionsByActivity(t *testing.T) {
 	var ids []string
 	for i, owner := range []string{"u", "v", "u"} { // the first one is active last
 		session := must(d.store.Sessions().Create(t.Context(), repo.NewSession{Owner: owner}))(t)
-		pgtest.Exec(t, d.store.Pool(), "UPDATE session_activity SET active_at = active_at - $2 * interval '1 hour' WHERE session_id = $1",
-			[16]byte(session.ID), i)
+		for _, back := range []string{
+			"UPDATE sessions SET updated_at = updated_at - $2 * interval '1 hour' WHERE id = $1",
+			"UPDATE session_counters SET updated_at = updated_at - $2 * interval '1 hour' WHERE session_id = $1",
+			"UPDATE session_activity SET active_at = active_at - $2 * interval '1 hour' WHERE session_id = $1",
+		} {
+			pgtest.Exec(t, d.store.Pool(), back, [16]byte(session.ID), i)
+		}
 		ids = append(ids, session.ID.String())
 	}
 	d.wants(ids[2]+" "+ids[1]+" "+ids[0], "id", "session", "list")

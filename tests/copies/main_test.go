@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
@@ -24,12 +26,14 @@ const patience = 30 * time.Second
 // server is a server whose programs the tests run.
 type server struct{ *pgtest.Cluster }
 
+// Guarantee: Servers and roles: A dump can be restored into another schema; a logical replica can take over.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	s := server{pgtest.NewCluster(t)}
 	s.Start(t, "wal_level=logical")
 	t.Run("Dumped", func(t *testing.T) { t.Parallel(); s.testDumped(t) })
 	t.Run("Renamed", func(t *testing.T) { t.Parallel(); s.testRenamed(t) })
+	t.Run("Erased", func(t *testing.T) { t.Parallel(); s.testErased(t) })
 	t.Run("Replicated", func(t *testing.T) { t.Parallel(); s.testReplicated(t) })
 }
 
@@ -82,8 +86,9 @@ func use(t *testing.T, store *agentstore.Store) {
 	ctx := t.Context()
 	session, err := store.Sessions().Create(ctx, repo.NewSession{Key: repo.NewID().String(), Owner: "somebody"})
 	check(t, err)
-	_, err = store.Sessions().AppendTurn(ctx, session.ID, repo.Turn{
-		Messages: []repo.NewMessage{{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"}}, Usage: &repo.NewUsage{Cost: 1},
+	_, err = store.Sessions().AppendTurn(ctx, repo.Turn{
+		SessionID: session.ID,
+		Messages:  []repo.NewMessage{{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"}}, Usage: &repo.NewUsage{Cost: 1},
 		State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}, {Scope: repo.Scope{Name: "shared"}, Key: "n", Op: repo.StateIncrement, By: 1}},
 	})
 	check(t, err)
@@ -97,7 +102,7 @@ func use(t *testing.T, store *agentstore.Store) {
 	if len(claimed) != 1 {
 		t.Fatalf("%d plans claimed", len(claimed))
 	}
-	_, err = store.Plans().Transition(ctx, claimed[0].Plan.ID, repo.TransitionComplete, repo.Cause{Fence: claimed[0].Lease.Token})
+	_, err = store.Plans().Transition(ctx, claimed[0].Plan.ID, repo.TransitionComplete, repo.Cause{Fence: claimed[0].Lease.Fence})
 	check(t, err)
 	if waiting := cancelWaiting(t, store); waiting == 0 {
 		t.Error("no plan waits")
@@ -114,9 +119,9 @@ func use(t *testing.T, store *agentstore.Store) {
 	check(t, err)
 
 	old := time.Now().AddDate(0, -3, 0)
-	check(t, store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, OccurredAt: old}))
+	check(t, store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked, OccurredAt: old}))
 	tables.Seal(t, store)
-	pruned, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: old.Add(time.Second), Reason: "old"})
+	pruned, err := store.AuditLog().Prune(ctx, auditlog.Prune{Before: old.Add(time.Second), Reason: "old"})
 	check(t, err)
 	if pruned.Entries != 1 {
 		t.Errorf("%+v", pruned)
@@ -128,23 +133,23 @@ func use(t *testing.T, store *agentstore.Store) {
 // cancelWaiting cancels the plans that wait, and returns how many did.
 func cancelWaiting(t *testing.T, store *agentstore.Store) int {
 	t.Helper()
-	waiting, err := store.Plans().List(t.Context(), repo.PlanFilter{State: repo.StateQueued}, repo.Page{})
+	waiting, err := store.Plans().List(t.Context(), repo.PlanFilter{State: repo.PlanQueued}, repo.Page{})
 	check(t, err)
-	for _, plan := range waiting.Plans {
+	for _, plan := range waiting.Items {
 		_, err := store.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{Reason: "enough"})
 		check(t, err)
 	}
-	return len(waiting.Plans)
+	return len(waiting.Items)
 }
 
 // intact checks the audit trail.
 func intact(t *testing.T, store *agentstore.Store) {
 	t.Helper()
-	report, err := audit.Verify(t.Context(), store.AuditStore(), audit.VerifyOptions{})
+	report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{})
 	if err != nil || !report.Intact() {
 		t.Errorf("the audit trail: %+v, %v", report, err)
 	}
-	findings, err := store.AuditDoctor(t.Context())
+	findings, err := store.AuditLog().Doctor(t.Context())
 	if err != nil {
 		t.Errorf("the audit doctor: %v", err)
 	}

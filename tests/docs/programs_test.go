@@ -49,7 +49,7 @@ func TestReadmeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := readmePrograms(t, string(readme))
-	if len(programs) < 2 {
+	if len(programs) < 1 {
 		t.Errorf("README.md has %d programs", len(programs))
 	}
 	databaseURL := pgtest.NewEmptyDatabase(t)

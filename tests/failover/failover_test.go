@@ -18,6 +18,7 @@ import (
 // promotion: the connection attempts of a few retries.
 const recoveryBound = 5 * time.Second
 
+// Guarantee: Servers and roles: A failover with synchronous replication loses no acknowledged message.
 func TestKilledPrimary(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
@@ -76,6 +77,7 @@ func TestAsynchronousReplicaLoses(t *testing.T) {
 // A server that becomes read-only under the store's connections, as in a planned
 // switch-over, leaves them open and answers each write with SQLSTATE 25006. The store
 // drops them and finds the server that accepts writes.
+// Guarantee: Servers and roles: If a server becomes read-only, the store finds the one that accepts writes.
 func TestPrimaryBecomesReadOnly(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)

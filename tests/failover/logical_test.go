@@ -7,6 +7,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -25,7 +27,7 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := pgtest.OpenStore(t, cluster.URL("postgres"), agentstore.Options{})
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 		t.Helper()
 		entries := make([]repo.AuditEntry, 20)
 		for i := range entries {
-			entries[i] = repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked}
+			entries[i] = repo.AuditEntry{ID: repo.NewID(), Type: events.ToolInvoked}
 			if i%2 == 0 {
 				entries[i].OccurredAt = old
 			}
@@ -83,7 +85,7 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 	}
 	same("copied")
 	seal()
-	pruned, err := store.AuditStore().Prune(ctx, repo.AuditPrune{Before: time.Now().Add(-time.Hour)})
+	pruned, err := store.AuditLog().Prune(ctx, auditlog.Prune{Before: time.Now().Add(-time.Hour)})
 	if err != nil || pruned.Entries != 20 {
 		t.Fatalf("pruned %+v, %v", pruned, err)
 	}
@@ -91,7 +93,7 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 	seal()
 	same("pruned")
 	copied := pgtest.OpenStore(t, cluster.URL("subscriber"), agentstore.Options{})
-	report, err := audit.Verify(ctx, copied.AuditStore(), audit.VerifyOptions{})
+	report, err := audit.Verify(ctx, copied.AuditLog(), audit.VerifyOptions{})
 	if err != nil || !report.Intact() || report.Pruned != 20 || report.Sealed != 61 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -103,7 +105,5 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 			}
 		}
 	}
-	pgtest.Exec(t, subscriber, "ALTER SUBSCRIPTION everything DISABLE")
-	pgtest.Exec(t, subscriber, "ALTER SUBSCRIPTION everything SET (slot_name = NONE)")
-	pgtest.Exec(t, subscriber, "DROP SUBSCRIPTION everything")
+	pgtest.Unsubscribe(t, subscriber, "everything")
 }

@@ -13,6 +13,7 @@ import (
 
 // A store on a hot standby reads and follows, and refuses writes at once. After the promotion
 // it writes, and who follows goes on.
+// Guarantee: Servers and roles: A store on a hot standby reads and follows.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)

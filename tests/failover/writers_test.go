@@ -91,7 +91,7 @@ func (w *writers) inspect(t *testing.T) (found findings) {
 	t.Helper()
 	seen := map[repo.ID]int64{}
 	var next int64
-	for message, err := range w.store.Sessions().Stream(t.Context(), w.session, 0) {
+	for message, err := range w.store.Sessions().Messages(t.Context(), w.session, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
@@ -26,6 +27,9 @@ type workTask struct {
 	DatabaseURL, Namespace, Process string
 	Workers                         int
 	Work                            time.Duration // of one plan, twice that at most
+	// Anywhere: it claims from all namespaces. AtOnce: it keeps to a limit itself, in the naive way.
+	Anywhere bool
+	AtOnce   int
 }
 
 const workTaskVariable = "AGENTSTORE_FAULTS_WORKERS"
@@ -52,18 +56,30 @@ func runWorkers(text string) error {
 // work claims plans, and completes those that it still has after its work.
 func (task workTask) work(ctx context.Context, store *agentstore.Store, owner string) error {
 	for {
-		claimed, err := store.Plans().Claim(ctx, repo.Claim{
-			Owner: owner, Namespaces: []string{task.Namespace}, TTL: repo.MinLeaseTTL, MaxAttempts: 1000, Wait: true,
-		})
+		claim := repo.Claim{Owner: owner, Namespaces: []string{task.Namespace}, TTL: repo.MinLeaseTTL, Wait: true}
+		if task.Anywhere {
+			claim.Namespaces, claim.AllNamespaces = nil, true
+			// So that they run into each other, and look at different plans.
+			claim.Wait, claim.Actions = false, []string{limitedActions[rand.N(len(limitedActions))]}
+		}
+		if task.AtOnce > 0 && task.claimed(ctx, store) >= task.AtOnce {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		claimed, err := store.Plans().Claim(ctx, claim)
 		switch {
 		case errors.Is(err, repo.ErrUnknownOutcome), errors.Is(err, repo.ErrUnavailable):
 			continue // what was claimed expires
 		case err != nil:
 			return err
 		}
+		if len(claimed) == 0 {
+			time.Sleep(rand.N(5 * time.Millisecond))
+			continue
+		}
 		time.Sleep(task.Work + rand.N(task.Work))
 		for _, c := range claimed {
-			_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Actor: owner, Version: c.Plan.Version})
+			err := task.complete(ctx, store, owner, c)
 			if err != nil && !errors.Is(err, repo.ErrConflict) && !errors.Is(err, repo.ErrUnknownOutcome) {
 				return err
 			}
@@ -71,18 +87,38 @@ func (task workTask) work(ctx context.Context, store *agentstore.Store, owner st
 	}
 }
 
+// complete completes a plan and, where limits are tested, writes something in the same transaction.
+func (task workTask) complete(ctx context.Context, store *agentstore.Store, owner string, c repo.ClaimedPlan) error {
+	cause := repo.Cause{Actor: owner, Version: c.Plan.Version}
+	if !task.Anywhere && task.AtOnce == 0 {
+		_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, cause)
+		return err
+	}
+	cause.Fence = c.Lease.Fence
+	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		if _, err := tx.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, cause); err != nil {
+			return err
+		}
+		return agentstore.WithTx(tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO accepted (plan, fence) VALUES ($1, $2)", pgtype.UUID{Bytes: c.Plan.ID, Valid: true}, c.Lease.Fence)
+			return err
+		}, nil)
+	})
+}
+
 // Processes of workers are killed one after another, while they hold plans. Each plan is
 // completed once, by the one who claimed it last; its attempts and its history agree; and
 // none is stuck.
+// Guarantee: Claims: Killed workers leave no plan behind, and each is completed once.
 func TestKilledWorkers(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}}); err != nil {
 		t.Fatal(err)
 	}
 	const namespace = "work"
 	plans, processes := pgtest.Choose(10_000, 200), 4
-	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond}
+	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond, false, 0}
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,8 +136,8 @@ func TestKilledWorkers(t *testing.T) {
 		return command, task.Process
 	}
 	pgtest.Exec(t, store.Pool(), `WITH made AS (
-		INSERT INTO plans (id, namespace, action_name, root_id, phase, state)
-		SELECT m.id, $1, 'local/work', m.id, 'strategize', 'queued' FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $2::integer)) AS m
+		INSERT INTO plans (id, namespace, action_name, root_id, phase, state, max_attempts)
+		SELECT m.id, $1, 'local/work', m.id, 'strategize', 'queued', 1000 FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $2::integer)) AS m
 		RETURNING id
 	) INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) SELECT id, 1, 'use', 'strategize', 'queued' FROM made`, namespace, plans)
 	commands, names := make([]*exec.Cmd, processes), make([]string, processes)

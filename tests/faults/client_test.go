@@ -61,7 +61,7 @@ func (c clientTask) open(ctx context.Context) (store messages, end func(), err e
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults may be under way
 		opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
 		if err == nil {
-			return opened.Sessions(), func() { _ = opened.Close() }, nil
+			return expecting{opened.Sessions()}, func() { _ = opened.Close() }, nil
 		}
 		if time.Since(begun) > recoveryBound {
 			return nil, nil, err
@@ -271,4 +271,12 @@ func (h *history) operations() []operation {
 		all = append(all, o)
 	}
 	return all
+}
+
+// expecting appends at a sequence, as the naive store does.
+type expecting struct{ repo.Sessions }
+
+func (s expecting) AppendAt(ctx context.Context, sessionID repo.ID, expected int64, messages ...repo.NewMessage) ([]repo.Message, error) {
+	added, err := s.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Expected: &expected, Messages: messages})
+	return added.Messages, err
 }

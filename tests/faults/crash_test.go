@@ -3,6 +3,9 @@ package faults
 import (
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // The server or its processes crash. Acknowledged messages are on disk; ids tell
@@ -28,6 +31,10 @@ var crashes = []fault{
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+		pgtest.Await(t, time.Minute, "the postmaster ends the others", func() bool {
+			_, err := conn.Exec(t.Context(), "SELECT")
+			return err != nil
+		})
 		return nil
 	}},
 	{name: "pg_terminate_backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {

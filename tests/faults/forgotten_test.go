@@ -99,6 +99,7 @@ func (f *forgetful) carry(client net.Conn, forgotten <-chan struct{}) {
 const forgottenBound = 25 * time.Second
 
 // All connections of a small pool are forgotten at once.
+// Guarantee: Faults: A pool whose connections the network drops silently works again after 25 s.
 func TestForgottenConnections(t *testing.T) {
 	if !pgtest.Full() {
 		t.Skip("in the full form only: waits for the driver for 15 s")

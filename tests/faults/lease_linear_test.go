@@ -83,6 +83,7 @@ type leaser interface {
 // Contenders here and in other processes acquire, renew and release one lease while
 // connections are cut and backends end. Some order must explain all results: there is
 // one holder at a time, and the tokens grow.
+// Guarantee: Leases: One owner at a time holds a lease, and tokens grow, whatever connections break.
 func TestLeaseIsLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	through := s.proxy.through(t, s.url)
@@ -145,24 +146,24 @@ func (n naiveLeaser) read(ctx context.Context) (holder string, token int64, err 
 func (n naiveLeaser) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	holder, token, err := n.read(ctx)
 	if err != nil || holder != "" && holder != lease.Owner {
-		return repo.Lease{}, errors.Join(err, &repo.LeaseConflictError{Holder: holder, Token: token})
+		return repo.Lease{}, errors.Join(err, &repo.LeaseConflictError{Holder: holder, Fence: token})
 	}
 	if holder == "" {
 		err = n.store.Pool().QueryRow(ctx, "UPDATE naive_lease SET holder = $1, token = nextval('naive_tokens') RETURNING token", lease.Owner).Scan(&token)
 	}
-	return repo.Lease{Owner: lease.Owner, Token: token}, err
+	return repo.Lease{Owner: lease.Owner, Fence: token}, err
 }
 
 func (n naiveLeaser) Renew(ctx context.Context, lease repo.Lease, _ time.Duration) (repo.Lease, error) {
 	_, token, err := n.read(ctx)
-	if err == nil && token != lease.Token {
+	if err == nil && token != lease.Fence {
 		err = &repo.LeaseLostError{}
 	}
 	return lease, err
 }
 
 func (n naiveLeaser) Release(ctx context.Context, lease repo.Lease) error {
-	_, err := n.store.Pool().Exec(ctx, "UPDATE naive_lease SET holder = '', token = 0 WHERE token = $1", lease.Token)
+	_, err := n.store.Pool().Exec(ctx, "UPDATE naive_lease SET holder = '', token = 0 WHERE token = $1", lease.Fence)
 	return err
 }
 
@@ -318,9 +319,9 @@ func (task leaseTask) contend(ctx context.Context, leases leaser) []leaseCall {
 		working.Go(func() {
 			asked := repo.NewLease{Key: task.Key, Owner: fmt.Sprintf("%s%d", task.Name, n), TTL: repo.MaxLeaseTTL}
 			var held repo.Lease
-			for i := 0; i < task.Calls || held.Token != 0; i++ {
+			for i := 0; i < task.Calls || held.Fence != 0; i++ {
 				call := leaseCall{Kind: acquireLease, Owner: asked.Owner}
-				if held.Token != 0 {
+				if held.Fence != 0 {
 					call.Kind = []string{acquireLease, renewLease, releaseLease, releaseLease}[rand.N(4)]
 				}
 				if i >= task.Calls { // leave nothing behind
@@ -335,7 +336,7 @@ func (task leaseTask) contend(ctx context.Context, leases leaser) []leaseCall {
 				mu.Unlock()
 				switch {
 				case call.Kind == acquireLease && call.Outcome == done:
-					held = repo.Lease{Key: task.Key, Token: call.Token}
+					held = repo.Lease{Key: task.Key, Fence: call.Token}
 				case call.Kind == releaseLease && rand.N(4) > 0 || call.Kind == renewLease && call.Outcome != done, i >= task.Calls:
 					held = repo.Lease{} // sometimes it goes on with what it has released
 				case call.Outcome == conflicted:
@@ -356,13 +357,13 @@ func (c *leaseCall) do(ctx context.Context, leases leaser, asked repo.NewLease, 
 	for ctx.Err() == nil {
 		begun := time.Now().UnixNano()
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		c.Outcome, c.Token = done, held.Token
+		c.Outcome, c.Token = done, held.Fence
 		var err error
 		switch c.Kind {
 		case acquireLease:
 			var lease repo.Lease
 			lease, err = leases.Acquire(attempt, asked)
-			c.Token = lease.Token
+			c.Token = lease.Fence
 		case renewLease:
 			_, err = leases.Renew(attempt, held, 0)
 		case releaseLease:
@@ -370,7 +371,7 @@ func (c *leaseCall) do(ctx context.Context, leases leaser, asked repo.NewLease, 
 		}
 		cancel()
 		if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
-			c.Outcome, c.Holder, c.HolderToken = conflicted, conflict.Holder, conflict.Token
+			c.Outcome, c.Holder, c.HolderToken = conflicted, conflict.Holder, conflict.Fence
 			return
 		}
 		if _, ok := errors.AsType[*repo.LeaseLostError](err); ok {

@@ -41,10 +41,11 @@ type holderReport struct {
 // them, and continued. It finds at its first look that it has lost them, and can do nothing
 // with the old tokens: also if it writes without a look. What it writes without a token is
 // accepted.
+// Guarantee: Leases: A process that was stopped writes nothing with an old token.
 func TestStoppedHolder(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range pgtest.Choose(25, 1) {
@@ -132,9 +133,9 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) {
 	if report != (holderReport{Lost: leases, Naive: leases}) {
 		t.Errorf("%+v, want %d lost", report, leases)
 	}
-	page, err := store.Leases().List(t.Context(), repo.LeaseFilter{Owner: successor, Status: repo.LeaseHeld}, repo.Page{})
-	if err != nil || len(page.Leases) != leases {
-		t.Errorf("the successor holds %+v, %v", page.Leases, err)
+	page, err := store.Leases().List(t.Context(), repo.LeaseFilter{Owner: successor, Held: true}, repo.Page{})
+	if err != nil || len(page.Items) != leases {
+		t.Errorf("the successor holds %+v, %v", page.Items, err)
 	}
 	for _, id := range task.Sessions {
 		// The write before the stop, and the one without a token.
@@ -154,7 +155,8 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) {
 func writesUnder(ctx context.Context, store repo.Store, session repo.ID, token int64) []func() error {
 	write := func(r repo.Repositories, turn repo.Turn) error {
 		turn.Messages, turn.Fence = []repo.NewMessage{{Role: repo.RoleUser, Content: "of the stopped one"}}, token
-		_, err := r.Sessions().AppendTurn(ctx, session, turn)
+		turn.SessionID = session
+		_, err := r.Sessions().AppendTurn(ctx, turn)
 		return err
 	}
 	next := int64(1)
@@ -218,7 +220,7 @@ func runHolder(text string) error {
 			return err
 		}
 		held, under = append(held, lease), append(under, ways)
-		return ways(lease.Lease().Token)[0]()
+		return ways(lease.Lease().Fence)[0]()
 	}
 	for _, id := range task.Sessions {
 		if err := hold(repo.SessionLease(id), func(token int64) []func() error { return writesUnder(ctx, store, id, token) }); err != nil {
@@ -266,7 +268,7 @@ func runHolder(text string) error {
 		}
 	}
 	for n, lease := range held {
-		for _, write := range under[n](lease.Lease().Token) {
+		for _, write := range under[n](lease.Lease().Fence) {
 			if _, isFenced := errors.AsType[*repo.FencedError](write()); !isFenced {
 				report.Accepted++
 			}

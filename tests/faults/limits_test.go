@@ -26,7 +26,7 @@ const (
 const effectBound = time.Minute
 
 // The server's limits are reached.
-var limits = []fault{
+var limitFaults = []fault{
 	{name: "too many clients", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		// Connect now: later there is no connection left to end the store's.
 		conn := connect(t, s.url)

@@ -26,6 +26,7 @@ const (
 // expected sequence, and read it, while connections are cut, and backends, the server
 // and a client process are killed. Some order of the operations, each at a moment
 // between its call and its return, must explain all results.
+// Guarantee: Faults: Appends and reads are linearizable while connections, the server and clients are killed.
 func TestLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	through := s.proxy.through(t, s.url)
@@ -35,7 +36,7 @@ func TestLinearizable(t *testing.T) {
 		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 50)}, true)
 		awaitEnd(t, s.url)
 		var last []repo.ID
-		for message, err := range store.Sessions().Stream(t.Context(), session, 0) {
+		for message, err := range store.Sessions().Messages(t.Context(), session, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

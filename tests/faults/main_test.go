@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	for variable, main := range map[string]func(task string) error{
 		planTaskVariable: runPlanClients, leaseTaskVariable: runContenders, holdTaskVariable: runHolder, workTaskVariable: runWorkers,
-		streamTaskVariable: runStreamWriters,
+		streamTaskVariable: runStreamWriters, compactTaskVariable: runCompacter, slotsTaskVariable: runSlots,
 	} {
 		if task := os.Getenv(variable); task != "" {
 			if err := main(task); err != nil {

@@ -43,7 +43,7 @@ func (n naive) append(ctx context.Context, sessionID repo.ID, expected int64, me
 		return nil, err
 	}
 	if expected >= 0 && expected != next {
-		return nil, &repo.SequenceConflictError{SessionID: sessionID, Expected: expected, Next: next}
+		return nil, &repo.SequenceConflictError{Kind: "session", ID: sessionID, Expected: expected, Next: next}
 	}
 	result := make([]repo.Message, len(messages))
 	err := pgx.BeginFunc(ctx, n.pool, func(tx pgx.Tx) error {

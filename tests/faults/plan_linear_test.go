@@ -18,8 +18,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -53,7 +54,7 @@ type planCall struct {
 // transition could begin there: so a conflict counts as a read.
 var planModel = porcupine.Model{
 	Init: func() any {
-		return planState{repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, 1, 0}
+		return planState{repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued}, 1, 0}
 	},
 	Step: func(state, input, _ any) (bool, any) {
 		s, call := state.(planState), input.(planCall)
@@ -61,7 +62,7 @@ var planModel = porcupine.Model{
 		case conflicted:
 			return call.Seen.Stage == s.Stage && call.Seen.Version == s.Version, s
 		case refused: // over the limit of reversions
-			return call.Transition == repo.TransitionRevert && s.Reversions == repo.MaxReversions, s
+			return call.Transition == repo.TransitionRevert && s.Reversions == limits.MaxReversions, s
 		}
 		if call.Transition == "" {
 			return call.After == s, s
@@ -75,6 +76,7 @@ var planModel = porcupine.Model{
 // Clients of four pools here, and of two other processes, move and read one plan
 // while connections are cut and backends end. Some order must explain the results of
 // all.
+// Guarantee: Plans: Transitions and reads are linearizable while connections and the server are killed.
 func TestPlanIsLinearizable(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	through := s.proxy.through(t, s.url)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -75,7 +76,7 @@ func (task streamTask) write(ctx context.Context, store *agentstore.Store, key s
 	if task.Naive {
 		add = appending(naiveParts{store}.Append)
 	} else if stream.Fence%2 == 0 {
-		add = writingAhead(repo.NewPartWriter(ctx, store.Streams(), stream))
+		add = writingAhead(live.NewPartWriter(ctx, store.Streams(), stream))
 	}
 	for err == nil {
 		var parts [][]byte
@@ -93,7 +94,7 @@ func (task streamTask) write(ctx context.Context, store *agentstore.Store, key s
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if _, isFenced := errors.AsType[*repo.StreamFencedError](err); isFenced {
+	if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced {
 		fmt.Println("refused", key, stream.Fence, stream.Next)
 		return nil
 	}
@@ -112,7 +113,7 @@ func appending(add func(context.Context, repo.Stream, ...[]byte) (int64, error))
 	}
 }
 
-func writingAhead(writer *repo.PartWriter) adder {
+func writingAhead(writer *live.PartWriter) adder {
 	return func(ctx context.Context, _ repo.Stream, parts [][]byte) (int64, error) {
 		for _, part := range parts {
 			if err := writer.Write(ctx, part); err != nil {
@@ -148,7 +149,7 @@ func (n naiveParts) Append(ctx context.Context, stream repo.Stream, parts ...[]b
 	}
 	time.Sleep(2 * time.Millisecond) // where it may be stopped
 	if fence != stream.Fence {
-		return stream.Next, &repo.StreamFencedError{}
+		return stream.Next, &repo.FencedError{}
 	}
 	err := n.store.Pool().QueryRow(ctx, `WITH locked AS (
 			SELECT FROM streams WHERE id = $1 FOR NO KEY UPDATE

@@ -32,6 +32,7 @@ type streamFindings struct {
 // get each part once, and the writer that was replaced is refused. The same faults and
 // checks find writers that look at the fence and then write, and followers that have
 // notifications and no position.
+// Guarantee: Streams: Parts and their order survive crashes and broken connections.
 func TestStreams(t *testing.T) {
 	s := newStage(t, newCluster(t))
 	for round := range pgtest.Choose(20, 1) {

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func entry() repo.AuditEntry {
-	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: repo.EventToolInvoked, Actor: "agent"}
+	return repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: events.ToolInvoked, Actor: "agent"}
 }
 
 // The audit role records, quarantines, seals and reads the log. It cannot prune, hold or
@@ -20,7 +22,7 @@ func TestAuditRole(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
 	store := pgtest.OpenStore(t, g.auditWrite, agentstore.Options{})
-	sink, err := store.AuditStore().Sink(t.Context())
+	sink, err := store.AuditLog().Sink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,29 +32,29 @@ func TestAuditRole(t *testing.T) {
 	if got, err := sink.Record(t.Context(), []repo.AuditEntry{entry(), early}); err != nil || got.Written != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if err := sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
+	if err := sink.Quarantine(t.Context(), auditlog.Poison{ID: repo.NewID(), Document: []byte{0}, Reason: "x"}); err != nil {
 		t.Error(err)
 	}
-	sealed, err := store.AuditStore().Seal(t.Context(), 10, func(u repo.AuditUnsealed, _ repo.HashReader) (repo.AuditSeal, error) {
+	sealed, err := store.AuditLog().Seal(t.Context(), 10, func(u auditlog.Unsealed, _ auditlog.HashReader) (auditlog.Seal, error) {
 		leaves := make([][32]byte, len(u.Entries))
-		return repo.AuditSeal{Leaves: leaves, Hidden: leaves, Hashes: leaves, Checkpoint: repo.AuditCheckpoint{Size: 2, Note: []byte{1}}}, nil
+		return auditlog.Seal{Leaves: leaves, Hidden: leaves, Hashes: leaves, Checkpoint: auditlog.Checkpoint{Size: 2, Note: []byte{1}}}, nil
 	})
 	if err != nil || sealed != 2 {
 		t.Errorf("sealed %d, %v", sealed, err)
 	}
-	if _, err := store.AuditStore().Leaf(t.Context(), early.ID); err != nil {
+	if _, err := store.AuditLog().Leaf(t.Context(), early.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.AuditStore().Strays(t.Context(), 10); err != nil {
+	if _, err := store.AuditLog().Strays(t.Context(), 10); err != nil {
 		t.Error(err)
 	}
-	if findings, err := store.AuditDoctor(t.Context()); err != nil || len(findings) != 1 || findings[0].Check != "quarantine" {
+	if findings, err := store.AuditLog().Doctor(t.Context()); err != nil || len(findings) != 1 || findings[0].Check != "quarantine" {
 		t.Errorf("the doctor's findings for the roles: %+v, %v", findings, err)
 	}
-	if _, err := store.AuditStore().Prune(t.Context(), repo.AuditPrune{Before: time.Now()}); !errors.Is(err, repo.ErrPermission) {
+	if _, err := store.AuditLog().Prune(t.Context(), auditlog.Prune{Before: time.Now()}); !errors.Is(err, repo.ErrPermission) {
 		t.Errorf("prune: %v", err)
 	}
-	if err := store.AuditStore().Hold(t.Context(), repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrPermission) {
+	if err := store.AuditLog().Hold(t.Context(), auditlog.Hold{PlanID: repo.NewID(), Reason: "x"}); !errors.Is(err, repo.ErrPermission) {
 		t.Errorf("hold: %v", err)
 	}
 }
@@ -83,7 +85,7 @@ func TestNobodyChangesTheAuditTrail(t *testing.T) {
 			"UPDATE audit_unsealed SET recorded_at = now()", "UPDATE audit_checkpoints SET note = ''",
 		)
 	}
-	denied(t, g.application, "INSERT INTO session_counters (session_id, updated_at, next_sequence) VALUES (gen_random_uuid(), now(), 7)",
+	denied(t, g.application,
 		"INSERT INTO session_counters (session_id, updated_at, fence) VALUES (gen_random_uuid(), now(), 7)",
 		"UPDATE session_counters SET session_id = gen_random_uuid()")
 	for _, role := range []string{g.application, g.reader} {

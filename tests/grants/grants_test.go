@@ -51,6 +51,7 @@ func TestNoRoleChangesTheSchema(t *testing.T) {
 	}
 }
 
+// Guarantee: Servers and roles: The application role changes no message and no audit entry.
 func TestApplicationDoesNotChangeMessages(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
@@ -74,6 +75,7 @@ func TestApplicationDoesNotChangeMessages(t *testing.T) {
 	}
 }
 
+// Guarantee: Servers and roles: The reader role cannot write.
 func TestReaderReadsAndDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
@@ -103,6 +105,7 @@ func TestReaderReadsAndDoesNotWrite(t *testing.T) {
 	)
 }
 
+// Guarantee: Servers and roles: The audit role cannot see sessions.
 func TestAuditWriterSeesNoSession(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -50,6 +51,7 @@ func trailTable(t *testing.T) map[string]map[string]string {
 
 // Each role may do with the audit trail what docs/operations.md says, and nothing else
 // of it.
+// Guarantee: Servers and roles: Each role may do with the audit trail what docs/operations.md says.
 func TestTableOfTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	g := newGranted(t)
@@ -58,41 +60,41 @@ func TestTableOfTheAuditTrail(t *testing.T) {
 		"the owner": g.owner, "application": g.application, "reader": g.reader, "audit": g.auditWrite,
 		"application and audit": member(t, g, g.roles.Application, g.roles.Audit),
 	}
-	hold := repo.AuditHold{PlanID: repo.NewID(), Reason: "x"}
+	hold := auditlog.Hold{PlanID: repo.NewID(), Reason: "x"}
 	operations := map[string]func(context.Context, *agentstore.Store) error{
 		"record entries": func(ctx context.Context, s *agentstore.Store) error { return s.Audit().Record(ctx, entry()) },
 		"read entries": func(ctx context.Context, s *agentstore.Store) error {
-			_, err := s.Audit().List(ctx, repo.AuditFilter{}, repo.NewestFirst, repo.Page{})
+			_, err := s.Audit().List(ctx, repo.AuditFilter{}, repo.Page{})
 			return err
 		},
 		"seal": func(ctx context.Context, s *agentstore.Store) error {
-			sealer, err := trail.NewSealer(s.AuditStore(), trail.SealerOptions{})
+			sealer, err := trail.NewSealer(s.AuditLog(), trail.SealerOptions{})
 			if err == nil {
 				_, err = sealer.SealOnce(ctx)
 			}
 			return err
 		},
 		"verify": func(ctx context.Context, s *agentstore.Store) error {
-			report, err := trail.Verify(ctx, s.AuditStore(), trail.VerifyOptions{})
+			report, err := trail.Verify(ctx, s.AuditLog(), trail.VerifyOptions{})
 			if err == nil && !report.Intact() {
 				t.Errorf("%+v", report)
 			}
 			return err
 		},
-		"doctor": func(ctx context.Context, s *agentstore.Store) error { _, err := s.AuditDoctor(ctx); return err },
+		"doctor": func(ctx context.Context, s *agentstore.Store) error { _, err := s.AuditLog().Doctor(ctx); return err },
 		"list holds": func(ctx context.Context, s *agentstore.Store) error {
-			_, err := s.AuditStore().Holds(ctx)
+			_, err := s.AuditLog().Holds(ctx)
 			return err
 		},
 		"hold, release": func(ctx context.Context, s *agentstore.Store) error {
-			held, released := s.AuditStore().Hold(ctx, hold), s.AuditStore().Release(ctx, hold)
+			held, released := s.AuditLog().Hold(ctx, hold), s.AuditLog().Release(ctx, hold)
 			if (held == nil) != (released == nil) {
 				t.Errorf("hold: %v, release: %v", held, released)
 			}
 			return errors.Join(held, released)
 		},
 		"prune": func(ctx context.Context, s *agentstore.Store) error {
-			_, err := s.AuditStore().Prune(ctx, repo.AuditPrune{Before: time.Now().Add(-time.Hour), Reason: "x"})
+			_, err := s.AuditLog().Prune(ctx, auditlog.Prune{Before: time.Now().Add(-time.Hour), Reason: "x"})
 			return err
 		},
 	}

@@ -55,12 +55,13 @@ func newSession(t *testing.T, store repo.Store) subject {
 
 func newStream(t *testing.T, store repo.Store) subject {
 	t.Helper()
-	stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "an answer", Owner: "test"})
+	id := pgtest.NewSession(t, store)
+	stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "an answer", Owner: "test", Session: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return subject{
-		target: live.Target{Stream: stream.Key}, reason: "finished",
+		target: live.Target{Session: id}, reason: "deleted",
 		write: func(number int) {
 			var err error
 			if stream.Next, err = store.Streams().Append(t.Context(), stream, []byte(strconv.Itoa(number))); err != nil {
@@ -71,13 +72,17 @@ func newStream(t *testing.T, store repo.Store) subject {
 			if err := store.Streams().Finish(t.Context(), stream); err != nil {
 				t.Error(err)
 			}
+			if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
+				t.Error(err)
+			}
 		},
 	}
 }
 
-// TestEventSource reads a session and a stream with the EventSource of a real browser while
+// TestEventSource reads the messages of a session, and a stream of one, with the EventSource of a real browser while
 // servers, their connections to the database and the page end and begin again: it gets each
 // message once, in order.
+// Guarantee: Following: A browser gets each message once, in order, while servers and pages end.
 func TestEventSource(t *testing.T) {
 	t.Parallel()
 	for name, made := range map[string]newSubject{"Session": newSession, "Stream": newStream} {
@@ -190,7 +195,10 @@ func TestEventSourceNaive(t *testing.T) {
 			return
 		}
 		r.Header.Del("Last-Event-ID")
-		r.URL.RawQuery = "from=" + strconv.FormatInt(session.MessageCount, 10)
+		r.URL.RawQuery = ""
+		if session.MessageCount > 0 {
+			r.URL.RawQuery = "after=" + session.ID.String() + "." + strconv.FormatInt(session.MessageCount-1, 10)
+		}
 		handler.ServeHTTP(w, r)
 	})
 	gate.serve(naive)

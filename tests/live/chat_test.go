@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/live"
@@ -32,45 +34,118 @@ func TestChat(t *testing.T) {
 }
 
 func testChat(t *testing.T, address string) {
-	first, second := newVisitor(t, address), newVisitor(t, address)
-	stranger := &visitor{T: t, address: address}
-	if response := stranger.do(http.MethodGet, "/messages", "", nil); response.status != http.StatusUnauthorized {
+	visitor := newVisitor(t, address)
+	visitor.ask("q1", "hello there", http.StatusOK)
+	if response := newVisitor(t, address).do(http.MethodGet, conversation, "", nil); response.status != http.StatusNotFound {
 		t.Errorf("a stranger: status %d", response.status)
 	}
-	one, two := first.follow("/messages", ""), second.follow("/messages", "")
-	if response := first.do(http.MethodPost, "/messages", "", url.Values{"text": {"hello there"}}); response.status != http.StatusNoContent {
-		t.Fatalf("write: status %d", response.status)
-	}
-	question := one.next()
-	if question.Role != "user" || question.Content != "hello there" || two.next() != question {
-		t.Errorf("got %+v", question)
-	}
+	one, two := visitor.follow(""), visitor.follow("")
 
-	// Each part, with a new response for each.
+	// The second one comes again after each event.
+	var question, stored said
 	var answer strings.Builder
-	last, responses := "", 0
-	for ; ; responses++ {
-		parts := second.follow("/answers/"+question.CallID, last)
-		part := parts.next()
-		_ = parts.body.Close()
-		if parts.name == live.EndEvent {
-			if part.Reason != "finished" {
-				t.Errorf("the answer ended: %+v", part)
+	opened, ended, responses := false, false, 0
+	for ; question.Role == "" || stored.Role == "" || !ended; responses++ {
+		event := two.next()
+		switch {
+		case two.name == live.BeginEvent:
+			continue
+		case two.name == "part":
+			answer.WriteString(event.Text)
+		case event.State == "open":
+			opened = strings.HasSuffix(event.Key, "/q1")
+		case event.State != "":
+			if ended = true; event.State != "finished" {
+				t.Errorf("the answer ended: %+v", event)
 			}
-			break
+		case event.Role == "user":
+			question = event
+		default:
+			stored = event
 		}
-		answer.WriteString(part.Text)
-		last = parts.id
+		_ = two.body.Close()
+		two = visitor.follow(two.id)
 	}
-	stored := one.next()
-	if stored.Role != "assistant" || stored.Content != answer.String() || !strings.Contains(stored.Content, "hello there") || two.next() != stored || responses < 3 {
-		t.Errorf("got %+v, in %d parts %q", stored, responses, answer.String())
+	if question.Content != "hello there" || stored.Role != "assistant" || stored.Metadata != question.Metadata || stored.Metadata.ID == "" || stored.Content != answer.String() ||
+		!strings.Contains(stored.Content, "hello there") || !opened || responses < 6 {
+		t.Errorf("got %+v and %+v, in parts %q", question, stored, answer.String())
 	}
-	// After a reload.
-	if again := second.follow("/messages", ""); again.next() != question || again.next() != stored {
-		t.Error("another conversation")
+	// The first one has the same, and so has who begins.
+	for _, reader := range []*following{one, visitor.follow("")} {
+		for _, want := range []said{question, stored} {
+			if got := reader.message(); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+	}
+	list, err := io.ReadAll(visitor.do(http.MethodGet, "/conversations", "", nil).body)
+	if err != nil || !strings.Contains(string(list), `[{"id":"c1","title":"hello there"}]`) {
+		t.Errorf("the list is %s, %v", list, err)
 	}
 }
+
+// TestChatProcessDies kills the process that answers in the middle. Another one begins the answer again:
+// it is stored once, and so is a question that is sent twice.
+// Guarantee: Claims: An answer whose process is killed is made by another, and stored once.
+func TestChatProcessDies(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	first, dies := startChatProcess(t, databaseURL)
+	second, stays := startChatProcess(t, databaseURL)
+	signal := func(process *exec.Cmd, signal os.Signal) {
+		if err := process.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(stays, syscall.SIGSTOP) // so that it is the first one that answers
+	t.Cleanup(func() { _ = stays.Process.Signal(syscall.SIGCONT) })
+	visitor := newVisitor(t, first)
+	visitor.ask("q1", "hello there", http.StatusOK)
+	for begun := visitor.follow(""); begun.name != "part"; {
+		begun.next()
+	}
+	signal(dies, syscall.SIGKILL)
+	signal(stays, syscall.SIGCONT)
+
+	visitor.address = second
+	visitor.ask("q1", "hello there", http.StatusOK)
+	events := visitor.follow("")
+	var parts strings.Builder
+	var answer said
+	restarted, ended := false, false
+	for answer.Role == "" || !ended {
+		switch event := events.next(); {
+		case event.State == "restarted":
+			restarted = true
+			parts.Reset()
+		case events.name == "part":
+			parts.WriteString(event.Text)
+		case event.Role == "assistant":
+			answer = event
+		case event.State != "":
+			ended = event.State == "finished"
+		}
+	}
+	if !restarted || answer.Content != parts.String() || !strings.HasSuffix(answer.Content, whole) {
+		t.Errorf("restarted: %v; the answer is %q, in parts %q", restarted, answer.Content, parts.String())
+	}
+	visitor.ask("q1", "something else", http.StatusConflict)
+	visitor.ask("q1", "hello there", http.StatusOK)
+	visitor.ask("q2", "the second", http.StatusOK)
+	again := visitor.follow("")
+	for _, want := range []string{"hello there", answer.Content, "the second"} {
+		if got := again.message(); got.Content != want {
+			t.Errorf("the message is %q, want %q", got.Content, want)
+		}
+	}
+}
+
+const (
+	// conversation is where a conversation of every visitor's is.
+	conversation = "/conversations/c1"
+	// whole ends an answer.
+	whole = "a lot in it."
+)
 
 // chatBinary builds the example once. main removes its directory.
 var chatBinary = sync.OnceValues(func() (string, error) {
@@ -91,36 +166,48 @@ var chatDirectory string
 // startChat starts the example, and returns its address.
 func startChat(t *testing.T, databaseURL string) string {
 	t.Helper()
+	address, _ := startChatProcess(t, databaseURL)
+	return address
+}
+
+// startChatProcess returns the example's process, too, which the caller may kill.
+func startChatProcess(t *testing.T, databaseURL string) (string, *exec.Cmd) {
+	t.Helper()
 	binary, err := chatBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, interrupt := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, binary, "-addr", "127.0.0.1:0")
-	command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = patience
-	var errs strings.Builder
-	command.Stderr = &errs
-	stdout, err := command.StdoutPipe()
+	port, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	address := port.Addr().String()
+	_ = port.Close()
+	ctx, interrupt := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, binary)
+	command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "ADDRESS="+address)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = patience
+	var output strings.Builder
+	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(stdout)
-	said := lines.Scan()
 	t.Cleanup(func() {
 		interrupt()
-		if err := command.Wait(); err != nil && command.ProcessState.ExitCode() != 0 || errs.Len() > 0 {
-			t.Errorf("the example ended: %v: %s", err, errs.String())
+		_ = command.Wait() // its error is the context's
+		if code := command.ProcessState.ExitCode(); code > 0 {
+			t.Errorf("the example ended with %d: %s", code, output.String())
 		}
 	})
-	if !said {
-		t.Fatal("the example says nothing")
-	}
-	return lines.Text()
+	pgtest.Await(t, patience, "the example answers", func() bool {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address, command
 }
 
 // visitor is a client with a cookie.
@@ -139,6 +226,14 @@ func newVisitor(t *testing.T, address string) *visitor {
 	}
 	v.cookie = response.cookies[0].Name + "=" + response.cookies[0].Value
 	return v
+}
+
+// ask sends a question.
+func (v *visitor) ask(id, text string, status int) {
+	v.Helper()
+	if response := v.do(http.MethodPut, conversation+"/"+id, "", url.Values{"text": {text}}); response.status != status {
+		v.Fatalf("the question %q: status %d, want %d", text, response.status, status)
+	}
 }
 
 // answer is that of a server.
@@ -170,8 +265,8 @@ func (v *visitor) do(method, path, last string, form url.Values) answer {
 
 // said is the data of an event.
 type said struct {
-	Role, Content, Text, Reason string
-	CallID                      string `json:"call_id"`
+	Role, Content, Text, Key, State string
+	Metadata                        struct{ ID string }
 }
 
 // following reads events.
@@ -183,11 +278,11 @@ type following struct {
 	id, name string // of the last event
 }
 
-func (v *visitor) follow(path, last string) *following {
+func (v *visitor) follow(last string) *following {
 	v.Helper()
-	response := v.do(http.MethodGet, path, last, nil)
+	response := v.do(http.MethodGet, conversation, last, nil)
 	if response.status != http.StatusOK {
-		v.Fatalf("%s: status %d", path, response.status)
+		v.Fatalf("status %d", response.status)
 	}
 	return &following{T: v.T, body: response.body, lines: bufio.NewScanner(response.body)}
 }
@@ -210,4 +305,13 @@ func (f *following) next() (data said) {
 	}
 	f.Fatalf("no event: %v", f.lines.Err())
 	return said{}
+}
+
+// message returns the next message.
+func (f *following) message() (data said) {
+	f.Helper()
+	for data.Role == "" {
+		data = f.next()
+	}
+	return data
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -30,8 +31,8 @@ func TestConversationMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key := repo.SessionKey{Namespace: "chat", Key: "conversation"}
-			ours, theirs := repo.ByKey(stores[0].Sessions(), key), repo.ByKey(stores[1].Sessions(), key)
-			write := func(named repo.KeyedSession, contents ...string) {
+			ours, theirs := bykey.Of(stores[0].Sessions(), key), bykey.Of(stores[1].Sessions(), key)
+			write := func(named bykey.Session, contents ...string) {
 				t.Helper()
 				for _, content := range contents {
 					_, err := named.AppendOrCreate(t.Context(), repo.NewSession{}, repo.NewMessage{Role: repo.RoleUser, Content: content})
@@ -74,21 +75,21 @@ func TestConversationMadeAgain(t *testing.T) {
 				return response.StatusCode, got
 			}
 			write(ours, "old 0", "old 1")
-			_, got := read("", 5) // the ID, and two events
-			if len(got) != 5 || !strings.Contains(got[4], "old 1") {
+			_, got := read("", 6) // where it begins, and two messages
+			if len(got) != 6 || !strings.Contains(got[5], "old 1") {
 				t.Fatalf("got %q", got)
 			}
 			if _, err := theirs.Delete(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			write(theirs, "new 0", "new 1", "new 2")
-			for _, id := range []string{got[0], got[1], got[3]} {
+			for _, id := range []string{got[0], got[2], got[4]} {
 				status, answer := read(strings.TrimPrefix(id, "id: "), 10)
 				if status != http.StatusOK || strings.Join(answer, " ") != `id: end data: {"reason":"gone"}` {
 					t.Errorf("after %s: status %d, %q", id, status, answer)
 				}
 			}
-			if _, got := read("", 7); !strings.Contains(strings.Join(got, " "), "new 0") || strings.Contains(strings.Join(got, " "), "old") {
+			if _, got := read("", 8); !strings.Contains(strings.Join(got, " "), "new 0") || strings.Contains(strings.Join(got, " "), "old") {
 				t.Errorf("from the begin: %q", got)
 			}
 		})

@@ -23,13 +23,14 @@ const log = JSON.parse(localStorage.log || '[]')
 let sent = 0, errors = 0, ended = '', state = 'new'
 const recreated = () => +localStorage.recreated || 0
 function connect() {
-	const last = log.length ? log[log.length - 1].id : null
-	const source = new EventSource(events + (last === null ? '' : '?from=' + last.replace(/\d+$/, n => +n + 1)), {withCredentials: true})
+	const after = localStorage.after
+	const source = new EventSource(events + (after ? '?after=' + after : ''), {withCredentials: true})
 	source.onopen = () => state = 'open'
-	source.onmessage = e => {
-		log.push({id: e.lastEventId, content: JSON.parse(e.data).content})
+	for (const name of ['begin', 'stream', 'message']) source.addEventListener(name, e => {
+		if (name === 'message') log.push({id: e.lastEventId, content: JSON.parse(e.data).content})
 		localStorage.log = JSON.stringify(log)
-	}
+		localStorage.after = e.lastEventId
+	})
 	source.addEventListener('end', e => ended = JSON.parse(e.data).reason)
 	source.onerror = () => {
 		errors++

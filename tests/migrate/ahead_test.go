@@ -138,6 +138,7 @@ func refused(t *testing.T, databaseURL string) {
 
 // On a database that was not migrated to its version, a library says so, and what to
 // do. No part of it works.
+// Guarantee: Migrations: On a database that was not migrated a library only returns an error.
 func TestDatabaseBehind(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)

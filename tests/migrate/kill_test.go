@@ -13,6 +13,7 @@ import (
 // A migrator is killed in the middle of a version: it has created two tables, and waits at the
 // third. The server notices by itself, and rolls back; a migrator that waits takes over, and
 // one that comes later finds everything done.
+// Guarantee: Migrations: A killed migrator leaves no lock behind.
 func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)

@@ -22,6 +22,7 @@ const (
 
 // No operation fails while a later version is applied and reverted, and an instance that is
 // started then works, too.
+// Guarantee: Migrations: A library works during and after a newer one's migration, if that allows it.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -90,6 +91,7 @@ func occupy(t *testing.T, databaseURL string) (freed <-chan struct{}) {
 
 // While a version waits for a table, everybody else waits behind it. The migrator
 // gives way repeatedly, and continues when the table is free.
+// Guarantee: Migrations: A migration delays an append by half a second at most for each table.
 func TestWaitingVersionLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

@@ -33,6 +33,7 @@ func race(t *testing.T, begin func(databaseURL string) *process, held int) (data
 	return databaseURL, processes, failed
 }
 
+// Guarantee: Migrations: Concurrent migrators apply each version once, and all succeed.
 func TestProcessesMigrateOneEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	// One is held at the gate, and has the lock, for which the others wait.

@@ -103,22 +103,21 @@ func TestEightMigratorsMakeOneSchema(t *testing.T) {
 	}
 }
 
-// Schemas of a database share one lock, so migrations take turns.
-func TestSchemasAreMigratedInTurn(t *testing.T) {
+// Each schema has a lock of its own.
+func TestSchemasAreMigratedAtOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
 	other := open(t, databaseURL, schema.Options{Schema: "other", LockTimeout: -1})
-	var locked error
+	same := open(t, pgtest.WithParameter(databaseURL, "search_path", "first"), schema.Options{LockTimeout: -1})
+	var locked, beside error
 	_, err := open(t, databaseURL, schema.Options{Schema: "first", Progress: func(event schema.Event) {
 		if event.Kind == schema.EventStarted && locked == nil {
-			_, locked = other.Run(t.Context(), schema.TargetLatest())
+			_, locked = same.Run(t.Context(), schema.TargetLatest())
+			_, beside = other.Run(t.Context(), schema.TargetLatest())
 		}
 	}}).Run(t.Context(), schema.TargetLatest())
-	if err != nil || !errors.Is(locked, schema.ErrLocked) {
-		t.Errorf("the first: %v; the other meanwhile: %v", err, locked)
-	}
-	if _, err := other.Run(t.Context(), schema.TargetLatest()); err != nil {
-		t.Errorf("the other then: %v", err)
+	if err != nil || !errors.Is(locked, schema.ErrLocked) || beside != nil {
+		t.Errorf("the first: %v; the same meanwhile: %v; the other: %v", err, locked, beside)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 // Every error of a migrator matches one of the package's sentinels, or is the
 // context's.
+// Guarantee: Migrations: Every error matches a sentinel of package `schema`, or is the context's.
 func TestErrorsHaveSentinels(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)

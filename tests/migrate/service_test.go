@@ -12,6 +12,7 @@ import (
 
 	storeapi "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -39,7 +40,7 @@ func startService(t *testing.T, databaseURL string, kinds ...string) *service {
 	s := &service{store: pgtest.OpenStore(t, databaseURL, storeapi.Options{MaxConns: 16}), done: map[string]int64{}}
 	s.session = pgtest.NewSession(t, s.store)
 	var err error
-	if s.sealer, err = audit.NewSealer(s.store.AuditStore(), audit.SealerOptions{}); err != nil {
+	if s.sealer, err = audit.NewSealer(s.store.AuditLog(), audit.SealerOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.store.Actions().Create(t.Context(), repo.NewAction{Name: "local/work", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
@@ -141,8 +142,9 @@ func (s *service) append(ctx context.Context) error {
 }
 
 func (s *service) turn(ctx context.Context) error {
-	_, err := s.store.Sessions().AppendTurn(ctx, s.session, repo.Turn{
-		Messages: []repo.NewMessage{{ID: repo.NewID(), Role: repo.RoleUser, Content: "turn"}}, Usage: &repo.NewUsage{Cost: 1},
+	_, err := s.store.Sessions().AppendTurn(ctx, repo.Turn{
+		SessionID: s.session,
+		Messages:  []repo.NewMessage{{ID: repo.NewID(), Role: repo.RoleUser, Content: "turn"}}, Usage: &repo.NewUsage{Cost: 1},
 		State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}},
 	})
 	return err
@@ -154,15 +156,17 @@ func (s *service) aSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.Sessions().AppendAt(ctx, session.ID, 0, repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
+	if _, err := s.store.Sessions().AppendTurn(ctx, repo.Turn{
+		SessionID: session.ID, Expected: new(int64), Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}},
+	}); err != nil {
 		return err
 	}
-	if _, err := s.store.Sessions().List(ctx, repo.SessionFilter{Actor: "local/service"}, repo.Page{Limit: 10}); err != nil {
+	if _, err := s.store.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true, Actor: "local/service"}, repo.Page{Limit: 10}); err != nil {
 		return err
 	}
 	if err := s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		_, err := tx.Sessions().AddUsage(ctx, session.ID, repo.NewUsage{InputTokens: 1})
-		return errors.Join(err, tx.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventDecisionPoint, SessionID: session.ID}))
+		return errors.Join(err, tx.Audit().Record(ctx, repo.AuditEntry{Type: events.DecisionPoint, SessionID: session.ID}))
 	}); err != nil {
 		return err
 	}
@@ -184,7 +188,7 @@ func (s *service) plan(ctx context.Context) error {
 	if len(claimed) != 1 {
 		return fmt.Errorf("%d plans claimed", len(claimed))
 	}
-	_, err = s.store.Plans().Transition(ctx, claimed[0].Plan.ID, repo.TransitionComplete, repo.Cause{Fence: claimed[0].Lease.Token})
+	_, err = s.store.Plans().Transition(ctx, claimed[0].Plan.ID, repo.TransitionComplete, repo.Cause{Fence: claimed[0].Lease.Fence})
 	return err
 }
 
@@ -215,6 +219,6 @@ func (s *service) trail(ctx context.Context) error {
 	if _, err := s.sealer.SealOnce(ctx); err != nil {
 		return err
 	}
-	_, err := s.store.Audit().List(ctx, repo.AuditFilter{SessionID: s.session}, repo.NewestFirst, repo.Page{Limit: 10})
+	_, err := s.store.Audit().List(ctx, repo.AuditFilter{SessionID: s.session}, repo.Page{Limit: 10})
 	return err
 }

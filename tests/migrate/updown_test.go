@@ -44,6 +44,7 @@ func TestUpDownUpGivesTheSameSchema(t *testing.T) {
 
 // Down of each version refuses while there is data, which it keeps, until the data may be
 // lost.
+// Guarantee: Migrations: Down refuses while there is data.
 func TestDownWithLiveDataRefuses(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -96,7 +97,8 @@ func TestDownWaitsForARunningWriter(t *testing.T) {
 		result <- err
 	}()
 	pgtest.Await(t, patience, "the revert waits", func() bool {
-		return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'sessions'::regclass)")
+		return pgtest.Value[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'sessions'::regclass
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

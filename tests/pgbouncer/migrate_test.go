@@ -15,6 +15,7 @@ import (
 
 // Migrations are refused before the lock is taken, whatever the pooler's size and the
 // URL's query mode: the lock would stay in the pooler's session.
+// Guarantee: Migrations: Migrations through a transaction pooler are refused before anything is changed.
 func TestMigrationsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 2, 10} {

@@ -76,7 +76,7 @@ func TestSettingsArePinned(t *testing.T) {
 			})
 		}
 		writers.Wait()
-		for message, err := range store.Sessions().Stream(t.Context(), id, 0) {
+		for message, err := range store.Sessions().Messages(t.Context(), id, 0) {
 			if err != nil || message.Content != `é\` {
 				t.Fatalf("%s: read %q, %v", mode, message.Content, err)
 			}

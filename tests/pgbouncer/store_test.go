@@ -96,7 +96,7 @@ func exportAndImport(t *testing.T, store *agentstore.Store, id repo.ID) {
 		t.Fatal(err)
 	}
 	exported := bytes.Clone(document.Bytes())
-	if _, err := store.Sessions().Import(t.Context(), &document, repo.ImportOptions{Restore: true}); err != nil {
+	if _, err := store.Sessions().Import(t.Context(), &document, true); err != nil {
 		t.Fatal(err)
 	}
 	var again bytes.Buffer
@@ -128,11 +128,11 @@ func TestTurns(t *testing.T) {
 				wg.Go(func() {
 					for range rounds {
 						first, second := ids[w%3], ids[(w+1)%3]
-						if _, err := store.Sessions().AppendTurn(t.Context(), first, turn()); err != nil {
+						if _, err := store.Sessions().AppendTurn(t.Context(), inSession(first, turn())); err != nil {
 							t.Error(err)
 						}
-						if _, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: first, Turn: turn()},
-							repo.SessionTurn{SessionID: second, Turn: turn()}); err != nil {
+						if _, err := store.Sessions().AppendTurns(t.Context(), inSession(first, turn()),
+							inSession(second, turn())); err != nil {
 							t.Error(err)
 						}
 					}
@@ -158,6 +158,7 @@ func TestTurns(t *testing.T) {
 }
 
 // The conformance suite passes with the documented setting.
+// Guarantee: Servers and roles: The conformance suite passes behind PgBouncer in transaction mode.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 10), documentedMode)
@@ -246,4 +247,10 @@ func TestIsolation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inSession returns the turn as one of a session.
+func inSession(id repo.ID, turn repo.Turn) repo.Turn {
+	turn.SessionID = id
+	return turn
 }

@@ -73,6 +73,6 @@ func TestStreams(t *testing.T) {
 }
 
 func isFenced(err error) bool {
-	_, fenced := errors.AsType[*repo.StreamFencedError](err)
+	_, fenced := errors.AsType[*repo.FencedError](err)
 	return fenced
 }

@@ -69,7 +69,7 @@ func closed(t testing.TB, store *agentstore.Store, err error) *agentstore.Store 
 // the number of its messages.
 func CountDense(t testing.TB, store repo.Repositories, session repo.ID) (count int64) {
 	t.Helper()
-	for message, err := range store.Sessions().Stream(t.Context(), session, 0) {
+	for message, err := range store.Sessions().Messages(t.Context(), session, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"flag"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -28,36 +30,38 @@ type model struct {
 func (m *model) to(transition repo.Transition) (to repo.Stage, allowed bool) {
 	at := m.Stage
 	in := func(state repo.PlanState) repo.Stage { return repo.Stage{Phase: at.Phase, State: state} }
-	ended := at.State == repo.StateApplied || at.State == repo.StateCancelled
+	ended := at.State == repo.PlanApplied || at.State == repo.PlanCancelled
 	switch transition {
 	case repo.TransitionStart:
-		return in(repo.StateProcessing), at.State == repo.StateQueued
+		return in(repo.PlanProcessing), at.State == repo.PlanQueued
 	case repo.TransitionComplete:
 		if at.Phase == repo.PhaseApply {
-			return in(repo.StateApplied), at.State == repo.StateProcessing
+			return in(repo.PlanApplied), at.State == repo.PlanProcessing
 		}
-		return in(repo.StateComplete), at.State == repo.StateProcessing
+		return in(repo.PlanComplete), at.State == repo.PlanProcessing
 	case repo.TransitionFail:
-		return in(repo.StateErrored), at.State == repo.StateProcessing
+		return in(repo.PlanErrored), at.State == repo.PlanProcessing
 	case repo.TransitionConstrain:
-		return in(repo.StateConstrained), at == repo.Stage{Phase: repo.PhaseApply, State: repo.StateProcessing}
+		return in(repo.PlanConstrained), at == repo.Stage{Phase: repo.PhaseApply, State: repo.PlanProcessing}
+	case repo.TransitionSnooze:
+		return in(repo.PlanQueued), at.State == repo.PlanProcessing
 	case repo.TransitionResume:
-		return in(repo.StateQueued), at.State == repo.StateErrored
+		return in(repo.PlanQueued), at.State == repo.PlanErrored
 	case repo.TransitionCancel:
-		return in(repo.StateCancelled), !ended
+		return in(repo.PlanCancelled), !ended
 	case repo.TransitionRevert:
-		return repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued},
-			at.Phase != repo.PhaseStrategize && at.State != repo.StateApplied || at.Phase == repo.PhaseStrategize && at.State == repo.StateErrored
+		return repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued},
+			at.Phase != repo.PhaseStrategize && at.State != repo.PlanApplied || at.Phase == repo.PhaseStrategize && at.State == repo.PlanErrored
 	case repo.TransitionExecute:
 		if at.Phase != repo.PhaseStrategize {
 			return at, true
 		}
-		return repo.Stage{Phase: repo.PhaseExecute, State: repo.StateQueued}, at.State == repo.StateComplete
+		return repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanQueued}, at.State == repo.PlanComplete
 	default: // apply
 		if at.Phase == repo.PhaseApply {
 			return at, true
 		}
-		return repo.Stage{Phase: repo.PhaseApply, State: repo.StateQueued}, at.Phase == repo.PhaseExecute && at.State == repo.StateComplete
+		return repo.Stage{Phase: repo.PhaseApply, State: repo.PlanQueued}, at.Phase == repo.PhaseExecute && at.State == repo.PlanComplete
 	}
 }
 
@@ -95,9 +99,9 @@ func (m *models) use(t *rapid.T) {
 	if len(m.plans) > 0 && rapid.Bool().Draw(t, "child") {
 		parent := m.pick(t)
 		use.ParentID = parent.id
-		if parent.State == repo.StateApplied || parent.State == repo.StateCancelled {
+		if parent.State == repo.PlanApplied || parent.State == repo.PlanCancelled {
 			_, err := m.store.Plans().Use(t.Context(), m.action, use)
-			wantConflict(t, err, parent, repo.TransitionUse)
+			wantConflict(t, err, parent, repo.TransitionUse, 0)
 			return
 		}
 	}
@@ -115,7 +119,7 @@ func (m *models) use(t *rapid.T) {
 		}
 		made.id = plan.ID
 	}
-	made.move(repo.TransitionUse, repo.Stage{Phase: repo.PhaseStrategize, State: repo.StateQueued}, "")
+	made.move(repo.TransitionUse, repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued}, "")
 	m.plans = append(m.plans, made)
 }
 
@@ -140,19 +144,19 @@ func (m *models) transition(t *rapid.T) {
 	got, err := m.store.Plans().Transition(t.Context(), plan.id, transition, cause)
 	to, allowed := plan.to(transition)
 	switch {
-	case allowed && to == plan.Stage:
+	case !allowed || cause.Version != 0 && cause.Version != plan.version:
+		wantConflict(t, err, plan, transition, cause.Version)
+		return
+	case to == plan.Stage:
 		if err != nil {
 			t.Fatal(err)
 		}
-	case !allowed || cause.Version != 0 && cause.Version != plan.version:
-		wantConflict(t, err, plan, transition)
-		return
-	case transition == repo.TransitionRevert && plan.reversions == repo.MaxReversions:
+	case transition == repo.TransitionRevert && plan.reversions == limits.MaxReversions:
 		if _, ok := errors.AsType[*repo.LimitExceededError](err); !ok {
 			t.Fatalf("the reversion above the limit gave %v", err)
 		}
 		return
-	case transition == repo.TransitionRevert && plan.State == repo.StateCancelled && !m.live(plan.parent):
+	case transition == repo.TransitionRevert && plan.State == repo.PlanCancelled && !m.live(plan.parent):
 		conflict, ok := errors.AsType[*repo.TransitionConflictError](err)
 		if !ok || conflict.PlanID != plan.parent || conflict.Child != plan.id {
 			t.Fatalf("the reversion below a plan that is not live gave %v", err)
@@ -177,7 +181,7 @@ func (m *models) transition(t *rapid.T) {
 // cancelled.
 func (m *models) live(parent repo.ID) bool {
 	for _, plan := range m.plans {
-		if plan.id == parent && (plan.State == repo.StateApplied || plan.State == repo.StateCancelled) {
+		if plan.id == parent && (plan.State == repo.PlanApplied || plan.State == repo.PlanCancelled) {
 			return false
 		}
 	}
@@ -188,7 +192,7 @@ func (m *models) live(parent repo.ID) bool {
 func (m *models) belowCancelled(plan *model) bool {
 	for _, above := range m.plans {
 		if above.id == plan.parent {
-			return above.State == repo.StateCancelled || m.belowCancelled(above)
+			return above.State == repo.PlanCancelled || m.belowCancelled(above)
 		}
 	}
 	return false
@@ -239,7 +243,7 @@ func (m *models) check(t *rapid.T) {
 
 func wantPlan(t *rapid.T, got repo.Plan, want *model) {
 	t.Helper()
-	cancelled := got.State == repo.StateCancelled
+	cancelled := got.State == repo.PlanCancelled
 	if got.ID != want.id || got.Stage != want.Stage || got.Version != want.version || got.ReversionCount != want.reversions ||
 		got.ErrorMessage != want.message || got.ParentID != want.parent ||
 		cancelled != !got.CancelledAt.IsZero() || cancelled != (got.CancelReason != "") {
@@ -247,24 +251,30 @@ func wantPlan(t *rapid.T, got repo.Plan, want *model) {
 	}
 }
 
-func wantConflict(t *rapid.T, err error, plan *model, transition repo.Transition) {
+func wantConflict(t *rapid.T, err error, plan *model, transition repo.Transition, expected int64) {
 	t.Helper()
+	if expected == plan.version {
+		expected = 0 // the stage is why
+	}
 	got, ok := errors.AsType[*repo.TransitionConflictError](err)
-	if !ok || *got != (repo.TransitionConflictError{PlanID: plan.id, Transition: transition, Stage: plan.Stage, Version: plan.version}) {
+	if !ok || *got != (repo.TransitionConflictError{PlanID: plan.id, Transition: transition, Stage: plan.Stage, Version: plan.version, Expected: expected}) {
 		t.Fatalf("%s gave %v, want a conflict at %v, version %d", transition, err, plan.Stage, plan.version)
 	}
 }
+
+// fewerChecks makes fewer checks than rapid does by itself.
+var fewerChecks = sync.OnceFunc(func() {
+	if !pgtest.Full() {
+		_ = flag.Set("rapid.checks", "30") // it exists
+	}
+})
 
 // The store and the model agree after any sequence of calls.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	action := newAction(t, store)
-	if !pgtest.Full() {
-		if err := flag.Set("rapid.checks", "30"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fewerChecks()
 	rapid.Check(t, func(t *rapid.T) {
 		m := &models{store: store, action: action}
 		// The test is about moving: use is one of four.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -17,7 +17,7 @@ var routes = map[repo.Transition][]repo.Transition{
 	"start": {}, "complete": {"start"}, "fail": {"start", "complete", "execute", "start"}, "execute": {"start", "complete"},
 	"apply":     {"start", "complete", "execute", "start", "complete"},
 	"constrain": {"start", "complete", "execute", "start", "complete", "apply", "start"},
-	"revert":    {"start", "complete", "execute"}, "resume": {"start", "fail"}, "cancel": {"start"},
+	"revert":    {"start", "complete", "execute"}, "resume": {"start", "fail"}, "cancel": {"start"}, "snooze": {"start"},
 }
 
 // made creates plans at a stage at which the transition begins.

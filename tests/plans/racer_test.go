@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 

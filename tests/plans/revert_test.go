@@ -66,6 +66,7 @@ func orphans(t *testing.T, store repo.Store, rounds int, revert reverting) (aliv
 }
 
 // No child is live below its cancelled parent, whoever comes first.
+// Guarantee: Plans: No order of reverts and cancellations leaves a cancelled plan a live child.
 func TestRevertWhileParentIsCancelled(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -90,7 +91,7 @@ func TestNaiveRevertIsCaught(t *testing.T) {
 		if err := pool.QueryRow(ctx, "SELECT state FROM plans WHERE id = $1", pgtype.UUID{Bytes: parent, Valid: true}).Scan(&state); err != nil {
 			return err
 		}
-		if state == repo.StateCancelled {
+		if state == repo.PlanCancelled {
 			return nil
 		}
 		_, err := pool.Exec(ctx, `UPDATE plans SET phase = 'strategize', state = 'queued', version = version + 1, cancelled_at = NULL, cancel_reason = NULL

@@ -46,7 +46,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 			_, err := sessions.Append(ctx, id, repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "x"})
 			return err
 		},
-		"expected": func() error { _, err := sessions.AppendAt(ctx, id, next, user("x")); return err },
+		"expected": func() error { _, err := appendAt(ctx, sessions, id, next, user("x")); return err },
 		"bound": func() error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				bound, _ := boundTo(tx)
@@ -116,14 +116,14 @@ func TestActivityOfOwners(t *testing.T) {
 		INSERT INTO sessions (id, owner, updated_at) SELECT gen_random_uuid(), 'owner/' || n % 3, now() - n * interval '1 hour' FROM generate_series(1, 9) n;
 		INSERT INTO session_counters (session_id, updated_at) SELECT id, updated_at FROM sessions;
 		INSERT INTO session_activity (session_id, namespace, owner, active_at) SELECT id, namespace, owner, updated_at FROM sessions`)
-	filter := repo.SessionFilter{Owner: "owner/1", Order: repo.ByActivity}
+	filter := repo.SessionFilter{Owner: "owner/1", ByActivity: true}
 	var found []repo.Session
 	for page := (repo.Page{Limit: 2}); ; {
 		list, err := store.Sessions().List(t.Context(), filter, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, list.Sessions...)
+		found = append(found, list.Items...)
 		if page.After = list.Next; list.Next == "" {
 			break
 		}
@@ -192,12 +192,63 @@ func TestActivityIsPlannedOnce(t *testing.T) {
 		})
 		store := pgtest.OpenPool(t, pool, agentstore.Options{})
 		for range 20 {
-			if _, err := store.Sessions().List(t.Context(), repo.SessionFilter{Order: repo.ByActivity, Owner: owner}, repo.Page{Limit: 100}); err != nil {
+			if _, err := store.Sessions().List(t.Context(), repo.SessionFilter{ByActivity: true, Owner: owner, AnyOwner: owner == ""}, repo.Page{Limit: 100}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if wantPlannedOnce(t, pool, "SessionListActive "); t.Failed() {
 			t.Fatalf("owner %q", owner)
+		}
+	}
+}
+
+// Pages of a list have the exact order where a minute has up to 5,000 sessions. Of a minute
+// that has more, as of the others, each session is there once.
+// Guarantee: Sessions: A list by last activity has the order of the last appends.
+func TestActivityOfCrowdedMinutes(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	fill := func(sessions, minute int) {
+		// The exact order is another than that of the first activity in the minute.
+		pgtest.Exec(t, store.Pool(), `
+			WITH made AS (
+				INSERT INTO sessions (id, namespace, created_at, updated_at)
+				SELECT gen_random_uuid(), CASE n % 2 WHEN 0 THEN 'a' ELSE 'b' END, t, t FROM generate_series(1, $1::int) n,
+					LATERAL (SELECT timestamptz '2026-01-02 03:00:00Z' + $2 * interval '1 minute' + n % 997 * interval '10 milliseconds') AS s (t)
+				RETURNING id, namespace, created_at
+			), counted AS (
+				INSERT INTO session_counters (session_id, updated_at) SELECT id, created_at + random() * interval '40 seconds' FROM made
+			)
+			INSERT INTO session_activity (session_id, namespace, active_at) SELECT id, namespace, created_at FROM made`, sessions, minute)
+	}
+	fill(10, 0)
+	fill(9990, 1)   // 4,995 in each namespace
+	fill(11_000, 2) // 5,500
+	fill(700, 3)
+	for _, limit := range []int{333, 1000} {
+		seen, last := map[repo.ID]bool{}, time.Now()
+		for page := (repo.Page{Limit: limit}); ; {
+			list, err := store.Sessions().List(t.Context(), repo.SessionFilter{Namespace: "a", AnyOwner: true, ByActivity: true}, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list.Next != "" && len(list.Items) != limit {
+				t.Fatalf("a page of %d has %d", limit, len(list.Items))
+			}
+			for _, s := range list.Items {
+				seen[s.ID] = true
+				// Within the crowded minute the order is another.
+				if s.UpdatedAt.After(last) && (s.UpdatedAt.Minute() != 2 || last.Minute() != 2) {
+					t.Fatalf("%v comes after %v", s.UpdatedAt, last)
+				}
+				last = s.UpdatedAt
+			}
+			if page.After = list.Next; list.Next == "" {
+				break
+			}
+		}
+		if want := 5 + 4995 + 5500 + 350; len(seen) != want {
+			t.Errorf("pages of %d have %d sessions, want %d", limit, len(seen), want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -16,7 +17,7 @@ func TestEntryRecordedAtOnce(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 8})
 	for range pgtest.Choose(100, 20) {
-		entry := repo.AuditEntry{ID: repo.NewID(), Type: repo.EventToolInvoked, OccurredAt: time.Now()}
+		entry := repo.AuditEntry{ID: repo.NewID(), Type: events.ToolInvoked, OccurredAt: time.Now()}
 		var all sync.WaitGroup
 		begin := make(chan struct{})
 		for range 8 {

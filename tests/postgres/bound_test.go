@@ -50,11 +50,21 @@ var applied = []repo.Transition{
 // A caller's transaction of a higher level sees the database as of its first
 // statement. Operations in it take account of what others did since, or the
 // transaction is aborted: no operation succeeds because of outdated data.
+// Guarantee: Transactions: In a caller's transaction an operation sees others' commits, or fails.
 func TestBoundSeesOthers(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	type step func(c boundCase, tx repo.Repositories) error
 	ctx := t.Context()
+	erase := func(c boundCase, tx repo.Repositories) error {
+		_, err := tx.State().Erase(ctx, c.scope().Name)
+		return err
+	}
+	// What was erased stays so, and the scope is a new one.
+	onlyA := func(t *testing.T, c boundCase) bool {
+		states, err := store.State().Read(ctx, c.scope())
+		return err == nil && len(states[0].Values) == 1 && states[0].Values[0].Key == "a"
+	}
 	for name, test := range map[string]struct {
 		prepare, first, second step
 		// refused is the error if the server itself notices what was done.
@@ -202,7 +212,7 @@ func TestBoundSeesOthers(t *testing.T) {
 			},
 			holds: func(t *testing.T, c boundCase) bool { // read committed sees the first step
 				page, err := store.Plans().List(ctx, repo.PlanFilter{}, repo.Page{Limit: 1})
-				return err == nil && page.Plans[0].Description == "new"
+				return err == nil && page.Items[0].Description == "new"
 			},
 		},
 		"delete an action after use": {
@@ -274,7 +284,7 @@ func TestBoundSeesOthers(t *testing.T) {
 			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionCancel) },
 			holds: func(t *testing.T, c boundCase) bool {
 				child, err := store.Plans().Get(ctx, c.child)
-				return err == nil && child.State == repo.StateApplied
+				return err == nil && child.State == repo.PlanApplied
 			},
 		},
 		"start after start": {
@@ -311,19 +321,32 @@ func TestBoundSeesOthers(t *testing.T) {
 		},
 		"change after erase": {
 			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.State().Erase(ctx, c.scope().Name)
+			first:   erase,
+			second:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			holds:   onlyA,
+		},
+		// The scope's new row comes before the erased one's, which the late transaction still sees.
+		"change after erase, in a free place": {
+			prepare: func(c boundCase, tx repo.Repositories) error {
+				before := repo.Scope{Name: "before " + c.scope().Name}
+				_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: before, Key: "x", Value: []byte(`1`)}})
+				if err == nil {
+					err = c.change(tx, "prepared", nil)
+				}
+				if err == nil {
+					_, err = tx.State().Erase(ctx, before.Name)
+				}
+				pgtest.Exec(t, store.Pool(), "VACUUM state_scopes")
 				return err
 			},
+			first:  erase,
 			second: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			holds:  onlyA,
 		},
 		"erase after change": {
 			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
 			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.State().Erase(ctx, c.scope().Name)
-				return err
-			},
+			second:  erase,
 		},
 		"change a session's state after delete": {
 			first: func(c boundCase, tx repo.Repositories) error {

@@ -15,6 +15,7 @@ import (
 // A caller leaves while its append waits for a connection, in a group with another's,
 // and reuses its buffers. The group is sent later, without it; the other append is not
 // affected.
+// Guarantee: Memory: An append whose caller has left keeps no memory of it.
 func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	t.Parallel()
 	// At another level the first append would be sent twice.

@@ -17,7 +17,8 @@ func TestClaimSkipsALeaseThatIsLocked(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	ids := queuePlans(t, store, "queue", 3)
 	byHand := acquireFor(t, store, repo.PlanLease(ids[0]))
-	last := claim(t, store, repo.Claim{Owner: "slow", Namespaces: []string{"queue"}, MaxAttempts: 1})
+	pgtest.Exec(t, store.Pool(), "UPDATE plans SET max_attempts = 1")
+	last := claim(t, store, repo.Claim{Owner: "slow", Namespaces: []string{"queue"}})
 	expire(t, store)
 	pgtest.Exec(t, store.Pool(), "UPDATE plan_claims SET check_at = now()")
 	tx := beginTx(t, store)
@@ -48,7 +49,7 @@ func TestClaimSkipsALeaseThatIsLocked(t *testing.T) {
 	if got := claimOne(t, store, "queue"); got.Plan.ID != ids[0] {
 		t.Errorf("claimed %v, want the first", got.Plan.ID)
 	}
-	if plan, err := store.Plans().Get(t.Context(), last[0].Plan.ID); err != nil || plan.State != repo.StateProcessing {
+	if plan, err := store.Plans().Get(t.Context(), last[0].Plan.ID); err != nil || plan.State != repo.PlanProcessing {
 		t.Errorf("the plan whose lease was renewed is at %v, %v", plan.Stage, err)
 	}
 }

@@ -17,7 +17,7 @@ func TestPlanCommittedLateIsClaimed(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{})
 	ctx := t.Context()
 	name := "act"
-	if _, err := store.Actions().Create(ctx, repo.NewAction{Name: name, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+	if _, err := store.Actions().Create(ctx, repo.NewAction{Name: name, ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	late, err := store.Plans().Use(ctx, name, repo.UseAction{})
@@ -49,4 +49,31 @@ func TestPlanCommittedLateIsClaimed(t *testing.T) {
 			t.Fatal("it was not claimed in 20 seconds")
 		}
 	}
+}
+
+// A claim of what is at its limit, which finds only a claim that has expired, does not take the next ones past what waits there.
+func TestClaimAtALimitKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	queueMany(t, store.Pool(), "queue", 4)
+	pgtest.Exec(t, store.Pool(), "UPDATE plan_queue SET since = since - interval '1 minute'")
+	limit := func(atOnce int) {
+		if err := store.Plans().SetLimit(t.Context(), repo.PlanLimit{Namespace: "queue", AtOnce: atOnce}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take := func(want int) []repo.ClaimedPlan {
+		claimed, err := store.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 9})
+		if err != nil || len(claimed) != want {
+			t.Fatalf("claimed %d, want %d, %v", len(claimed), want, err)
+		}
+		return claimed
+	}
+	limit(1)
+	if err := store.Leases().Release(t.Context(), take(1)[0].Lease); err != nil {
+		t.Fatal(err)
+	}
+	take(1) // the same
+	limit(-1)
+	take(3)
 }

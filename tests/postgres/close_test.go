@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -20,6 +21,7 @@ import (
 // A store is closed during all kinds of operations. Close waits for them; each call
 // succeeds or gets ErrClosed; what was acknowledged is stored, and what was refused
 // is not.
+// Guarantee: Faults: `Close` waits for operations under way; later ones write nothing.
 func TestCloseUnderLoad(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -78,7 +80,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			return err
 		},
 		func(ctx context.Context) error {
-			for _, err := range store.Sessions().Stream(ctx, id, 0) {
+			for _, err := range store.Sessions().Messages(ctx, id, 0) {
 				if err != nil {
 					return err
 				}
@@ -103,7 +105,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			if _, err := store.Sessions().Delete(ctx, session.ID); err != nil {
 				return err
 			}
-			_, err = store.Sessions().Import(ctx, &document, repo.ImportOptions{Restore: true})
+			_, err = store.Sessions().Import(ctx, &document, true)
 			return err
 		},
 		func(ctx context.Context) error {
@@ -111,7 +113,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			return err
 		},
 		func(ctx context.Context) error {
-			return store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked})
+			return store.Audit().Record(ctx, repo.AuditEntry{Type: events.ToolInvoked})
 		},
 	} {
 		for range 3 {

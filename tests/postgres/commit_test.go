@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -48,7 +49,7 @@ func TestErrorsOfCommits(t *testing.T) {
 	if _, err := store.Sessions().Create(ctx, repo.NewSession{}); !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("a session: %v", err)
 	}
-	if err := store.AuditStore().Hold(ctx, repo.AuditHold{SessionID: id, Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
+	if err := store.AuditLog().Hold(ctx, auditlog.Hold{SessionID: id, Reason: "x"}); !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("a hold: %v", err)
 	}
 	session, err := store.Sessions().Get(ctx, id)

@@ -107,7 +107,7 @@ func TestCancelOfAChildThatMoves(t *testing.T) {
 		return err
 	})
 	child, err = store.Plans().Get(t.Context(), child.ID)
-	if err != nil || child.State != repo.StateCancelled || child.Version != 3 {
+	if err != nil || child.State != repo.PlanCancelled || child.Version != 3 {
 		t.Errorf("the child is %s at version %d, %v", child.State, child.Version, err)
 	}
 }
@@ -137,7 +137,7 @@ func TestTimesAheadOfTheClock(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Sessions().Import(t.Context(), &document, repo.ImportOptions{Restore: true}); err != nil {
+	if _, err := store.Sessions().Import(t.Context(), &document, true); err != nil {
 		t.Fatal(err)
 	}
 	messages, err := store.Sessions().Append(t.Context(), id, user("now"))

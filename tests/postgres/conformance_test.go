@@ -38,7 +38,8 @@ func TestConformanceInTx(t *testing.T) {
 func TestConformanceOfBind(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
-	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) })
+	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
+		pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "State", "Leases", "Audit")...)
 }
 
 // beginner is a pool with any configuration.
@@ -67,7 +68,7 @@ func TestConformanceOfBindInSimpleProtocol(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.NewPool(t, pgtest.WithParameter(pgtest.NewDatabase(t), "default_query_exec_mode", "simple_protocol"))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
-		pgtest.Parts("Append", "Turns", "Messages", "Read", "Values", "State", "Plans", "Claims", "Fences", "Audit")...)
+		pgtest.Parts("Append", "Messages", "Values", "State", "Plans", "Fences", "Audit")...)
 }
 
 func uuidText(id repo.ID) string {

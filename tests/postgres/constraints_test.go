@@ -9,6 +9,7 @@ import (
 )
 
 // The database refuses what the domain forbids, whoever writes.
+// Guarantee: Servers and roles: The database refuses what the domain forbids, whoever writes.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

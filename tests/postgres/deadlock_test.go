@@ -14,6 +14,7 @@ import (
 // A transaction that locks in another order than an operation of several statements,
 // such as a migration or a user's SQL, can deadlock with it. If the server aborts the
 // operation's transaction, it is retried.
+// Guarantee: Faults: An operation that a deadlock ended is retried.
 func TestOperationsAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -61,7 +62,7 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 		deadlock(t, databaseURL, "SELECT FROM plans WHERE id = $1 FOR UPDATE", plan,
 			"INSERT INTO sessions (id) VALUES ($1)", id,
 			func() error {
-				got, err := store.Sessions().Import(t.Context(), bytes.NewReader(document.Bytes()), repo.ImportOptions{Restore: true})
+				got, err := store.Sessions().Import(t.Context(), bytes.NewReader(document.Bytes()), true)
 				if err == nil && (got.MessageCount != 2 || len(got.Plans) != 1) {
 					t.Errorf("imported %+v", got)
 				}

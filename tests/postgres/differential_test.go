@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -16,9 +17,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
-	"github.com/seed-df90f812/agentstore/repo/rules"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -112,7 +115,7 @@ func (w *twins) draw(t *rapid.T) operation {
 			s, err := r.Sessions().Create(ctx, repo.NewSession{
 				ID: session, Namespace: w.namespace, Owner: actor, Actor: actor, Existing: mode, FencedOnly: fence == 5,
 			})
-			return w.say(err, s.Session, s.Existed)
+			return w.say(err, s)
 		}},
 		{"update", func(ctx context.Context, r repo.Repositories) string {
 			update := repo.SessionUpdate{Actor: &actor}
@@ -132,13 +135,13 @@ func (w *twins) draw(t *rapid.T) operation {
 			return w.say(err, u)
 		}},
 		{"turn", func(ctx context.Context, r repo.Repositories) string {
-			a, err := r.Sessions().AppendTurn(ctx, session, fenced(turn, session))
+			a, err := r.Sessions().AppendTurn(ctx, inSession(session, fenced(turn, session)))
 			return w.say(err, w.turn(a))
 		}},
 		{"turns", func(ctx context.Context, r repo.Repositories) string {
 			other := fenced(otherTurn(turn, number), w.sessions[number%3])
 			added, err := r.Sessions().AppendTurns(ctx,
-				repo.SessionTurn{SessionID: session, Turn: fenced(turn, session)}, repo.SessionTurn{SessionID: w.sessions[number%3], Turn: other})
+				inSession(session, fenced(turn, session)), inSession(w.sessions[number%3], other))
 			var out []any
 			for _, a := range added {
 				out = append(out, w.turn(a))
@@ -178,7 +181,7 @@ func (w *twins) draw(t *rapid.T) operation {
 			return w.say(err, m)
 		}},
 		{"append at", func(ctx context.Context, r repo.Repositories) string {
-			m, err := r.Sessions().AppendAt(ctx, session, int64(number), messages...)
+			m, err := appendAt(ctx, r.Sessions(), session, int64(number), messages...)
 			return w.say(err, m)
 		}},
 		{"message", func(ctx context.Context, r repo.Repositories) string {
@@ -206,14 +209,14 @@ func (w *twins) draw(t *rapid.T) operation {
 		}},
 		{"append by key", func(ctx context.Context, r repo.Repositories) string {
 			key := repo.SessionKey{Namespace: w.namespace, Key: actor}
-			m, err := repo.ByKey(r.Sessions(), key).AppendOrCreate(ctx, repo.NewSession{Owner: actor}, messages...)
+			m, err := bykey.Of(r.Sessions(), key).AppendOrCreate(ctx, repo.NewSession{Owner: actor}, messages...)
 			if err == nil {
 				w.gave(m[0].SessionID)
 			}
 			return w.say(err, m)
 		}},
 		{"delete by key", func(ctx context.Context, r repo.Repositories) string {
-			d, err := repo.ByKey(r.Sessions(), repo.SessionKey{Namespace: w.namespace, Key: actor}).Delete(ctx)
+			d, err := bykey.Of(r.Sessions(), repo.SessionKey{Namespace: w.namespace, Key: actor}).Delete(ctx)
 			return w.say(err, d)
 		}},
 		{"import", func(ctx context.Context, r repo.Repositories) string {
@@ -221,7 +224,7 @@ func (w *twins) draw(t *rapid.T) operation {
 			if !there {
 				return "no document"
 			}
-			s, err := r.Sessions().Import(ctx, bytes.NewReader(document), repo.ImportOptions{Restore: true})
+			s, err := r.Sessions().Import(ctx, bytes.NewReader(document), true)
 			return w.say(err, s)
 		}},
 		{"action", func(ctx context.Context, r repo.Repositories) string {
@@ -273,7 +276,7 @@ func (w *twins) draw(t *rapid.T) operation {
 			return w.say(err, p)
 		}},
 		{"claim", func(ctx context.Context, r repo.Repositories) string {
-			claim := repo.Claim{Owner: w.namespace + actor, Namespaces: []string{w.namespace}, Limit: number % 3, MaxAttempts: 2}
+			claim := repo.Claim{Owner: w.namespace + actor, Namespaces: []string{w.namespace}, Limit: number % 3}
 			if number > 2 {
 				claim.Actions, claim.Phases = []string{action}, []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute}
 			}
@@ -287,6 +290,16 @@ func (w *twins) draw(t *rapid.T) operation {
 			}
 			return out
 		}},
+		{"limit", func(ctx context.Context, r repo.Repositories) string {
+			limit := repo.PlanLimit{Namespace: w.namespace, AtOnce: number%5 - 1}
+			if len(actor)%2 == 0 {
+				limit.Action = action
+			}
+			return w.say(r.Plans().SetLimit(ctx, limit))
+		}},
+		{"delete plan", func(ctx context.Context, r repo.Repositories) string {
+			return w.say(r.Plans().Delete(ctx, w.plan(plan)))
+		}},
 		{"link", func(ctx context.Context, r repo.Repositories) string {
 			return w.say(r.Plans().Link(ctx, session, w.plan(plan)))
 		}},
@@ -294,7 +307,7 @@ func (w *twins) draw(t *rapid.T) operation {
 			return w.say(r.Plans().Unlink(ctx, session, w.plan(plan)))
 		}},
 		{"record", func(ctx context.Context, r repo.Repositories) string {
-			return w.say(r.Audit().Record(ctx, repo.AuditEntry{ID: w.usages[number%3], OccurredAt: time.UnixMicro(1_700_000_000_000_000).UTC(), Type: repo.EventToolInvoked, SessionID: w.sessions[0]}))
+			return w.say(r.Audit().Record(ctx, repo.AuditEntry{ID: w.usages[number%3], OccurredAt: time.UnixMicro(1_700_000_000_000_000).UTC(), Type: events.ToolInvoked, SessionID: w.sessions[0]}))
 		}},
 		{"acquire", func(ctx context.Context, r repo.Repositories) string {
 			ttl := []time.Duration{0, time.Minute, repo.MaxLeaseTTL, repo.MaxLeaseTTL + time.Microsecond, -1}[number]
@@ -405,6 +418,16 @@ func (w *twins) turn(a repo.AppendedTurn) string {
 	return fmt.Sprint(w.say(nil, a.Messages), a.Repeated, a.Created, usage, scopes)
 }
 
+// newer counts the versions of a scope that are newer than one: versions are times.
+func newer(s repo.ScopeState, than int64) int {
+	versions := map[int64]bool{s.Version: s.Version > than}
+	for _, v := range s.Values {
+		versions[v.Version] = v.Version > than
+	}
+	maps.DeleteFunc(versions, func(_ int64, newer bool) bool { return !newer })
+	return len(versions)
+}
+
 // versions returns versions without the time that they begin at.
 func (w *twins) versions(scopes []repo.ScopeVersion) string {
 	var out []string
@@ -419,7 +442,7 @@ func (w *twins) versions(scopes []repo.ScopeVersion) string {
 func stateValues(s repo.ScopeState) []string {
 	out := []string{fmt.Sprint(s.Version > 0)}
 	for _, v := range s.Values {
-		out = append(out, fmt.Sprint(v.Key, string(v.Value), s.Version-v.Version))
+		out = append(out, fmt.Sprint(v.Key, string(v.Value), newer(s, v.Version)))
 	}
 	return out
 }
@@ -436,16 +459,16 @@ func (w *twins) given(number int) repo.Lease {
 func (w *twins) token(key repo.LeaseKey, which int) int64 {
 	given := w.leases[w.at]
 	if which == 3 {
-		return w.given(len(given) / 2).Token
+		return w.given(len(given) / 2).Fence
 	}
 	own := slices.DeleteFunc(slices.Clone(given), func(l repo.Lease) bool { return l.Key != key })
 	switch {
 	case len(own) == 0 || which == 0:
 		return 0
 	case which == 1:
-		return own[0].Token
+		return own[0].Fence
 	}
-	return own[len(own)-1].Token
+	return own[len(own)-1].Fence
 }
 
 // number returns a token's place in the order of their appearance.
@@ -461,14 +484,14 @@ func (w *twins) number(token int64) int {
 func (w *twins) lease(err error, leases ...repo.Lease) string {
 	count := w.number
 	if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
-		return fmt.Sprint("held by ", conflict.Holder, count(conflict.Token))
+		return fmt.Sprint("held by ", conflict.Holder, count(conflict.Fence))
 	}
 	if lost, ok := errors.AsType[*repo.LeaseLostError](err); ok {
-		return fmt.Sprint("lost by ", lost.Owner, count(lost.Token), lost.Err)
+		return fmt.Sprint("lost by ", lost.Owner, count(lost.Fence), lost.Err)
 	}
 	out := w.say(err)
 	for _, l := range leases {
-		out += fmt.Sprint(l.Key, l.Owner, count(l.Token), l.ExpiresAt.Sub(l.AcquiredAt).Round(time.Minute), l.Expired)
+		out += fmt.Sprint(l.Key, l.Owner, count(l.Fence), l.ExpiresAt.Sub(l.AcquiredAt).Round(time.Minute), l.Expired)
 	}
 	return out
 }
@@ -479,16 +502,16 @@ func (w *twins) everything(ctx context.Context, r repo.Repositories) string {
 	for _, actor := range []string{"", "actor1"} {
 		var lines []string
 		for page := (repo.Page{Limit: 1}); ; {
-			found, err := r.Sessions().List(ctx, repo.SessionFilter{Namespace: w.namespace, Actor: actor}, page)
-			lines = append(lines, w.say(err, found.Sessions))
+			found, err := r.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true, Namespace: w.namespace, Actor: actor}, page)
+			lines = append(lines, w.say(err, found.Items))
 			if page.After = found.Next; page.After == "" || err != nil {
 				break
 			}
 		}
 		out = append(out, lines...)
 		for page := (repo.Page{Limit: 1}); ; {
-			found, err := r.Leases().List(ctx, repo.LeaseFilter{Owner: w.namespace + actor, Status: repo.LeaseHeld}, page)
-			out = append(out, w.lease(err, found.Leases...))
+			found, err := r.Leases().List(ctx, repo.LeaseFilter{Owner: w.namespace + actor, Held: true}, page)
+			out = append(out, w.lease(err, found.Items...))
 			if page.After = found.Next; page.After == "" || err != nil {
 				break
 			}
@@ -496,7 +519,7 @@ func (w *twins) everything(ctx context.Context, r repo.Repositories) string {
 	}
 	for page := (repo.Page{Limit: 1}); ; {
 		found, err := r.Actions().List(ctx, repo.ActionFilter{Namespace: w.namespace}, page)
-		out = append(out, w.say(err, found.Actions))
+		out = append(out, w.say(err, found.Items))
 		if page.After = found.Next; page.After == "" || err != nil {
 			break
 		}
@@ -505,7 +528,7 @@ func (w *twins) everything(ctx context.Context, r repo.Repositories) string {
 		for _, filter := range []repo.PlanFilter{{SessionID: w.sessions[i]}, {ParentID: w.plan(i)}} {
 			for page := (repo.Page{Limit: 1}); ; {
 				found, err := r.Plans().List(ctx, filter, page)
-				out = append(out, w.say(err, found.Plans))
+				out = append(out, w.say(err, found.Items))
 				if page.After = found.Next; page.After == "" || err != nil {
 					break
 				}
@@ -526,11 +549,11 @@ func (w *twins) everything(ctx context.Context, r repo.Repositories) string {
 		out = append(out, w.say(err, h))
 		m, err := r.Sessions().MessagesFrom(ctx, w.sessions[i], 0, 0)
 		out = append(out, w.say(err, m))
-		for _, filter := range []repo.AuditFilter{{SessionID: w.sessions[i]}, {PlanID: w.plan(i)}} {
+		for _, filter := range []repo.AuditFilter{{SessionID: w.sessions[i], OldestFirst: true}, {PlanID: w.plan(i), OldestFirst: true}} {
 			var entries []string
 			for page := (repo.Page{Limit: 2}); ; {
-				found, err := r.Audit().List(ctx, filter, repo.OldestFirst, page)
-				for _, e := range found.Entries {
+				found, err := r.Audit().List(ctx, filter, page)
+				for _, e := range found.Items {
 					entries = append(entries, fmt.Sprint(e.Type, e.Actor, e.SessionID, e.PlanID, string(e.Details)))
 				}
 				if page.After = found.Next; page.After == "" || err != nil {
@@ -538,7 +561,7 @@ func (w *twins) everything(ctx context.Context, r repo.Repositories) string {
 					break
 				}
 			}
-			count, err := r.Audit().Count(ctx, filter, 0)
+			count, _, err := r.Audit().Count(ctx, filter, 0)
 			slices.Sort(entries) // entries of the same microsecond are ordered by random ids
 			out = append(out, w.say(err, count, entries))
 		}
@@ -552,7 +575,7 @@ var volatile = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]* \+0000 U
 // pointers.
 func (w *twins) say(err error, values ...any) string {
 	if fenced, is := errors.AsType[*repo.FencedError](err); is {
-		return fmt.Sprint("fenced: ", fenced.Key, w.number(fenced.Token), w.number(fenced.Latest))
+		return fmt.Sprint("fenced: ", fenced.Key, w.number(fenced.Fence), w.number(fenced.Latest))
 	}
 	if err != nil {
 		return "error: " + versionNumbers.ReplaceAllString(err.Error(), "V")

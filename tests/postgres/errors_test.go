@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -45,6 +46,7 @@ func discreet(t *testing.T, what string, err error) {
 	}
 }
 
+// Guarantee: Faults: No error contains a password.
 func TestErrorsOfOpenHoldNoPassword(t *testing.T) {
 	t.Parallel()
 	good, err := url.Parse(pgtest.NewDatabase(t))
@@ -91,6 +93,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+// Guarantee: Faults: No error, log line or trace contains a message's content.
 func TestErrorsHoldNoContent(t *testing.T) {
 	t.Parallel()
 	var log buffer
@@ -115,7 +118,7 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	changed.Content += "x"
 	_, err = sessions.Append(ctx, given.ID, changed)
 	discreet(t, "another message", err)
-	_, err = sessions.AppendAt(ctx, given.ID, 7, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
+	_, err = appendAt(ctx, sessions, given.ID, 7, repo.NewMessage{Role: repo.RoleUser, Content: hidden})
 	discreet(t, "another sequence", err)
 	_, err = sessions.AddUsage(ctx, given.ID, repo.NewUsage{Cost: 2})
 	discreet(t, "past the budget", err)
@@ -131,9 +134,9 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	if err := sessions.Export(ctx, given.ID, &document); err != nil {
 		t.Fatal(err)
 	}
-	_, err = sessions.Import(ctx, bytes.NewReader(document.Bytes()), repo.ImportOptions{Restore: true})
+	_, err = sessions.Import(ctx, bytes.NewReader(document.Bytes()), true)
 	discreet(t, "a session that is there", err)
-	_, err = sessions.Import(ctx, strings.NewReader(strings.Replace(document.String(), hidden, hidden+"x", 1)), repo.ImportOptions{Restore: true})
+	_, err = sessions.Import(ctx, strings.NewReader(strings.Replace(document.String(), hidden, hidden+"x", 1)), true)
 	discreet(t, "a document that was changed", err)
 
 	// The database quotes what it refuses; the store's error does not. A trigger
@@ -161,20 +164,20 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	}
 	_, err = store.Plans().Use(ctx, "a", repo.UseAction{Arguments: []repo.ArgumentValue{{Name: "a", Value: json.RawMessage(`"` + hidden + `"`)}}})
 	discreet(t, "an argument", err)
-	discreet(t, "an entry", store.Audit().Record(ctx, repo.AuditEntry{Type: repo.EventAuthFailure, Details: json.RawMessage(`["` + hidden + `"]`)}))
-	writer, err := audit.NewWriter(store.AuditStore(), audit.Options{Logger: logger})
+	discreet(t, "an entry", store.Audit().Record(ctx, repo.AuditEntry{Type: events.AuthFailure, Details: json.RawMessage(`["` + hidden + `"]`)}))
+	writer, err := audit.NewWriter(store.AuditLog(), audit.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writer.RecordWait(ctx, repo.AuditEntry{Type: repo.EventAuthFailure, Details: json.RawMessage(`{"password":"` + hidden + `"}`)}); err != nil {
+	if err := writer.RecordWait(ctx, repo.AuditEntry{Type: events.AuthFailure, Details: json.RawMessage(`{"password":"` + hidden + `"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := writer.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	page, err := store.Audit().List(ctx, repo.AuditFilter{Type: repo.EventAuthFailure}, repo.NewestFirst, repo.Page{})
-	if err != nil || len(page.Entries) != 1 || strings.Contains(string(page.Entries[0].Details), hidden) {
-		t.Errorf("recorded %d entries, %v, with the password", len(page.Entries), err)
+	page, err := store.Audit().List(ctx, repo.AuditFilter{Type: events.AuthFailure}, repo.Page{})
+	if err != nil || len(page.Items) != 1 || strings.Contains(string(page.Items[0].Details), hidden) {
+		t.Errorf("recorded %d entries, %v, with the password", len(page.Items), err)
 	}
 	if text := log.String(); strings.Contains(text, hidden) {
 		t.Errorf("the log contains the secret: %s", text)

@@ -62,11 +62,11 @@ func TestReadFailsAfterWrite(t *testing.T) {
 	}
 	plan := func(ctx context.Context, store repo.Repositories) repo.ID {
 		page, err := store.Plans().List(ctx, repo.PlanFilter{}, repo.Page{})
-		if err != nil || len(page.Plans) != 1 {
-			t.Errorf("%d plans, %v", len(page.Plans), err)
+		if err != nil || len(page.Items) != 1 {
+			t.Errorf("%d plans, %v", len(page.Items), err)
 			return repo.ID{}
 		}
-		return page.Plans[0].ID
+		return page.Items[0].ID
 	}
 	start := func(ctx context.Context, store repo.Repositories, _ repo.ID) error {
 		_, err := store.Plans().Transition(ctx, plan(ctx, store), repo.TransitionStart, repo.Cause{})

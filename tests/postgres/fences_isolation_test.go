@@ -27,7 +27,7 @@ func TestFenceOfASessionThatASnapshotLacks(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	pgtest.Exec(t, tx, "SELECT count(*) FROM sessions")
 	createWith(t, store, id)
-	if err := appendUnder(t.Context(), store, id, first.Token); err != nil {
+	if err := appendUnder(t.Context(), store, id, first.Fence); err != nil {
 		t.Fatal(err)
 	}
 	second, err := postgres.Bind(tx).Leases().Acquire(t.Context(), repo.NewLease{Key: first.Key, Owner: "second"})
@@ -37,8 +37,8 @@ func TestFenceOfASessionThatASnapshotLacks(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendUnder(t.Context(), store, id, second.Token); err != nil {
+	if err := appendUnder(t.Context(), store, id, second.Fence); err != nil {
 		t.Error(err)
 	}
-	wantFencedBy(t, appendUnder(t.Context(), store, id, first.Token), second)
+	wantFencedBy(t, appendUnder(t.Context(), store, id, first.Fence), second)
 }

@@ -25,7 +25,7 @@ func acquireFor(t *testing.T, r repo.Repositories, key repo.LeaseKey) repo.Lease
 }
 
 func appendUnder(ctx context.Context, r repo.Repositories, id repo.ID, token int64) error {
-	_, err := r.Sessions().AppendTurn(ctx, id, repo.Turn{Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}, Fence: token})
+	_, err := r.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}, Fence: token})
 	return err
 }
 
@@ -38,8 +38,8 @@ func createWith(t *testing.T, store *agentstore.Store, id repo.ID) {
 
 func wantFencedBy(t *testing.T, err error, lease repo.Lease) {
 	t.Helper()
-	if fenced, is := errors.AsType[*repo.FencedError](err); !is || fenced.Latest != lease.Token {
-		t.Errorf("%v, want a refusal because of token %d", err, lease.Token)
+	if fenced, is := errors.AsType[*repo.FencedError](err); !is || fenced.Latest != lease.Fence {
+		t.Errorf("%v, want a refusal because of token %d", err, lease.Fence)
 	}
 }
 
@@ -87,15 +87,15 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 	}()
 	awaitLock(t, store)
 	createWith(t, store, id)
-	if err := appendUnder(t.Context(), store, id, first.Token); err != nil {
+	if err := appendUnder(t.Context(), store, id, first.Fence); err != nil {
 		t.Errorf("before somebody else has the lease: %v", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	second := <-acquired
-	wantFencedBy(t, appendUnder(t.Context(), store, id, first.Token), second)
-	if err := appendUnder(t.Context(), store, id, second.Token); err != nil {
+	wantFencedBy(t, appendUnder(t.Context(), store, id, first.Fence), second)
+	if err := appendUnder(t.Context(), store, id, second.Fence); err != nil {
 		t.Error(err)
 	}
 }
@@ -112,7 +112,7 @@ func TestFenceOfASessionMadeMeanwhile(t *testing.T) {
 	second := acquireFor(t, postgres.Bind(tx), first.Key)
 	createWith(t, store, id)
 	result := make(chan error, 1)
-	go func() { result <- appendUnder(t.Context(), store, id, first.Token) }()
+	go func() { result <- appendUnder(t.Context(), store, id, first.Fence) }()
 	awaitLock(t, store)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -141,13 +141,13 @@ func TestFenceLocksTheSessionFirst(t *testing.T) {
 	// Whoever waits looks for a deadlock once, so that it would be the transaction that ends.
 	time.Sleep(3 * pgtest.Value[time.Duration](t, store.Pool(), "SELECT 1000000 * extract(epoch FROM 1000 * current_setting('deadlock_timeout')::interval)::bigint") / 2)
 	own := acquireFor(t, bound, repo.SessionLease(id))
-	if err := appendUnder(t.Context(), bound, id, own.Token); err != nil {
+	if err := appendUnder(t.Context(), bound, id, own.Fence); err != nil {
 		t.Error(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if conflict, is := errors.AsType[*repo.LeaseConflictError](<-result); !is || conflict.Token != own.Token {
+	if conflict, is := errors.AsType[*repo.LeaseConflictError](<-result); !is || conflict.Fence != own.Fence {
 		t.Errorf("the other one got %v", conflict)
 	}
 }
@@ -163,7 +163,7 @@ func TestFenceWaitsForAWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := beginTx(t, store)
-	if err := appendUnder(t.Context(), postgres.Bind(tx), id, first.Token); err != nil {
+	if err := appendUnder(t.Context(), postgres.Bind(tx), id, first.Fence); err != nil {
 		t.Fatal(err)
 	}
 	acquired := make(chan int64, 1)
@@ -210,11 +210,11 @@ func TestFencedGroups(t *testing.T) {
 	pgtest.Exec(t, tx, "SELECT FROM session_counters ORDER BY session_id FOR UPDATE")
 	for _, h := range holders {
 		for writer := range writers {
-			token := []int64{h.latest.Token, 0, h.old.Token}[writer%3]
+			token := []int64{h.latest.Fence, 0, h.old.Fence}[writer%3]
 			running.Go(func() {
 				for range 4 {
 					err := appendUnder(t.Context(), store, h.id, token)
-					if token == h.old.Token {
+					if token == h.old.Fence {
 						wantFencedBy(t, err, h.latest)
 					} else if err != nil {
 						t.Error(err)

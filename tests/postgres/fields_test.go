@@ -83,9 +83,9 @@ func filledAction() repo.NewAction {
 		Name: "host:team/review", CreatedBy: "someone",
 		ActionDefinition: repo.ActionDefinition{
 			Description: "d", DefinitionOfDone: "{{.a}} is done",
-			Actors:            repo.Actors{Strategy: "1", Execution: "2", Review: "3", Apply: "4", Estimation: "5", Invariant: "6"},
+			StrategyActor: "1", ExecutionActor: "2", ReviewActor: "3", ApplyActor: "4", EstimationActor: "5", InvariantActor: "6",
 			AutomationProfile: "p", Reusable: true, ReadOnly: true, InputsSchema: json.RawMessage(`{ "b" : 1.0, "a":2 }`),
-			Tags: []string{"t", "s"}, Invariants: []string{"second", "first"},
+			MaxAttempts: 3, MaxAge: time.Hour, Keep: 48 * time.Hour, Phases: []repo.Phase{repo.PhaseStrategize, repo.PhaseApply}, Tags: []string{"t", "s"}, Invariants: []string{"second", "first"},
 			Arguments: []repo.Argument{
 				{Name: "a", Type: repo.ArgumentString, Required: true, Description: "d", Min: new(1.0), Max: new(9.5), Pattern: "^x"},
 				{Name: "b", Type: repo.ArgumentFloat, Default: json.RawMessage(" 1.50 ")},
@@ -103,7 +103,6 @@ func TestEveryFieldOfActions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFilled(t, created)
 	read, err := reader.Actions().Get(t.Context(), given.Name)
 	wantFields(t, read, err, created)
 	wantFields(t, read.ActionDefinition, nil, given.ActionDefinition)
@@ -128,6 +127,13 @@ func TestEveryFieldOfActions(t *testing.T) {
 	read, err = reader.Actions().Get(t.Context(), given.Name)
 	wantFields(t, read, err, updated)
 	wantFields(t, read.ActionDefinition, nil, given.ActionDefinition)
+	archived, err := writer.Actions().Archive(t.Context(), given.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err = reader.Actions().Get(t.Context(), given.Name)
+	wantFields(t, read, err, archived)
+	wantFilled(t, created, archived)
 }
 
 func TestEveryFieldOfPlans(t *testing.T) {
@@ -137,12 +143,12 @@ func TestEveryFieldOfPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := repo.UseAction{
-		Key: "k", Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Description: "d", Existing: repo.ExistingSame,
+		Key: "k", Name: "n", Namespace: "ns", SessionID: pgtest.NewSession(t, writer), Attempt: 2, Priority: 1, NotBefore: time.Date(2020, 1, 2, 3, 4, 5, 6000, time.UTC), Description: "d", Existing: repo.ExistingSame,
 		Projects:   []repo.ProjectLink{{Project: "z", Alias: "y", ReadOnly: true}, {Project: "a", Alias: "b"}},
 		Arguments:  []repo.ArgumentValue{{Name: "b", Value: json.RawMessage(" 2.50 ")}, {Name: "a", Value: json.RawMessage(`"x\u0061"`)}},
 		Invariants: []repo.PlanInvariant{{Text: "t", Source: "s"}},
 
-		AutomationProfile: "p", AutomationProfileSource: "s", AutomationSnapshot: json.RawMessage(`{ "a":1.0 }`), Actor: "someone",
+		AutomationProfile: "p", AutomationProfileSource: "s", AutomationSnapshot: json.RawMessage(`{ "a":1.0 }`), Actor: "someone", Trace: "t",
 	}
 	var plans []repo.Plan
 	check := func(plan repo.Plan, err error) repo.Plan {
@@ -150,8 +156,11 @@ func TestEveryFieldOfPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		moved := plan.Moved // says something about the call, and is not stored
+		plan.Moved = false
 		read, err := reader.Plans().Get(t.Context(), plan.ID)
 		wantFields(t, read, err, plan)
+		read.Moved = moved
 		plans = append(plans, read)
 		return read
 	}
@@ -162,7 +171,7 @@ func TestEveryFieldOfPlans(t *testing.T) {
 	child := check(writer.Plans().Use(t.Context(), "host:team/review", below))
 	move := func(transition repo.Transition, details string) {
 		t.Helper()
-		cause := repo.Cause{Actor: "someone", Reason: "why " + string(transition)}
+		cause := repo.Cause{Actor: "someone", Reason: "why " + string(transition), Final: transition == repo.TransitionFail}
 		if details != "" {
 			cause.Details = json.RawMessage(details)
 		}
@@ -179,10 +188,11 @@ func TestEveryFieldOfPlans(t *testing.T) {
 
 	last := plans[len(plans)-1]
 	listed, err := reader.Plans().List(t.Context(), repo.PlanFilter{ParentID: parent.ID}, repo.Page{})
-	if err != nil || len(listed.Plans) != 1 {
-		t.Fatalf("%d plans are listed, %v", len(listed.Plans), err)
+	if err != nil || len(listed.Items) != 1 {
+		t.Fatalf("%d plans are listed, %v", len(listed.Items), err)
 	}
-	wantFields(t, listed.Plans[0], nil, last)
+	last.Moved = false
+	wantFields(t, listed.Items[0], nil, last)
 	events, err := reader.Plans().History(t.Context(), child.ID, 0, 0)
 	if err != nil || int64(len(events)) != last.Version {
 		t.Fatalf("%d events, %v, want %d", len(events), err, last.Version)
@@ -206,14 +216,14 @@ func TestEveryFieldOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, err := reader.Sessions().Get(t.Context(), given.ID)
-	wantFields(t, read, err, created.Session)
+	wantFields(t, read, err, created)
 
 	if _, err := writer.Sessions().Update(t.Context(), given.ID, repo.SessionUpdate{FencedOnly: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	messages := []repo.NewMessage{user("first"), {
 		ID: repo.NewID(), Role: repo.RoleTool, Content: "second", Metadata: json.RawMessage(`{ "a":1.0 }`), Payload: []byte{0, 255},
-		Kind: "tool_result", CallID: "c1", OccurredAt: time.Date(2026, 2, 3, 4, 5, 6, 789001000, time.UTC),
+		Kind: "tool_result", CallID: "c1", Tokens: 3, Counter: "words", OccurredAt: time.Date(2026, 2, 3, 4, 5, 6, 789001000, time.UTC),
 	}}
 	wantFilled(t, messages...)
 	stored, err := writer.Sessions().Append(t.Context(), given.ID, messages...)
@@ -239,7 +249,11 @@ func TestEveryFieldOfSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFilled(t, updated)
+	again, err := writer.Sessions().Create(t.Context(), repo.NewSession{ID: given.ID, Existing: repo.ExistingAny, Namespace: given.Namespace, Key: given.Key})
+	if err != nil || !again.Existed {
+		t.Errorf("%+v, %v", again, err)
+	}
+	wantFilled(t, updated, again)
 	read, err = reader.Sessions().Get(t.Context(), given.ID)
 	wantFields(t, read, err, updated)
 }

@@ -309,7 +309,7 @@ func TestFollowAnother(t *testing.T) {
 	}
 	select {
 	case err := <-f.ended:
-		if _, ok := errors.AsType[*repo.SessionDeletedError](err); !ok {
+		if _, ok := errors.AsType[*repo.NotFoundError](err); !ok {
 			t.Errorf("Follow ended with %v", err)
 		}
 	case m := <-f.messages:

@@ -62,7 +62,7 @@ func TestGivenUpBeforeSent(t *testing.T) {
 		"a turn": func(ctx context.Context, session repo.ID) error {
 			turn := turn
 			turn.State[0].Scope.SessionID = session
-			_, err := store.Sessions().AppendTurn(ctx, session, turn)
+			_, err := store.Sessions().AppendTurn(ctx, inSession(session, turn))
 			return err
 		},
 		"parts": func(ctx context.Context, _ repo.ID) error {

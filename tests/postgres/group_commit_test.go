@@ -183,7 +183,7 @@ func TestOneBadAppendFailsNoOther(t *testing.T) {
 	check("stored", nil, add(ids[0], known))
 	check("stored with another content", repo.ErrConflict, add(ids[0], other))
 	check("stale", repo.ErrConflict, func() error {
-		_, err := store.Sessions().AppendAt(t.Context(), ids[0], 0, user("x"))
+		_, err := appendAt(t.Context(), store.Sessions(), ids[0], 0, user("x"))
 		return err
 	})
 	same := user("same id twice")
@@ -221,13 +221,24 @@ func TestFairness(t *testing.T) {
 		add(busy)
 	}
 	awaitLockWait(t, others)
-	time.Sleep(100 * time.Millisecond) // until the busy session's appends fill the queue
+	waiting := func() (count int) {
+		for _, c := range store.Stats().Committers {
+			count += c.Waiting
+		}
+		return count
+	}
+	pgtest.Await(t, time.Minute, "the busy session's appends fill the queue", func() bool {
+		before := waiting()
+		time.Sleep(100 * time.Millisecond)
+		return before >= 10_000-2000 && waiting() == before
+	})
+	before := waiting()
 	add(quiet)
-	time.Sleep(50 * time.Millisecond)
+	pgtest.Await(t, time.Minute, "the quiet one's append waits, too", func() bool { return waiting() == before+1 })
 	release()
 	wg.Wait()
 	// A message's time is that of its statement.
-	before := pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM messages b, messages q
+	before = pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM messages b, messages q
 		WHERE q.session_id = $1 AND b.session_id = $2 AND b.created_at < q.created_at`,
 		uuidText(quiet), uuidText(busy))
 	// At most the group under way, with up to 2,000 messages because nobody else

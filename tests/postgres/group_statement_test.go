@@ -165,18 +165,19 @@ func TestJoinedNeighbours(t *testing.T) {
 	if !errors.Is(results[len(ids)], repo.ErrNotFound) {
 		t.Errorf("a missing session: %v", results[len(ids)])
 	}
-	if _, ok := errors.AsType[*repo.MessageConflictError](results[len(ids)+1]); !ok {
+	if _, ok := errors.AsType[*repo.ExistsError](results[len(ids)+1]); !ok {
 		t.Errorf("a conflict: %v", results[len(ids)+1])
 	}
 }
 
 // If the database refuses one append, the others of its group are not affected. A
 // trigger stands for a rule that is not the library's.
+// Guarantee: Messages: An append that the database refuses makes no other fail.
 func TestRejectedAppendFailsNoOther(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]error{
-		"23514": repo.ErrInvalid, "23505": repo.ErrConflict, "42501": repo.ErrPermission,
-		"P0001": repo.ErrUnavailable, "ZX001": repo.ErrUnavailable, "54000": repo.ErrUnavailable, // the owner's own
+		"23514": repo.ErrInvalid, "23505": repo.ErrConflict,
+		"P0001": repo.ErrConflict, "ZX001": repo.ErrConflict, "54000": repo.ErrConflict, "42501": repo.ErrConflict, // the owner's own
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()

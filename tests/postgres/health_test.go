@@ -73,3 +73,39 @@ func TestHealth(t *testing.T) {
 		t.Error("a closed store has health")
 	}
 }
+
+// A transaction that is idle has no snapshot at read committed. Once it has written, it keeps row
+// versions all the same, and Health names it.
+func TestHealthOfIdleTransaction(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	id, other := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	pgtest.Exec(t, tx, "UPDATE session_counters SET updated_at = updated_at WHERE session_id = $1", [16]byte(other))
+	for range 200 {
+		if _, err := store.Sessions().Append(t.Context(), id, user("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pgtest.Exec(t, pool, "VACUUM session_counters")
+	pgtest.Await(t, time.Minute, "the versions that vacuum could not remove are seen", func() bool {
+		return pgtest.Value[int64](t, pool, "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'session_counters'") >= 200
+	})
+	health, err := store.Health(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(health.Holders, func(h postgres.Holder) bool { return h.PID == int(tx.Conn().PgConn().PID()) })
+	if at < 0 {
+		t.Fatalf("nobody holds them: %+v", health.Holders)
+	}
+	if h := health.Holders[at]; h.Age < 200 || h.Since.IsZero() {
+		t.Errorf("it is %+v", h)
+	}
+}

@@ -52,8 +52,9 @@ func TestStreamOfTurnsOnAHeldScope(t *testing.T) {
 	tracer := &vainWaits{}
 	store := pgtest.OpenStore(t, pgtest.NewDatabase(t), agentstore.Options{MaxConns: 8, Tracer: tracer})
 	add := func(ctx context.Context, scope string) error {
-		_, err := store.Sessions().AppendTurn(ctx, pgtest.NewSession(t, store), repo.Turn{
-			Messages: []repo.NewMessage{user("x")}, State: []repo.StateChange{plusOne(scope, "n")},
+		_, err := store.Sessions().AppendTurn(ctx, repo.Turn{
+			SessionID: pgtest.NewSession(t, store),
+			Messages:  []repo.NewMessage{user("x")}, State: []repo.StateChange{plusOne(scope, "n")},
 		})
 		return err
 	}

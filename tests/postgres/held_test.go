@@ -66,6 +66,7 @@ func besideHeld(t *testing.T, store *agentstore.Store, within time.Duration, add
 
 // A session that an open transaction holds delays no append to another, in pools of
 // all sizes with a free connection.
+// Guarantee: Held sessions: A session that a transaction holds stops no append to others.
 func TestHeldSessionStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{2, 3, 4, 8} {
@@ -84,6 +85,7 @@ func TestHeldSessionStopsNoOther(t *testing.T) {
 }
 
 // With a lock timeout the append that waits gets an error, and no other does.
+// Guarantee: Held sessions: A lock timeout affects only its own session.
 func TestLockTimeoutIsTheSessionsOwn(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 2, 4} {

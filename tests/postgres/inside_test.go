@@ -21,8 +21,8 @@ func TestOpenInsideOwnTransaction(t *testing.T) {
 	defer cancel()
 	if err := store.InTx(ctx, func(ctx context.Context, _ repo.Repositories) error {
 		_, err := agentstore.Open(ctx, databaseURL, agentstore.Options{})
-		if _, ok := errors.AsType[*repo.InsideTxError](err); !ok {
-			t.Errorf("Open inside of InTx gave %v, want an InsideTxError", err)
+		if invalid, is := errors.AsType[*repo.InvalidError](err); !is || invalid.Field != "context" {
+			t.Errorf("Open inside of InTx gave %v, want an InvalidError of the context", err)
 		}
 		return nil
 	}); err != nil {

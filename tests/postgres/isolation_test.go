@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/schema"
@@ -101,6 +102,7 @@ func wantDefault(t *testing.T, databaseURL string, level pgx.TxIsoLevel) {
 
 // Under each setting writers do not make each other fail, and concurrent changes
 // leave a plan's tree consistent.
+// Guarantee: Faults: Writers do not make each other fail, at any default isolation level.
 func TestEachIsolationLevel(t *testing.T) {
 	t.Parallel()
 	eachSetting(t, func(t *testing.T, databaseURL string, open func(t *testing.T) *agentstore.Store) {
@@ -303,6 +305,7 @@ func TestBoundTreeAtEachIsolationLevel(t *testing.T) {
 
 // All of the store's transactions are read committed. The caller's session stays as
 // it is, and the server issues no warnings.
+// Guarantee: Transactions: The isolation level of a caller's session stays.
 func TestIsolationOfTheCallerStays(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
@@ -320,7 +323,7 @@ func TestIsolationOfTheCallerStays(t *testing.T) {
 			}
 			execute(`CREATE TABLE seen (level text, tab text);
 				CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-					INSERT INTO seen VALUES (current_setting('transaction_isolation'), TG_TABLE_NAME); RETURN NULL;
+					INSERT INTO public.seen VALUES (current_setting('transaction_isolation'), TG_TABLE_NAME); RETURN NULL;
 				END $$`)
 			for _, table := range []string{"sessions", "session_counters", "messages", "plans", "actions", "session_plans", "audit_entries"} {
 				execute("CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION note()")
@@ -340,7 +343,7 @@ func TestIsolationOfTheCallerStays(t *testing.T) {
 					"grow":    f.grow(t.Context(), store.Plans()),
 					"link":    store.Plans().Link(t.Context(), id, f.root),
 					"cancel":  f.cancel(t.Context(), store.Plans()),
-					"record":  store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventToolInvoked}),
+					"record":  store.Audit().Record(t.Context(), repo.AuditEntry{Type: events.ToolInvoked}),
 					"archive": func() error { _, err := store.Actions().Archive(t.Context(), f.action); return err }(),
 					"delete":  func() error { _, err := store.Sessions().Delete(t.Context(), id); return err }(),
 					"InTx": store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {

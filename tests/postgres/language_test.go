@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -87,7 +88,7 @@ func TestFatalInAnyLanguage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := postgres.New(pgtest.NewPool(t, played(t, test.answer)), postgres.Options{})
+			store := postgres.New(pgsettings.Checked{Pool: pgtest.NewPool(t, played(t, test.answer))}, postgres.Options{})
 			_, err := store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.NewUsage{InputTokens: 1})
 			for _, sentinel := range repo.Sentinels() {
 				if errors.Is(err, sentinel) != errors.Is(test.want, sentinel) {

@@ -35,6 +35,7 @@ func mustAcquireA(t *testing.T, r repo.Repositories, owner string) repo.Lease {
 
 // A lease gets its token, and its life begins, after the wait for others: whether they leave
 // a free row behind or none.
+// Guarantee: Leases: A token is larger than all before it.
 func TestLeaseTokenAfterTheWait(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]string{"freed": "", "deleted": "DELETE FROM leases"} {
@@ -61,8 +62,8 @@ func TestLeaseTokenAfterTheWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			lease := <-acquired
-			if lease.Token <= before.Token {
-				t.Errorf("the token is %d, after %d of a lease that was released meanwhile", lease.Token, before.Token)
+			if lease.Fence <= before.Fence {
+				t.Errorf("the token is %d, after %d of a lease that was released meanwhile", lease.Fence, before.Fence)
 			}
 			if lease.AcquiredAt.Before(end) || lease.ExpiresAt.Before(end.Add(time.Minute)) {
 				t.Errorf("the lease begins at %v, before the end of the wait at %v", lease.AcquiredAt, end)
@@ -112,8 +113,8 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	}
 	smaller := notLarger(func() (int64, error) {
 		lease, err := acquireA(ctx, store, repo.NewID().String())
-		return lease.Token, err
-	}, func(token int64) error { return store.Leases().Release(ctx, repo.Lease{Key: leaseOfA, Token: token}) })
+		return lease.Fence, err
+	}, func(token int64) error { return store.Leases().Release(ctx, repo.Lease{Key: leaseOfA, Fence: token}) })
 	if smaller > 0 {
 		t.Errorf("%d tokens were not larger than the one before", smaller)
 	}
@@ -153,7 +154,7 @@ func TestLeaseRenewedTooLate(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lost, ok := errors.AsType[*repo.LeaseLostError](<-renewed); !ok || lost.Token != lease.Token {
+	if lost, ok := errors.AsType[*repo.LeaseLostError](<-renewed); !ok || lost.Fence != lease.Fence {
 		t.Errorf("renewed: %v", lost)
 	}
 }
@@ -166,13 +167,13 @@ func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 	const ahead = int64(1) << 52 // microseconds: in the year 2112
 	wants := func(lease repo.Lease, want int64) {
 		t.Helper()
-		if lease.Token != want {
+		if lease.Fence != want {
 			t.Errorf("the token of %+v is not %d", lease, want)
 		}
 	}
 	first := mustAcquireA(t, store, "first")
 	pgtest.Exec(t, store.Pool(), "UPDATE leases SET token = $1", ahead)
-	first.Token = ahead
+	first.Fence = ahead
 	if err := store.Leases().Release(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +234,8 @@ func TestLeaseRowsThatWereFreeForADay(t *testing.T) {
 		t.Error(err)
 	}
 	wants("11 13 23")
-	if page, err := store.Leases().List(t.Context(), repo.LeaseFilter{}, repo.Page{}); err != nil || len(page.Leases) > 0 {
-		t.Errorf("free rows are listed: %+v, %v", page.Leases, err)
+	if page, err := store.Leases().List(t.Context(), repo.LeaseFilter{}, repo.Page{}); err != nil || len(page.Items) > 0 {
+		t.Errorf("free rows are listed: %+v, %v", page.Items, err)
 	}
 }
 
@@ -279,6 +280,7 @@ func updated(t *testing.T, store *agentstore.Store) (updates, hot int64) {
 
 // In a transaction that began long ago, a lease lives as long as in any other, and one
 // that has expired since is free.
+// Guarantee: Leases: Expiry is judged by the database's clock, after the wait.
 func TestLeaseInAnOldTransaction(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
@@ -292,7 +294,7 @@ func TestLeaseInAnOldTransaction(t *testing.T) {
 	pgtest.Exec(t, tx, "SELECT pg_sleep(0.01)")
 	second := mustAcquireA(t, postgres.Bind(tx), "second")
 	began := pgtest.Value[time.Time](t, tx, "SELECT now()")
-	if second.Token <= first.Token || second.AcquiredAt.Sub(began) < 10*time.Millisecond || second.ExpiresAt.Sub(began) < time.Minute+10*time.Millisecond {
+	if second.Fence <= first.Fence || second.AcquiredAt.Sub(began) < 10*time.Millisecond || second.ExpiresAt.Sub(began) < time.Minute+10*time.Millisecond {
 		t.Errorf("acquired %+v in a transaction that began at %v", second, began)
 	}
 }
@@ -344,6 +346,7 @@ func TestLeaseAtHigherLevels(t *testing.T) {
 }
 
 // The answer to each piece of an operation is lost. It is repeated: the lease is the same.
+// Guarantee: Leases: A lost acquisition is asked for again, and gives the same lease.
 func TestLeaseAnswersLost(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
@@ -358,8 +361,8 @@ func TestLeaseAnswersLost(t *testing.T) {
 	for name, operation := range map[string]func() error{
 		"acquire": func() error {
 			again, err := acquireA(t.Context(), store, "own")
-			if err == nil && again.Token != held.Token {
-				t.Errorf("acquired again: token %d, not %d", again.Token, held.Token)
+			if err == nil && again.Fence != held.Fence {
+				t.Errorf("acquired again: token %d, not %d", again.Fence, held.Fence)
 			}
 			return err
 		},
@@ -379,7 +382,7 @@ func TestLeaseAnswersLost(t *testing.T) {
 	if err := store.Leases().Release(t.Context(), held); err != nil {
 		t.Error(err)
 	}
-	if page, err := other.Leases().List(t.Context(), repo.LeaseFilter{}, repo.Page{}); err != nil || len(page.Leases) != 0 {
+	if page, err := other.Leases().List(t.Context(), repo.LeaseFilter{}, repo.Page{}); err != nil || len(page.Items) != 0 {
 		t.Errorf("%+v, %v", page, err)
 	}
 }
@@ -411,7 +414,7 @@ func TestLeaseAttemptArrivesLate(t *testing.T) {
 	close(network.release)
 	pgtest.Await(t, time.Minute, "the first attempt arrives", func() bool {
 		page, err := other.Leases().List(t.Context(), repo.LeaseFilter{Owner: "own"}, repo.Page{})
-		return err == nil && len(page.Leases) == 1
+		return err == nil && len(page.Items) == 1
 	})
 }
 
@@ -427,11 +430,11 @@ func TestLeaseListAtTheExpiry(t *testing.T) {
 	for range 10 {
 		pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = clock_timestamp() + interval '20 ms'")
 		for listed := 1; listed > 0; {
-			page, err := store.Leases().List(t.Context(), repo.LeaseFilter{Status: repo.LeaseHeld}, repo.Page{Limit: repo.MaxPageSize})
+			page, err := store.Leases().List(t.Context(), repo.LeaseFilter{Held: true}, repo.Page{Limit: repo.MaxPageSize})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if listed = len(page.Leases); slices.ContainsFunc(page.Leases, func(l repo.Lease) bool { return l.Expired }) {
+			if listed = len(page.Items); slices.ContainsFunc(page.Items, func(l repo.Lease) bool { return l.Expired }) {
 				t.Fatal("a lease that is held has expired")
 			}
 		}

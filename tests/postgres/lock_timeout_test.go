@@ -76,11 +76,11 @@ func TestLockTimeoutOfAttempts(t *testing.T) {
 					}
 					for name, operation := range map[string]func(ctx context.Context) error{
 						"AppendTurn": func(ctx context.Context) error {
-							_, err := store.Sessions().AppendTurn(ctx, ids[0], turn)
+							_, err := store.Sessions().AppendTurn(ctx, inSession(ids[0], turn))
 							return err
 						},
 						"AppendTurns": func(ctx context.Context) error {
-							return addsTo(store)(ctx, repo.SessionTurn{SessionID: ids[0], Turn: turn}, turnsOf(ids[1])[0])
+							return addsTo(store)(ctx, inSession(ids[0], turn), turnsOf(ids[1])[0])
 						},
 						"Streams.Append": func(ctx context.Context) error {
 							_, err := store.Streams().Append(ctx, stream, []byte("y"))

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -10,7 +11,17 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+// The test binary is also the binary of the processes of TestHistoryRace.
+func TestMain(m *testing.M) {
+	if task := os.Getenv(historyTaskVariable); task != "" {
+		if err := runHistoryWriters(task); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(pgtest.Main(m))
+}
 
 // naivePool returns a pool for a naive implementation on the store's database.
 func naivePool(t *testing.T, store *agentstore.Store) *pgxpool.Pool {

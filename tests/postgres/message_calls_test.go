@@ -13,6 +13,7 @@ import (
 
 // Each statement that appends stores the calls of its messages, and no others: alone,
 // for several sessions, after a wait, in a transaction and by an import.
+// Guarantee: Messages: The messages of a call are found by its id.
 func TestEachAppendStoresItsCalls(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
@@ -57,7 +58,7 @@ func TestEachAppendStoresItsCalls(t *testing.T) {
 	}
 	check("by their ids", id, err)
 	id = newID()
-	_, err = sessions.AppendAt(t.Context(), id, 0, batch...)
+	_, err = appendAt(t.Context(), sessions, id, 0, batch...)
 	check("at a sequence", id, err)
 	id = newID()
 	for _, message := range batch {
@@ -112,6 +113,6 @@ func TestEachAppendStoresItsCalls(t *testing.T) {
 	if _, err := sessions.Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	_, err = sessions.Import(t.Context(), &document, repo.ImportOptions{Restore: true})
+	_, err = sessions.Import(t.Context(), &document, true)
 	check("imported", id, err)
 }

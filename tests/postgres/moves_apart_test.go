@@ -69,7 +69,7 @@ func TestTransitionsGivenUpUnsent(t *testing.T) {
 			ctx = t.Context()
 		}
 		running.Go(func() {
-			_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token})
+			_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 			if n%2 == 0 && err != nil || n%2 > 0 && (!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, repo.ErrUnknownOutcome)) {
 				t.Errorf("%d: %v", n, err)
 			}

@@ -37,11 +37,12 @@ func TestTransitionsShareStatements(t *testing.T) {
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 4 })
 	for attempt := 1; ; attempt++ {
 		claimed := claimMany(t, store, fmt.Sprint("queue", attempt), plans)
+		pgtest.Exec(t, store.Pool(), "UPDATE plans SET max_attempts = 1") // a failure is the end
 		before := tracer.claims.count.Load()
 		var running sync.WaitGroup
 		for n, c := range claimed {
 			running.Go(func() {
-				cause := repo.Cause{Actor: fmt.Sprint("worker ", n), Fence: c.Lease.Token}
+				cause := repo.Cause{Actor: fmt.Sprint("worker ", n), Fence: c.Lease.Fence}
 				if n%5 == 1 {
 					cause.Reason, cause.Details = fmt.Sprint("reason ", n), fmt.Appendf(nil, `{"n": %d}`, n)
 				}
@@ -63,14 +64,14 @@ func TestTransitionsShareStatements(t *testing.T) {
 // what it has left.
 func checkMove(t *testing.T, store *agentstore.Store, c repo.ClaimedPlan, n int, cause repo.Cause) {
 	t.Helper()
-	id, transition, want := c.Plan.ID, repo.TransitionComplete, repo.StateComplete
+	id, transition, want := c.Plan.ID, repo.TransitionComplete, repo.PlanComplete
 	switch n % 5 {
 	case 1:
-		transition, want = repo.TransitionFail, repo.StateErrored
+		transition, want = repo.TransitionFail, repo.PlanErrored
 	case 2:
-		cause.Version, want = c.Plan.Version+1, repo.StateProcessing
+		cause.Version, want = c.Plan.Version+1, repo.PlanProcessing
 	case 3:
-		cause.Fence, want = c.Lease.Token-1_000_000, repo.StateProcessing
+		cause.Fence, want = c.Lease.Fence-1_000_000, repo.PlanProcessing
 		cause.Fence = max(cause.Fence, 1)
 	case 4:
 		id, want = repo.NewID(), ""
@@ -80,7 +81,7 @@ func checkMove(t *testing.T, store *agentstore.Store, c repo.ClaimedPlan, n int,
 	fenced, isFenced := errors.AsType[*repo.FencedError](err)
 	switch {
 	case n%5 == 2 && (!isConflict || conflict.PlanID != id || conflict.Version != c.Plan.Version),
-		n%5 == 3 && (!isFenced || fenced.Latest != c.Lease.Token),
+		n%5 == 3 && (!isFenced || fenced.Latest != c.Lease.Fence),
 		n%5 == 4 && !errors.Is(err, repo.ErrNotFound),
 		n%5 < 2 && err != nil:
 		t.Errorf("%d: %v", n, err)
@@ -106,8 +107,8 @@ func checkMove(t *testing.T, store *agentstore.Store, c repo.ClaimedPlan, n int,
 		history[2].Transition != transition || history[2].To != stored.Stage || history[2].From != c.Plan.Stage {
 		t.Errorf("%d: history %+v, %v", n, history, err)
 	}
-	entries, err := store.Audit().List(t.Context(), repo.AuditFilter{PlanID: id}, repo.NewestFirst, repo.Page{})
-	if err != nil || len(entries.Entries) != 2 { // the claim's, and this one's
+	entries, err := store.Audit().List(t.Context(), repo.AuditFilter{PlanID: id}, repo.Page{})
+	if err != nil || len(entries.Items) != 2 { // the claim's, and this one's
 		t.Errorf("%d: entries %+v, %v", n, entries, err)
 	}
 	if _, err := store.Leases().Renew(t.Context(), c.Lease, time.Minute); !errors.Is(err, repo.ErrConflict) && !errors.Is(err, repo.ErrNotFound) {
@@ -137,7 +138,7 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 				t.Fatal("nothing is locked")
 			}
 			complete := func(ctx context.Context, c repo.ClaimedPlan) error {
-				_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token})
+				_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 				return err
 			}
 			waiting := make(chan error, 1)
@@ -184,7 +185,7 @@ func TestTransitionsGoOnWithoutOne(t *testing.T) {
 					if i%2 > 0 {
 						of = ctx
 					}
-					_, err := store.Plans().Transition(of, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token})
+					_, err := store.Plans().Transition(of, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 					if err != nil && !errors.Is(err, repo.ErrConflict) && (of != ctx || !errors.Is(err, context.Canceled)) {
 						t.Error(err)
 					}
@@ -222,7 +223,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 		var running sync.WaitGroup
 		for i, c := range claimed {
 			running.Go(func() {
-				_, errs[i] = store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token})
+				_, errs[i] = store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 			})
 		}
 		running.Wait()
@@ -231,7 +232,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // the server may still be working
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)
-			if moved := plan.State == repo.StateComplete; err != nil || moved != (errs[i] == nil) && !errors.Is(errs[i], repo.ErrUnknownOutcome) {
+			if moved := plan.State == repo.PlanComplete; err != nil || moved != (errs[i] == nil) && !errors.Is(errs[i], repo.ErrUnknownOutcome) {
 				t.Errorf("the answer to piece %d lost: %v; the plan is %s, %v", piece, errs[i], plan.State, err)
 			}
 		}
@@ -253,7 +254,7 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 		pgtest.Exec(t, pool, "ANALYZE")
 		queueMany(t, pool, "queue", count)
 		for _, c := range claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 10}) {
-			if _, err := store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Token}); err != nil {
+			if _, err := store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence}); err != nil {
 				t.Fatal(err)
 			}
 		}

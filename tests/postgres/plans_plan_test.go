@@ -15,6 +15,9 @@ INSERT INTO plan_projects (project, plan_id) SELECT 'project' || hashtext(p.id::
 INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) SELECT id, 1, 'use', phase, state FROM plans;
 INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, attempt, max_attempts, check_at)
 SELECT id, namespace, action_name, phase, 'o', 1, 5, now() + interval '1 hour' FROM plans WHERE state = 'processing';
+INSERT INTO plan_limits (namespace, action_name, at_once) SELECT 'ns' || n % 20, CASE WHEN n < 20 THEN '' ELSE 'ns' || n % 20 || '/action' || n END, 5
+FROM generate_series(0, 5000) n;
+INSERT INTO plan_ends (plan_id, delete_at) SELECT id, now() + interval '1 hour' FROM plans WHERE state = 'complete';
 INSERT INTO session_plans (session_id, plan_id)
 SELECT s.id, p.id FROM (SELECT id, row_number() OVER () AS n FROM sessions) s
 JOIN (SELECT id, row_number() OVER () AS n FROM plans) p ON p.n % 5000 = s.n % 5000;

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // A read of one session by itself, with simple statements, has the result of the statement
 // for everything, which a transaction uses: also where there is too much for the former.
+// Guarantee: Messages: A read of sessions, messages and states is of one moment.
 func TestPlainRead(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -34,7 +36,7 @@ func TestPlainRead(t *testing.T) {
 	}
 	keys := func(scope repo.Scope, count, size int) {
 		for count > 0 {
-			some := min(count, repo.MaxStateChanges)
+			some := min(count, limits.MaxStateChanges)
 			count -= some
 			changes := make([]repo.StateChange, some)
 			for i := range changes {
@@ -70,7 +72,7 @@ func TestPlainRead(t *testing.T) {
 			{repo.ReadSessions{Last: 100}, id != long},
 			{repo.ReadSessions{First: 5}, true},
 			{repo.ReadSessions{First: 100, From: 3}, id != long},
-			{repo.ReadSessions{Last: repo.MaxReadMessages}, false},
+			{repo.ReadSessions{Last: limits.MaxReadMessages}, false},
 			{repo.ReadSessions{Last: 3, From: 7}, true},
 			{repo.ReadSessions{First: 3, From: 100}, true},
 			{repo.ReadSessions{Last: 5, State: true}, true},
@@ -88,7 +90,7 @@ func TestPlainRead(t *testing.T) {
 			for sql := range sent {
 				plain = plain && !strings.Contains(sql, "name: SessionRead :many")
 			}
-			if test.ask.Last == repo.MaxReadMessages && len(sent) != 1 {
+			if test.ask.Last == limits.MaxReadMessages && len(sent) != 1 {
 				t.Errorf("%d statements were sent for many messages", len(sent))
 			}
 			var want repo.Snapshot

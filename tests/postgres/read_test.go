@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -135,7 +136,7 @@ func TestReadLeavesOutWhatIsNotAskedFor(t *testing.T) {
 // Of metadata that are stored compressed, no more are read than belong to the snapshot.
 func TestReadStopsAtItsBound(t *testing.T) {
 	t.Parallel()
-	const count, fitting = 60, repo.MaxReadBytes / repo.MaxMetadataBytes
+	const count, fitting = 60, limits.MaxReadBytes / repo.MaxMetadataBytes
 	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
 	store := pgtest.OpenPool(t, pool, agentstore.Options{})
 	id := pgtest.NewSession(t, store)
@@ -161,7 +162,7 @@ func TestReadStopsAtItsBound(t *testing.T) {
 		})
 	}
 	least := read(repo.ReadSessions{First: fitting})
-	for _, ask := range []repo.ReadSessions{{First: count}, {Last: fitting}, {Last: count}, {First: repo.MaxReadMessages}, {Last: repo.MaxReadMessages}} {
+	for _, ask := range []repo.ReadSessions{{First: count}, {Last: fitting}, {Last: count}, {First: limits.MaxReadMessages}, {Last: limits.MaxReadMessages}} {
 		if blocks := read(ask); blocks > least+least/4 {
 			t.Errorf("First %d, Last %d: %d blocks, and %d for what belongs to it", ask.First, ask.Last, blocks, least)
 		}

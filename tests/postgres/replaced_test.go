@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -33,6 +34,7 @@ func (w *replacing) Write(p []byte) (int, error) {
 
 // If a session is deleted during its export, the export ends with an error, also if another is
 // made under its key meanwhile.
+// Guarantee: Memory: An export of a session that is deleted meanwhile fails.
 func TestExportOfReplacedSession(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), pgtest.NewStore(t, agentstore.Options{})
@@ -45,7 +47,7 @@ func TestExportOfReplacedSession(t *testing.T) {
 			for i := range batch {
 				batch[i] = user(strings.Repeat(content, 500))
 			}
-			if _, err := repo.ByKey(sessions, key).AppendOrCreate(ctx, repo.NewSession{}, batch...); err != nil {
+			if _, err := bykey.Of(sessions, key).AppendOrCreate(ctx, repo.NewSession{}, batch...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -157,7 +159,7 @@ func TestExportDuringTurns(t *testing.T) {
 		Usage: &repo.NewUsage{InputTokens: 1},
 	}
 	another := func() {
-		if _, err := store.Sessions().AppendTurn(t.Context(), id, turn); err != nil {
+		if _, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -206,7 +208,7 @@ func TestExportDuringImports(t *testing.T) {
 		if _, err := sessions.Delete(t.Context(), id); err != nil {
 			t.Error(err)
 		}
-		if _, err := sessions.Import(t.Context(), bytes.NewReader(documents[stored]), repo.ImportOptions{Restore: true}); err != nil {
+		if _, err := sessions.Import(t.Context(), bytes.NewReader(documents[stored]), true); err != nil {
 			t.Error(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -58,7 +59,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 	listed := func(filter func() repo.PlanFilter) func(context.Context) error {
 		return func(ctx context.Context) error {
 			page, err := store.Plans().List(ctx, filter(), repo.Page{Limit: 100})
-			if err == nil && len(page.Plans) == 0 {
+			if err == nil && len(page.Items) == 0 {
 				t.Error("a list is empty")
 			}
 			return err
@@ -66,7 +67,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 	}
 	entries := make([]repo.AuditEntry, 1000)
 	for i := range entries {
-		entries[i].Type = repo.EventToolInvoked
+		entries[i].Type = events.ToolInvoked
 	}
 	type operation struct {
 		name   string
@@ -114,7 +115,7 @@ func TestRoundTripsOfPlans(t *testing.T) {
 	}
 	operations = append(operations,
 		operation{"list 100 plans, whole", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{} })},
-		operation{"list by stage", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{State: repo.StateQueued} })},
+		operation{"list by stage", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{State: repo.PlanQueued} })},
 		operation{"list by session", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{SessionID: session} })},
 		operation{"list by project", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{Project: "p"} })},
 		operation{"list children", 1, listed(func() repo.PlanFilter { return repo.PlanFilter{ParentID: ids[0]} })},
@@ -123,10 +124,13 @@ func TestRoundTripsOfPlans(t *testing.T) {
 		operation{"record", 1, func(ctx context.Context) error { return store.Audit().Record(ctx, entries[0]) }},
 		operation{"record 1,000", 1, func(ctx context.Context) error { return store.Audit().Record(ctx, entries...) }},
 		operation{"list entries", 1, func(ctx context.Context) error {
-			_, err := store.Audit().List(ctx, repo.AuditFilter{Type: repo.EventToolInvoked}, repo.NewestFirst, repo.Page{Limit: 1000})
+			_, err := store.Audit().List(ctx, repo.AuditFilter{Type: events.ToolInvoked}, repo.Page{Limit: 1000})
 			return err
 		}},
-		operation{"count entries", 1, func(ctx context.Context) error { _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0); return err }},
+		operation{"count entries", 1, func(ctx context.Context) error {
+			_, _, err := store.Audit().Count(ctx, repo.AuditFilter{}, 0)
+			return err
+		}},
 	)
 	for _, operation := range operations {
 		before := tracer.count.Load()

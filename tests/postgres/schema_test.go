@@ -20,13 +20,14 @@ func newStoreInASchema(t *testing.T) *agentstore.Store {
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	pgtest.Exec(t, pgtest.NewPool(t, databaseURL), "CREATE TABLE public.sessions (theirs int); CREATE TABLE public.messages (theirs int)")
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Schema: name, Migrate: true, MaxConns: 8})
-	findings, err := store.AuditDoctor(t.Context())
+	findings, err := store.AuditLog().Doctor(t.Context())
 	if err != nil || len(findings) > 0 {
 		t.Errorf("the doctor: %v, %v", findings, err)
 	}
 	return store
 }
 
+// Guarantee: Servers and roles: Two schemas share no pool and no data.
 func TestStoresInSchemasAreApart(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)

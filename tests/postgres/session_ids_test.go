@@ -16,6 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -92,6 +93,7 @@ func TestDeletedIDWhileDeleting(t *testing.T) {
 }
 
 // However many create and delete sessions with one id, only one is ever created.
+// Guarantee: Sessions: An id is never given twice, except by an import that restores it.
 func TestDeletedIDRaces(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 8})
@@ -120,18 +122,18 @@ func TestDeletedIDRaces(t *testing.T) {
 					isNew, err := false, error(nil)
 					switch worker % 3 {
 					case 1:
-						var created repo.CreatedSession
+						var created repo.Session
 						created, err = sessions.Create(t.Context(), repo.NewSession{ID: id})
 						isNew = err == nil && !created.Existed
 					case 2:
 						var added repo.AppendedTurn
-						added, err = sessions.AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{user("x")}, Create: &repo.NewSession{}})
+						added, err = sessions.AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("x")}, Create: &repo.NewSession{}})
 						isNew = added.Created
 					}
 					if isNew {
 						made.Add(1)
 					}
-					if conflict, is := errors.AsType[*repo.SessionConflictError](err); err != nil && (!is || !conflict.Deleted) {
+					if conflict, is := errors.AsType[*repo.ExistsError](err); err != nil && (!is || !conflict.Gone) {
 						t.Errorf("worker %d: %v", worker, err)
 					}
 				}
@@ -167,12 +169,13 @@ func stale(ctx context.Context, r repo.Repositories, plan repo.ID) map[string]fu
 		"MessagesFrom":   func(id repo.ID) error { _, err := s.MessagesFrom(ctx, id, 0, 1); return err },
 		"LastMessages":   func(id repo.ID) error { _, err := s.LastMessages(ctx, id, 1); return err },
 		"MessagesOfCall": func(id repo.ID) error { _, err := s.MessagesOfCall(ctx, id, "c"); return err },
-		"Stream":         func(id repo.ID) error { return ended(s.Stream(ctx, id, 0)) },
+		"Turn":           func(id repo.ID) error { _, err := s.Turn(ctx, id, "x"); return err },
+		"Stream":         func(id repo.ID) error { return ended(s.Messages(ctx, id, 0)) },
 		"Append":         func(id repo.ID) error { _, err := s.Append(ctx, id, user("x")); return err },
-		"AppendAt":       func(id repo.ID) error { _, err := s.AppendAt(ctx, id, 0, user("x")); return err },
-		"AppendTurn":     func(id repo.ID) error { _, err := s.AppendTurn(ctx, id, turn); return err },
+		"AppendAt":       func(id repo.ID) error { _, err := appendAt(ctx, s, id, 0, user("x")); return err },
+		"AppendTurn":     func(id repo.ID) error { _, err := s.AppendTurn(ctx, inSession(id, turn)); return err },
 		"AppendTurns": func(id repo.ID) error {
-			_, err := s.AppendTurns(ctx, repo.SessionTurn{SessionID: id, Turn: turn})
+			_, err := s.AppendTurns(ctx, inSession(id, turn))
 			return err
 		},
 		"Export": func(id repo.ID) error { return s.Export(ctx, id, io.Discard) },
@@ -279,7 +282,7 @@ func TestFindSessionRestoredUnderAnotherKey(t *testing.T) {
 	}
 	second, err := theirs.Sessions().Create(t.Context(), repo.NewSession{Key: "k"})
 	if err == nil {
-		_, err = theirs.Sessions().Import(t.Context(), &document, repo.ImportOptions{Restore: true})
+		_, err = theirs.Sessions().Import(t.Context(), &document, true)
 	}
 	if err == nil {
 		_, err = ours.Sessions().Find(t.Context(), repo.SessionKey{Key: "archived"})
@@ -290,7 +293,7 @@ func TestFindSessionRestoredUnderAnotherKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added, err := repo.ByKey(ours.Sessions(), repo.SessionKey{Key: "k"}).AppendTurn(t.Context(), repo.Turn{Messages: []repo.NewMessage{user("x")}})
+	added, err := bykey.Of(ours.Sessions(), repo.SessionKey{Key: "k"}).AppendTurn(t.Context(), repo.Turn{Messages: []repo.NewMessage{user("x")}})
 	if err != nil || added.SessionID != second.ID {
 		t.Errorf("appended to %s, %v, want %s", added.SessionID, err, second.ID)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -49,6 +50,7 @@ func (s *stalled) stall() {
 
 // As many stalled readers and writers as the pool has connections delay no other
 // operation, and no call outlives its context because of them.
+// Guarantee: Memory: Stalled imports and exports hold no connection of the pool.
 func TestStalledReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	const conns = 4
@@ -66,7 +68,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 	}
 	entries := make([]repo.AuditEntry, 1000)
 	for i := range entries {
-		entries[i] = repo.AuditEntry{Type: repo.EventToolInvoked, SessionID: id}
+		entries[i] = repo.AuditEntry{Type: events.ToolInvoked, SessionID: id}
 	}
 	if err := store.Audit().Record(t.Context(), entries...); err != nil {
 		t.Fatal(err)
@@ -78,7 +80,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 	working := pgtest.NewSession(t, store)
 	for name, call := range map[string]func(ctx context.Context, s *stalled) error{
 		"Import": func(ctx context.Context, s *stalled) error {
-			_, err := sessions.Import(ctx, s, repo.ImportOptions{Restore: true})
+			_, err := sessions.Import(ctx, s, true)
 			return err
 		},
 		"Export":       func(ctx context.Context, s *stalled) error { return sessions.Export(ctx, id, s) },

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 // A change waits for a transaction that erases its scope, makes it again, and erases it once
 // more. It gets a version that the scope never had: the time at which the change began is
 // before one of them.
+// Guarantee: State: A scope that is erased and made again repeats no version.
 func TestVersionOfScopeErasedDuringAWait(t *testing.T) {
 	t.Parallel()
 	const name = "shared"
@@ -28,7 +30,7 @@ func TestVersionOfScopeErasedDuringAWait(t *testing.T) {
 			return r.State().Change(ctx, []repo.StateChange{plusOne(name, "n")})
 		},
 		"turn": func(ctx context.Context, r repo.Repositories, id repo.ID) ([]repo.ScopeVersion, error) {
-			added, err := r.Sessions().AppendTurn(ctx, id, repo.Turn{State: []repo.StateChange{plusOne(name, "n")}})
+			added, err := r.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, State: []repo.StateChange{plusOne(name, "n")}})
 			return added.Scopes, err
 		},
 	}
@@ -112,6 +114,7 @@ func (d *deadlocks) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Tra
 
 // All writers lock scopes in one order, whatever the order in which they name them, so that
 // none meets a deadlock. Writers that lock them in the order named do.
+// Guarantee: State: Writers of several scopes meet no deadlock.
 func TestScopesAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
 	const writers, rounds = 6, 50
@@ -152,7 +155,7 @@ func TestScopesAreLockedInOneOrder(t *testing.T) {
 		"turns in transactions": race(all[:3], func(ctx context.Context, changes []repo.StateChange) error {
 			id := pgtest.NewSession(t, store)
 			return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-				_, err := tx.Sessions().AppendTurn(ctx, id, repo.Turn{State: changes})
+				_, err := tx.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, State: changes})
 				return err
 			})
 		}),
@@ -176,5 +179,39 @@ func TestScopesAreLockedInOneOrder(t *testing.T) {
 		return err
 	}); found == 0 {
 		t.Error("the naive way met no deadlock: this test would not find one")
+	}
+}
+
+// Once a database was restored to an earlier time, versions that were given after that time
+// are not given again.
+func TestVersionsAfterARestore(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	scope := repo.Scope{Name: "restored"}
+	set := func() int64 {
+		versions, err := store.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "key", Value: json.RawMessage(`1`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return versions[0].Version
+	}
+	restored, lost := set(), set()
+	pgtest.Exec(t, store.Pool(), "UPDATE state_scopes SET version = $1", restored)
+	pgtest.Exec(t, store.Pool(), "UPDATE state_values SET version = $1", restored)
+	if again := set(); again <= lost {
+		t.Errorf("version %d follows %d, after %d was given before the restore", again, restored, lost)
+	}
+	id := pgtest.NewSession(t, store)
+	turn := func() int64 {
+		added, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, State: []repo.StateChange{{Scope: scope, Key: "key", Value: json.RawMessage(`1`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added.Scopes[0].Version
+	}
+	restored, lost = turn(), turn()
+	pgtest.Exec(t, store.Pool(), "UPDATE state_scopes SET version = $1", restored)
+	if again := turn(); again <= lost {
+		t.Errorf("a turn's version %d follows %d, after %d was given before the restore", again, restored, lost)
 	}
 }

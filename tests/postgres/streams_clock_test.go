@@ -28,17 +28,17 @@ func TestStreamPartlyRemovedStaysGone(t *testing.T) {
 		addPart(t, store, &stream)
 	}
 	expireStream(t, conn, stream)
-	if removed, err := store.Streams().RemoveExpired(t.Context(), 2); err != nil || removed != (repo.RemovedStreams{Parts: 2}) {
+	if removed, err := removeExpired(t.Context(), store, 2); err != nil || removed != (removal{Parts: 2}) {
 		t.Fatalf("removed %+v, %v", removed, err)
 	}
 	clockStepsBack(t, conn)
-	if _, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+	if _, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Get gave %v", err)
 	}
-	if _, err := store.Streams().Append(t.Context(), stream, []byte("x")); !errors.Is(err, repo.ErrStreamGone) {
+	if _, err := store.Streams().Append(t.Context(), stream, []byte("x")); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Append gave %v", err)
 	}
-	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 	if opened := openStream(t, store, "a"); opened.ID == stream.ID {
@@ -47,6 +47,7 @@ func TestStreamPartlyRemovedStaysGone(t *testing.T) {
 }
 
 // Nor does one after which another one was opened.
+// Guarantee: Streams: A stream that has expired stays so where a clock is behind.
 func TestStreamLapsedStaysGone(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -60,10 +61,10 @@ func TestStreamLapsedStaysGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	clockStepsBack(t, conn)
-	if _, err := store.Streams().Append(t.Context(), stream, []byte("y")); !errors.Is(err, repo.ErrStreamGone) {
+	if _, err := store.Streams().Append(t.Context(), stream, []byte("y")); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Append gave %v", err)
 	}
-	if err := tailStream(t, store, "a", repo.StreamPosition{StreamID: stream.ID}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := tailStream(t, store, "a", repo.StreamPosition{StreamID: stream.ID}).end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 }
@@ -83,14 +84,14 @@ func TestStreamRemovalShowsNoOlder(t *testing.T) {
 		}
 		opened = append(opened, stream)
 	}
-	remove := func() (total repo.RemovedStreams) {
+	remove := func() (total removal) {
 		t.Helper()
 		for range 10 {
-			removed, err := store.Streams().RemoveExpired(t.Context(), 1)
+			removed, err := removeExpired(t.Context(), store, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if removed == (repo.RemovedStreams{}) {
+			if removed == (removal{}) {
 				return total
 			}
 			total.Streams, total.Parts = total.Streams+removed.Streams, total.Parts+removed.Parts
@@ -100,27 +101,27 @@ func TestStreamRemovalShowsNoOlder(t *testing.T) {
 	}
 	expireStream(t, conn, opened[2])
 	expireStream(t, conn, opened[1])
-	if removed := remove(); removed != (repo.RemovedStreams{Streams: 1, Parts: 2}) {
+	if removed := remove(); removed != (removal{Streams: 1, Parts: 2}) {
 		t.Errorf("removed %+v", removed)
 	}
-	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Get gave %+v, %v", got, err)
 	}
-	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 	// What is kept for that stops nothing.
 	other := openStream(t, store, "b")
 	addPart(t, store, &other)
 	expireStream(t, conn, other)
-	if removed := remove(); removed != (repo.RemovedStreams{Streams: 1, Parts: 1}) {
+	if removed := remove(); removed != (removal{Streams: 1, Parts: 1}) {
 		t.Errorf("removed %+v", removed)
 	}
 	if got, err := countParts(t, store, opened[0]); err != nil || got != 1 {
 		t.Errorf("the one that lives: %d parts, %v", got, err)
 	}
 	expireStream(t, conn, opened[0])
-	if removed := remove(); removed != (repo.RemovedStreams{Streams: 2, Parts: 1}) {
+	if removed := remove(); removed != (removal{Streams: 2, Parts: 1}) {
 		t.Errorf("removed %+v", removed)
 	}
 	if _, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrNotFound) {
@@ -152,14 +153,14 @@ func TestStreamRemovalShowsNoOlderLater(t *testing.T) {
 	newer := openStream(t, store, "a")
 	expireStream(t, conn, newer)
 	pgtest.Exec(t, conn, "UPDATE streams SET expires_at = now() WHERE id = $1", [16]byte(older.ID)) // after the newer one
-	if _, err := store.Streams().RemoveExpired(t.Context(), 1); err != nil {
+	if _, err := removeExpired(t.Context(), store, 1); err != nil {
 		t.Fatal(err)
 	}
 	clockStepsBack(t, conn)
-	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrStreamGone) {
+	if got, err := store.Streams().Get(t.Context(), "a"); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Get gave %+v, %v", got, err)
 	}
-	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := tailStream(t, store, "a", repo.StreamPosition{}).end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 }
@@ -177,7 +178,7 @@ func TestStreamRemovalGoesOnBehindTheKept(t *testing.T) {
 	addPart(t, store, &other)
 	expireStream(t, conn, kept)
 	expireStream(t, conn, other) // after it
-	if removed, err := store.Streams().RemoveExpired(t.Context(), 1); err != nil || removed != (repo.RemovedStreams{Parts: 1, Streams: 1}) {
+	if removed, err := removeExpired(t.Context(), store, 1); err != nil || removed != (removal{Parts: 1, Streams: 1}) {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
 }

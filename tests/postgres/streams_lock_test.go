@@ -1,13 +1,17 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -46,7 +50,7 @@ func TestStreamOpenedBesideAppends(t *testing.T) {
 			for {
 				next, err := a.Streams().Append(t.Context(), stream, []byte("x"))
 				if err != nil {
-					if _, fenced := errors.AsType[*repo.StreamFencedError](err); !fenced {
+					if _, fenced := errors.AsType[*repo.FencedError](err); !fenced {
 						t.Error(err)
 					}
 					return
@@ -60,5 +64,93 @@ func TestStreamOpenedBesideAppends(t *testing.T) {
 			t.Errorf("after it was opened at %d: %v", taken.Next, err)
 		}
 		beside.Wait()
+	}
+}
+
+// A stream whose row a transaction holds delays no other, also where a group that it is in must be
+// sent again because somebody else has just stored the same parts.
+func TestHeldStreamBesideSameParts(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	a, b := process(t, databaseURL), process(t, databaseURL)
+	held := openStream(t, a, "held")
+	streams := make([]repo.Stream, 16)
+	for i := range streams {
+		streams[i] = openStream(t, a, fmt.Sprint(i))
+	}
+	release := lock(t, pgtest.NewPool(t, databaseURL), "SELECT FROM streams WHERE key = 'held' FOR UPDATE")
+	defer release()
+	for i := range int64(200) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		waits, leave := context.WithCancel(ctx)
+		var all, waiting sync.WaitGroup
+		for _, stream := range streams {
+			stream.Next = i
+			for _, store := range []repo.Repositories{a, b} {
+				all.Go(func() {
+					if _, err := store.Streams().Append(ctx, stream, []byte(fmt.Sprint("part ", i))); err != nil {
+						t.Errorf("part %d of %s: %v", i, stream.Key, err)
+					}
+				})
+			}
+		}
+		waiting.Go(func() { _, _ = a.Streams().Append(waits, held, []byte("x")) })
+		all.Wait()
+		leave()
+		waiting.Wait()
+		cancel()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// Whoever opens a stream in a transaction of a higher level learns of all its parts, too, or is told that
+// its snapshot is too old.
+func TestStreamOpenedWithAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store, pool := process(t, databaseURL), pgtest.NewPool(t, databaseURL)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, first := range []bool{true, false} {
+			stream := openStream(t, store, fmt.Sprint(level, first))
+			if !first {
+				addPart(t, store, &stream)
+			}
+			tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := postgres.Bind(tx)
+			if _, err := bound.Streams().Get(t.Context(), stream.Key); err != nil { // the snapshot
+				t.Fatal(err)
+			}
+			addPart(t, store, &stream)
+			taken, err := bound.Streams().Open(t.Context(), repo.NewStream{Key: stream.Key, Owner: "other", TTL: time.Hour})
+			if err == nil && taken.Next != stream.Next || err != nil && !errors.Is(err, repo.ErrContention) {
+				t.Errorf("%s: opened at %d, the next one is %d: %v", level, taken.Next, stream.Next, err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tx, err = pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound = postgres.Bind(tx)
+			taken, err = bound.Streams().Open(t.Context(), repo.NewStream{Key: stream.Key, Owner: "other", TTL: time.Hour})
+			if err != nil || taken.Next != stream.Next {
+				t.Errorf("%s: with a new snapshot it is opened at %d: %v", level, taken.Next, err)
+			}
+			if next, err := bound.Streams().Append(t.Context(), taken, []byte("y")); err != nil || next != stream.Next+1 {
+				t.Errorf("%s: %d, %v", level, next, err)
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Streams().Append(t.Context(), taken, []byte("y")); err != nil { // the same part
+				t.Error(err)
+			}
+		}
 	}
 }

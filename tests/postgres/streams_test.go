@@ -154,12 +154,12 @@ func TestStreamUnannounced(t *testing.T) {
 	f.wants(t, 0, 2)
 	lost.wants(t, 0, 1)
 	expireStream(t, conn, stream)
-	if err := f.end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := f.end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 	pgtest.Exec(t, conn, "DELETE FROM stream_parts")
 	pgtest.Exec(t, conn, "DELETE FROM streams")
-	if err := lost.end(t); !errors.Is(err, repo.ErrStreamGone) {
+	if err := lost.end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
 	}
 }
@@ -181,6 +181,7 @@ func TestStreamEndIsPolled(t *testing.T) {
 
 // A stream whose row somebody has locked keeps nobody from the others, and is written to
 // when it is free.
+// Guarantee: Streams: A stream whose row is locked delays no other.
 func TestLockedStreamStopsNoOther(t *testing.T) {
 	t.Parallel()
 	store, others := openNarrow(t)
@@ -283,7 +284,7 @@ func TestStreamJoinedAppends(t *testing.T) {
 		running.Go(func() { // as a writer that does not wait for the answers
 			for { // in whatever order they arrive
 				_, err := store.Streams().Append(t.Context(), at, []byte{byte(i)})
-				if ahead, ok := errors.AsType[*repo.StreamSequenceError](err); !ok || ahead.Next > at.Next {
+				if ahead, ok := errors.AsType[*repo.SequenceConflictError](err); !ok || ahead.Next > at.Next {
 					if err != nil {
 						t.Error(err)
 					}
@@ -307,6 +308,7 @@ func TestStreamJoinedAppends(t *testing.T) {
 
 // The answer to each piece of an append is lost. It is made again, by the store or by its
 // caller, and each part is stored once.
+// Guarantee: Streams: A part whose answer is lost is stored once.
 func TestStreamLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
@@ -373,7 +375,7 @@ func TestStreamSweep(t *testing.T) {
 		}
 		expireStream(t, conn, last)
 	}
-	if _, err := store.Streams().Get(t.Context(), last.Key); !errors.Is(err, repo.ErrStreamGone) {
+	if _, err := store.Streams().Get(t.Context(), last.Key); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Get gave %v", err)
 	}
 	kept := openStream(t, store, "kept")
@@ -389,11 +391,11 @@ func TestStreamSweep(t *testing.T) {
 	if again.Fence <= last.Fence || again.Next != 0 {
 		t.Errorf("opened %+v after %+v", again, last)
 	}
-	if _, err := store.Streams().Append(t.Context(), last, []byte("x")); !errors.Is(err, repo.ErrStreamGone) {
+	if _, err := store.Streams().Append(t.Context(), last, []byte("x")); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Append gave %v", err)
 	}
 	for _, err := range store.Streams().Follow(t.Context(), last.Key, repo.StreamPosition{StreamID: last.ID, Sequence: 1}) {
-		if !errors.Is(err, repo.ErrStreamGone) {
+		if !errors.Is(err, repo.ErrGone) {
 			t.Errorf("Follow gave %v", err)
 		}
 	}
@@ -410,12 +412,12 @@ func TestStreamRemovers(t *testing.T) {
 		FROM generate_series(1, 60) n`)
 	pgtest.Exec(t, conn, "INSERT INTO stream_parts (stream_id, sequence, data) SELECT id, n, 'x' FROM streams, generate_series(0, 9) n")
 	var mu sync.Mutex
-	var removed repo.RemovedStreams
+	var removed removal
 	for removed.Streams < 60 && !t.Failed() {
 		var running sync.WaitGroup
 		for range 4 {
 			running.Go(func() {
-				some, err := store.Streams().RemoveExpired(t.Context(), 35)
+				some, err := removeExpired(t.Context(), store, 35)
 				if err != nil || some.Parts > 35 || some.Streams > 35 {
 					t.Errorf("removed %+v, %v", some, err)
 				}
@@ -426,13 +428,14 @@ func TestStreamRemovers(t *testing.T) {
 		}
 		running.Wait()
 	}
-	if removed != (repo.RemovedStreams{Streams: 60, Parts: 600}) {
+	if removed != (removal{Streams: 60, Parts: 600}) {
 		t.Errorf("removed %+v", removed)
 	}
 }
 
 // A fence is taken after the wait for others, also for those who leave no open stream
 // behind.
+// Guarantee: Streams: A fence is larger than all before it.
 func TestStreamFenceAfterTheWait(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -504,11 +507,11 @@ func TestStreamRemovalLeavesLockedOut(t *testing.T) {
 	release := lock(t, others, "SELECT FROM streams WHERE id = $1 FOR NO KEY UPDATE", [16]byte(locked.ID))
 	bounded, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
-	if removed, err := store.Streams().RemoveExpired(bounded, 0); err != nil || removed != (repo.RemovedStreams{Streams: 1, Parts: 1}) {
+	if removed, err := removeExpired(bounded, store, 0); err != nil || removed != (removal{Streams: 1, Parts: 1}) {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
 	release()
-	if removed, err := store.Streams().RemoveExpired(bounded, 0); err != nil || removed != (repo.RemovedStreams{Streams: 1, Parts: 1}) {
+	if removed, err := removeExpired(bounded, store, 0); err != nil || removed != (removal{Streams: 1, Parts: 1}) {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
 }
@@ -587,4 +590,12 @@ func TestStreamSlowReader(t *testing.T) {
 		})
 	}
 	running.Wait()
+}
+
+// removal is what a call of RemoveExpired has removed.
+type removal struct{ Streams, Parts int64 }
+
+func removeExpired(ctx context.Context, store repo.Store, limit int) (removed removal, err error) {
+	removed.Streams, removed.Parts, err = store.Streams().RemoveExpired(ctx, limit)
+	return removed, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -28,7 +29,7 @@ func TestChildWaitsForTheTree(t *testing.T) {
 	}
 }
 
-// A plan has at most repo.MaxChildPlans children.
+// A plan has at most limits.MaxChildPlans children.
 func TestChildLimit(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -36,7 +37,7 @@ func TestChildLimit(t *testing.T) {
 	pgtest.Exec(t, store.Pool(), `INSERT INTO plans (id, namespace, action_name, root_id, parent_id, depth, phase, state)
 		SELECT gen_random_uuid(), p.namespace, p.action_name, p.id, p.id, 1, 'strategize', 'queued'
 		FROM plans p, generate_series(1, $2 - 1 - (SELECT count(*) FROM plans c WHERE c.parent_id = $1)) WHERE p.id = $1`,
-		uuidText(f.root), repo.MaxChildPlans)
+		uuidText(f.root), limits.MaxChildPlans)
 	for _, want := range []error{nil, repo.ErrLimit} {
 		if _, err := store.Plans().Use(t.Context(), f.action, repo.UseAction{ParentID: f.root}); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)

@@ -64,21 +64,21 @@ func (s *steps) TraceBatchEnd(_ context.Context, conn *pgx.Conn, _ pgx.TraceBatc
 var severalTurns = map[string]func(ctx context.Context, r repo.Repositories, ids []repo.ID) error{
 	"one": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
 		for _, id := range ids[:1] {
-			if _, err := r.Sessions().AppendTurn(ctx, id, brokenTurn()); err != nil {
+			if _, err := r.Sessions().AppendTurn(ctx, inSession(id, brokenTurn())); err != nil {
 				return err
 			}
 		}
 		return nil
 	},
 	"together": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
-		_, err := r.Sessions().AppendTurns(ctx, repo.SessionTurn{SessionID: ids[1], Turn: brokenTurn()}, repo.SessionTurn{SessionID: ids[0], Turn: brokenTurn()})
+		_, err := r.Sessions().AppendTurns(ctx, inSession(ids[1], brokenTurn()), inSession(ids[0], brokenTurn()))
 		return err
 	},
 	"together, creating": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
 		created := brokenTurn()
 		created.Create = &repo.NewSession{}
-		_, err := r.Sessions().AppendTurns(ctx, repo.SessionTurn{SessionID: ids[0], Turn: brokenTurn()},
-			repo.SessionTurn{SessionID: repo.NewID(), Turn: created})
+		_, err := r.Sessions().AppendTurns(ctx, inSession(ids[0], brokenTurn()),
+			inSession(repo.NewID(), created))
 		return err
 	},
 }

@@ -29,11 +29,11 @@ func TestTurnIDStoredSinceSnapshot(t *testing.T) {
 			defer func() { _ = tx.Rollback(t.Context()) }()
 			pgtest.Exec(t, tx, "SELECT count(*) FROM sessions") // the snapshot
 			first := repo.Turn{ID: turnID, State: []repo.StateChange{plusOne("first/"+id.String(), "n")}}
-			if _, err := store.Sessions().AppendTurn(t.Context(), id, first); err != nil {
+			if _, err := store.Sessions().AppendTurn(t.Context(), inSession(id, first)); err != nil {
 				t.Fatal(err)
 			}
 			second := repo.Turn{ID: turnID, State: []repo.StateChange{plusOne("second/"+id.String(), "n")}}
-			_, err = postgres.Bind(tx).Sessions().AppendTurn(t.Context(), id, second)
+			_, err = postgres.Bind(tx).Sessions().AppendTurn(t.Context(), inSession(id, second))
 			want := repo.ErrContention
 			if level == pgx.ReadCommitted {
 				want = repo.ErrConflict

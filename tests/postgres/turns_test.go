@@ -16,6 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -55,7 +56,7 @@ func TestHeldSessionStopsNoOtherTurn(t *testing.T) {
 				failed := besideHeld(t, store, time.Minute, func(ctx context.Context, id repo.ID) error {
 					added := turn
 					added.Messages = []repo.NewMessage{user("outside")}
-					_, err := store.Sessions().AppendTurn(ctx, id, added)
+					_, err := store.Sessions().AppendTurn(ctx, inSession(id, added))
 					return err
 				})
 				if failed > 0 {
@@ -68,6 +69,7 @@ func TestHeldSessionStopsNoOtherTurn(t *testing.T) {
 
 // A shared scope that an open transaction has changed stops no append, and no turn that
 // does not touch it. The turns that do wait, and are stored afterwards.
+// Guarantee: Turns: A scope that a transaction has changed delays only turns that need it.
 func TestHeldScopeStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{2, 3, 4, 8, -4} {
@@ -85,7 +87,7 @@ func TestHeldScopeStopsNoOther(t *testing.T) {
 				ids[i] = pgtest.NewSession(t, store)
 			}
 			add := func(ctx context.Context, id repo.ID, changes ...repo.StateChange) error {
-				_, err := store.Sessions().AppendTurn(ctx, id, repo.Turn{Messages: []repo.NewMessage{user("outside")}, State: changes})
+				_, err := store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("outside")}, State: changes})
 				return err
 			}
 			if err := add(t.Context(), ids[0], plusOne("other", "n")); err != nil { // the scope exists
@@ -153,6 +155,7 @@ func TestHeldScopeStopsNoOther(t *testing.T) {
 
 // Turns of several processes that change the same keys: none is lost. The naive way
 // reads a value and writes it back.
+// Guarantee: Turns: Concurrent turns of several processes lose no change and no increment.
 func TestTurnsOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	const processes, writers, rounds = 2, 8, 25
@@ -169,8 +172,9 @@ func TestTurnsOfSeveralProcesses(t *testing.T) {
 				all.Go(func() {
 					id := pgtest.NewSession(t, store)
 					for round := range rounds {
-						if _, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{
-							Messages: []repo.NewMessage{user("x")}, State: change(store, round),
+						if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{
+							SessionID: id,
+							Messages:  []repo.NewMessage{user("x")}, State: change(store, round),
 						}); err != nil {
 							t.Error(err)
 							return
@@ -209,6 +213,7 @@ func TestTurnsOfSeveralProcesses(t *testing.T) {
 // Of a turn each piece is lost that its store sends, on its way to the server and the
 // answer to it: what the turn does is done once, or not at all, and it is never reported
 // as not done when it was.
+// Guarantee: Turns: No turn that was stored is reported as not stored.
 func TestLostTurns(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]repo.Turn{
@@ -238,7 +243,7 @@ func TestLostTurns(t *testing.T) {
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
 					network.lost.Store(false)
 					network.left.Store(piece)
-					added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+					added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 					network.left.Store(0)
 					lost = network.lost.Load()
 					time.Sleep(20 * time.Millisecond) // the server may still be at it
@@ -272,14 +277,14 @@ func TestLateTurnIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	l := newDelayed(t, repo.NewSession{})
 	turn := repo.Turn{Messages: []repo.NewMessage{user("once")}, State: []repo.StateChange{plusOne("shared", "n")}, Usage: &repo.NewUsage{Cost: 1}}
-	if _, err := l.store.Sessions().AppendTurn(t.Context(), l.id, turn); err != nil {
+	if _, err := l.store.Sessions().AppendTurn(t.Context(), inSession(l.id, turn)); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.store.Pool().QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&l.pid); err != nil {
 		t.Fatal(err)
 	}
 	l.network.arm(l.store)
-	added, err := l.store.Sessions().AppendTurn(t.Context(), l.id, turn)
+	added, err := l.store.Sessions().AppendTurn(t.Context(), inSession(l.id, turn))
 	if l.network.armed.Load() {
 		t.Fatal("nothing was kept")
 	}
@@ -294,6 +299,7 @@ func TestLateTurnIsDoneOnce(t *testing.T) {
 }
 
 // A turn that the database refuses, here by a trigger of the owner's, fails no other.
+// Guarantee: Turns: A turn that the database refuses makes no other fail.
 func TestRejectedTurnFailsNoOther(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
@@ -309,7 +315,7 @@ func TestRejectedTurnFailsNoOther(t *testing.T) {
 				if i%4 == 0 {
 					key = "refused"
 				}
-				_, err := store.Sessions().AppendTurn(t.Context(), id, repo.Turn{Messages: []repo.NewMessage{user("x")}, State: []repo.StateChange{plusOne("shared", key)}})
+				_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("x")}, State: []repo.StateChange{plusOne("shared", key)}})
 				if (err != nil) != (i%4 == 0) {
 					t.Errorf("%s: %v", key, err)
 				}
@@ -348,11 +354,11 @@ func TestTurnsInTransactionsOfAnyLevel(t *testing.T) {
 				want := 1
 				if outdated {
 					want++
-					if _, err := store.Sessions().AppendTurn(t.Context(), id, turn); err != nil {
+					if _, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				added, err := postgres.Bind(tx).Sessions().AppendTurn(t.Context(), id, turn)
+				added, err := postgres.Bind(tx).Sessions().AppendTurn(t.Context(), inSession(id, turn))
 				if outdated && level != pgx.ReadCommitted {
 					if !errors.Is(err, repo.ErrContention) {
 						t.Errorf("an outdated transaction got %v", err)
@@ -398,16 +404,16 @@ func TestTurnCreatesAfterOthersDelete(t *testing.T) {
 	} {
 		for way, add := range map[string]func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error){
 			"AppendTurn": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
-				added, err := store.Sessions().AppendTurn(t.Context(), id, turn)
+				added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 				return added.Created, err
 			},
 			"AppendTurns": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
-				added, err := store.Sessions().AppendTurns(t.Context(), repo.SessionTurn{SessionID: id, Turn: turn})
+				added, err := store.Sessions().AppendTurns(t.Context(), inSession(id, turn))
 				return err == nil && added[0].Created, err
 			},
 			"in InTx": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (created bool, err error) {
 				err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
-					added, err := tx.Sessions().AppendTurn(ctx, id, turn)
+					added, err := tx.Sessions().AppendTurn(ctx, inSession(id, turn))
 					created = added.Created
 					return err
 				})
@@ -429,7 +435,7 @@ func TestTurnCreatesAfterOthersDelete(t *testing.T) {
 							_, err = other.Create(t.Context(), session)
 						case strings.HasPrefix(sql, "-- name: TurnLockCounters ") && exists:
 							exists = false
-							_, err = repo.ByKey(other, repo.SessionKey{Key: session.Key}).Delete(t.Context())
+							_, err = bykey.Of(other, repo.SessionKey{Key: session.Key}).Delete(t.Context())
 						}
 						if err != nil {
 							t.Error(err)

@@ -14,16 +14,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // adder adds turns together.
-type adder func(ctx context.Context, turns ...repo.SessionTurn) error
+type adder func(ctx context.Context, turns ...repo.Turn) error
 
 func addsTo(r repo.Repositories) adder {
-	return func(ctx context.Context, turns ...repo.SessionTurn) error {
+	return func(ctx context.Context, turns ...repo.Turn) error {
 		_, err := r.Sessions().AppendTurns(ctx, turns...)
 		return err
 	}
@@ -41,12 +42,13 @@ func newSessions(t *testing.T, store repo.Repositories, count int) []repo.ID {
 }
 
 // turnsOf returns a turn of each session: a message and a number of the session's own.
-func turnsOf(ids ...repo.ID) []repo.SessionTurn {
-	turns := make([]repo.SessionTurn, len(ids))
+func turnsOf(ids ...repo.ID) []repo.Turn {
+	turns := make([]repo.Turn, len(ids))
 	for i, id := range ids {
-		turns[i] = repo.SessionTurn{SessionID: id, Turn: repo.Turn{
-			Messages: []repo.NewMessage{user("together")}, State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}},
-		}}
+		turns[i] = repo.Turn{
+			SessionID: id,
+			Messages:  []repo.NewMessage{user("together")}, State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}},
+		}
 	}
 	return turns
 }
@@ -63,9 +65,9 @@ func besideHeldTogether(t *testing.T, connections int, heldRow string, within ti
 	const waiters = 4
 	ids := newSessions(t, store, waiters+1)
 	free, held := ids[:waiters], ids[waiters]
-	waits := func(ids ...repo.ID) []repo.SessionTurn {
+	waits := func(ids ...repo.ID) []repo.Turn {
 		turns := turnsOf(ids...)
-		turns[len(turns)-1].Turn.State = append(turns[len(turns)-1].Turn.State, plusOne("held", "n"))
+		turns[len(turns)-1].State = append(turns[len(turns)-1].State, plusOne("held", "n"))
 		return turns
 	}
 	if err := add(t.Context(), waits(ids...)...); err != nil { // the scopes exist
@@ -165,7 +167,7 @@ func TestHeldRowStopsNoOtherOfTurnsTogether(t *testing.T) {
 func TestNaiveTurnsTogetherStopOthers(t *testing.T) {
 	t.Parallel()
 	failed := besideHeldTogether(t, 8, "session", 200*time.Millisecond, func(s *agentstore.Store) adder {
-		return func(ctx context.Context, turns ...repo.SessionTurn) error {
+		return func(ctx context.Context, turns ...repo.Turn) error {
 			return s.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error { return addsTo(tx)(ctx, turns...) })
 		}
 	})
@@ -268,7 +270,7 @@ func TestTurnsTogetherCreateWithNothing(t *testing.T) {
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 8})
 	ids := newSessions(t, store, 2)
 	turns := append(turnsOf(repo.NewID()), turnsOf(ids...)...)
-	turns[0].Turn.Create = &repo.NewSession{Owner: "o"}
+	turns[0].Create = &repo.NewSession{Owner: "o"}
 	release := sync.OnceFunc(hold(t, holder, ids[1]))
 	defer release()
 	added := make(chan error, 1)
@@ -410,7 +412,7 @@ func TestLockTimeoutOfTurnsTogether(t *testing.T) {
 			ids := newSessions(t, store, 2)
 			defer hold(t, pgtest.NewPool(t, databaseURL), ids[1])()
 			turns := turnsOf(ids...)
-			turns[0].Turn.State = append(turns[0].Turn.State, plusOne("shared", "n"))
+			turns[0].State = append(turns[0].State, plusOne("shared", "n"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if _, err := store.Sessions().AppendTurns(ctx, turns...); !errors.Is(err, repo.ErrContention) {
@@ -499,13 +501,13 @@ func TestTurnsTogetherOfSeveralProcesses(t *testing.T) {
 			if _, err := store.Sessions().Append(t.Context(), ids[0], user("alone")); err != nil {
 				t.Error(err)
 			}
-			if _, err := store.Sessions().AppendTurn(t.Context(), ids[1], turnsOf(ids[1])[0].Turn); err != nil {
+			if _, err := store.Sessions().AppendTurn(t.Context(), turnsOf(ids[1])[0]); err != nil {
 				t.Error(err)
 			}
 			return
 		}
 		turns := turnsOf(ids...)
-		turns[round%2].Turn.State = append(turns[round%2].Turn.State, plusOne("shared", "n"))
+		turns[round%2].State = append(turns[round%2].State, plusOne("shared", "n"))
 		if _, err := store.Sessions().AppendTurns(t.Context(), turns...); err != nil {
 			t.Error(err)
 		}
@@ -556,7 +558,7 @@ func TestManyTurnsTogether(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	pgtest.Exec(t, store.Pool(), `WITH made AS (INSERT INTO sessions (id) SELECT gen_random_uuid() FROM generate_series(1, $1) RETURNING id)
-		INSERT INTO session_counters (session_id) SELECT id FROM made`, repo.MaxTurns)
+		INSERT INTO session_counters (session_id) SELECT id FROM made`, limits.MaxTurns)
 	rows, err := store.Pool().Query(t.Context(), "SELECT id FROM sessions")
 	if err != nil {
 		t.Fatal(err)
@@ -565,14 +567,14 @@ func TestManyTurnsTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns := make([]repo.SessionTurn, len(ids))
+	turns := make([]repo.Turn, len(ids))
 	for i, id := range ids {
 		turns[i] = turnsOf(repo.ID(id))[0]
 	}
 	backwards := slices.Clone(turns)
 	slices.Reverse(backwards)
 	var all sync.WaitGroup
-	for _, turns := range [][]repo.SessionTurn{turns, backwards} {
+	for _, turns := range [][]repo.Turn{turns, backwards} {
 		all.Go(func() {
 			added, err := store.Sessions().AppendTurns(t.Context(), turns...)
 			if err != nil {

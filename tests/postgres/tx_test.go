@@ -25,6 +25,7 @@ var errUndone = errors.New("undone")
 
 // The caller's own rows are committed, or rolled back, together with what the
 // repositories write.
+// Guarantee: Transactions: The caller's own rows are committed together with those of `InTx`.
 func TestTx(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -53,7 +54,13 @@ func TestTx(t *testing.T) {
 			if _, err := tx.Sessions().Append(ctx, id, user("goes on")); err != nil {
 				return err
 			}
-			return outcome
+			err = agentstore.WithTx(tx, func(given pgx.Tx) error {
+				if given != own {
+					t.Error("WithTx has another transaction")
+				}
+				return outcome
+			}, func() error { t.Error("WithTx took PostgreSQL for memory"); return nil })
+			return err
 		})
 		if !errors.Is(err, outcome) {
 			t.Fatal(err)
@@ -97,6 +104,7 @@ func TestTxOfOthers(t *testing.T) {
 
 // A statement of the caller's that ends the transaction is noticed: nothing is written
 // outside of a transaction, and InTx does not report success.
+// Guarantee: Transactions: If the caller's statement ends `InTx`, nothing more is written.
 func TestTxEndedByAStatement(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"COMMIT", "ROLLBACK"} {

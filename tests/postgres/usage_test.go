@@ -77,6 +77,7 @@ func (l *delayed) usage(t *testing.T) repo.Usage {
 
 // The store itself retries a usage whose answer was lost. It counts once, whenever
 // the first attempt arrives.
+// Guarantee: Usage: An addition whose answer was lost counts once.
 func TestLostUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	for _, given := range []bool{true, false} {
@@ -103,6 +104,7 @@ func TestLostUsageCountsOnce(t *testing.T) {
 
 // A refusal is final. If the first attempt may still arrive when the budget has room,
 // the outcome is unknown, and can be found out by the id.
+// Guarantee: Usage: A refusal by the budget is final.
 func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 	t.Parallel()
 	budget, more := repo.Cost(10), repo.Cost(20)
@@ -123,7 +125,7 @@ func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 	if got := l.usage(t); got.Cost != 14 {
 		t.Fatalf("the cost is %d: the first attempt did not arrive, and the test does not show what it is for", got.Cost)
 	}
-	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrBudgetExceeded) {
+	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrLimit) {
 		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
 	}
 	if got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add); err != nil || got.Cost != 14 {
@@ -164,6 +166,7 @@ func counted(t *testing.T, store *agentstore.Store, add func(ctx context.Context
 
 // A usage that many callers add at once counts once. An implementation that looks for
 // the id before it adds counts it several times. The harness finds that.
+// Guarantee: Usage: A usage with an id counts once.
 func TestUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 16})

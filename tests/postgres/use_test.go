@@ -49,15 +49,15 @@ func usesToLose(t *testing.T, store *agentstore.Store) map[string]func() useToLo
 func (u useToLose) check(t *testing.T, store repo.Store) (made repo.ID) {
 	t.Helper()
 	page, err := store.Plans().List(t.Context(), repo.PlanFilter{Namespace: u.Namespace}, repo.Page{})
-	if err != nil || len(page.Plans) > 1 {
-		t.Fatalf("%d plans, %v", len(page.Plans), err)
+	if err != nil || len(page.Items) > 1 {
+		t.Fatalf("%d plans, %v", len(page.Items), err)
 	}
-	for _, plan := range page.Plans {
+	for _, plan := range page.Items {
 		made = plan.ID
 	}
 	action, err := store.Actions().Get(t.Context(), u.action)
-	if err != nil || (action.State == repo.ActionArchived) != (!made.IsZero() && !action.Reusable) {
-		t.Errorf("the action is %s, the plan %s, %v", action.State, made, err)
+	if err != nil || action.Archived != (!made.IsZero() && !action.Reusable) {
+		t.Errorf("the action is archived: %t, the plan %s, %v", action.Archived, made, err)
 	}
 	return made
 }
@@ -65,6 +65,7 @@ func (u useToLose) check(t *testing.T, store repo.Store) (made repo.ID) {
 // The answer to each piece of a use is lost. The store repeats what it sent, and finds the
 // plan that it has made, by its id or by the use's key. Below a plan it says what it knows, and a
 // use with a key can be repeated by its caller.
+// Guarantee: Plans: A use whose answer is lost makes one plan at most.
 func TestUseWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
@@ -167,7 +168,7 @@ func TestUseThatWaitsForAKey(t *testing.T) {
 			return err
 		}, func() (err error) {
 			_, err = store.Plans().Use(t.Context(), once, use.UseAction)
-			if conflict, is := errors.AsType[*repo.PlanConflictError](err); !is || conflict.ID != first.ID {
+			if conflict, is := errors.AsType[*repo.ExistsError](err); !is || conflict.ID != first.ID {
 				return fmt.Errorf("the use of another action gave %w", err)
 			}
 			second, err = store.Plans().Use(t.Context(), use.action, use.UseAction)
@@ -176,8 +177,8 @@ func TestUseThatWaitsForAKey(t *testing.T) {
 		if made := use.check(t, store); made != first.ID || made != second.ID {
 			t.Errorf("%s: %s was made, and then %s; stored is %s", name, first.ID, second.ID, made)
 		}
-		if action, err := store.Actions().Get(t.Context(), once); err != nil || action.State != repo.ActionAvailable {
-			t.Errorf("%s: the action of the use without a plan is %s, %v", name, action.State, err)
+		if action, err := store.Actions().Get(t.Context(), once); err != nil || action.Archived {
+			t.Errorf("%s: the action of the use without a plan is archived: %t, %v", name, action.Archived, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -103,10 +104,10 @@ func newLoad(t *testing.T, store *agentstore.Store) *load {
 		t.Fatal(err)
 	}
 	var err error
-	if l.writer, err = audit.NewWriter(store.AuditStore(), audit.Options{}); err != nil {
+	if l.writer, err = audit.NewWriter(store.AuditLog(), audit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if l.sealer, err = audit.NewSealer(store.AuditStore(), audit.SealerOptions{}); err != nil {
+	if l.sealer, err = audit.NewSealer(store.AuditLog(), audit.SealerOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -158,10 +159,10 @@ func (l *load) read(ctx context.Context, id repo.ID) error {
 	if _, err := l.store.Sessions().LastMessages(ctx, id, 50); err != nil {
 		return err
 	}
-	if _, err := l.store.Sessions().List(ctx, repo.SessionFilter{Actor: "soak"}, repo.Page{Limit: 20}); err != nil {
+	if _, err := l.store.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true, Actor: "soak"}, repo.Page{Limit: 20}); err != nil {
 		return err
 	}
-	_, err := l.store.Audit().List(ctx, repo.AuditFilter{Type: repo.EventToolInvoked}, repo.NewestFirst, repo.Page{Limit: 20})
+	_, err := l.store.Audit().List(ctx, repo.AuditFilter{Type: events.ToolInvoked}, repo.Page{Limit: 20})
 	return err
 }
 
@@ -180,14 +181,14 @@ func (l *load) plan(ctx context.Context) error {
 		}
 	}
 	l.plans.Add(1)
-	_, err = l.store.Plans().List(ctx, repo.PlanFilter{State: repo.StateApplied}, repo.Page{Limit: 20})
+	_, err = l.store.Plans().List(ctx, repo.PlanFilter{State: repo.PlanApplied}, repo.Page{Limit: 20})
 	return err
 }
 
 func (l *load) record(ctx context.Context) error {
 	defer rest(time.Millisecond)
 	l.entries.Add(1)
-	return l.writer.Record(ctx, repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "soak"})
+	return l.writer.Record(ctx, repo.AuditEntry{Type: events.ToolInvoked, Actor: "soak"})
 }
 
 func (l *load) seal(ctx context.Context) error {

@@ -3,9 +3,12 @@ package tables
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -13,7 +16,10 @@ import (
 // Action is the name of the action that Fill makes, whose plans may be claimed.
 const Action = "local/filled"
 
-// Fill writes rows into every table through a store, as services do. It fails the test if
+// Emptied is the table that stores empty in their own time.
+const Emptied = "session_remains"
+
+// Fill writes rows into every other table through a store, as services do. It fails the test if
 // a table is still empty.
 func Fill(t testing.TB, store *agentstore.Store) {
 	t.Helper()
@@ -27,6 +33,9 @@ func Fill(t testing.TB, store *agentstore.Store) {
 	check(t, err)
 	fillAudit(t, store, session)
 	for _, name := range Names(t, store.Pool()) {
+		if name == Emptied {
+			continue
+		}
 		if !pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM "+name+")") {
 			t.Errorf("Fill leaves the table %s empty", name)
 		}
@@ -42,14 +51,22 @@ func fillSessions(t testing.TB, store *agentstore.Store) repo.ID {
 	})
 	check(t, err)
 	turn := repo.Turn{
+		SessionID: session.ID,
 		Messages: []repo.NewMessage{
-			{ID: repo.NewID(), Role: repo.RoleAssistant, Kind: "call", CallID: "c1", Content: "é", Payload: []byte{0}, Metadata: json.RawMessage(`{"b":2}`)},
+			{ID: repo.NewID(), Role: repo.RoleAssistant, Kind: "call", CallID: "c1", Content: "é", Payload: []byte{0}, Metadata: json.RawMessage(`{"b":2}`), Tokens: 3, Counter: "filled"},
 			{Role: repo.RoleTool, Kind: "result", CallID: "c1", Content: "x"},
 		},
 		Usage: &repo.NewUsage{InputTokens: 1, OutputTokens: 2, Cost: 3},
 		State: []repo.StateChange{{Key: "own", Op: repo.StateIncrement, By: 1}, {Scope: repo.Scope{Name: "shared"}, Key: "n", Op: repo.StateIncrement, By: 1}},
 	}
-	_, err = store.Sessions().AppendTurn(t.Context(), session.ID, turn)
+	_, err = store.Sessions().AppendTurn(t.Context(), turn)
+	check(t, err)
+	after := int64(0)
+	_, err = store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: session.ID, After: &after, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "again"}}})
+	check(t, err)
+	fork, err := store.Sessions().Fork(t.Context(), session.ID, 1, repo.NewSession{})
+	check(t, err)
+	_, err = store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: fork.ID, After: &after})
 	check(t, err)
 	// One with an id of its caller's, and one that is deleted.
 	_, err = store.Sessions().Create(t.Context(), repo.NewSession{ID: repo.NewID()})
@@ -77,6 +94,13 @@ func fillPlans(t testing.TB, store *agentstore.Store, session repo.ID) {
 	if len(claimed) != 1 {
 		t.Fatalf("%d plans claimed", len(claimed))
 	}
+	check(t, store.Plans().SetLimit(t.Context(), repo.PlanLimit{AtOnce: 5}))
+	_, err = store.Actions().Create(t.Context(), repo.NewAction{Name: "kept", ActionDefinition: repo.ActionDefinition{Keep: time.Hour}})
+	check(t, err)
+	ended, err := store.Plans().Use(t.Context(), "kept", repo.UseAction{})
+	check(t, err)
+	_, err = store.Plans().Transition(t.Context(), ended.ID, repo.TransitionCancel, repo.Cause{Reason: "kept"})
+	check(t, err)
 	use.ParentID, use.Key = claimed[0].Plan.ID, "filled"
 	for _, use.SessionID = range []repo.ID{session, {}} {
 		_, err = store.Plans().Use(t.Context(), Action, use)
@@ -87,19 +111,19 @@ func fillPlans(t testing.TB, store *agentstore.Store, session repo.ID) {
 // fillAudit seals what there is, holds a session, and leaves an entry unsealed.
 func fillAudit(t testing.TB, store *agentstore.Store, session repo.ID) {
 	t.Helper()
-	check(t, store.AuditStore().Hold(t.Context(), repo.AuditHold{SessionID: session, Reason: "asked for"}))
-	sink, err := store.AuditStore().Sink(t.Context())
+	check(t, store.AuditLog().Hold(t.Context(), auditlog.Hold{SessionID: session, Reason: "asked for"}))
+	sink, err := store.AuditLog().Sink(t.Context())
 	check(t, err)
-	check(t, sink.Quarantine(t.Context(), repo.AuditPoison{ID: repo.NewID(), Document: []byte("{}"), Reason: "refused"}))
+	check(t, sink.Quarantine(t.Context(), auditlog.Poison{ID: repo.NewID(), Document: []byte("{}"), Reason: "refused"}))
 	check(t, sink.Close())
 	Seal(t, store)
-	check(t, store.Audit().Record(t.Context(), repo.AuditEntry{Type: repo.EventToolInvoked, Actor: "local/actor", SessionID: session}))
+	check(t, store.Audit().Record(t.Context(), repo.AuditEntry{Type: events.ToolInvoked, Actor: "local/actor", SessionID: session}))
 }
 
 // Seal seals all entries of the trail.
 func Seal(t testing.TB, store *agentstore.Store) {
 	t.Helper()
-	sealer, err := audit.NewSealer(store.AuditStore(), audit.SealerOptions{})
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
 	check(t, err)
 	for sealed := 1; sealed > 0; {
 		sealed, err = sealer.SealOnce(t.Context())

@@ -50,6 +50,7 @@ func verifyFull(rootFile string) url.Values {
 	return url.Values{"sslmode": {"verify-full"}, "sslrootcert": {rootFile}}
 }
 
+// Guarantee: Servers and roles: `sslmode=verify-full` accepts only certificates of the given root and host.
 func TestVerifyFull(t *testing.T) {
 	t.Parallel()
 	root := newAuthority(t, "root")

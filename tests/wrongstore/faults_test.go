@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/rules"
 )
 
 // countingStore uses the count of messages, read before, as the next sequence.
@@ -252,7 +252,7 @@ func (s queueSessions) Append(ctx context.Context, id repo.ID, messages ...repo.
 
 func (s queueSessions) Follow(ctx context.Context, id repo.ID, from int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		for message, err := range s.Stream(ctx, id, from) {
+		for message, err := range s.Messages(ctx, id, from) {
 			if !yield(message, err) || err != nil {
 				return
 			}
@@ -293,7 +293,7 @@ func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.A
 	created, err := a.Actions.Create(ctx, action)
 	if errors.Is(before, repo.ErrNotFound) && errors.Is(err, repo.ErrConflict) {
 		name, definition, err := rules.NormalizeAction(action)
-		return repo.Action{Name: name, ActionDefinition: definition, State: repo.ActionAvailable, Version: 1}, err
+		return repo.Action{Name: name, ActionDefinition: definition, Version: 1}, err
 	}
 	return created, err
 }

@@ -22,7 +22,7 @@ var limits = []limit{
 // it runs, because it expects that what is done later has a later time, or expires later.
 // tests/clock has what is promised then.
 func steps(part string) limit {
-	return limit{"clock=steps-back", "postgres", part, "docs/guarantees.md, Clocks"}
+	return limit{"clock=steps-back", "postgres", part, "docs/guarantees.md, Limits"}
 }
 
 func (l limit) covers(c cell, pkg, test string) bool {

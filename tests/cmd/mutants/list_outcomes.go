@@ -23,7 +23,7 @@ var outcomeMutants = []mutant{
 	{"outcomes/not as many messages yet is never", in(inRepo, "ledger.decide", never("a.Unsure", "counter.next")), inPostgres("TestFirstAttemptArrivesLate")},
 	{"outcomes/the doubt of turns is forgotten", in(inRepo, "writer.sendTurns", swap("accepted", "held")), inPostgres("TestLostTurns")},
 	{"outcomes/a lost transition is made again", in(inRepo, "newMover", swap("true", "false")), inPostgres("TestLostAnswersOfTransitions")},
-	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.Acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
+	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
 	{"outcomes/a lost usage is forgotten", in(inRepo, "sessions.AddUsage", dropAssign("lost")), inPostgres("TestFirstAttemptOfUsageArrivesLate")},
 	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},
 	{"outcomes/a transaction that a statement has ended", in(inRepo, "pooled.transaction", never("conn.HasEnded")), inPostgres("TestTxEndedByAStatement")},

@@ -2,13 +2,22 @@ package main
 
 // Sessions and their usage.
 var sessionMutants = []mutant{
+	{"sessions/idle, but held", query("SessionCountIdle", always("own.owner")), inPostgres("TestIdleSessions")},
 	{"sessions/created twice", query("SessionCreate", dropConflict()), inPool("(Keys|Create|Concurrency)")},
 	{"sessions/updated at another version", query("SessionUpdate.updated", always("l.current")), inPool("Update/IfVersion")},
 	{"sessions/a patch of what others change", query("SessionMetadataLock", dropLock()), inPool("Concurrency/Patch")},
 	{"sessions/deleted beside an append", query("SessionLockWhole", dropLock()), inPool("Concurrency/AppendAndDelete")},
+	{"sessions/deleted together, and one is waited for", query("SessionLockFree.locked", dropSkip("c")), inPostgres("TestDeletionTogetherWaitsForNobody")},
+	{"sessions/deleted beside a hold", query("HoldGate", dropLock()), inPool("DeletionRaces/HoldAndDelete")},
+	{"sessions/deleted although held", in("internal/rules", "Deletable", dropCase("held")), inMemory("Deletion/Hold")},
+	{"sessions/deleted although active", in("internal/rules", "Deletable", dropCase("activeAt.Before")), inMemory("Deletion/DeleteIf")},
+	{"sessions/deleted although appended to", in("internal/rules", "Deletable", dropCase("conditions.Messages")), inMemory("Deletion/DeleteIf")},
+	{"sessions/removed although restored", function("session_remove", never("session_counters")), inPostgres("TestRestoreBesideRemoval")},
+	{"sessions/removed although a fork has it", function("session_remove", never("needed.low")), inPostgres("TestRemovalOfALongSession")},
 	{"sessions/usage over the budget", query("SessionAddUsage.noted", always("l.fits")), inPool("Usage")},
 	{"sessions/usage without the lock", query("SessionAddUsage", dropLock()), inPool("Concurrency/(Budget|Usage)")},
 	{"sessions/usage whose id was stored meanwhile", query("SessionAddUsage", dropConflict()), inPostgres("TestUsageCountsOnce")},
+	{"sessions/an owner that is empty by mistake", in("internal/rules", "checkListOwner", never("f.Owner")), inMemory("Values/InvalidSessions")},
 	{"sessions/a budget from before the wait", query("SessionAddUsage", dropSet("budget_nanos")), inPostgres("TestBudgetRaisedDuringTheWait")},
 	{"sessions/in memory, usage over the budget", in("repo/memory", "sessions.AddUsage", never("add.Cost")), inMemory("Usage")},
 }

@@ -24,6 +24,7 @@ var parts = []struct{ prefix, name string }{
 	{"adapters/", "adapters"},
 	{"examples/", "examples"},
 	{"repo/repotest/", "tests"},
+	{"window/windowtest/", "tests"},
 	{"tests/", "tests"},
 }
 

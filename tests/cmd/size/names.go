@@ -57,8 +57,8 @@ func countNames(ctx context.Context) ([]row, error) {
 	return []row{
 		rowOf("that package repo exports", names, "names"),
 		rowOf("that package repo exports", len(repo.Types), "types"),
-		rowOf("among them", interfaces, "interfaces"),
-		rowOf("among them", errors, "types of errors"),
+		rowOf("that package repo exports", interfaces, "interfaces"),
+		rowOf("that package repo exports", errors, "types of errors"),
 		rowOf("of go doc -all ./repo", bytes.Count(text, []byte("\n")), "lines"),
 	}, nil
 }

@@ -1,0 +1,302 @@
+//go:build citus
+
+package citus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
+	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// made is a schema, or those of shards, on nodes.
+func made(t *testing.T, databaseURL string, shards int) string {
+	t.Helper()
+	name := "on_citus_" + strings.ToLower(repo.NewID().String())
+	for _, one := range schema.Shards(name, shards) {
+		t.Cleanup(func() { run(t, databaseURL, "DROP SCHEMA IF EXISTS "+one+" CASCADE") })
+		migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Schema: one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node, err := migrator.Node(t.Context()); err != nil || node != "" {
+			t.Fatalf("the node of no schema is %q, %v", node, err)
+		}
+		if _, err := migrator.Distribute(t.Context()); !errors.Is(err, schema.ErrBehind) {
+			t.Fatalf("a schema that was not migrated: %v", err)
+		}
+		if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			node, err := migrator.Distribute(t.Context())
+			if err != nil || !strings.Contains(node, ":") {
+				t.Fatalf("distributed to %q: %v", node, err)
+			}
+		}
+	}
+	return name
+}
+
+// TestCitus runs the suite and what is about nodes, one after the other, on one cluster.
+func TestCitus(t *testing.T) {
+	all := start(t)
+	t.Run("Conformance", func(t *testing.T) {
+		name := made(t, all.coordinator, 1)
+		repotest.Run(t, opener(all.coordinator, agentstore.Options{Schema: name, MaxConns: 16}), repotest.Races(1))
+	})
+	t.Run("InTx", func(t *testing.T) {
+		name := made(t, all.coordinator, 1)
+		repotest.RunRepositories(t, repotest.InTx(opener(all.coordinator, agentstore.Options{Schema: name, MaxConns: 16})),
+			pgtest.Parts("Append", "Turns", "Use", "Claims", "Streams")...)
+	})
+	t.Run("Bind", func(t *testing.T) {
+		name := made(t, all.coordinator, 1)
+		pool := pgtest.NewPool(t, pgtest.WithParameter(all.coordinator, "search_path", name))
+		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories {
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+			return postgres.Bind(tx)
+		}, pgtest.Parts("Sessions", "Append", "History", "Messages", "State", "Leases", "Plans")...)
+	})
+	t.Run("Rebalance", func(t *testing.T) { testRebalance(t, all) })
+	t.Run("NodeKilled", func(t *testing.T) { testNodeKilled(t, all) })
+}
+
+func opener(databaseURL string, options agentstore.Options) func(t *testing.T) repo.Store {
+	return func(t *testing.T) repo.Store {
+		t.Helper()
+		return open(t, databaseURL, options)
+	}
+}
+
+func open(t *testing.T, databaseURL string, options agentstore.Options) *agentstore.Store {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), databaseURL, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+const shards, writers = 4, 32
+
+// load appends to a session of each writer until it is stopped. It returns how many were acknowledged and failed in each namespace.
+type load struct {
+	views                     []repo.Store
+	sessions                  []repo.ID
+	acknowledged, unavailable []atomic.Int64
+	slowest                   atomic.Int64
+	ends                      sync.WaitGroup
+	stop                      context.CancelFunc
+}
+
+func begin(t *testing.T, store *agentstore.Store) *load {
+	t.Helper()
+	l := &load{
+		views: make([]repo.Store, writers), sessions: make([]repo.ID, writers),
+		acknowledged: make([]atomic.Int64, writers), unavailable: make([]atomic.Int64, writers),
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	l.stop = stop
+	for i := range writers {
+		l.views[i] = store.In(fmt.Sprint("tenant ", i))
+		session, err := l.views[i].Sessions().Create(ctx, repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.sessions[i] = session.ID
+		l.ends.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, err := l.views[i].Sessions().Append(ctx, session.ID, repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "hello"})
+				switch {
+				case err == nil:
+					l.acknowledged[i].Add(1)
+					l.slowest.Store(max(l.slowest.Load(), int64(time.Since(began))))
+				case ctx.Err() != nil:
+				case errors.Is(err, repo.ErrUnavailable), errors.Is(err, repo.ErrUnknownOutcome):
+					l.unavailable[i].Add(1)
+					time.Sleep(20 * time.Millisecond)
+				default:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return l
+}
+
+// end stops the writers, and checks that nothing was lost, and that no sequence is missing.
+func (l *load) end(t *testing.T) (total int64) {
+	t.Helper()
+	l.stop()
+	l.ends.Wait()
+	for i := range l.sessions {
+		count := pgtest.CountDense(t, l.views[i], l.sessions[i])
+		if acknowledged := l.acknowledged[i].Load(); count < acknowledged || count > acknowledged+1+l.unavailable[i].Load() {
+			t.Errorf("%d messages of which %d were acknowledged", count, acknowledged)
+		}
+		total += l.acknowledged[i].Load()
+	}
+	return total
+}
+
+// All shards are on one node, and get spread over two while 32 writers append, a follower follows, and a lease is held.
+func testRebalance(t *testing.T, all nodes) {
+	var port int
+	run(t, all.coordinator, "SELECT nodeport FROM pg_dist_node WHERE groupid > 0 ORDER BY nodeid DESC LIMIT 1", &port)
+	var host string
+	run(t, all.coordinator, fmt.Sprintf("SELECT nodename FROM pg_dist_node WHERE nodeport = %d AND groupid > 0", port), &host)
+	only := func(should bool) {
+		run(t, all.coordinator, fmt.Sprintf("SELECT citus_set_node_property('%s', %d, 'shouldhaveshards', %t)", host, port, should))
+	}
+	only(false)
+	name := made(t, all.coordinator, shards)
+	store := open(t, all.coordinator, agentstore.Options{Schema: name, Shards: shards, MaxConns: 16})
+	before := places(t, all.coordinator, name)
+	only(true)
+	l := begin(t, store)
+	followed := make(chan int64, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		next := int64(0)
+		for message, err := range l.views[0].Sessions().Follow(ctx, l.sessions[0], 0) {
+			if err != nil || message.Sequence != next {
+				if ctx.Err() == nil {
+					t.Errorf("the follower got %d, want %d: %v", message.Sequence, next, err)
+				}
+				break
+			}
+			next++
+		}
+		followed <- next
+	}()
+	lease, err := l.views[1].Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "held"}, Owner: "holder", TTL: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, renewing := 0, make(chan struct{})
+	go func() {
+		defer close(renewing)
+		for ctx.Err() == nil {
+			if _, err := l.views[1].Leases().Renew(ctx, lease, 5*time.Second); err == nil {
+				renewed++
+			} else if ctx.Err() == nil {
+				t.Errorf("the lease: %v", err)
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: schema.Shards(name, shards)[0]})
+	if err == nil {
+		err = migrator.Rebalance(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := places(t, all.coordinator, name)
+	total := l.end(t)
+	time.Sleep(time.Second)
+	stop()
+	<-renewing
+	if len(before) != 1 || len(after) != 2 {
+		t.Errorf("the shards were on %v, and are on %v", before, after)
+	}
+	if got := <-followed; got < l.acknowledged[0].Load() {
+		t.Errorf("the follower got %d of %d messages", got, l.acknowledged[0].Load())
+	}
+	failed := int64(0)
+	for i := range l.unavailable {
+		failed += l.unavailable[i].Load()
+	}
+	t.Logf("%d appends were acknowledged beside the move, %d failed, the slowest took %s; the lease was renewed %d times", total, failed, time.Duration(l.slowest.Load()).Round(time.Millisecond), renewed)
+}
+
+// places returns how many shards are on each node.
+func places(t *testing.T, databaseURL, name string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	for _, one := range schema.Shards(name, shards) {
+		migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Schema: one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := migrator.Node(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[node]++
+	}
+	return found
+}
+
+// A node that dies is unavailable for its namespaces alone. When it is back all go on, and nothing is lost.
+func testNodeKilled(t *testing.T, all nodes) {
+	if len(all.clusters) == 0 {
+		t.Logf("the nodes are not the test's own to kill")
+		return
+	}
+	name := made(t, all.coordinator, shards)
+	store := open(t, all.coordinator, agentstore.Options{Schema: name, Shards: shards, MaxConns: 16})
+	if on := places(t, all.coordinator, name); len(on) != 2 {
+		t.Fatalf("the shards are on %v", on)
+	}
+	l := begin(t, store)
+	sum := func() (counts []int64) {
+		for i := range l.acknowledged {
+			counts = append(counts, l.acknowledged[i].Load())
+		}
+		return counts
+	}
+	time.Sleep(3 * time.Second)
+	first := sum()
+	all.clusters[0].Stop(t, syscall.SIGKILL)
+	time.Sleep(2 * time.Second)
+	down := sum()
+	time.Sleep(3 * time.Second)
+	still := sum()
+	all.clusters[0].Start(t)
+	time.Sleep(3 * time.Second)
+	var beforeOthers, duringOthers, affected int64
+	for i := range first {
+		if l.unavailable[i].Load() > 0 {
+			affected++
+			continue
+		}
+		beforeOthers, duringOthers = beforeOthers+first[i], duringOthers+still[i]-down[i]
+	}
+	after := sum()
+	stuck := 0
+	for i := range after {
+		if after[i] == still[i] {
+			stuck++
+		}
+	}
+	total := l.end(t)
+	if affected == 0 || affected == writers || stuck > 0 || duringOthers == 0 {
+		t.Errorf("%d of %d namespaces were unavailable, %d did not go on afterwards, the others made %d appends meanwhile", affected, writers, stuck, duringOthers)
+	}
+	t.Logf("%d appends; %d of %d namespaces were unavailable; the others made %d appends in 3 s before, and %d in 3 s meanwhile", total, affected, writers, beforeOthers, duringOthers)
+}

@@ -1,0 +1,138 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+var limitedActions = []string{"work", "other"}
+
+// claimed is what somebody counts who keeps to a limit in the naive way.
+func (task workTask) claimed(ctx context.Context, store *agentstore.Store) (count int) {
+	list, err := store.Plans().Counts(ctx, task.Namespace, repo.Page{})
+	if err != nil {
+		return task.AtOnce
+	}
+	for _, c := range list.Items {
+		if c.State == repo.PlanProcessing {
+			count += c.Count
+		}
+	}
+	return count
+}
+
+// mostClaimed has processes of workers do plans of two namespaces, and kills some of them. It returns how
+// many plans of one namespace were claimed at once, at most.
+func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int) (most int) {
+	t.Helper()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	definition := repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}
+	for _, action := range limitedActions {
+		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: action, ActionDefinition: definition}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pgtest.Exec(t, store.Pool(), "CREATE TABLE accepted (plan uuid, fence bigint)") // what workers wrote as they completed a plan
+	task.DatabaseURL, task.Namespace = databaseURL, "one"
+	for _, namespace := range []string{"one", "two"} {
+		if err := store.Plans().SetLimit(t.Context(), repo.PlanLimit{Namespace: namespace, AtOnce: limit}); err != nil {
+			t.Fatal(err)
+		}
+		for n := range plans {
+			if namespace == "one" || task.Anywhere && n%2 == 0 {
+				if _, err := store.Plans().Use(t.Context(), limitedActions[n/2%2], repo.UseAction{Namespace: namespace}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started := 0
+	start := func() *exec.Cmd {
+		started++
+		task.Process = fmt.Sprint("process ", started)
+		command := pgtest.Again(ctx, workTaskVariable, task)
+		command.Stderr = os.Stderr
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { _ = command.Wait() })
+		return command
+	}
+	commands := make([]*exec.Cmd, processes)
+	for i := range commands {
+		commands[i] = start()
+	}
+	// A statement sees what was committed at one moment.
+	sampled := make(chan int, 1)
+	sampling, stop := context.WithCancel(t.Context())
+	conn := pgtest.Connect(t, databaseURL)
+	go func() {
+		found := 0
+		for sampling.Err() == nil {
+			var now int
+			err := conn.QueryRow(t.Context(), "SELECT coalesce(max(c.n), 0) FROM (SELECT count(*) AS n FROM plan_claims GROUP BY namespace) AS c").Scan(&now)
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			found = max(found, now)
+		}
+		sampled <- found
+	}()
+	left := func() int {
+		return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE state <> 'complete'")
+	}
+	for range kills {
+		time.Sleep(500 * time.Millisecond)
+		victim := rand.N(processes)
+		if err := commands[victim].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		commands[victim] = start()
+	}
+	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	stop()
+	if lost := pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM (
+			SELECT p.id FROM plans p LEFT JOIN accepted a ON a.plan = p.id GROUP BY p.id, p.fence HAVING count(a.fence) <> 1 OR min(a.fence) <> p.fence
+		) AS p`); lost > 0 {
+		t.Errorf("%d plans were not done by one worker, the last one", lost)
+	}
+	for _, id := range pgtest.Value[[]pgtype.UUID](t, store.Pool(), "SELECT array_agg(id) FROM plans") {
+		checkClaimed(t, store, id.Bytes)
+	}
+	return <-sampled
+}
+
+// Processes of workers are killed while they hold plans. At no moment are more plans of a namespace
+// claimed than its limit allows; none is lost, and none is done by two whose writes were both accepted. Those
+// who count, and then claim, are not so good.
+// Guarantee: Claims: Killed workers exceed no limit; their places are free with their leases.
+func TestLimitsOfKilledWorkers(t *testing.T) {
+	const limit = 3
+	plans, processes, kills := pgtest.Choose(2000, 60), pgtest.Choose(32, 4), pgtest.Choose(20, 2)
+	task := workTask{Workers: 4, Work: 5 * time.Millisecond, Anywhere: true}
+	if most := mostClaimed(t, task, limit, plans, processes, kills); most != limit {
+		t.Errorf("%d plans were claimed at once, the limit is %d", most, limit)
+	}
+	task.Anywhere, task.AtOnce = false, limit
+	if most := mostClaimed(t, task, 10_000, plans, processes, 0); most <= limit {
+		t.Errorf("those who count first have claimed %d at once: the test would not notice more than %d", most, limit)
+	}
+}

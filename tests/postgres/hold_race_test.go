@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// A hold is made while a deletion has looked for holds and waits for the session's row. Ours lets the hold wait on the one row that
+// both need, and then finds the session gone. The naive way, which looks and then deletes, deletes what is held.
+// Guarantee: Deletion: A hold beside a deletion finds the session gone, or keeps it.
+func TestHoldBesideDeletion(t *testing.T) {
+	t.Parallel()
+	for _, naive := range []bool{false, true} {
+		databaseURL := pgtest.NewDatabase(t)
+		store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+		id := pgtest.NewSession(t, store)
+		locker, err := pgtest.Connect(t, databaseURL).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pgtest.Exec(t, locker, "SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", [16]byte(id))
+		deleted := make(chan error, 1)
+		go func() {
+			if !naive {
+				_, err := store.Sessions().Delete(t.Context(), id)
+				deleted <- err
+				return
+			}
+			var held bool
+			err := store.Pool().QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM session_holds WHERE session_id = $1)", [16]byte(id)).Scan(&held)
+			if err == nil && !held {
+				_, err = store.Pool().Exec(t.Context(), "DELETE FROM sessions WHERE id = $1", [16]byte(id))
+			}
+			deleted <- err
+		}()
+		waiting := func(clients int) func() bool {
+			return func() bool {
+				return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") >= clients
+			}
+		}
+		pgtest.Await(t, time.Minute, "the deletion to wait", waiting(1))
+		held := make(chan error, 1)
+		go func() { held <- store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: id, Reason: "x"}) }()
+		var hold error
+		if naive {
+			hold = <-held // nothing keeps it waiting
+		} else {
+			pgtest.Await(t, time.Minute, "the hold to wait", waiting(2))
+		}
+		if err := locker.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-deleted; err != nil {
+			t.Fatal(err)
+		}
+		if !naive {
+			hold = <-held
+		}
+		_, err = store.Sessions().Get(t.Context(), id)
+		if lost := hold == nil && errors.Is(err, repo.ErrNotFound); lost != naive {
+			t.Errorf("naive %t: hold %v, session %v", naive, hold, err)
+		}
+	}
+}
