@@ -88,7 +88,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			return store.Sessions().Export(ctx, id, writerFunc(func(p []byte) (int, error) {
+			return store.Sessions().Export(ctx, id, pgtest.WriterFunc(func(p []byte) (int, error) {
 				within("an export")
 				return len(p), nil
 			}))

@@ -43,8 +43,8 @@ func TestLostCreation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			network := newLosing(t, u.Host)
-			u.Host = network.listener.Addr().String()
+			network := pgtest.NewLosing(t, u.Host)
+			u.Host = network.Addr
 			store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 			pgtest.NewSession(t, store) // prepares the statement
 			if test.exists {
@@ -52,9 +52,9 @@ func TestLostCreation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			network.left.Store(1)
+			network.Left.Store(1)
 			created, err := store.Sessions().Create(t.Context(), test.session)
-			if !network.lost.Load() {
+			if !network.Lost.Load() {
 				t.Fatal("no answer was lost")
 			}
 			if !errors.Is(err, test.want) || created.Existed != test.existed {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -80,7 +79,7 @@ func (d *delay) carry(client *net.TCPConn) {
 				_ = server.CloseWrite() // it could arrive as late, and undo what a test is about
 				return
 			}
-			if !isPing(buffer[:n]) && d.armed.CompareAndSwap(true, false) {
+			if !pgtest.IsPing(buffer[:n]) && d.armed.CompareAndSwap(true, false) {
 				_ = client.Close()
 				<-d.release
 			}
@@ -94,9 +93,6 @@ func (d *delay) carry(client *net.TCPConn) {
 		}
 	}
 }
-
-// isPing tells whether the pool asks a connection that was idle for a second whether it lives.
-func isPing(sent []byte) bool { return bytes.Contains(sent, []byte("-- ping")) }
 
 // Progress of a plan that is not processing yet is sent, its connection breaks, and
 // it is sent again. The refusal of the second attempt is not a conflict, because the

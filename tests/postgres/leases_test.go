@@ -354,8 +354,8 @@ func TestLeaseAnswersLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := newLosing(t, u.Host)
-	u.Host = network.listener.Addr().String()
+	network := pgtest.NewLosing(t, u.Host)
+	u.Host = network.Addr
 	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	held := mustAcquireA(t, store, "own")
 	for name, operation := range map[string]func() error{
@@ -369,16 +369,16 @@ func TestLeaseAnswersLost(t *testing.T) {
 		"renew": func() error { _, err := store.Leases().Renew(t.Context(), held, 0); return err },
 	} {
 		for piece, lost := int32(1), true; lost; piece++ {
-			network.lost.Store(false)
-			network.left.Store(piece)
+			network.Lost.Store(false)
+			network.Left.Store(piece)
 			err := operation()
-			network.left.Store(0)
-			if lost = network.lost.Load(); err != nil {
+			network.Left.Store(0)
+			if lost = network.Lost.Load(); err != nil {
 				t.Errorf("%s, the answer to piece %d lost: %v", name, piece, err)
 			}
 		}
 	}
-	network.left.Store(1)
+	network.Left.Store(1)
 	if err := store.Leases().Release(t.Context(), held); err != nil {
 		t.Error(err)
 	}

@@ -3,11 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,86 +11,6 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
-
-// losing is a network that loses the answer to one piece of what the store sends,
-// counted from arming: the connection ends when the server has answered.
-type losing struct {
-	listener net.Listener
-	server   string
-	left     atomic.Int32 // pieces until the one whose answer is lost; 0: none
-	lost     atomic.Bool
-	running  sync.WaitGroup
-}
-
-func newLosing(t *testing.T, server string) *losing {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &losing{listener: listener, server: server}
-	l.running.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			l.running.Go(func() { l.carry(conn) })
-		}
-	})
-	t.Cleanup(l.running.Wait)
-	t.Cleanup(func() { _ = listener.Close() })
-	return l
-}
-
-func (l *losing) carry(client net.Conn) {
-	defer func() { _ = client.Close() }()
-	server, err := net.Dial("tcp", l.server)
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	var mute atomic.Bool
-	answered := make(chan struct{}, 1)
-	l.running.Go(func() {
-		_, _ = io.Copy(writerFunc(func(p []byte) (int, error) {
-			if mute.Load() {
-				select {
-				case answered <- struct{}{}:
-				default:
-				}
-				return len(p), nil
-			}
-			return client.Write(p)
-		}), server)
-		_ = client.Close()
-	})
-	for buffer := make([]byte, 1<<16); ; {
-		n, err := client.Read(buffer)
-		if n > 0 {
-			cut := !isPing(buffer[:n]) && l.left.Load() > 0 && l.left.Add(-1) == 0
-			mute.Store(cut)
-			if _, err := server.Write(buffer[:n]); err != nil {
-				return
-			}
-			if cut {
-				l.lost.Store(true)
-				select {
-				case <-answered:
-				case <-time.After(2 * time.Second): // what has no answer
-				}
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // The answer to each piece of a write is lost, including that to the commit. What is
 // written is never reported as not written, in each of the driver's modes.
@@ -145,17 +61,17 @@ func TestLostAnswers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				network := newLosing(t, u.Host)
-				u.Host = network.listener.Addr().String()
+				network := pgtest.NewLosing(t, u.Host)
+				u.Host = network.Addr
 				lossy := pgtest.WithParameter(u.String(), "default_query_exec_mode", mode)
 				store, other := pgtest.OpenStore(t, lossy, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					id := pgtest.NewSession(t, other)
-					network.lost.Store(false)
-					network.left.Store(piece)
+					network.Lost.Store(false)
+					network.Left.Store(piece)
 					err := test.write(t.Context(), store, id)
-					network.left.Store(0)
-					lost = network.lost.Load()
+					network.Left.Store(0)
+					lost = network.Lost.Load()
 					time.Sleep(50 * time.Millisecond) // the server may still be working
 					written := test.written(other.Sessions().Get(t.Context(), id))
 					if written != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
@@ -177,8 +93,8 @@ func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		network := newLosing(t, u.Host)
-		u.Host = network.listener.Addr().String()
+		network := pgtest.NewLosing(t, u.Host)
+		u.Host = network.Addr
 		// One connection, which does not wait for rows.
 		store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
 		holder := pgtest.NewPool(t, direct)
@@ -187,13 +103,13 @@ func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond) // until that is announced
-		network.left.Store(1)
+		network.Left.Store(1)
 		appended := make(chan error, 1)
 		go func() {
 			_, err := store.Sessions().Append(t.Context(), id, user("written"))
 			appended <- err
 		}()
-		for !network.lost.Load() {
+		for !network.Lost.Load() {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(10 * time.Millisecond) // until the server has committed

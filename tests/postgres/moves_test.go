@@ -212,14 +212,14 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := newLosing(t, u.Host)
-	u.Host = network.listener.Addr().String()
+	network := pgtest.NewLosing(t, u.Host)
+	u.Host = network.Addr
 	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
-		network.lost.Store(false)
-		network.left.Store(piece)
+		network.Lost.Store(false)
+		network.Left.Store(piece)
 		var running sync.WaitGroup
 		for i, c := range claimed {
 			running.Go(func() {
@@ -227,8 +227,8 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 			})
 		}
 		running.Wait()
-		network.left.Store(0)
-		lost = network.lost.Load()
+		network.Left.Store(0)
+		lost = network.Lost.Load()
 		time.Sleep(50 * time.Millisecond) // the server may still be working
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)

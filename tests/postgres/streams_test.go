@@ -319,15 +319,15 @@ func TestStreamLostAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			network := newLosing(t, u.Host)
-			u.Host = network.listener.Addr().String()
+			network := pgtest.NewLosing(t, u.Host)
+			u.Host = network.Addr
 			store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
 			other := pgtest.OpenStore(t, direct, agentstore.Options{})
 			for piece, lost := int32(1), true; lost; piece++ {
 				var stream repo.Stream
 				key, count := fmt.Sprint(piece), int64(0)
-				network.lost.Store(false)
-				network.left.Store(piece)
+				network.Lost.Store(false)
+				network.Left.Store(piece)
 				for _, step := range []func() error{
 					func() (err error) {
 						stream, err = store.Streams().Open(t.Context(), repo.NewStream{Key: key, Owner: "x"})
@@ -342,8 +342,8 @@ func TestStreamLostAnswers(t *testing.T) {
 						}
 					}
 				}
-				network.left.Store(0)
-				lost = network.lost.Load()
+				network.Left.Store(0)
+				lost = network.Lost.Load()
 				for part, err := range other.Streams().Follow(t.Context(), key, repo.StreamPosition{}) {
 					if err != nil || part.Sequence != count {
 						t.Errorf("part %d came after %d, error %v", part.Sequence, count, err)

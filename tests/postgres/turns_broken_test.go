@@ -228,18 +228,18 @@ func TestLostTurnsTogether(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				network := newLosing(t, u.Host)
-				u.Host = network.listener.Addr().String()
+				network := pgtest.NewLosing(t, u.Host)
+				u.Host = network.Addr
 				store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
 				other := pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					ids := newSessions(t, other, 2)
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
-					network.lost.Store(false)
-					network.left.Store(piece)
+					network.Lost.Store(false)
+					network.Left.Store(piece)
 					err := severalTurns[call](t.Context(), store, ids)
-					network.left.Store(0)
-					lost = network.lost.Load()
+					network.Left.Store(0)
+					lost = network.Lost.Load()
 					time.Sleep(20 * time.Millisecond) // the server may still be at it
 					count := wholeTurns(t, other, call, ids, before)
 					if count > 1 || (count == 1) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {

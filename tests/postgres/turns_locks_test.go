@@ -157,8 +157,8 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			network := newLosing(t, u.Host)
-			u.Host = network.listener.Addr().String()
+			network := pgtest.NewLosing(t, u.Host)
+			u.Host = network.Addr
 			store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, Tracer: tracer})
 			other := pgtest.OpenStore(t, direct, agentstore.Options{})
 			written := 0
@@ -167,7 +167,7 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 					ids := newSessions(t, other, 2)
 					var deleted repo.DeletedSession
 					before := func(string) {
-						if network.lost.CompareAndSwap(true, false) {
+						if network.Lost.CompareAndSwap(true, false) {
 							var err error
 							if deleted, err = other.Sessions().Delete(t.Context(), ids[0]); err != nil {
 								t.Error(err)
@@ -176,10 +176,10 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 						}
 					}
 					tracer.before.Store(&before)
-					network.lost.Store(false)
-					network.left.Store(piece)
+					network.Lost.Store(false)
+					network.Left.Store(piece)
 					err := severalTurns[call](t.Context(), store, ids)
-					lost = network.left.Swap(0) <= 0
+					lost = network.Left.Swap(0) <= 0
 					if deleted.Messages > 0 && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("the answer to piece %d lost: %v, but it was written", piece, err)
 					}

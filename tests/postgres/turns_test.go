@@ -231,8 +231,8 @@ func TestLostTurns(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				network := newLosing(t, u.Host)
-				u.Host = network.listener.Addr().String()
+				network := pgtest.NewLosing(t, u.Host)
+				u.Host = network.Addr
 				store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
 				other := pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
@@ -241,11 +241,11 @@ func TestLostTurns(t *testing.T) {
 						id = pgtest.NewSession(t, other)
 					}
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
-					network.lost.Store(false)
-					network.left.Store(piece)
+					network.Lost.Store(false)
+					network.Left.Store(piece)
 					added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
-					network.left.Store(0)
-					lost = network.lost.Load()
+					network.Left.Store(0)
+					lost = network.Lost.Load()
 					time.Sleep(20 * time.Millisecond) // the server may still be at it
 					after := sumOf(t, other, repo.Scope{Name: "shared"}, "n") - before
 					if name == "own" {

@@ -73,19 +73,19 @@ func TestUseWhoseAnswerIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := newLosing(t, u.Host)
-	u.Host = network.listener.Addr().String()
+	network := pgtest.NewLosing(t, u.Host)
+	u.Host = network.Addr
 	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for name, newUse := range usesToLose(t, other) {
 		found := 0
 		for piece, lost := int32(1), true; lost; piece++ {
 			use := newUse()
 			awaitQuiet(store.Pool())
-			network.lost.Store(false)
-			network.left.Store(piece)
+			network.Lost.Store(false)
+			network.Left.Store(piece)
 			plan, err := store.Plans().Use(t.Context(), use.action, use.UseAction)
-			network.left.Store(0)
-			lost = network.lost.Load()
+			network.Left.Store(0)
+			lost = network.Lost.Load()
 			time.Sleep(20 * time.Millisecond) // the server may still be working
 			made := use.check(t, other)
 			switch {

@@ -33,6 +33,7 @@ const (
 	ReadOnlyTransaction  = "25006"
 	QueryCanceled        = "57014"
 	duplicatePrepared    = "42P05"
+	internalError        = "XX000"
 
 	// dataException and integrityViolation are classes of them.
 	dataException      = "22"
@@ -116,8 +117,8 @@ func Translate(ctx context.Context, err error, at Phase) error {
 
 func translatePgError(given *pgconn.PgError, at Phase) error {
 	pgErr := withoutValues(given)
-	if at == Committing && EndsConnection(pgErr) {
-		// The server ended the connection, perhaps after the commit.
+	if at == Committing && (EndsConnection(pgErr) || losesNode(given)) {
+		// The server, or a node of a distributed engine, ended the connection, perhaps after the commit.
 		return &Error{repo.ErrUnknownOutcome, pgErr}
 	}
 	if refusal := refusal(given); refusal != nil {
@@ -157,6 +158,18 @@ func EndsConnection(pgErr *pgconn.PgError) bool {
 		return false
 	}
 	return pgErr.Code == adminShutdown || pgErr.Code == crashShutdown // which nothing survives
+}
+
+// losesNode reports that the coordinator of a distributed engine lost a node that may have executed the statement or the commit. It
+// says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent: those words are libpq's.
+func losesNode(pgErr *pgconn.PgError) bool {
+	switch pgErr.Code {
+	case adminShutdown, crashShutdown:
+		return true
+	case internalError:
+		return pgErr.Routine == "ErrorIfPostCommitFailedShardPlacements" || pgErr.Routine == "ReportResultError"
+	}
+	return class(pgErr) == "08" && !strings.Contains(pgErr.Message, "connection to server at ") && !strings.Contains(pgErr.Message, "could not establish")
 }
 
 // refusal returns the error of what a trigger or another function of the owner's refuses, or nil.

@@ -1,0 +1,162 @@
+//go:build citus
+
+package citus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/schema"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// through lets the coordinator reach the node of a schema through a network that loses answers.
+func through(t *testing.T, coordinator, name string) *pgtest.Losing {
+	t.Helper()
+	migrator, err := schema.Open(t.Context(), coordinator, schema.Options{Schema: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := migrator.Node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := pgtest.NewLosing(t, at)
+	move := func(from, to string) {
+		_, port, _ := net.SplitHostPort(from)
+		host, newPort, _ := net.SplitHostPort(to)
+		run(t, coordinator, fmt.Sprintf("SELECT citus_update_node(nodeid, '%s', %s) FROM pg_dist_node WHERE nodeport = %s", host, newPort, port))
+	}
+	move(at, network.Addr)
+	t.Cleanup(func() { move(network.Addr, at) })
+	return network
+}
+
+// The answers of a node to its coordinator are lost, one at a time, the one to its commit among them, and the node is back, or away for
+// longer than attempts are made. No error denies what was written, and nothing is written twice.
+func testLostAnswers(t *testing.T, all nodes) {
+	name := made(t, all.coordinator, 1)
+	network := through(t, all.coordinator, name)
+	other := open(t, pgtest.WithParameter(all.coordinator, "application_name", "other"), agentstore.Options{Schema: name, MaxConns: 2})
+	store := open(t, all.coordinator, agentstore.Options{Schema: name, MaxConns: 1})
+	for operation, test := range writes {
+		for _, away := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s away %t", operation, away), func(t *testing.T) {
+				doubts := 0
+				for piece, lost := int32(1), true; lost; piece++ {
+					id := pgtest.NewSession(t, other)
+					network.Lose(piece, away)
+					err := test.write(t.Context(), store, id)
+					lost = network.Stop()
+					time.Sleep(50 * time.Millisecond) // the node may still be working
+					count := test.written(t, other, id)
+					switch {
+					case count > 1, err == nil && count == 0, err != nil && count > 0 && !errors.Is(err, repo.ErrUnknownOutcome):
+						t.Errorf("the answer to piece %d lost: %v; written %d times", piece, err, count)
+					case errors.Is(err, repo.ErrUnknownOutcome):
+						doubts++
+					}
+					t.Logf("piece %d: %v; written: %v", piece, err, count)
+				}
+				t.Logf("%d doubts", doubts)
+			})
+		}
+	}
+}
+
+// lossy is a write of a session, and how often it was made.
+type lossy struct {
+	write   func(ctx context.Context, store repo.Store, id repo.ID) error
+	written func(t *testing.T, store repo.Store, id repo.ID) int64
+}
+
+func oneMessage() repo.NewMessage {
+	return repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "once"}
+}
+
+func countMessages(t *testing.T, store repo.Store, id repo.ID) int64 {
+	t.Helper()
+	return pgtest.CountDense(t, store, id)
+}
+
+func scopeOf(id repo.ID) repo.Scope { return repo.Scope{Name: id.String()} }
+
+func countState(t *testing.T, store repo.Store, id repo.ID) int64 {
+	t.Helper()
+	value, err := store.State().Get(t.Context(), scopeOf(id), "key")
+	if errors.Is(err, repo.ErrNotFound) {
+		return 0
+	}
+	count, failure := strconv.ParseInt(string(value.Value), 10, 64)
+	if err != nil || failure != nil {
+		t.Fatal(err, failure)
+	}
+	return count
+}
+
+var writes = map[string]lossy{
+	"Append": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.Sessions().Append(ctx, id, oneMessage())
+		return err
+	}, countMessages},
+	"InTx": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, id, oneMessage())
+			return err
+		})
+	}, countMessages},
+	"Update": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		actor := "written"
+		_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: &actor})
+		return err
+	}, func(t *testing.T, store repo.Store, id repo.ID) int64 {
+		session, err := store.Sessions().Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(len(session.Actor)) / 7
+	}},
+	"Delete": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.Sessions().Delete(ctx, id)
+		return err
+	}, func(t *testing.T, store repo.Store, id repo.ID) int64 {
+		if _, err := store.Sessions().Get(t.Context(), id); err == nil {
+			return 0
+		}
+		return 1
+	}},
+	"Increment": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.State().Change(ctx, []repo.StateChange{{Scope: scopeOf(id), Key: "key", Op: repo.StateIncrement, By: 1}})
+		return err
+	}, countState},
+	"Set": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.State().Change(ctx, []repo.StateChange{{Scope: scopeOf(id), Key: "key", Value: []byte("1"), IfVersion: new(int64)}})
+		return err
+	}, countState},
+	"Turn": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.Sessions().AppendTurn(ctx, repo.Turn{
+			SessionID: id, Messages: []repo.NewMessage{oneMessage()},
+			State: []repo.StateChange{{Scope: scopeOf(id), Key: "key", Op: repo.StateIncrement, By: 1}},
+		})
+		return err
+	}, func(t *testing.T, store repo.Store, id repo.ID) int64 {
+		return max(countState(t, store, id), countMessages(t, store, id))
+	}},
+	"Acquire": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: id.String()}, Owner: "owner", TTL: time.Minute})
+		return err
+	}, func(t *testing.T, store repo.Store, id repo.ID) int64 {
+		_, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: id.String()}, Owner: "another", TTL: time.Minute})
+		if errors.Is(err, repo.ErrConflict) {
+			return 1
+		}
+		return 0
+	}},
+}
