@@ -60,6 +60,7 @@ func (task slotsTask) work(ctx context.Context, store *agentstore.Store, owner s
 				time.Sleep(rand.N(5 * time.Millisecond))
 				continue
 			}
+			time.Sleep(rand.N(10 * time.Millisecond)) // who counts does not know what happens meanwhile
 			asked.Key.Name, asked.Slots = owner, 1
 		}
 		held, err := repo.Hold(ctx, store, asked)

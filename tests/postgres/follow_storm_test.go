@@ -137,7 +137,7 @@ func TestFollowBesideBad(t *testing.T) {
 	} {
 		pgtest.Exec(t, conn, sql)
 	}
-	writer, reader := process(t, databaseURL), process(t, pgtest.WithParameter(databaseURL, "statement_timeout", "300"))
+	writer, reader := process(t, databaseURL), process(t, pgtest.WithParameter(databaseURL, "statement_timeout", "1000"))
 	var ids []repo.ID
 	var all []*tailing
 	for range 20 {

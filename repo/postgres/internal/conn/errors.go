@@ -163,10 +163,12 @@ func EndsConnection(pgErr *pgconn.PgError) bool {
 // losesNode reports that the coordinator of a distributed engine lost a node that may have executed the statement or the commit. It
 // says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent: those words are libpq's.
 func losesNode(pgErr *pgconn.PgError) bool {
-	switch pgErr.Code {
-	case adminShutdown, crashShutdown:
+	switch code := pgErr.Code; {
+	case isRaised(pgErr):
+		return false
+	case code == adminShutdown, code == crashShutdown:
 		return true
-	case internalError:
+	case code == internalError:
 		return pgErr.Routine == "ErrorIfPostCommitFailedShardPlacements" || pgErr.Routine == "ReportResultError"
 	}
 	return class(pgErr) == "08" && !strings.Contains(pgErr.Message, "connection to server at ") && !strings.Contains(pgErr.Message, "could not establish")

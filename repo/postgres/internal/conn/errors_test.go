@@ -32,6 +32,9 @@ func TestTranslate(t *testing.T) {
 	fatal := func(severity, english, code string) error {
 		return &pgconn.PgError{Severity: severity, SeverityUnlocalized: english, Code: code}
 	}
+	node := func(code, routine, message string) error {
+		return &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Routine: routine, Message: message}
+	}
 	for _, test := range []struct {
 		name string
 		err  error
@@ -67,6 +70,13 @@ func TestTranslate(t *testing.T) {
 		{"raised, not to be repeated", &pgconn.PgError{Code: "0A000", Routine: "exec_stmt_raise"}, live, Committing, repo.ErrConflict},
 		{"raised, to be repeated", &pgconn.PgError{Code: "40001", Routine: "exec_stmt_raise"}, live, Committing, repo.ErrContention},
 		{"rows that were left out", &pgconn.PgError{Code: "23000", ConstraintName: LeftOut}, live, Committing, repo.ErrConflict},
+		{"a node lost at the commit", node("XX000", "ErrorIfPostCommitFailedShardPlacements", ""), live, Committing, repo.ErrUnknownOutcome},
+		{"a node lost", node("08006", "ReportConnectionError", "x: server closed the connection"), live, Committing, repo.ErrUnknownOutcome},
+		{"a node lost at its answer", node("XX000", "ReportResultError", "server closed the connection"), live, Committing, repo.ErrUnknownOutcome},
+		{"a node that shuts down", node("57P01", "ReportResultError", ""), live, Committing, repo.ErrUnknownOutcome},
+		{"a node lost while it reads", node("08006", "ReportConnectionError", ""), live, Reading, repo.ErrUnavailable},
+		{"a node that is down", node("08006", "ReportConnectionError", "x: connection to server at \"y\" failed"), live, Committing, repo.ErrUnavailable},
+		{"a node, raised", node("08006", "exec_stmt_raise", ""), live, Committing, repo.ErrConflict},
 		{"anything else", code("57014"), live, Committing, repo.ErrUnavailable},
 		{"ended by the server", fatal("FATAL", "FATAL", "57P01"), live, Committing, repo.ErrUnknownOutcome},
 		{"ended by a server that crashed", fatal("PANIC", "PANIC", "XX000"), live, Committing, repo.ErrUnknownOutcome},
