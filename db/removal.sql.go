@@ -242,14 +242,14 @@ WITH found AS MATERIALIZED (
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
     FROM locked l, LATERAL (
         SELECT coalesce(bool_or(e.transition = 'use' AND e.actor = $1), false) AS used, coalesce(bool_or(e.transition = 'start' AND e.actor = $1), false) AS ran,
-            array_agg(e.actor = $1 OR starts_with(e.reason, 'the claim of ' || $1 || ' expired') ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'errored') AS failed,
+            array_agg(e.actor = $1 ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'errored') AS failed,
             array_agg(e.actor = $1 ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'cancelled') AS cancelled
         FROM plan_history e WHERE e.plan_id = l.id
     ) AS h
 ), events AS (
     UPDATE plan_history h SET actor = nullif(h.actor, $1), reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
     FROM judged j
-    WHERE h.plan_id = j.id AND NOT j.held AND (h.actor = $1 OR starts_with(h.reason, 'the claim of ' || $1 || ' expired'))
+    WHERE h.plan_id = j.id AND NOT j.held AND h.actor = $1
         AND NOT (j.busy AND h.transition = 'use')
     RETURNING h.plan_id
 ), claims AS (
@@ -296,7 +296,7 @@ type PlanForgetRow struct {
 
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 // history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
-// was cancelled, if that is by them, or their claim.
+// was cancelled, if that is by them. What a sweep writes beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
 	row := db.QueryRow(ctx, planForget, arg.Name, arg.AfterID, arg.MaxRows)
 	var i PlanForgetRow

@@ -217,11 +217,11 @@ WITH lanes AS MATERIALIZED (
     -- others have locked is passed over, and the plan first, so that nothing is written for it. So is, for PlanExpire, what is past
     -- its deadline, or more than a limit allows that was lowered. held_until is when a lease that was renewed ends. Null: it has
     -- ended.
-    SELECT d.plan_id, d.owner, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, l.place, d.held_until,
+    SELECT d.plan_id, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, l.place, d.held_until,
         d.held_until + abs(hashtext(d.plan_id::text) % 10000) * interval '1 microsecond' AS look_at
     FROM starts l
     CROSS JOIN LATERAL (
-        SELECT c.plan_id, c.owner, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase, h.held_until
+        SELECT c.plan_id, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase, h.held_until
         FROM (
             SELECT w.plan_id, w.lease_namespace, w.namespace, w.phase, w.action_name, w.attempt >= w.max_attempts AS is_last FROM (
                 SELECT c.plan_id, c.lease_namespace, c.namespace, c.phase, c.action_name, c.attempt, c.max_attempts FROM plan_claims c
@@ -259,7 +259,7 @@ WITH lanes AS MATERIALIZED (
             END AS may OFFSET 0
         ) AS m
         CROSS JOIN LATERAL (
-            SELECT c.plan_id, c.owner, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase
+            SELECT c.plan_id, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase
             FROM plan_claims c
             WHERE m.may AND c.plan_id = w.plan_id AND c.check_at <= statement_timestamp()
             FOR UPDATE OF c SKIP LOCKED
@@ -347,16 +347,16 @@ WITH lanes AS MATERIALIZED (
     ) AS o
     WHERE o.turn <= coalesce(o.most, o.turn)
 ), candidates AS (
-    SELECT k.plan_id, k.phase, 'processing' AS state, k.owner, 0 AS turn, k.place, k.check_at AS since
+    SELECT k.plan_id, k.phase, 'processing' AS state, 0 AS turn, k.place, k.check_at AS since
     FROM due k WHERE k.held_until IS NULL AND k.attempt < k.max_attempts
     UNION ALL
-    SELECT w.plan_id, w.phase, 'queued' AS state, NULL AS owner, w.turn, w.place, w.since
+    SELECT w.plan_id, w.phase, 'queued' AS state, w.turn, w.place, w.since
     FROM allowed w
 ), free AS (
     -- Read, and locked, only as far as the next part asks for. A plan whose lease somebody holds is not locked at all. The token of the lease's row is 0 if there is none, and null if
     -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, c.owner, greatest(p.fence, h.token) AS latest
-    FROM (SELECT k.plan_id, k.phase, k.state, k.owner FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
+    FROM (SELECT k.plan_id, k.phase, k.state FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
     CROSS JOIN LATERAL (
         SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
             plans.fence
@@ -377,10 +377,10 @@ WITH lanes AS MATERIALIZED (
     ) AS h
     WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.owner, f.latest,
+    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.latest,
         row_number() OVER () AS place, ((SELECT @owners::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.namespace, n.action_name, n.updated_at, n.owner, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
+    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
 ), leased AS (
     INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
     SELECT @lease_namespace::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
@@ -398,7 +398,7 @@ WITH lanes AS MATERIALIZED (
     FROM picked k JOIN leased l ON l.name = k.id::text
     WHERE p.id = k.id
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.version, p.attempt, p.max_attempts, p.updated_at, p.reversion_count,
-        p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.owner AS before, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
+        p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
 ), noted AS (
     INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
     SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, @lease_namespace::text, m.attempt, m.max_attempts, m.expires_at + abs(hashtext(m.id::text) % 10000) * interval '1 microsecond'
@@ -408,7 +408,7 @@ WITH lanes AS MATERIALIZED (
         check_at = excluded.check_at
 ), ended AS MATERIALIZED (
     SELECT n.id, n.phase, n.version, n.updated_at,
-        format('the claim of %s expired in attempt %s of %s', k.owner, k.attempt, k.max_attempts) AS error_message
+        format('the claim expired in attempt %s of %s', k.attempt, k.max_attempts) AS error_message
     FROM due k
     CROSS JOIN LATERAL (
         SELECT plans.id, plans.phase, plans.version, plans.updated_at FROM plans
@@ -430,7 +430,7 @@ WITH lanes AS MATERIALIZED (
     RETURNING p.id, p.namespace, p.phase, p.version, p.updated_at, p.error_message
 ), steps AS MATERIALIZED (
     SELECT m.id, m.version - 1 AS version, 'expire' AS transition, m.phase, 'processing' AS from_state, 'queued' AS to_state,
-        format('the claim of %s expired in attempt %s', m.before, m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor, m.namespace
+        format('the claim expired in attempt %s', m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor, m.namespace
     FROM claimed m WHERE m.from_state = 'processing'
     UNION ALL
     SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant, m.namespace FROM claimed m

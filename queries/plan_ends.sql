@@ -93,9 +93,9 @@ WITH overdue AS MATERIALIZED (
     ) AS p
     LIMIT @max_rows
 ), expired AS MATERIALIZED (
-    SELECT c.plan_id, c.owner, c.attempt, c.max_attempts, h.held_until, p.id
+    SELECT c.plan_id, c.attempt, c.max_attempts, h.held_until, p.id
     FROM (
-        SELECT w.plan_id, w.owner, w.attempt, w.max_attempts, w.lease_namespace FROM plan_claims w
+        SELECT w.plan_id, w.attempt, w.max_attempts, w.lease_namespace FROM plan_claims w
         WHERE w.lease_namespace = @lease_namespace::text AND w.check_at <= statement_timestamp() - make_interval(secs => @grace_seconds::float8) ORDER BY w.check_at LIMIT 2100
     ) AS c
     CROSS JOIN LATERAL (
@@ -115,7 +115,7 @@ WITH overdue AS MATERIALIZED (
 ), ends AS MATERIALIZED (
     SELECT o.id, o.attempt, o.state, o.reason, o.again FROM overdue o
     UNION ALL
-    SELECT k.id, k.attempt, 'processing', format('the claim of %s expired in attempt %s', k.owner, k.attempt)
+    SELECT k.id, k.attempt, 'processing', format('the claim expired in attempt %s', k.attempt)
         || CASE WHEN k.attempt < k.max_attempts THEN '' ELSE format(' of %s', k.max_attempts) END, k.attempt < k.max_attempts
     FROM expired k WHERE k.held_until <= statement_timestamp()
 ), moved AS (

@@ -46,7 +46,7 @@ WHERE own.updated_at < i.since
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 -- history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
--- was cancelled, if that is by them, or their claim.
+-- was cancelled, if that is by them. What a sweep writes beside it names nobody.
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = @name::text AND h.plan_id > @after_id ORDER BY h.plan_id LIMIT @max_rows
@@ -59,14 +59,14 @@ WITH found AS MATERIALIZED (
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
     FROM locked l, LATERAL (
         SELECT coalesce(bool_or(e.transition = 'use' AND e.actor = @name), false) AS used, coalesce(bool_or(e.transition = 'start' AND e.actor = @name), false) AS ran,
-            array_agg(e.actor = @name OR starts_with(e.reason, 'the claim of ' || @name || ' expired') ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'errored') AS failed,
+            array_agg(e.actor = @name ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'errored') AS failed,
             array_agg(e.actor = @name ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'cancelled') AS cancelled
         FROM plan_history e WHERE e.plan_id = l.id
     ) AS h
 ), events AS (
     UPDATE plan_history h SET actor = nullif(h.actor, @name), reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
     FROM judged j
-    WHERE h.plan_id = j.id AND NOT j.held AND (h.actor = @name OR starts_with(h.reason, 'the claim of ' || @name || ' expired'))
+    WHERE h.plan_id = j.id AND NOT j.held AND h.actor = @name
         AND NOT (j.busy AND h.transition = 'use')
     RETURNING h.plan_id
 ), claims AS (

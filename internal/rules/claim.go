@@ -147,10 +147,10 @@ func SelectsClaim(c repo.Claim, p repo.Plan) bool {
 		(len(c.Actions) == 0 || slices.Contains(c.Actions, p.Action.String()))
 }
 
-// Expired returns the plan as it is when the claim of an owner has expired, and why: it is
+// Expired returns the plan as it is when its claim has expired, and why, which names nobody: it is
 // queued for another attempt, or errored after the last one.
-func Expired(p repo.Plan, owner string) (_ repo.Plan, reason string) {
-	reason = fmt.Sprintf("the claim of %s expired in attempt %d", owner, p.Attempt)
+func Expired(p repo.Plan) (_ repo.Plan, reason string) {
+	reason = fmt.Sprintf("the claim expired in attempt %d", p.Attempt)
 	p.Version++
 	if p.Attempt >= p.MaxAttempts {
 		reason = fmt.Sprintf("%s of %d", reason, p.MaxAttempts)

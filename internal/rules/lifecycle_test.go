@@ -119,16 +119,16 @@ func TestExpired(t *testing.T) {
 		plan := repo.Plan{ID: repo.NewID(), Stage: from, Version: 7, Attempt: 2, MaxAttempts: 3, ReversionCount: 1, LastCheckpointID: "c"}
 		want := plan
 		want.Stage, want.Version, want.Attempt = to, 8, 3
-		got, reason := rules.Expired(plan, "me")
-		if !reflect.DeepEqual(got, want) || reason != "the claim of me expired in attempt 2" {
+		got, reason := rules.Expired(plan)
+		if !reflect.DeepEqual(got, want) || reason != "the claim expired in attempt 2" {
 			t.Errorf("expired: %+v, %q, want %+v", got, reason, want)
 		}
 		plan.MaxAttempts = 2
 		want = plan
 		want.Version++
 		want.State = repo.PlanErrored
-		want.ErrorMessage = "the claim of me expired in attempt 2 of 2"
-		got, reason = rules.Expired(plan, "me")
+		want.ErrorMessage = "the claim expired in attempt 2 of 2"
+		got, reason = rules.Expired(plan)
 		if !reflect.DeepEqual(got, want) || reason != want.ErrorMessage {
 			t.Errorf("expired after the last attempt: %+v, %q, want %+v", got, reason, want)
 		}

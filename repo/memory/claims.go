@@ -113,7 +113,7 @@ func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 		if r.Attempt < r.MaxAttempts && (len(claimed) == claim.Limit || !t.mayGoOn(r.Plan)) {
 			continue
 		}
-		moved, reason := rules.Expired(r.Plan, expired.owner)
+		moved, reason := rules.Expired(r.Plan)
 		t.movePlan(r, moved, repo.TransitionExpire, repo.Cause{Actor: claim.Owner, Reason: reason})
 		if moved.State == repo.PlanQueued {
 			claimed = append(claimed, t.startClaim(claim, moved.ID))

@@ -84,7 +84,7 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 	}
 	for _, c := range first(limit, t.claims.where(func(c *claimRow) bool { return t.leaseLeft(c.plan) <= 0 && t.isOver(c, now) })) {
 		r := t.plans.get(c.plan)
-		moved, reason := rules.Expired(r.Plan, c.owner)
+		moved, reason := rules.Expired(r.Plan)
 		end(r, moved, reason)
 	}
 	kept := t.plans.where(func(r *planRow) bool {

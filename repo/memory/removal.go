@@ -147,21 +147,19 @@ func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	var used, ran, failed, cancelled bool
 	for i := range changed.events {
 		e := &changed.events[i]
-		by, claim := e.Actor == name, strings.HasPrefix(e.Reason, "the claim of "+name+" expired")
+		by := e.Actor == name
 		used, ran = used || by && e.Transition == repo.TransitionUse, ran || by && e.Transition == repo.TransitionStart
 		if e.To.State == repo.PlanErrored {
-			failed = by || claim
+			failed = by
 		}
 		if e.To.State == repo.PlanCancelled {
 			cancelled = by
 		}
-		if !by && !claim || busy && e.Transition == repo.TransitionUse {
+		if !by || busy && e.Transition == repo.TransitionUse {
 			continue
 		}
 		f.Events++
-		if by {
-			e.Actor = ""
-		}
+		e.Actor = ""
 		if e.Reason != "" {
 			e.Reason = "erased"
 		}

@@ -149,7 +149,7 @@ func (m *jobs) take(t *rapid.T, claim repo.Claim, got []repo.ClaimedPlan, asked 
 	for _, j := range m.all { // these make room
 		if asked(j) && j.lost && j.Attempt >= j.MaxAttempts {
 			j.State, j.Version = repo.PlanErrored, j.Version+1
-			j.ErrorMessage = fmt.Sprintf("the claim of %s expired in attempt %d of %d", j.lease.Owner, j.Attempt, j.MaxAttempts)
+			j.ErrorMessage = fmt.Sprintf("the claim expired in attempt %d of %d", j.Attempt, j.MaxAttempts)
 			j.lost, j.spent = false, append(j.spent, j.lease)
 		}
 	}
