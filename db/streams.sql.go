@@ -217,6 +217,16 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 	return result.RowsAffected(), nil
 }
 
+const streamExtend = `-- name: StreamExtend :exec
+UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY($1::uuid[])
+`
+
+// Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
+func (q *Queries) StreamExtend(ctx context.Context, db DBTX, streamIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, streamExtend, streamIds)
+	return err
+}
+
 const streamGet = `-- name: StreamGet :one
 
 SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
@@ -551,6 +561,78 @@ func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtyp
 	return err
 }
 
+const streamLockKnown = `-- name: StreamLockKnown :many
+SELECT s.id FROM streams s WHERE s.id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+`
+
+// Index: streams_pkey. Like StreamLockFree, and returns which it has locked.
+func (q *Queries) StreamLockKnown(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, streamLockKnown, streamIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const streamLook = `-- name: StreamLook :many
+SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean AS expired,
+    (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
+FROM streams s WHERE s.id = ANY($1::uuid[])
+`
+
+type StreamLookRow struct {
+	ID           pgtype.UUID
+	Fence        int64
+	Status       string
+	Expired      bool
+	IsShort      bool
+	NextSequence int64
+	LockTimeout  int64
+}
+
+// Index: streams_pkey, stream_parts_pkey, backwards. What StreamAppendMany decides by, behind the locks. lock_timeout is in milliseconds.
+func (q *Queries) StreamLook(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]StreamLookRow, error) {
+	rows, err := db.Query(ctx, streamLook, streamIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StreamLookRow
+	for rows.Next() {
+		var i StreamLookRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Fence,
+			&i.Status,
+			&i.Expired,
+			&i.IsShort,
+			&i.NextSequence,
+			&i.LockTimeout,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const streamNext = `-- name: StreamNext :one
 SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (current_setting('transaction_isolation') <> 'read committed')::boolean AS by_snapshot
@@ -633,6 +715,29 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 		&i.SessionID,
 	)
 	return i, err
+}
+
+const streamPartInsert = `-- name: StreamPartInsert :execrows
+INSERT INTO stream_parts (stream_id, sequence, data)
+SELECT s.id, n.sequence, n.data
+FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
+JOIN streams s ON s.id = n.stream_id
+`
+
+type StreamPartInsertParams struct {
+	StreamIds []pgtype.UUID
+	Sequences []int64
+	Datas     [][]byte
+}
+
+// Index: streams_pkey, stream_parts_pkey. StreamAppendMany as plain statements, in a transaction: StreamLockKnown, this one and
+// StreamExtend, see MessageInsert.
+func (q *Queries) StreamPartInsert(ctx context.Context, db DBTX, arg StreamPartInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, streamPartInsert, arg.StreamIds, arg.Sequences, arg.Datas)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const streamPartList = `-- name: StreamPartList :many

@@ -173,6 +173,30 @@ WHERE (l.place IS NOT NULL OR (SELECT true FROM streams there WHERE there.id = s
         JOIN locked f ON f.place = o.owner WHERE f.fits AND NOT f.expired
     ) OR rows_left_out('stream_parts'));
 
+-- name: StreamPartInsert :execrows
+-- Index: streams_pkey, stream_parts_pkey. StreamAppendMany as plain statements, in a transaction: StreamLockKnown, this one and
+-- StreamExtend, see MessageInsert.
+INSERT INTO stream_parts (stream_id, sequence, data)
+SELECT s.id, n.sequence, n.data
+FROM ROWS FROM (unnest(@stream_ids::uuid[]), unnest(@sequences::bigint[]), unnest(@datas::bytea[])) AS n (stream_id, sequence, data)
+JOIN streams s ON s.id = n.stream_id;
+
+-- name: StreamExtend :exec
+-- Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
+UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY(@stream_ids::uuid[]);
+
+-- name: StreamLockKnown :many
+-- Index: streams_pkey. Like StreamLockFree, and returns which it has locked.
+SELECT s.id FROM streams s WHERE s.id = ANY(@stream_ids::uuid[]) FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: StreamLook :many
+-- Index: streams_pkey, stream_parts_pkey, backwards. What StreamAppendMany decides by, behind the locks. lock_timeout is in milliseconds.
+SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean AS expired,
+    (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
+FROM streams s WHERE s.id = ANY(@stream_ids::uuid[]);
+
 -- name: StreamEnd :one
 -- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
 -- the stream as it was before.

@@ -200,6 +200,9 @@ type partsWriter struct {
 type appending func(ctx context.Context, q db.DBTX, params db.StreamAppendManyParams) ([]db.StreamAppendManyRow, error)
 
 func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
+	if alone, _ := q.(conn.Alone); alone.Says {
+		return w.sendBy(ctx, q, tasks, appendPlain)
+	}
 	return w.sendBy(ctx, q, tasks, queries.StreamAppendMany)
 }
 

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // made is a schema, or those of shards, on nodes.
-func made(t *testing.T, databaseURL string, shards int) string {
+func made(t testing.TB, databaseURL string, shards int) string {
 	t.Helper()
 	name := "on_citus_" + strings.ToLower(repo.NewID().String())
 	for _, one := range schema.Shards(name, shards) {
@@ -89,7 +89,7 @@ func opener(databaseURL string, options agentstore.Options) func(t *testing.T) r
 	}
 }
 
-func open(t *testing.T, databaseURL string, options agentstore.Options) *agentstore.Store {
+func open(t testing.TB, databaseURL string, options agentstore.Options) *agentstore.Store {
 	t.Helper()
 	store, err := agentstore.Open(t.Context(), databaseURL, options)
 	if err != nil {

@@ -51,7 +51,7 @@ var settings = []string{
 	"shared_preload_libraries=citus", "wal_level=logical", "max_prepared_transactions=200", "max_connections=200", "citus.node_conninfo=sslmode=disable",
 }
 
-func start(t *testing.T) nodes {
+func start(t testing.TB) nodes {
 	t.Helper()
 	if given := os.Getenv(urlsEnv); given != "" {
 		urls := strings.Split(given, ",")
@@ -76,7 +76,7 @@ func isInstalled() bool {
 	return len(found) > 0
 }
 
-func startClusters(t *testing.T) nodes {
+func startClusters(t testing.TB) nodes {
 	t.Helper()
 	var all nodes
 	var hosts []string
@@ -94,7 +94,7 @@ func startClusters(t *testing.T) nodes {
 	return all
 }
 
-func startContainers(t *testing.T) nodes {
+func startContainers(t testing.TB) nodes {
 	t.Helper()
 	image := os.Getenv(imageEnv)
 	if image == "" {
@@ -138,14 +138,14 @@ func startContainers(t *testing.T) nodes {
 	return nodes{coordinator: urls[0], workers: urls[1:]}
 }
 
-func create(t *testing.T, server string) {
+func create(t testing.TB, server string) {
 	t.Helper()
 	run(t, server, "CREATE DATABASE "+database)
 	run(t, strings.Replace(server, "/postgres?", "/"+database+"?", 1), "CREATE EXTENSION citus")
 }
 
 // join makes the first node the coordinator of the others.
-func join(t *testing.T, coordinator string, all []string) {
+func join(t testing.TB, coordinator string, all []string) {
 	t.Helper()
 	for i, one := range all {
 		at, err := url.Parse(one)
@@ -162,7 +162,7 @@ func join(t *testing.T, coordinator string, all []string) {
 }
 
 // prepare sets what Distribute asks for.
-func prepare(t *testing.T, coordinator string) {
+func prepare(t testing.TB, coordinator string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(coordinator)
 	if err != nil {
@@ -173,7 +173,7 @@ func prepare(t *testing.T, coordinator string) {
 	}
 }
 
-func run(t *testing.T, databaseURL, sql string, into ...any) {
+func run(t testing.TB, databaseURL, sql string, into ...any) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // also at the end
 	conn, err := pgx.Connect(ctx, databaseURL)
@@ -189,4 +189,10 @@ func run(t *testing.T, databaseURL, sql string, into ...any) {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+// hasHost reports whether a URL is that of a node, which Citus calls host:port.
+func hasHost(databaseURL, node string) bool {
+	u, err := url.Parse(databaseURL)
+	return err == nil && u.Port() == node[strings.LastIndex(node, ":")+1:]
 }

@@ -6,8 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
@@ -40,6 +42,19 @@ func TestConformanceOfBind(t *testing.T) {
 	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
 		pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "State", "Leases", "Audit")...)
+}
+
+// What a distributed engine is sent (package tests/citus) means the same on one server.
+func TestConformanceOfPlainStatements(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.NewPool(t, pgtest.NewDatabase(t), func(config *pgxpool.Config) { config.MaxConns = 16 })
+	repotest.Run(t, func(t *testing.T) repo.Store {
+		t.Helper()
+		store := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{})
+		store.Distribute()
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}, pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces")...)
 }
 
 // beginner is a pool with any configuration.
