@@ -258,6 +258,31 @@ func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) e
 	return err
 }
 
+const leaseLockFree = `-- name: LeaseLockFree :exec
+SELECT FROM leases l
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
+    AND (l.owner IS NULL OR l.owner = $4::text OR l.expires_at <= statement_timestamp())
+FOR NO KEY UPDATE
+`
+
+type LeaseLockFreeParams struct {
+	Namespace string
+	Kind      string
+	Name      string
+	Owner     string
+}
+
+// Index: leases_pkey.
+func (q *Queries) LeaseLockFree(ctx context.Context, db DBTX, arg LeaseLockFreeParams) error {
+	_, err := db.Exec(ctx, leaseLockFree,
+		arg.Namespace,
+		arg.Kind,
+		arg.Name,
+		arg.Owner,
+	)
+	return err
+}
+
 const leaseLockToken = `-- name: LeaseLockToken :exec
 SELECT FROM leases l
 WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 FOR NO KEY UPDATE
@@ -278,6 +303,25 @@ func (q *Queries) LeaseLockToken(ctx context.Context, db DBTX, arg LeaseLockToke
 		arg.Name,
 		arg.Token,
 	)
+	return err
+}
+
+const leaseMake = `-- name: LeaseMake :exec
+INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+VALUES ($1::text, $2::text, $3::text, 0, statement_timestamp(), '-infinity')
+ON CONFLICT (namespace, kind, name) DO NOTHING
+`
+
+type LeaseMakeParams struct {
+	Namespace string
+	Kind      string
+	Name      string
+}
+
+// Index: leases_pkey. LeaseLock as plain statements, this one and LeaseLockFree, for a distributed engine: see MessageInsert. It waits
+// for a renewal that is under way.
+func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) error {
+	_, err := db.Exec(ctx, leaseMake, arg.Namespace, arg.Kind, arg.Name)
 	return err
 }
 
@@ -506,11 +550,11 @@ SET owner = $1::text, token = CASE WHEN l.expires_at > c.now THEN l.token ELSE g
     acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until,
-        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,
-        greatest(
-            (SELECT s.fence FROM session_counters s WHERE s.session_id = $6::uuid),
-            (SELECT p.fence FROM plans p WHERE p.id = $7::uuid)
-        ) AS fence
+        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds, max(f.fence) AS fence
+    FROM (
+        SELECT s.fence FROM session_counters s WHERE s.session_id = $6::uuid
+        UNION ALL SELECT p.fence FROM plans p WHERE p.id = $7::uuid
+    ) AS f
 ) AS c
 WHERE l.namespace = $2::text AND l.kind = $3::text AND l.name = $4::text
     AND (l.owner = $1::text OR l.expires_at <= c.now)

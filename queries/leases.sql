@@ -14,6 +14,20 @@ SELECT @namespace::text, @kind::text, @name::text, 0, statement_timestamp(), '-i
 WHERE NOT EXISTS (SELECT FROM other)
 ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false;
 
+-- name: LeaseMake :exec
+-- Index: leases_pkey. LeaseLock as plain statements, this one and LeaseLockFree, for a distributed engine: see MessageInsert. It waits
+-- for a renewal that is under way.
+INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+VALUES (@namespace::text, @kind::text, @name::text, 0, statement_timestamp(), '-infinity')
+ON CONFLICT (namespace, kind, name) DO NOTHING;
+
+-- name: LeaseLockFree :exec
+-- Index: leases_pkey.
+SELECT FROM leases l
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
+    AND (l.owner IS NULL OR l.owner = @owner::text OR l.expires_at <= statement_timestamp())
+FOR NO KEY UPDATE;
+
 -- name: LeaseTake :exec
 -- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
 -- holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
@@ -23,11 +37,11 @@ SET owner = @owner::text, token = CASE WHEN l.expires_at > c.now THEN l.token EL
     acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until,
-        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds,
-        greatest(
-            (SELECT s.fence FROM session_counters s WHERE s.session_id = sqlc.narg(session_id)::uuid),
-            (SELECT p.fence FROM plans p WHERE p.id = sqlc.narg(plan_id)::uuid)
-        ) AS fence
+        (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds, max(f.fence) AS fence
+    FROM (
+        SELECT s.fence FROM session_counters s WHERE s.session_id = sqlc.narg(session_id)::uuid
+        UNION ALL SELECT p.fence FROM plans p WHERE p.id = sqlc.narg(plan_id)::uuid
+    ) AS f
 ) AS c
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
     AND (l.owner = @owner::text OR l.expires_at <= c.now);
