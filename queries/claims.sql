@@ -205,7 +205,7 @@ WITH lanes AS MATERIALIZED (
 ), limited AS MATERIALIZED (
     -- How many plans may be claimed besides those that are: room. Whose lock PlanLimitLock has not got, none: free.
     SELECT r.namespace, r.action_name, r.room, CASE WHEN r.is_locked THEN r.room ELSE 0 END AS free FROM (
-        SELECT n.namespace, l.action_name, l.id = ANY(string_to_array(current_setting('agentstore.limits', true), ',')::bigint[]) AS is_locked,
+        SELECT n.namespace, l.action_name, l.id = ANY(string_to_array(current_setting('agentstore.limits', true), ',')::uuid[]) AS is_locked,
             l.at_once - (
                 SELECT count(*) FROM plan_claims c WHERE c.namespace = n.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
             ) AS room

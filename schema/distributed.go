@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,11 @@ JOIN pg_catalog.pg_dist_partition t ON t.colocationid = s.colocationid
 JOIN pg_catalog.pg_dist_shard f ON f.logicalrelid = t.logicalrelid
 JOIN pg_catalog.pg_dist_placement p ON p.shardid = f.shardid JOIN pg_catalog.pg_dist_node d ON d.groupid = p.groupid
 WHERE n.nspname = current_schema() ORDER BY d.nodeport LIMIT 1`
+	triggersSQL = `
+SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', t.tgrelid::regclass, t.tgname), format('ALTER TABLE %s ENABLE %s TRIGGER %I', t.tgrelid::regclass,
+    CASE t.tgenabled WHEN 'A' THEN 'ALWAYS' WHEN 'R' THEN 'REPLICA' ELSE '' END, t.tgname)
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal AND t.tgenabled <> 'D'`
 	distributeSQL = `SELECT citus_schema_distribute(current_schema()::regnamespace)`
 	// Functions that a node calls find the tables of their schema: the engine does not hand the search_path on.
 	functionsSQL = `
@@ -107,7 +113,7 @@ func (m *Migrator) Distribute(ctx context.Context) (node string, err error) {
 		return "", located(err)
 	}
 	if !is {
-		if _, err := db.ExecContext(ctx, distributeSQL); err != nil {
+		if err := distribute(ctx, db); err != nil {
 			return "", fmt.Errorf("schema: distribute: %w", err)
 		}
 	}
@@ -115,6 +121,17 @@ func (m *Migrator) Distribute(ctx context.Context) (node string, err error) {
 		return "", fmt.Errorf("schema: distribute: %w", err)
 	}
 	return m.Node(ctx)
+}
+
+// checkWhole returns an error if the schema is on a node, where the engine refuses some commands of migrations.
+func (m *Migrator) checkWhole(ctx context.Context) error {
+	node, err := m.Node(ctx)
+	if err != nil || node == "" {
+		return err
+	}
+	return fmt.Errorf("schema: %w", &pgsettings.Error{
+		Name: "citus", Value: node, Reason: "a schema on a node cannot be migrated: take it back with citus_schema_undistribute, migrate, and distribute it again",
+	})
 }
 
 // checkCitus returns why the database cannot distribute a schema.
@@ -139,6 +156,42 @@ func checkCitus(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	return nil
+}
+
+// distribute moves the tables without their triggers, which would be run again for each row on the way.
+func distribute(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	off, on, err := triggers(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, statement := range slices.Concat(off, []string{distributeSQL}, on) {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// triggers returns the statements that turn those of the schema off, and on again.
+func triggers(ctx context.Context, tx *sql.Tx) (off, on []string, err error) {
+	rows, err := tx.QueryContext(ctx, triggersSQL)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var disable, enable string
+		if err := rows.Scan(&disable, &enable); err != nil {
+			return nil, nil, err
+		}
+		off, on = append(off, disable), append(on, enable)
+	}
+	return off, on, rows.Err()
 }
 
 // qualify has the schema's functions find its tables on any node.

@@ -62,6 +62,9 @@ func (m *Migrator) Run(ctx context.Context, target Target) (done []Step, err err
 	if err != nil || len(steps) == 0 {
 		return nil, err
 	}
+	if err := m.checkWhole(ctx); err != nil {
+		return nil, err
+	}
 	if err := m.makeSchema(ctx, db); err != nil {
 		return nil, err
 	}

@@ -366,7 +366,7 @@ CREATE INDEX plan_claims_lease_namespace_check_at_idx ON plan_claims (lease_name
 -- How many plans of a namespace, or of an action ('': all) in it, may be claimed at once. Whoever claims some has the lock of the
 -- row, and counts plan_claims after that: so the number is never exceeded, and nothing has to be given back.
 CREATE TABLE plan_limits (
-    id          bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
+    id          uuid    NOT NULL DEFAULT gen_random_uuid(),
     namespace   text    NOT NULL,
     action_name text    NOT NULL COLLATE "C",
     at_once     integer NOT NULL,
