@@ -129,6 +129,10 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
+	// Before the sessions, with which they would go uncounted.
+	if err := r.turns(ctx); err != nil {
+		return err
+	}
 	for _, namespace := range slices.Sorted(maps.Keys(r.Sessions)) {
 		if err := r.sessions(ctx, namespace, r.now.Add(-r.Sessions[namespace])); err != nil {
 			return err
@@ -138,9 +142,6 @@ func (r *run) run(ctx context.Context) error {
 		if err := r.plans(ctx, namespace, r.now.Add(-r.Plans[namespace])); err != nil {
 			return err
 		}
-	}
-	if err := r.turns(ctx); err != nil {
-		return err
 	}
 	if !r.DryRun {
 		if err := r.rest(ctx); err != nil {
