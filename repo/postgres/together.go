@@ -64,7 +64,7 @@ func (p *appender) appendApart(ctx context.Context, w *together) error {
 			return conn.ErrClosedBetween
 		}
 		if err := tx.Commit(ctx); err != nil {
-			return &conn.Answer{Err: conn.Translate(ctx, err, conn.Committing)}
+			return &conn.Answer{Err: conn.Translate(ctx, p.conns.Doubted(err), conn.Committing)}
 		}
 		return nil
 	})

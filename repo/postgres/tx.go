@@ -75,7 +75,7 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 	if conn.HasEnded(tx.Conn()) {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrEnded}
 	}
-	return conn.Translate(ctx, tx.Commit(ctx), conn.Committing)
+	return conn.Translate(ctx, p.conns.Doubted(tx.Commit(ctx)), conn.Committing)
 }
 
 // begin begins a transaction. It is safe to retry.

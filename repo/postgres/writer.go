@@ -138,7 +138,7 @@ func (w *writer) sendTurns(ctx context.Context, q db.DBTX, tasks []*task) (func(
 		}
 		p.Exec(ctx, "commit")
 		if err := p.Send(ctx, pg); err != nil {
-			return nil, carried, &conn.Answer{Err: conn.Translate(ctx, err, conn.Committing)}
+			return nil, carried, &conn.Answer{Err: conn.Translate(ctx, w.conns.Doubted(err), conn.Committing)}
 		}
 	}
 	return func() { w.settle(tasks, l, decided) }, carried, nil

@@ -132,4 +132,18 @@ var measured = map[string]func(b *testing.B, store *agentstore.Store, writers in
 			return store.Leases().Release(b.Context(), lease)
 		}
 	},
+	// A plan is made, and claimed.
+	"claim": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
+		action := "local/" + strings.ToLower(repo.NewID().String())
+		if _, err := store.Actions().Create(b.Context(), repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+			b.Fatal(err)
+		}
+		return func(int) error {
+			if _, err := store.Plans().Use(b.Context(), action, repo.UseAction{}); err != nil {
+				return err
+			}
+			_, err := store.Plans().Claim(b.Context(), repo.Claim{Owner: "owner", Actions: []string{action}})
+			return err
+		}
+	},
 }

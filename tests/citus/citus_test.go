@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/tests/tables"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -49,6 +51,9 @@ func made(t testing.TB, databaseURL string, shards int) string {
 				t.Fatalf("distributed to %q: %v", node, err)
 			}
 		}
+		if _, err := migrator.Run(t.Context(), schema.TargetDownSteps(1)); !errors.Is(err, schema.ErrSetting) {
+			t.Fatalf("a migration of a schema that is on a node: %v", err)
+		}
 	}
 	return name
 }
@@ -77,9 +82,44 @@ func TestCitus(t *testing.T) {
 			return postgres.Bind(tx)
 		}, pgtest.Parts("Sessions", "Append", "History", "Messages", "State", "Leases", "Plans")...)
 	})
+	t.Run("Undistribute", func(t *testing.T) { testUndistribute(t, all) })
 	t.Run("LostAnswers", func(t *testing.T) { testLostAnswers(t, all) })
 	t.Run("Rebalance", func(t *testing.T) { testRebalance(t, all) })
 	t.Run("NodeKilled", func(t *testing.T) { testNodeKilled(t, all) })
+}
+
+// A schema is taken back, migrated, and distributed again, and so is one that has something.
+func testUndistribute(t *testing.T, all nodes) {
+	name := made(t, all.coordinator, 1)
+	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(targets ...schema.Target) {
+		run(t, all.coordinator, fmt.Sprintf("SELECT citus_schema_undistribute('%s')", name))
+		for _, target := range targets {
+			if _, err := migrator.Run(t.Context(), target); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if node, err := migrator.Distribute(t.Context()); err != nil || node == "" {
+			t.Fatalf("distributed again to %q: %v", node, err)
+		}
+	}
+	again(schema.TargetDownSteps(1), schema.TargetLatest())
+	before := open(t, all.coordinator, agentstore.Options{Schema: name, MaxConns: 2})
+	session := pgtest.NewSession(t, before)
+	repotest.Person(t, before, "somebody", "1")
+	tables.Seal(t, before)
+	again()
+	store := open(t, pgtest.WithParameter(all.coordinator, "application_name", "again"), agentstore.Options{Schema: name, MaxConns: 2})
+	if _, err := store.Sessions().Append(t.Context(), session, oneMessage()); err != nil {
+		t.Error(err)
+	}
+	tables.Seal(t, store)
+	if report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{}); err != nil || !report.Intact() {
+		t.Errorf("%+v, %v", report, err)
+	}
 }
 
 func opener(databaseURL string, options agentstore.Options) func(t *testing.T) repo.Store {
@@ -165,6 +205,22 @@ func (l *load) end(t *testing.T) (total int64) {
 		total += l.acknowledged[i].Load()
 	}
 	return total
+}
+
+// wantDown writes to a session whose node is down. Nothing was sent, so no outcome is unknown.
+func (l *load) wantDown(t *testing.T) {
+	t.Helper()
+	for i := range l.unavailable {
+		if l.unavailable[i].Load() == 0 {
+			continue
+		}
+		for operation, test := range writes {
+			if err := test.write(t.Context(), l.views[i], l.sessions[i]); !errors.Is(err, repo.ErrUnavailable) {
+				t.Errorf("%s while the node is down: %v", operation, err)
+			}
+		}
+		return
+	}
 }
 
 func (l *load) doubts() (total int64) {
@@ -289,6 +345,7 @@ func testNodeKilled(t *testing.T, all nodes) {
 	down, doubts := sum(), l.doubts()
 	time.Sleep(3 * time.Second)
 	still, more := sum(), l.doubts()-doubts
+	l.wantDown(t)
 	all.clusters[0].Start(t)
 	time.Sleep(3 * time.Second)
 	var beforeOthers, duringOthers, affected int64

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/observe"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // Conns runs statements on the connections of a pool.
@@ -66,7 +67,19 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 		_ = conn.Conn().Close(ctx)
 	}
 	c.LeaveReadOnly(err)
+	if at == Committing {
+		err = c.Doubted(err)
+	}
 	return Meaning(ctx, err, at)
+}
+
+// Doubted returns the error of a commit. A coordinator that is asked to cancel while it waits for its node's answer to the commit
+// says that it has canceled: the outcome is unknown then.
+func (c Conns) Doubted(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && c.Distributed.Load() && pgErr.Code == QueryCanceled {
+		return &Error{repo.ErrUnknownOutcome, withoutValues(pgErr)}
+	}
+	return err
 }
 
 // Begin begins a transaction at read committed.

@@ -161,7 +161,7 @@ func EndsConnection(pgErr *pgconn.PgError) bool {
 }
 
 // losesNode reports that the coordinator of a distributed engine lost a node that may have executed the statement or the commit. It
-// says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent: those words are libpq's.
+// says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent.
 func losesNode(pgErr *pgconn.PgError) bool {
 	switch code := pgErr.Code; {
 	case isRaised(pgErr):
@@ -171,7 +171,12 @@ func losesNode(pgErr *pgconn.PgError) bool {
 	case code == internalError:
 		return pgErr.Routine == "ErrorIfPostCommitFailedShardPlacements" || pgErr.Routine == "ReportResultError"
 	}
-	return class(pgErr) == "08" && !strings.Contains(pgErr.Message, "connection to server at ") && !strings.Contains(pgErr.Message, "could not establish")
+	return class(pgErr) == "08" && !slices.ContainsFunc(unconnected, func(words string) bool { return strings.Contains(pgErr.Message, words) })
+}
+
+// unconnected are the words of the coordinator, of libpq and of the operating system for a connection that was not made.
+var unconnected = []string{
+	"could not establish", "connection to server at ", "Connection refused", "No route to host", "the database system is ", "not yet accepting connections",
 }
 
 // refusal returns the error of what a trigger or another function of the owner's refuses, or nil.

@@ -76,6 +76,8 @@ func TestTranslate(t *testing.T) {
 		{"a node that shuts down", node("57P01", "ReportResultError", ""), live, Committing, repo.ErrUnknownOutcome},
 		{"a node lost while it reads", node("08006", "ReportConnectionError", ""), live, Reading, repo.ErrUnavailable},
 		{"a node that is down", node("08006", "ReportConnectionError", "x: connection to server at \"y\" failed"), live, Committing, repo.ErrUnavailable},
+		{"a node that refuses", node("08006", "ReportConnectionError", "x: Connection refused"), live, Committing, repo.ErrUnavailable},
+		{"a node that starts", node("08006", "ReportConnectionError", "x: FATAL:  the database system is starting up"), live, Committing, repo.ErrUnavailable},
 		{"a node, raised", node("08006", "exec_stmt_raise", ""), live, Committing, repo.ErrConflict},
 		{"anything else", code("57014"), live, Committing, repo.ErrUnavailable},
 		{"ended by the server", fatal("FATAL", "FATAL", "57P01"), live, Committing, repo.ErrUnknownOutcome},
