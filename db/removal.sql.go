@@ -247,7 +247,7 @@ WITH found AS MATERIALIZED (
         FROM plan_history e WHERE e.plan_id = l.id
     ) AS h
 ), events AS (
-    UPDATE plan_history h SET actor = nullif(h.actor, $1), reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
+    UPDATE plan_history h SET actor = NULL, reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
     FROM judged j
     WHERE h.plan_id = j.id AND NOT j.held AND h.actor = $1
         AND NOT (j.busy AND h.transition = 'use')

@@ -369,11 +369,9 @@ func TestLeaseAnswersLost(t *testing.T) {
 		"renew": func() error { _, err := store.Leases().Renew(t.Context(), held, 0); return err },
 	} {
 		for piece, lost := int32(1), true; lost; piece++ {
-			network.Lost.Store(false)
-			network.Left.Store(piece)
+			network.Lose(piece, false)
 			err := operation()
-			network.Left.Store(0)
-			if lost = network.Lost.Load(); err != nil {
+			if lost = network.Stop(); err != nil {
 				t.Errorf("%s, the answer to piece %d lost: %v", name, piece, err)
 			}
 		}

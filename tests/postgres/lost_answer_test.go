@@ -67,11 +67,9 @@ func TestLostAnswers(t *testing.T) {
 				store, other := pgtest.OpenStore(t, lossy, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					id := pgtest.NewSession(t, other)
-					network.Lost.Store(false)
-					network.Left.Store(piece)
+					network.Lose(piece, false)
 					err := test.write(t.Context(), store, id)
-					network.Left.Store(0)
-					lost = network.Lost.Load()
+					lost = network.Stop()
 					time.Sleep(50 * time.Millisecond) // the server may still be working
 					written := test.written(other.Sessions().Get(t.Context(), id))
 					if written != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {

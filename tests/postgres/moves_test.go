@@ -218,8 +218,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
-		network.Lost.Store(false)
-		network.Left.Store(piece)
+		network.Lose(piece, false)
 		var running sync.WaitGroup
 		for i, c := range claimed {
 			running.Go(func() {
@@ -227,8 +226,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 			})
 		}
 		running.Wait()
-		network.Left.Store(0)
-		lost = network.Lost.Load()
+		lost = network.Stop()
 		time.Sleep(50 * time.Millisecond) // the server may still be working
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)

@@ -326,8 +326,7 @@ func TestStreamLostAnswers(t *testing.T) {
 			for piece, lost := int32(1), true; lost; piece++ {
 				var stream repo.Stream
 				key, count := fmt.Sprint(piece), int64(0)
-				network.Lost.Store(false)
-				network.Left.Store(piece)
+				network.Lose(piece, false)
 				for _, step := range []func() error{
 					func() (err error) {
 						stream, err = store.Streams().Open(t.Context(), repo.NewStream{Key: key, Owner: "x"})
@@ -342,8 +341,7 @@ func TestStreamLostAnswers(t *testing.T) {
 						}
 					}
 				}
-				network.Left.Store(0)
-				lost = network.Lost.Load()
+				lost = network.Stop()
 				for part, err := range other.Streams().Follow(t.Context(), key, repo.StreamPosition{}) {
 					if err != nil || part.Sequence != count {
 						t.Errorf("part %d came after %d, error %v", part.Sequence, count, err)

@@ -235,11 +235,9 @@ func TestLostTurnsTogether(t *testing.T) {
 				for piece, lost := int32(1), true; lost; piece++ {
 					ids := newSessions(t, other, 2)
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
-					network.Lost.Store(false)
-					network.Left.Store(piece)
+					network.Lose(piece, false)
 					err := severalTurns[call](t.Context(), store, ids)
-					network.Left.Store(0)
-					lost = network.Lost.Load()
+					lost = network.Stop()
 					time.Sleep(20 * time.Millisecond) // the server may still be at it
 					count := wholeTurns(t, other, call, ids, before)
 					if count > 1 || (count == 1) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {

@@ -176,8 +176,7 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 						}
 					}
 					tracer.before.Store(&before)
-					network.Lost.Store(false)
-					network.Left.Store(piece)
+					network.Lose(piece, false)
 					err := severalTurns[call](t.Context(), store, ids)
 					lost = network.Left.Swap(0) <= 0
 					if deleted.Messages > 0 && !errors.Is(err, repo.ErrUnknownOutcome) {

@@ -241,11 +241,9 @@ func TestLostTurns(t *testing.T) {
 						id = pgtest.NewSession(t, other)
 					}
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
-					network.Lost.Store(false)
-					network.Left.Store(piece)
+					network.Lose(piece, false)
 					added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
-					network.Left.Store(0)
-					lost = network.Lost.Load()
+					lost = network.Stop()
 					time.Sleep(20 * time.Millisecond) // the server may still be at it
 					after := sumOf(t, other, repo.Scope{Name: "shared"}, "n") - before
 					if name == "own" {

@@ -81,11 +81,9 @@ func TestUseWhoseAnswerIsLost(t *testing.T) {
 		for piece, lost := int32(1), true; lost; piece++ {
 			use := newUse()
 			awaitQuiet(store.Pool())
-			network.Lost.Store(false)
-			network.Left.Store(piece)
+			network.Lose(piece, false)
 			plan, err := store.Plans().Use(t.Context(), use.action, use.UseAction)
-			network.Left.Store(0)
-			lost = network.Lost.Load()
+			lost = network.Stop()
 			time.Sleep(20 * time.Millisecond) // the server may still be working
 			made := use.check(t, other)
 			switch {
