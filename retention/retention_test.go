@@ -140,6 +140,26 @@ func TestOldTurns(t *testing.T) {
 	repotest.OldTurns(t, store, turnsOf(t, store))
 }
 
+// Turns are counted, too, if their sessions go in the same run.
+func TestTurnsOfSessionsThatGo(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	for range 3 {
+		turn := repo.Turn{ID: repo.NewID().String(), SessionID: session(t, store, repo.NewSession{}, 0), Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}}
+		if _, err := store.Sessions().AppendTurn(t.Context(), turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * time.Millisecond)
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}, Turns: time.Millisecond}
+	for _, policy.DryRun = range []bool{true, false} {
+		report, err := retention.Run(t.Context(), store, policy)
+		if want := (retention.Report{Sessions: 3, Messages: 3, Turns: 3}); err != nil || report != want {
+			t.Errorf("dry run %t: %+v, %v", policy.DryRun, report, err)
+		}
+	}
+}
+
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	store := open(t)

@@ -45,3 +45,18 @@ func TestMigrationTextKeepsStatementBlocks(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Citus cannot take back a schema that has a column of sequences, which count apart on each node.
+func TestNoColumnIsAnIdentity(t *testing.T) {
+	for _, m := range List() {
+		up, err := SQL(m.Version, DirectionUp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"AS IDENTITY", "serial", "nextval("} {
+			if strings.Contains(up, word) {
+				t.Errorf("migration %d has %q", m.Version, word)
+			}
+		}
+	}
+}
