@@ -84,6 +84,9 @@ func TestStream(t *testing.T) {
 		t.Errorf("interrupted: code %d", code)
 	}
 
+	if err := d.store.Close(); err != nil { // it removes them by itself
+		t.Fatal(err)
+	}
 	pgtest.Exec(t, pgtest.Connect(t, d.url), "UPDATE streams SET expires_at = now() - interval '1 minute'")
 	if out := d.run("stream", "prune", "--json"); out != `{"streams":2,"parts":7}`+"\n" {
 		t.Errorf("removed: %s", out)

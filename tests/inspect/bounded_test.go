@@ -96,13 +96,18 @@ func TestBounded(t *testing.T) {
 			"plans": "/plans", "plan": "/plans/" + plan.String(), "plans of a session": "/plans?session=" + session.String(), "leases": "/leases", "audit": "/audit",
 			"search": "/search?q=somebody", "namespaces": "/namespaces", "health": "/health",
 		} {
-			get(pages, path) // connections, and what a process looks up once
-			count.statements.Store(0)
-			count.rows.Store(0)
-			if code := get(pages, path); code != http.StatusOK {
-				t.Errorf("%s: status %d", path, code)
+			get(pages, path) // what a process looks up once
+			// The fewest of three: a connection that is made meanwhile has statements of its own.
+			for try := range 3 {
+				count.statements.Store(0)
+				count.rows.Store(0)
+				if code := get(pages, path); code != http.StatusOK {
+					t.Errorf("%s: status %d", path, code)
+				}
+				if now := [2]int64{count.statements.Load(), count.rows.Load()}; try == 0 || now[0] < taken[name][0] {
+					taken[name] = now
+				}
 			}
-			taken[name] = [2]int64{count.statements.Load(), count.rows.Load()}
 		}
 		return taken
 	}

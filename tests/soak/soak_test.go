@@ -58,6 +58,11 @@ func TestSoak(t *testing.T) {
 	middle := l.report(t, "middle", take(store))
 	time.Sleep(total / 2)
 	last := l.report(t, "end", take(store))
+	if l.errors.Load() == 0 {
+		pgtest.Await(t, time.Minute, "work of each kind", func() bool { // for which the seconds were too few on a busy machine
+			return l.appends.Load() > 0 && l.plans.Load() > 0 && l.entries.Load() > 0 && l.reads.Load() > 0
+		})
+	}
 	stop()
 	all.Wait()
 	if left, err := l.writer.Close(t.Context()); err != nil || len(left) != 0 {
@@ -74,9 +79,6 @@ func TestSoak(t *testing.T) {
 		if s.heap > 2*first.heap+64*mebibyte || s.goroutines > first.goroutines+20 || s.conns > 8 {
 			t.Errorf("grown: %+v, first %+v", s, first)
 		}
-	}
-	if l.appends.Load() == 0 || l.plans.Load() == 0 || l.entries.Load() == 0 || l.reads.Load() == 0 {
-		t.Error("a part of the load did nothing")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +12,9 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
+
+// meanwhile is as long as a round trip. To yield is not enough: on a busy machine nobody may come in between.
+func meanwhile() { time.Sleep(100 * time.Microsecond) }
 
 // countingStore uses the count of messages, read before, as the next sequence.
 type countingStore struct{ repo.Store }
@@ -26,7 +28,7 @@ func (s countingSessions) Append(ctx context.Context, id repo.ID, messages ...re
 	if err != nil {
 		return nil, err
 	}
-	runtime.Gosched() // as during a round trip
+	meanwhile()
 	stored, err := s.Sessions.Append(ctx, id, messages...)
 	for i := range stored {
 		if stored[i].Sequence >= session.MessageCount { // a new message
@@ -53,7 +55,7 @@ func (p unconditionalPlans) Transition(ctx context.Context, id repo.ID, transiti
 	if err != nil || !moves {
 		return p.Plans.Transition(ctx, id, transition, cause)
 	}
-	runtime.Gosched()
+	meanwhile()
 	after, err := p.Plans.Transition(ctx, id, transition, cause)
 	if errors.Is(err, repo.ErrConflict) {
 		return moved, nil
@@ -236,7 +238,7 @@ type queueSessions struct {
 
 func (s queueSessions) Append(ctx context.Context, id repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
 	stored, err := s.Sessions.Append(ctx, id, messages...)
-	runtime.Gosched()
+	meanwhile()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for queue, of := range s.store.queues {
@@ -289,7 +291,7 @@ type naiveActions struct{ repo.Actions }
 
 func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.Action, error) {
 	_, before := a.Get(ctx, action.Name)
-	runtime.Gosched()
+	meanwhile()
 	created, err := a.Actions.Create(ctx, action)
 	if errors.Is(before, repo.ErrNotFound) && errors.Is(err, repo.ErrConflict) {
 		name, definition, err := rules.NormalizeAction(action)
@@ -326,7 +328,7 @@ func (p lookingPlans) Use(ctx context.Context, action string, use repo.UseAction
 	if found {
 		return p.Get(ctx, id)
 	}
-	runtime.Gosched()
+	meanwhile()
 	use.Key = ""
 	plan, err := p.Plans.Use(ctx, action, use)
 	if err == nil {
