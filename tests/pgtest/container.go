@@ -66,7 +66,13 @@ func startContainer(ctx context.Context, options Options) (*Server, error) {
 		postgres.WithPassword(password),
 		testcontainers.WithCmdArgs(settings...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: strconv.Itoa(os.Getpid())}),
-		testcontainers.WithHostConfigModifier(onLoopback),
+		testcontainers.WithEnv(map[string]string{"PGDATA": dataDir}), // also where an image has another one
+		testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
+			onLoopback(config)
+			if !options.Durable && !Full() { // whose databases are small, and many
+				config.Tmpfs = map[string]string{dataDir: ""}
+			}
+		}),
 		postgres.BasicWaitStrategies(),
 	)
 	stop := func() {
@@ -96,6 +102,9 @@ func setDefault(name, value string) {
 		_ = os.Setenv(name, value)
 	}
 }
+
+// dataDir is where a container's server keeps its databases.
+const dataDir = "/var/lib/postgresql/data"
 
 // onLoopback publishes the server's port for this machine only.
 func onLoopback(config *container.HostConfig) {
