@@ -2,8 +2,9 @@
 -- Index: none. Comes before PlanClaim and PlanTransitionMany, in a transaction that has nothing else. The server keeps their
 -- plans until it next looks at the tables. A table that was empty then, and now is long, would be read as a whole meanwhile, by
 -- each of them. And it would plan each anew, since it compares the kept plan with the first ones, which were for an empty
--- table. A distributed engine plans for the values: it cannot without.
-SELECT set_config('enable_seqscan', 'off', true),
+-- table. A distributed engine plans for the values: it cannot without. And where many limits make PlanClaim look dear, to compile it
+-- would take a hundred times as long as to run it.
+SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
     set_config('plan_cache_mode', CASE WHEN to_regclass('pg_catalog.pg_dist_schema') IS NULL THEN 'force_generic_plan' ELSE 'auto' END, true);
 
 -- name: PlanLimitLock :one
@@ -205,12 +206,13 @@ WITH lanes AS MATERIALIZED (
 ), limited AS MATERIALIZED (
     -- How many plans may be claimed besides those that are: room. Whose lock PlanLimitLock has not got, none: free.
     SELECT r.namespace, r.action_name, r.room, CASE WHEN r.is_locked THEN r.room ELSE 0 END AS free FROM (
-        SELECT n.namespace, l.action_name, l.id = ANY(string_to_array(current_setting('agentstore.limits', true), ',')::uuid[]) AS is_locked,
+        SELECT n.namespace, l.action_name, l.id = ANY((SELECT string_to_array(current_setting('agentstore.limits', true), ',')::uuid[])::uuid[]) AS is_locked,
             l.at_once - (
                 SELECT count(*) FROM plan_claims c WHERE c.namespace = n.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
             ) AS room
         FROM starts n
         CROSS JOIN LATERAL (SELECT p.id, p.action_name, p.at_once FROM plan_limits p WHERE p.namespace = n.namespace ORDER BY p.action_name LIMIT 10000) AS l
+        OFFSET 0 -- or each is counted twice
     ) AS r
 ), due AS MATERIALIZED (
     -- Locked, so that no two claims look at the same one; a few more than are asked for, since the leases of some were renewed. What
