@@ -177,7 +177,8 @@ func (l *looking) look(
 	ctx context.Context, q db.DBTX, owners []string, ends map[lane]spot, windows func(context.Context, *conn.Pipeline, map[lane]spot),
 ) (rows []db.PlanClaimRow, err error) {
 	p := &conn.Pipeline{}
-	if _, alone := q.(conn.Alone); alone { // it leaves the settings of a caller's transaction as they are
+	alone, isAlone := q.(conn.Alone)
+	if isAlone { // it leaves the settings of a caller's transaction as they are
 		p.Add(func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) })
 	}
 	if windows != nil {
@@ -188,6 +189,9 @@ func (l *looking) look(
 		l.skipped, l.limited, l.byAction = l.skipped || lock.Skipped, l.limited || lock.IsLimited, l.byAction || lock.ByAction
 		return err
 	})
+	if alone.Says {
+		return claimPlain(ctx, alone, p.Steps, l.params(owners))
+	}
 	p.Add(func(q db.DBTX) (err error) {
 		rows, err = queries.PlanClaim(ctx, q, l.params(owners))
 		return err

@@ -54,7 +54,7 @@ func TestConformanceOfPlainStatements(t *testing.T) {
 		store.Distribute()
 		t.Cleanup(func() { _ = store.Close() })
 		return store
-	}, pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces", "Leases", "LeaseRaces")...)
+	}, pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces", "Leases", "LeaseRaces", "Claims", "ClaimRaces", "PlanEnds")...)
 }
 
 // beginner is a pool with any configuration.
