@@ -37,34 +37,37 @@ func (q *Queries) PlanClaimError(ctx context.Context, db DBTX, arg PlanClaimErro
 
 const planClaimHistory = `-- name: PlanClaimHistory :execrows
 INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-SELECT p.id, n.version, n.transition, p.phase, n.from_state, p.phase, n.to_state, n.actor, nullif(n.reason, ''), p.updated_at
+SELECT n.id, n.version, n.transition, n.phase, n.from_state, n.phase, n.to_state, n.actor, nullif(n.reason, ''), n.created_at
 FROM ROWS FROM (
     unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
-    unnest($6::text[]), unnest($7::text[])
-) AS n (id, version, transition, from_state, to_state, actor, reason)
-CROSS JOIN LATERAL (SELECT q.id, q.phase, q.updated_at FROM plans q WHERE q.id = n.id LIMIT 1) AS p
+    unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::timestamptz[])
+) AS n (id, version, transition, phase, from_state, to_state, actor, reason, created_at)
 `
 
 type PlanClaimHistoryParams struct {
 	Ids         []pgtype.UUID
 	Versions    []int64
 	Transitions []string
+	Phases      []string
 	FromStates  []string
 	ToStates    []string
 	Actors      []string
 	Reasons     []string
+	CreatedAts  []time.Time
 }
 
-// Index: plans_pkey. What the others have done. An empty reason is none.
+// Index: none. What the others do. An empty reason is none.
 func (q *Queries) PlanClaimHistory(ctx context.Context, db DBTX, arg PlanClaimHistoryParams) (int64, error) {
 	result, err := db.Exec(ctx, planClaimHistory,
 		arg.Ids,
 		arg.Versions,
 		arg.Transitions,
+		arg.Phases,
 		arg.FromStates,
 		arg.ToStates,
 		arg.Actors,
 		arg.Reasons,
+		arg.CreatedAts,
 	)
 	if err != nil {
 		return 0, err
@@ -87,7 +90,7 @@ func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, ids []pgtype.UUID
 	return result.RowsAffected(), nil
 }
 
-const planClaimLease = `-- name: PlanClaimLease :execrows
+const planClaimLease = `-- name: PlanClaimLease :many
 
 INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
 SELECT $1::text, 'plan', n.id::text, n.owner, n.token, $2::timestamptz, $3::timestamptz
@@ -95,6 +98,7 @@ FROM ROWS FROM (unnest($4::uuid[]), unnest($5::text[]), unnest($6::bigint[])) AS
 ON CONFLICT (namespace, kind, name) DO UPDATE SET
     owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
     WHERE leases.expires_at <= excluded.acquired_at
+RETURNING name::uuid AS id
 `
 
 type PlanClaimLeaseParams struct {
@@ -107,9 +111,10 @@ type PlanClaimLeaseParams struct {
 }
 
 // with a join the planner would rather read all
-// Index: leases_pkey. PlanClaimPick has locked those that there are, and they are free.
-func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeaseParams) (int64, error) {
-	result, err := db.Exec(ctx, planClaimLease,
+// Index: leases_pkey. Returns the plans whose lease it has taken. Somebody may have acquired one while PlanClaimPick waited for nobody, and
+// none of those that there are can be acquired any more: the plans are locked.
+func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeaseParams) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, planClaimLease,
 		arg.LeaseNamespace,
 		arg.Now,
 		arg.Until,
@@ -118,18 +123,32 @@ func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeas
 		arg.Tokens,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const planClaimNote = `-- name: PlanClaimNote :execrows
 INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
-SELECT p.id, p.namespace, p.action_name, p.phase, n.owner, $1::text, p.attempt, p.max_attempts,
-    c.until + abs(hashtext(p.id::text) % 10000) * interval '1 microsecond'
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::text[])) AS n (id, owner)
-CROSS JOIN (SELECT $4::timestamptz AS until) AS c
-CROSS JOIN LATERAL (SELECT q.id, q.namespace, q.action_name, q.phase, q.attempt, q.max_attempts FROM plans q WHERE q.id = n.id LIMIT 1) AS p
+SELECT n.id, n.namespace, n.action_name, n.phase, n.owner, $1::text, n.attempt, n.max_attempts,
+    c.until + abs(hashtext(n.id::text) % 10000) * interval '1 microsecond'
+FROM ROWS FROM (
+    unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::text[]),
+    unnest($7::integer[]), unnest($8::integer[])
+) AS n (id, namespace, action_name, phase, owner, attempt, max_attempts)
+CROSS JOIN (SELECT $9::timestamptz AS until) AS c
 ON CONFLICT (plan_id) DO UPDATE SET
     owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
     check_at = excluded.check_at
@@ -138,16 +157,26 @@ ON CONFLICT (plan_id) DO UPDATE SET
 type PlanClaimNoteParams struct {
 	LeaseNamespace string
 	Ids            []pgtype.UUID
+	Namespaces     []string
+	ActionNames    []string
+	Phases         []string
 	Owners         []string
+	Attempts       []int32
+	MaxAttempts    []int32
 	Until          time.Time
 }
 
-// Index: plan_claims_pkey, plans_pkey. After PlanClaimStart.
+// Index: plan_claims_pkey.
 func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteParams) (int64, error) {
 	result, err := db.Exec(ctx, planClaimNote,
 		arg.LeaseNamespace,
 		arg.Ids,
+		arg.Namespaces,
+		arg.ActionNames,
+		arg.Phases,
 		arg.Owners,
+		arg.Attempts,
+		arg.MaxAttempts,
 		arg.Until,
 	)
 	if err != nil {
@@ -318,11 +347,11 @@ WITH lanes AS MATERIALIZED (
 ), free AS (
     -- Read, and locked, only as far as the next part asks for. A plan whose lease somebody holds is not locked at all. The token of the lease's row is 0 if there is none, and null if
     -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.max_attempts, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
     FROM (SELECT k.plan_id, k.phase, k.state FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
-            plans.fence
+        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.max_attempts, plans.namespace, plans.action_name,
+            plans.updated_at, plans.fence
         FROM plans
         WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
             AND (
@@ -340,16 +369,16 @@ WITH lanes AS MATERIALIZED (
     ) AS h
     WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.latest,
+    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace, f.action_name, f.updated_at, f.latest,
         row_number() OVER () AS place, ((SELECT $16::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT $16::text[]))) AS f
+    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.max_attempts, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT $16::text[]))) AS f
 ), ended AS MATERIALIZED (
-    SELECT n.id, n.phase, n.version, n.updated_at,
+    SELECT n.id, n.namespace, n.phase, n.version, n.updated_at,
         format('the claim expired in attempt %s of %s', k.attempt, k.max_attempts) AS error_message
     FROM due k
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.version, plans.updated_at FROM plans
+        SELECT plans.id, plans.namespace, plans.phase, plans.version, plans.updated_at FROM plans
         WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing' FOR NO KEY UPDATE SKIP LOCKED
     ) AS n
     WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts
@@ -361,18 +390,20 @@ WITH lanes AS MATERIALIZED (
 ), term AS (
     SELECT statement_timestamp() + make_interval(secs => $17::float8) AS until
 )
-SELECT f.what::text AS what, f.id, f.phase, f.state, f.version, f.attempt, f.token::bigint AS token, f.place::bigint AS place, statement_timestamp()::timestamptz AS now,
-    e.until::timestamptz AS until, f.at::timestamptz AS at, f.reason::text AS reason
+SELECT f.what::text AS what, f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace::text AS namespace, f.action_name::text AS action_name,
+    f.token::bigint AS token, f.place::bigint AS place, statement_timestamp()::timestamptz AS now, e.until::timestamptz AS until, f.at::timestamptz AS at,
+    greatest(f.updated_at, statement_timestamp())::timestamptz AS updated_at, f.reason::text AS reason
 FROM (
-    SELECT 'start' AS what, k.id, k.phase, k.state, k.version, k.attempt + (k.state = 'processing')::integer AS attempt, k.token, k.place, least(
+    SELECT 'start' AS what, k.id, k.phase, k.state, k.version, k.attempt + (k.state = 'processing')::integer AS attempt, k.max_attempts, k.namespace, k.action_name,
+        k.token, k.place, k.updated_at, least(
             coalesce((SELECT min(w.since) FROM waiting w), statement_timestamp()),
             (SELECT min(a.since) FROM rooms a WHERE NOT a.has_room)
         ) AS at, format('the claim expired in attempt %s', k.attempt) AS reason
     FROM picked k
     UNION ALL
-    SELECT 'error', n.id, n.phase, 'processing', n.version, 0, 0, 0, statement_timestamp(), n.error_message FROM ended n
+    SELECT 'error', n.id, n.phase, 'processing', n.version, 0, 0, n.namespace, '', 0, 0, n.updated_at, statement_timestamp(), n.error_message FROM ended n
     UNION ALL
-    SELECT 'later', k.plan_id, k.phase, 'processing', 0, 0, 0, 0, k.look_at, '' FROM due k WHERE k.held_until IS NOT NULL
+    SELECT 'later', k.plan_id, k.phase, 'processing', 0, 0, 0, '', '', 0, 0, statement_timestamp(), k.look_at, '' FROM due k WHERE k.held_until IS NOT NULL
 ) AS f
 CROSS JOIN term e
 ORDER BY f.place
@@ -399,18 +430,22 @@ type PlanClaimPickParams struct {
 }
 
 type PlanClaimPickRow struct {
-	What    string
-	ID      pgtype.UUID
-	Phase   string
-	State   string
-	Version int64
-	Attempt int32
-	Token   int64
-	Place   int64
-	Now     time.Time
-	Until   time.Time
-	At      time.Time
-	Reason  string
+	What        string
+	ID          pgtype.UUID
+	Phase       string
+	State       string
+	Version     int64
+	Attempt     int32
+	MaxAttempts int32
+	Namespace   string
+	ActionName  string
+	Token       int64
+	Place       int64
+	Now         time.Time
+	Until       time.Time
+	At          time.Time
+	UpdatedAt   time.Time
+	Reason      string
 }
 
 // PlanClaim as plain statements, for a distributed engine, which takes a statement that changes rows in several places step by step: see
@@ -452,11 +487,15 @@ func (q *Queries) PlanClaimPick(ctx context.Context, db DBTX, arg PlanClaimPickP
 			&i.State,
 			&i.Version,
 			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Namespace,
+			&i.ActionName,
 			&i.Token,
 			&i.Place,
 			&i.Now,
 			&i.Until,
 			&i.At,
+			&i.UpdatedAt,
 			&i.Reason,
 		); err != nil {
 			return nil, err
@@ -560,32 +599,35 @@ func (q *Queries) PlanClaimStart(ctx context.Context, db DBTX, arg PlanClaimStar
 const planClaimTell = `-- name: PlanClaimTell :execrows
 INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
 SELECT c.now + interval '1 microsecond' * (n.transition = 'start')::integer, audit_new_id(),
-    CASE n.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, p.namespace, n.actor, p.id,
-    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', n.transition, p.phase, n.from_state, p.phase, n.to_state, n.version)::json
+    CASE n.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, n.namespace, n.actor, n.id,
+    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', n.transition, n.phase, n.from_state, n.phase, n.to_state, n.version)::json
 FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
-    unnest($6::text[])
-) AS n (id, version, transition, from_state, to_state, actor)
-CROSS JOIN (SELECT $7::timestamptz AS now) AS c
-CROSS JOIN LATERAL (SELECT q.id, q.phase, q.namespace FROM plans q WHERE q.id = n.id LIMIT 1) AS p
+    unnest($1::uuid[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
+    unnest($6::text[]), unnest($7::text[]), unnest($8::text[])
+) AS n (id, namespace, version, transition, phase, from_state, to_state, actor)
+CROSS JOIN (SELECT $9::timestamptz AS now) AS c
 `
 
 type PlanClaimTellParams struct {
 	Ids         []pgtype.UUID
+	Namespaces  []string
 	Versions    []int64
 	Transitions []string
+	Phases      []string
 	FromStates  []string
 	ToStates    []string
 	Actors      []string
 	Now         time.Time
 }
 
-// Index: plans_pkey. The entries of the same, those of a plan in their order.
+// Index: none. The entries of the same, those of a plan in their order.
 func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellParams) (int64, error) {
 	result, err := db.Exec(ctx, planClaimTell,
 		arg.Ids,
+		arg.Namespaces,
 		arg.Versions,
 		arg.Transitions,
+		arg.Phases,
 		arg.FromStates,
 		arg.ToStates,
 		arg.Actors,

@@ -357,11 +357,11 @@ WITH lanes AS MATERIALIZED (
 ), free AS (
     -- Read, and locked, only as far as the next part asks for. A plan whose lease somebody holds is not locked at all. The token of the lease's row is 0 if there is none, and null if
     -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.max_attempts, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
     FROM (SELECT k.plan_id, k.phase, k.state FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
-            plans.fence
+        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.max_attempts, plans.namespace, plans.action_name,
+            plans.updated_at, plans.fence
         FROM plans
         WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
             AND (
@@ -379,10 +379,10 @@ WITH lanes AS MATERIALIZED (
     ) AS h
     WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.latest,
+    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace, f.action_name, f.updated_at, f.latest,
         row_number() OVER () AS place, ((SELECT @owners::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
+    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.max_attempts, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
 ), leased AS (
     INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
     SELECT @lease_namespace::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
@@ -409,11 +409,11 @@ WITH lanes AS MATERIALIZED (
         owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
         check_at = excluded.check_at
 ), ended AS MATERIALIZED (
-    SELECT n.id, n.phase, n.version, n.updated_at,
+    SELECT n.id, n.namespace, n.phase, n.version, n.updated_at,
         format('the claim expired in attempt %s of %s', k.attempt, k.max_attempts) AS error_message
     FROM due k
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.version, plans.updated_at FROM plans
+        SELECT plans.id, plans.namespace, plans.phase, plans.version, plans.updated_at FROM plans
         WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing' FOR NO KEY UPDATE SKIP LOCKED
     ) AS n
     WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts

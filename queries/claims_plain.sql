@@ -165,11 +165,11 @@ WITH lanes AS MATERIALIZED (
 ), free AS (
     -- Read, and locked, only as far as the next part asks for. A plan whose lease somebody holds is not locked at all. The token of the lease's row is 0 if there is none, and null if
     -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
+    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.max_attempts, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
     FROM (SELECT k.plan_id, k.phase, k.state FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.namespace, plans.action_name, plans.updated_at,
-            plans.fence
+        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.max_attempts, plans.namespace, plans.action_name,
+            plans.updated_at, plans.fence
         FROM plans
         WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
             AND (
@@ -187,16 +187,16 @@ WITH lanes AS MATERIALIZED (
     ) AS h
     WHERE h.token IS NOT NULL LIMIT 100
 ), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.namespace, f.action_name, f.updated_at, f.latest,
+    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace, f.action_name, f.updated_at, f.latest,
         row_number() OVER () AS place, ((SELECT @owners::text[]))[row_number() OVER ()] AS claimant,
         greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
+    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.max_attempts, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT @owners::text[]))) AS f
 ), ended AS MATERIALIZED (
-    SELECT n.id, n.phase, n.version, n.updated_at,
+    SELECT n.id, n.namespace, n.phase, n.version, n.updated_at,
         format('the claim expired in attempt %s of %s', k.attempt, k.max_attempts) AS error_message
     FROM due k
     CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.version, plans.updated_at FROM plans
+        SELECT plans.id, plans.namespace, plans.phase, plans.version, plans.updated_at FROM plans
         WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing' FOR NO KEY UPDATE SKIP LOCKED
     ) AS n
     WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts
@@ -208,18 +208,20 @@ WITH lanes AS MATERIALIZED (
 ), term AS (
     SELECT statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until
 )
-SELECT f.what::text AS what, f.id, f.phase, f.state, f.version, f.attempt, f.token::bigint AS token, f.place::bigint AS place, statement_timestamp()::timestamptz AS now,
-    e.until::timestamptz AS until, f.at::timestamptz AS at, f.reason::text AS reason
+SELECT f.what::text AS what, f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace::text AS namespace, f.action_name::text AS action_name,
+    f.token::bigint AS token, f.place::bigint AS place, statement_timestamp()::timestamptz AS now, e.until::timestamptz AS until, f.at::timestamptz AS at,
+    greatest(f.updated_at, statement_timestamp())::timestamptz AS updated_at, f.reason::text AS reason
 FROM (
-    SELECT 'start' AS what, k.id, k.phase, k.state, k.version, k.attempt + (k.state = 'processing')::integer AS attempt, k.token, k.place, least(
+    SELECT 'start' AS what, k.id, k.phase, k.state, k.version, k.attempt + (k.state = 'processing')::integer AS attempt, k.max_attempts, k.namespace, k.action_name,
+        k.token, k.place, k.updated_at, least(
             coalesce((SELECT min(w.since) FROM waiting w), statement_timestamp()),
             (SELECT min(a.since) FROM rooms a WHERE NOT a.has_room)
         ) AS at, format('the claim expired in attempt %s', k.attempt) AS reason
     FROM picked k
     UNION ALL
-    SELECT 'error', n.id, n.phase, 'processing', n.version, 0, 0, 0, statement_timestamp(), n.error_message FROM ended n
+    SELECT 'error', n.id, n.phase, 'processing', n.version, 0, 0, n.namespace, '', 0, 0, n.updated_at, statement_timestamp(), n.error_message FROM ended n
     UNION ALL
-    SELECT 'later', k.plan_id, k.phase, 'processing', 0, 0, 0, 0, k.look_at, '' FROM due k WHERE k.held_until IS NOT NULL
+    SELECT 'later', k.plan_id, k.phase, 'processing', 0, 0, 0, '', '', 0, 0, statement_timestamp(), k.look_at, '' FROM due k WHERE k.held_until IS NOT NULL
 ) AS f
 CROSS JOIN term e
 ORDER BY f.place;
@@ -230,14 +232,16 @@ UPDATE plan_claims c
 SET check_at = (SELECT n.check_at FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@check_ats::timestamptz[])) AS n (id, check_at) WHERE n.id = c.plan_id)
 WHERE c.plan_id = ANY(@ids::uuid[]); -- with a join the planner would rather read all
 
--- name: PlanClaimLease :execrows
--- Index: leases_pkey. PlanClaimPick has locked those that there are, and they are free.
+-- name: PlanClaimLease :many
+-- Index: leases_pkey. Returns the plans whose lease it has taken. Somebody may have acquired one while PlanClaimPick waited for nobody, and
+-- none of those that there are can be acquired any more: the plans are locked.
 INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
 SELECT @lease_namespace::text, 'plan', n.id::text, n.owner, n.token, @now::timestamptz, @until::timestamptz
 FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@owners::text[]), unnest(@tokens::bigint[])) AS n (id, owner, token)
 ON CONFLICT (namespace, kind, name) DO UPDATE SET
     owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
-    WHERE leases.expires_at <= excluded.acquired_at;
+    WHERE leases.expires_at <= excluded.acquired_at
+RETURNING name::uuid AS id;
 
 -- name: PlanClaimStart :many
 -- Index: plans_pkey. Returns whole plans, in no order.
@@ -250,13 +254,15 @@ WHERE p.id = n.id
 RETURNING p.*;
 
 -- name: PlanClaimNote :execrows
--- Index: plan_claims_pkey, plans_pkey. After PlanClaimStart.
+-- Index: plan_claims_pkey.
 INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
-SELECT p.id, p.namespace, p.action_name, p.phase, n.owner, @lease_namespace::text, p.attempt, p.max_attempts,
-    c.until + abs(hashtext(p.id::text) % 10000) * interval '1 microsecond'
-FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@owners::text[])) AS n (id, owner)
+SELECT n.id, n.namespace, n.action_name, n.phase, n.owner, @lease_namespace::text, n.attempt, n.max_attempts,
+    c.until + abs(hashtext(n.id::text) % 10000) * interval '1 microsecond'
+FROM ROWS FROM (
+    unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@action_names::text[]), unnest(@phases::text[]), unnest(@owners::text[]),
+    unnest(@attempts::integer[]), unnest(@max_attempts::integer[])
+) AS n (id, namespace, action_name, phase, owner, attempt, max_attempts)
 CROSS JOIN (SELECT @until::timestamptz AS until) AS c
-CROSS JOIN LATERAL (SELECT q.id, q.namespace, q.action_name, q.phase, q.attempt, q.max_attempts FROM plans q WHERE q.id = n.id LIMIT 1) AS p
 ON CONFLICT (plan_id) DO UPDATE SET
     owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
     check_at = excluded.check_at;
@@ -270,24 +276,22 @@ FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@reasons::text[])) AS n (id, reason
 WHERE p.id = n.id;
 
 -- name: PlanClaimHistory :execrows
--- Index: plans_pkey. What the others have done. An empty reason is none.
+-- Index: none. What the others do. An empty reason is none.
 INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-SELECT p.id, n.version, n.transition, p.phase, n.from_state, p.phase, n.to_state, n.actor, nullif(n.reason, ''), p.updated_at
+SELECT n.id, n.version, n.transition, n.phase, n.from_state, n.phase, n.to_state, n.actor, nullif(n.reason, ''), n.created_at
 FROM ROWS FROM (
-    unnest(@ids::uuid[]), unnest(@versions::bigint[]), unnest(@transitions::text[]), unnest(@from_states::text[]), unnest(@to_states::text[]),
-    unnest(@actors::text[]), unnest(@reasons::text[])
-) AS n (id, version, transition, from_state, to_state, actor, reason)
-CROSS JOIN LATERAL (SELECT q.id, q.phase, q.updated_at FROM plans q WHERE q.id = n.id LIMIT 1) AS p;
+    unnest(@ids::uuid[]), unnest(@versions::bigint[]), unnest(@transitions::text[]), unnest(@phases::text[]), unnest(@from_states::text[]),
+    unnest(@to_states::text[]), unnest(@actors::text[]), unnest(@reasons::text[]), unnest(@created_ats::timestamptz[])
+) AS n (id, version, transition, phase, from_state, to_state, actor, reason, created_at);
 
 -- name: PlanClaimTell :execrows
--- Index: plans_pkey. The entries of the same, those of a plan in their order.
+-- Index: none. The entries of the same, those of a plan in their order.
 INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
 SELECT c.now + interval '1 microsecond' * (n.transition = 'start')::integer, audit_new_id(),
-    CASE n.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, p.namespace, n.actor, p.id,
-    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', n.transition, p.phase, n.from_state, p.phase, n.to_state, n.version)::json
+    CASE n.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, n.namespace, n.actor, n.id,
+    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', n.transition, n.phase, n.from_state, n.phase, n.to_state, n.version)::json
 FROM ROWS FROM (
-    unnest(@ids::uuid[]), unnest(@versions::bigint[]), unnest(@transitions::text[]), unnest(@from_states::text[]), unnest(@to_states::text[]),
-    unnest(@actors::text[])
-) AS n (id, version, transition, from_state, to_state, actor)
-CROSS JOIN (SELECT @now::timestamptz AS now) AS c
-CROSS JOIN LATERAL (SELECT q.id, q.phase, q.namespace FROM plans q WHERE q.id = n.id LIMIT 1) AS p;
+    unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@versions::bigint[]), unnest(@transitions::text[]), unnest(@phases::text[]),
+    unnest(@from_states::text[]), unnest(@to_states::text[]), unnest(@actors::text[])
+) AS n (id, namespace, version, transition, phase, from_state, to_state, actor)
+CROSS JOIN (SELECT @now::timestamptz AS now) AS c;
