@@ -3,6 +3,7 @@
 package citus
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,10 +16,12 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
+// each is how many writes there are of a kind by 8 writers or more.
+const each = 512
+
 // BenchmarkWrites compares writes on a node, by way of the coordinator and straight, with those of a schema that is the coordinator's
 // own, all on one machine. They take turns. The metrics are the speeds of those on a node, of the speed of the other one.
 func BenchmarkWrites(b *testing.B) {
-	const each = 512
 	all := start(b)
 	plain := "plain_" + strings.ToLower(repo.NewID().String())
 	migrator, err := schema.Open(b.Context(), all.coordinator, schema.Options{Schema: plain})
@@ -132,18 +135,44 @@ var measured = map[string]func(b *testing.B, store *agentstore.Store, writers in
 			return store.Leases().Release(b.Context(), lease)
 		}
 	},
-	// A plan is made, and claimed.
-	"claim": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
-		action := "local/" + strings.ToLower(repo.NewID().String())
-		if _, err := store.Actions().Create(b.Context(), repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-			b.Fatal(err)
-		}
+	// A plan is made.
+	"use": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
+		action := newAction(b, store)
 		return func(int) error {
-			if _, err := store.Plans().Use(b.Context(), action, repo.UseAction{}); err != nil {
-				return err
-			}
-			_, err := store.Plans().Claim(b.Context(), repo.Claim{Owner: "owner", Actions: []string{action}})
+			_, err := store.Plans().Use(b.Context(), action, repo.UseAction{})
 			return err
 		}
 	},
+	// A plan that was made before is claimed, with -benchtime 1x.
+	"claim": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
+		action := newAction(b, store)
+		var made sync.WaitGroup
+		for range 16 {
+			made.Go(func() {
+				for range each / 16 {
+					if _, err := store.Plans().Use(b.Context(), action, repo.UseAction{}); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		made.Wait()
+		return func(int) error {
+			claimed, err := store.Plans().Claim(b.Context(), repo.Claim{Owner: "owner", Actions: []string{action}})
+			if err == nil && len(claimed) == 0 {
+				err = errors.New("nothing was claimed")
+			}
+			return err
+		}
+	},
+}
+
+func newAction(b *testing.B, store *agentstore.Store) string {
+	b.Helper()
+	action := "local/" + strings.ToLower(repo.NewID().String())
+	if _, err := store.Actions().Create(b.Context(), repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+		b.Fatal(err)
+	}
+	return action
 }
