@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -19,6 +20,7 @@ type Losing struct {
 
 	server  string
 	leaves  atomic.Bool // after that piece nobody gets through
+	atEnd   func(func()) (stop func() bool)
 	running sync.WaitGroup
 }
 
@@ -43,7 +45,8 @@ func NewLosing(t *testing.T, server string) *Losing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Losing{Addr: listener.Addr().String(), server: server}
+	ended, end := context.WithCancel(context.Background())
+	l := &Losing{Addr: listener.Addr().String(), server: server, atEnd: func(f func()) func() bool { return context.AfterFunc(ended, f) }}
 	l.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -53,8 +56,11 @@ func NewLosing(t *testing.T, server string) *Losing {
 			l.running.Go(func() { l.carry(conn) })
 		}
 	})
-	t.Cleanup(l.running.Wait)
-	t.Cleanup(func() { _ = listener.Close() })
+	t.Cleanup(func() {
+		_ = listener.Close()
+		end() // a coordinator of nodes keeps its connections
+		l.running.Wait()
+	})
 	return l
 }
 
@@ -70,6 +76,7 @@ func (l *Losing) carry(client net.Conn) {
 		return
 	}
 	defer func() { _ = server.Close() }()
+	defer l.atEnd(func() { _, _ = client.Close(), server.Close() })()
 	var mute atomic.Bool
 	answered := make(chan struct{}, 1)
 	l.running.Go(func() {
