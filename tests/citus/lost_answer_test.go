@@ -52,6 +52,9 @@ func testLostAnswers(t *testing.T, all nodes) {
 				doubts := 0
 				for piece, lost := int32(1), true; lost; piece++ {
 					id := pgtest.NewSession(t, other)
+					if test.before != nil {
+						test.before(t, other, id)
+					}
 					network.Lose(piece, away)
 					err := test.write(t.Context(), store, id)
 					lost = network.Stop()
@@ -71,10 +74,11 @@ func testLostAnswers(t *testing.T, all nodes) {
 	}
 }
 
-// lossy is a write of a session, and how often it was made.
+// lossy is a write of a session, how often it was made, and what comes before it.
 type lossy struct {
 	write   func(ctx context.Context, store repo.Store, id repo.ID) error
 	written func(t *testing.T, store repo.Store, id repo.ID) int64
+	before  func(t *testing.T, store repo.Store, id repo.ID)
 }
 
 func oneMessage() repo.NewMessage {
@@ -105,13 +109,13 @@ var writes = map[string]lossy{
 	"Append": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.Sessions().Append(ctx, id, oneMessage())
 		return err
-	}, countMessages},
+	}, countMessages, nil},
 	"InTx": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			_, err := tx.Sessions().Append(ctx, id, oneMessage())
 			return err
 		})
-	}, countMessages},
+	}, countMessages, nil},
 	"Update": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		actor := "written"
 		_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: &actor})
@@ -122,7 +126,7 @@ var writes = map[string]lossy{
 			t.Fatal(err)
 		}
 		return int64(len(session.Actor)) / 7
-	}},
+	}, nil},
 	"Delete": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.Sessions().Delete(ctx, id)
 		return err
@@ -131,15 +135,15 @@ var writes = map[string]lossy{
 			return 0
 		}
 		return 1
-	}},
+	}, nil},
 	"Increment": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.State().Change(ctx, []repo.StateChange{{Scope: scopeOf(id), Key: "key", Op: repo.StateIncrement, By: 1}})
 		return err
-	}, countState},
+	}, countState, nil},
 	"Set": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.State().Change(ctx, []repo.StateChange{{Scope: scopeOf(id), Key: "key", Value: []byte("1"), IfVersion: new(int64)}})
 		return err
-	}, countState},
+	}, countState, nil},
 	"Turn": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.Sessions().AppendTurn(ctx, repo.Turn{
 			SessionID: id, Messages: []repo.NewMessage{oneMessage()},
@@ -148,7 +152,7 @@ var writes = map[string]lossy{
 		return err
 	}, func(t *testing.T, store repo.Store, id repo.ID) int64 {
 		return max(countState(t, store, id), countMessages(t, store, id))
-	}},
+	}, nil},
 	"Acquire": {func(ctx context.Context, store repo.Store, id repo.ID) error {
 		_, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: id.String()}, Owner: "owner", TTL: time.Minute})
 		return err
@@ -158,5 +162,36 @@ var writes = map[string]lossy{
 			return 1
 		}
 		return 0
+	}, nil},
+	"Claim": {func(ctx context.Context, store repo.Store, id repo.ID) error {
+		_, err := store.Plans().Claim(ctx, repo.Claim{Owner: "worker", Namespaces: []string{id.String()}})
+		return err
+	}, countClaims, func(t *testing.T, store repo.Store, id repo.ID) {
+		action := repo.NewAction{Name: "local/lost", ActionDefinition: repo.ActionDefinition{Reusable: true}}
+		if _, err := store.Actions().Create(t.Context(), action); err != nil && !errors.Is(err, repo.ErrConflict) {
+			t.Fatal(err)
+		}
+		if _, err := store.Plans().Use(t.Context(), action.Name, repo.UseAction{Namespace: id.String()}); err != nil {
+			t.Fatal(err)
+		}
 	}},
+}
+
+// countClaims returns how often the plan of a namespace was claimed. The plan, its history and its lease agree.
+func countClaims(t *testing.T, store repo.Store, id repo.ID) int64 {
+	t.Helper()
+	plans, err := store.Plans().List(t.Context(), repo.PlanFilter{Namespace: id.String()}, repo.Page{})
+	if err != nil || len(plans.Items) != 1 {
+		t.Fatalf("%d plans: %v", len(plans.Items), err)
+	}
+	plan := plans.Items[0]
+	history, err := store.Plans().History(t.Context(), plan.ID, 0, 100)
+	if err != nil || int64(len(history)) != plan.Version {
+		t.Errorf("version %d, and %d events: %v", plan.Version, len(history), err)
+	}
+	_, err = store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.PlanLease(plan.ID), Owner: "another", TTL: time.Minute})
+	if isHeld := errors.Is(err, repo.ErrConflict); isHeld != (plan.State == repo.PlanProcessing) {
+		t.Errorf("the plan is %s; its lease: %v", plan.State, err)
+	}
+	return plan.Version - 1
 }
