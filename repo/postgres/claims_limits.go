@@ -62,14 +62,8 @@ const (
 // claimPlans claims one plan for each owner, as far as there are any. The rows have the owners'
 // places.
 func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads, key string) ([]db.PlanClaimRow, error) {
-	var rows []db.PlanClaimRow
 	for try := 0; ; try++ {
-		found, skipped, err := claimOnce(ctx, q, claim, owners[len(rows):], heads, key)
-		before := int64(len(rows))
-		for _, row := range found {
-			row.Place += before
-			rows = append(rows, row)
-		}
+		rows, skipped, err := claimOnce(ctx, q, claim, owners, heads, key)
 		if err != nil {
 			return claimedSoFar(q, rows, err)
 		}
@@ -82,6 +76,28 @@ func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []strin
 		case <-time.After(rand.N(2 * lockPause)):
 		}
 	}
+}
+
+// claimMore claims plans for the owners who have none in rows: those behind them, and others. A plan whose lease somebody has acquired
+// meanwhile leaves its owner without. The rows have places in owners.
+func claimMore(owners []string, rows []db.PlanClaimRow, claim func(owners []string) ([]db.PlanClaimRow, error)) ([]db.PlanClaimRow, error) {
+	served := make([]bool, len(owners))
+	for _, row := range rows {
+		served[row.Place-1] = true
+	}
+	var left []string
+	var places []int64
+	for i, owner := range owners {
+		if !served[i] {
+			left, places = append(left, owner), append(places, int64(i)+1)
+		}
+	}
+	more, err := claim(left)
+	for _, row := range more {
+		row.Place = places[row.Place-1]
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 func claimOnce(
@@ -106,12 +122,7 @@ func claimOnce(
 	}
 	heads.setByAction(key)
 	l = newLooking(claim, lanes, time.Time{}, len(owners)-len(rows))
-	before := int64(len(rows))
-	more, err := l.claimIn(ctx, q, owners[len(rows):], &queueHeads{}, "")
-	for _, row := range more {
-		row.Place += before
-		rows = append(rows, row)
-	}
+	rows, err = claimMore(owners, rows, func(owners []string) ([]db.PlanClaimRow, error) { return l.claimIn(ctx, q, owners, &queueHeads{}, "") })
 	return rows, l.skipped, err
 }
 
@@ -131,16 +142,11 @@ func claimAnywhere(
 			return rows, skipped, nil // once around
 		}
 		l := newLooking(claim, lanes, time.Time{}, len(owners)-len(rows))
-		found, err := l.claimIn(ctx, q, owners[len(rows):], &queueHeads{}, "")
+		before := len(rows)
+		rows, err = claimMore(owners, rows, func(owners []string) ([]db.PlanClaimRow, error) { return l.claimIn(ctx, q, owners, &queueHeads{}, "") })
 		skipped = skipped || l.skipped
-		before := int64(len(rows))
-		for _, row := range found {
-			row.Place += before
-			rows = append(rows, row)
-			after = row.Plan.Namespace
-		}
-		if len(found) == 0 {
-			after = last
+		if after = last; len(rows) > before {
+			after = rows[len(rows)-1].Plan.Namespace
 		}
 		heads.setTurn(key, after)
 		if err != nil || len(rows) == len(owners) {

@@ -262,14 +262,9 @@ func (l *looking) claimIn(ctx context.Context, q db.DBTX, owners []string, heads
 		}
 		l.far(len(owners) - len(rows))
 		ends := map[lane]spot{}
-		found, err := l.look(ctx, q, owners[len(rows):], ends, l.addWindows)
+		rows, err = claimMore(owners, rows, func(owners []string) ([]db.PlanClaimRow, error) { return l.look(ctx, q, owners, ends, l.addWindows) })
 		if err != nil {
 			return claimedSoFar(q, rows, err)
-		}
-		before := int64(len(rows))
-		for _, row := range found {
-			row.Place += before
-			rows = append(rows, row)
 		}
 		if len(rows) == len(owners) {
 			break // there may be more where these were

@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -92,6 +95,64 @@ func TestClaimsShareWhatIsThere(t *testing.T) {
 	slices.Sort(counts)
 	if counts[workers-1] != 1 || counts[workers-plans] != 1 || counts[workers-plans-1] != 0 {
 		t.Errorf("the workers have %v plans", counts)
+	}
+}
+
+// A plan whose lease is not to be had, as one that somebody has just acquired, leaves a claim without, which looks again: no claim has more
+// plans than it asked for, and none has those of another. The database leaves out every third lease.
+func TestClaimsBesideLostLeases(t *testing.T) {
+	t.Parallel()
+	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 2 })
+	pgtest.Exec(t, store.Pool(), "CREATE SEQUENCE leases_made")
+	pgtest.Exec(t, store.Pool(), `CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RETURN CASE WHEN nextval('public.leases_made') % 3 > 0 THEN NEW END;
+	END $$`)
+	pgtest.Exec(t, store.Pool(), "CREATE TRIGGER leave_out BEFORE INSERT ON leases FOR EACH ROW EXECUTE FUNCTION leave_out()")
+	const workers, rounds = 20, 5
+	queueMany(t, store.Pool(), "queue", workers*rounds)
+	var running sync.WaitGroup
+	for n := range workers {
+		owner := fmt.Sprint("worker ", n)
+		running.Go(func() {
+			for range rounds {
+				claimed, err := store.Plans().Claim(t.Context(), repo.Claim{Owner: owner, Namespaces: []string{"queue"}, Limit: 1})
+				if err != nil || len(claimed) > 1 {
+					t.Errorf("%s has %d plans, %v", owner, len(claimed), err)
+				}
+				for _, one := range claimed {
+					if _, err := store.Leases().Renew(t.Context(), one.Lease, time.Minute); err != nil {
+						t.Errorf("%s: %v", owner, err)
+					}
+				}
+			}
+		})
+	}
+	running.Wait()
+}
+
+// A claim by plain statements whose look is canceled is tried again, and at last says that the database is unavailable: nothing can be
+// written then.
+func TestPlainClaimThatIsCanceled(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["statement_timeout"] = "100" })
+	store := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{})
+	store.Distribute()
+	t.Cleanup(func() { _ = store.Close() })
+	queueMany(t, pool, "queue", 1)
+	ask := repo.Claim{Owner: "worker", Namespaces: []string{"queue"}}
+	err := pgx.BeginFunc(t.Context(), pgtest.NewPool(t, databaseURL), func(tx pgx.Tx) error {
+		pgtest.Exec(t, tx, "LOCK TABLE plan_limits")
+		if _, err := store.Plans().Claim(t.Context(), ask); !errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) {
+			t.Errorf("a claim whose look is canceled: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if claimed := claim(t, store, ask); len(claimed) != 1 {
+		t.Errorf("claimed %d", len(claimed))
 	}
 }
 

@@ -67,7 +67,7 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 		_ = conn.Conn().Close(ctx)
 	}
 	c.LeaveReadOnly(err)
-	if at == Committing {
+	if _, isAnswer := errors.AsType[*Answer](err); at == Committing && !isAnswer {
 		err = c.Doubted(err)
 	}
 	return Meaning(ctx, err, at)
