@@ -35,7 +35,7 @@ WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal AND
 SELECT format('ALTER FUNCTION %s SET search_path = %I, pg_temp', p.oid::regprocedure, n.nspname)
 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = current_schema() AND p.proconfig IS NULL`
 	rebalanceSQL = `SELECT citus_rebalance_start(shard_transfer_mode => 'force_logical')`
-	progressSQL  = `SELECT state::text FROM citus_rebalance_status() WHERE job_id = $1`
+	progressSQL  = `SELECT state::text FROM citus_job_status($1)`
 	settingSQL   = `SELECT coalesce(current_setting($1, true), ''), current_database()`
 )
 
