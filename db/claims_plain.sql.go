@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const planClaimError = `-- name: PlanClaimError :execrows
+const planClaimError = `-- name: PlanClaimError :exec
 UPDATE plans p
 SET state = 'errored', version = p.version + 1, error_message = n.reason, error_details = NULL,
     cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, $1::timestamptz)
@@ -27,15 +27,12 @@ type PlanClaimErrorParams struct {
 }
 
 // Index: plans_pkey.
-func (q *Queries) PlanClaimError(ctx context.Context, db DBTX, arg PlanClaimErrorParams) (int64, error) {
-	result, err := db.Exec(ctx, planClaimError, arg.Now, arg.Ids, arg.Reasons)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) PlanClaimError(ctx context.Context, db DBTX, arg PlanClaimErrorParams) error {
+	_, err := db.Exec(ctx, planClaimError, arg.Now, arg.Ids, arg.Reasons)
+	return err
 }
 
-const planClaimHistory = `-- name: PlanClaimHistory :execrows
+const planClaimHistory = `-- name: PlanClaimHistory :exec
 INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
 SELECT n.id, n.version, n.transition, n.phase, n.from_state, n.phase, n.to_state, n.actor, nullif(n.reason, ''), n.created_at
 FROM ROWS FROM (
@@ -57,8 +54,8 @@ type PlanClaimHistoryParams struct {
 }
 
 // Index: none. What the others do. An empty reason is none.
-func (q *Queries) PlanClaimHistory(ctx context.Context, db DBTX, arg PlanClaimHistoryParams) (int64, error) {
-	result, err := db.Exec(ctx, planClaimHistory,
+func (q *Queries) PlanClaimHistory(ctx context.Context, db DBTX, arg PlanClaimHistoryParams) error {
+	_, err := db.Exec(ctx, planClaimHistory,
 		arg.Ids,
 		arg.Versions,
 		arg.Transitions,
@@ -69,25 +66,19 @@ func (q *Queries) PlanClaimHistory(ctx context.Context, db DBTX, arg PlanClaimHi
 		arg.Reasons,
 		arg.CreatedAts,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
-const planClaimLater = `-- name: PlanClaimLater :execrows
+const planClaimLater = `-- name: PlanClaimLater :exec
 UPDATE plan_claims c
 SET check_at = (SELECT n.check_at FROM ROWS FROM (unnest($1::uuid[]), unnest($2::timestamptz[])) AS n (id, check_at) WHERE n.id = c.plan_id)
 WHERE c.plan_id = ANY($1::uuid[])
 `
 
 // Index: plan_claims_pkey.
-func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, ids []pgtype.UUID, checkAts []time.Time) (int64, error) {
-	result, err := db.Exec(ctx, planClaimLater, ids, checkAts)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, ids []pgtype.UUID, checkAts []time.Time) error {
+	_, err := db.Exec(ctx, planClaimLater, ids, checkAts)
+	return err
 }
 
 const planClaimLease = `-- name: PlanClaimLease :many
@@ -140,7 +131,7 @@ func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeas
 	return items, nil
 }
 
-const planClaimNote = `-- name: PlanClaimNote :execrows
+const planClaimNote = `-- name: PlanClaimNote :exec
 INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
 SELECT n.id, n.namespace, n.action_name, n.phase, n.owner, $1::text, n.attempt, n.max_attempts,
     c.until + abs(hashtext(n.id::text) % 10000) * interval '1 microsecond'
@@ -167,8 +158,8 @@ type PlanClaimNoteParams struct {
 }
 
 // Index: plan_claims_pkey.
-func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteParams) (int64, error) {
-	result, err := db.Exec(ctx, planClaimNote,
+func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteParams) error {
+	_, err := db.Exec(ctx, planClaimNote,
 		arg.LeaseNamespace,
 		arg.Ids,
 		arg.Namespaces,
@@ -179,10 +170,7 @@ func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteP
 		arg.MaxAttempts,
 		arg.Until,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const planClaimPick = `-- name: PlanClaimPick :many
@@ -596,7 +584,7 @@ func (q *Queries) PlanClaimStart(ctx context.Context, db DBTX, arg PlanClaimStar
 	return items, nil
 }
 
-const planClaimTell = `-- name: PlanClaimTell :execrows
+const planClaimTell = `-- name: PlanClaimTell :exec
 INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
 SELECT c.now + interval '1 microsecond' * (n.transition = 'start')::integer, audit_new_id(),
     CASE n.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, n.namespace, n.actor, n.id,
@@ -621,8 +609,8 @@ type PlanClaimTellParams struct {
 }
 
 // Index: none. The entries of the same, those of a plan in their order.
-func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellParams) (int64, error) {
-	result, err := db.Exec(ctx, planClaimTell,
+func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellParams) error {
+	_, err := db.Exec(ctx, planClaimTell,
 		arg.Ids,
 		arg.Namespaces,
 		arg.Versions,
@@ -633,8 +621,5 @@ func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellP
 		arg.Actors,
 		arg.Now,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }

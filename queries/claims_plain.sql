@@ -226,7 +226,7 @@ FROM (
 CROSS JOIN term e
 ORDER BY f.place;
 
--- name: PlanClaimLater :execrows
+-- name: PlanClaimLater :exec
 -- Index: plan_claims_pkey.
 UPDATE plan_claims c
 SET check_at = (SELECT n.check_at FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@check_ats::timestamptz[])) AS n (id, check_at) WHERE n.id = c.plan_id)
@@ -253,7 +253,7 @@ FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@versions::bigint[]), unnest(@attem
 WHERE p.id = n.id
 RETURNING p.*;
 
--- name: PlanClaimNote :execrows
+-- name: PlanClaimNote :exec
 -- Index: plan_claims_pkey.
 INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
 SELECT n.id, n.namespace, n.action_name, n.phase, n.owner, @lease_namespace::text, n.attempt, n.max_attempts,
@@ -267,7 +267,7 @@ ON CONFLICT (plan_id) DO UPDATE SET
     owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
     check_at = excluded.check_at;
 
--- name: PlanClaimError :execrows
+-- name: PlanClaimError :exec
 -- Index: plans_pkey.
 UPDATE plans p
 SET state = 'errored', version = p.version + 1, error_message = n.reason, error_details = NULL,
@@ -275,7 +275,7 @@ SET state = 'errored', version = p.version + 1, error_message = n.reason, error_
 FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@reasons::text[])) AS n (id, reason)
 WHERE p.id = n.id;
 
--- name: PlanClaimHistory :execrows
+-- name: PlanClaimHistory :exec
 -- Index: none. What the others do. An empty reason is none.
 INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
 SELECT n.id, n.version, n.transition, n.phase, n.from_state, n.phase, n.to_state, n.actor, nullif(n.reason, ''), n.created_at
@@ -284,7 +284,7 @@ FROM ROWS FROM (
     unnest(@to_states::text[]), unnest(@actors::text[]), unnest(@reasons::text[]), unnest(@created_ats::timestamptz[])
 ) AS n (id, version, transition, phase, from_state, to_state, actor, reason, created_at);
 
--- name: PlanClaimTell :execrows
+-- name: PlanClaimTell :exec
 -- Index: none. The entries of the same, those of a plan in their order.
 INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
 SELECT c.now + interval '1 microsecond' * (n.transition = 'start')::integer, audit_new_id(),

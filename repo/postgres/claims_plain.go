@@ -41,8 +41,7 @@ func claimPlain(ctx context.Context, q conn.Alone, look []func(db.DBTX) error, p
 	w := newPickedPlans(picked, params)
 	p = &conn.Pipeline{}
 	w.add(ctx, p)
-	p.Exec(ctx, "commit")
-	if err := p.Send(ctx, q.Conn); err != nil {
+	if err := p.SendAndCommit(ctx, q.Conn); err != nil {
 		return nil, err
 	}
 	return w.rows(picked), nil
@@ -135,24 +134,23 @@ func (w *pickedPlans) step(row db.PlanClaimPickRow, more int64, transition repo.
 
 // add adds the statements.
 func (w *pickedPlans) add(ctx context.Context, p *conn.Pipeline) {
-	whole := func(given int, write func(db.DBTX) (int64, error)) {
-		if given == 0 {
-			return
-		}
-		p.Add(func(q db.DBTX) error {
-			rows, err := write(q)
-			return conn.Whole(rows, given, err)
-		})
+	if len(w.later) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.PlanClaimLater(ctx, q, w.later, w.laterAts) })
 	}
-	whole(len(w.later), func(q db.DBTX) (int64, error) { return queries.PlanClaimLater(ctx, q, w.later, w.laterAts) })
-	whole(len(w.start.Ids), func(q db.DBTX) (rows int64, err error) {
-		w.started, err = queries.PlanClaimStart(ctx, q, w.start)
-		return int64(len(w.started)), err
-	})
-	whole(len(w.start.Ids), func(q db.DBTX) (int64, error) { return queries.PlanClaimNote(ctx, q, w.note) })
-	whole(len(w.failed.Ids), func(q db.DBTX) (int64, error) { return queries.PlanClaimError(ctx, q, w.failed) })
-	whole(len(w.steps.Ids), func(q db.DBTX) (int64, error) { return queries.PlanClaimHistory(ctx, q, w.steps) })
-	whole(len(w.steps.Ids), func(q db.DBTX) (int64, error) { return queries.PlanClaimTell(ctx, q, w.told) })
+	if len(w.start.Ids) > 0 {
+		p.Add(func(q db.DBTX) (err error) {
+			w.started, err = queries.PlanClaimStart(ctx, q, w.start)
+			return err
+		})
+		p.Add(func(q db.DBTX) error { return queries.PlanClaimNote(ctx, q, w.note) })
+	}
+	if len(w.failed.Ids) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.PlanClaimError(ctx, q, w.failed) })
+	}
+	if len(w.steps.Ids) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.PlanClaimHistory(ctx, q, w.steps) })
+		p.Add(func(q db.DBTX) error { return queries.PlanClaimTell(ctx, q, w.told) })
+	}
 }
 
 // rows are the answer, in the order of the owners.

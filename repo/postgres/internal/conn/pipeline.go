@@ -59,6 +59,22 @@ func (p *Pipeline) SendTo(ctx context.Context, q sender) error {
 	return err
 }
 
+// SendAndCommit sends statements on the connection of their transaction, and its commit behind them. An error with which the server
+// answered one of them says that nothing was written: it is an [Answer].
+func (p *Pipeline) SendAndCommit(ctx context.Context, pg *pgx.Conn) error {
+	calls := 0
+	p.Add(func(q db.DBTX) error {
+		calls++ // the second time the others were answered
+		_, err := q.Exec(ctx, "commit")
+		return err
+	})
+	err := p.Send(ctx, pg)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && calls < 2 {
+		return &Answer{Translate(ctx, pgErr, Reading)}
+	}
+	return err
+}
+
 // After runs a query behind a statement that locks, in one round trip and one
 // transaction. At read committed each statement has a snapshot of its own: the query
 // sees what was committed while the lock was waited for.
