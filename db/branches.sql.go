@@ -289,3 +289,20 @@ func (q *Queries) ForkLock(ctx context.Context, db DBTX, id pgtype.UUID) error {
 	_, err := db.Exec(ctx, forkLock, id)
 	return err
 }
+
+const forkYield = `-- name: ForkYield :exec
+WITH moved AS (
+    UPDATE session_branches SET session_id = $1::uuid WHERE session_id = $2::uuid
+    RETURNING session_id
+), noted AS (
+    INSERT INTO session_ids (id) SELECT m.session_id FROM moved m
+)
+UPDATE session_branches SET parent_id = $1::uuid WHERE parent_id = $2::uuid
+`
+
+// Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,
+// another id: forks of its forks may still find by it what they have of others.
+func (q *Queries) ForkYield(ctx context.Context, db DBTX, other pgtype.UUID, sessionID pgtype.UUID) error {
+	_, err := db.Exec(ctx, forkYield, other, sessionID)
+	return err
+}

@@ -79,6 +79,17 @@ FROM (
 -- Index: session_branches_pkey. How many messages forks have of others.
 SELECT coalesce(sum(b.base), 0)::bigint FROM session_branches b WHERE b.session_id = ANY (@ids::uuid[]);
 
+-- name: ForkYield :exec
+-- Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,
+-- another id: forks of its forks may still find by it what they have of others.
+WITH moved AS (
+    UPDATE session_branches SET session_id = @other::uuid WHERE session_id = @session_id::uuid
+    RETURNING session_id
+), noted AS (
+    INSERT INTO session_ids (id) SELECT m.session_id FROM moved m
+)
+UPDATE session_branches SET parent_id = @other::uuid WHERE parent_id = @session_id::uuid;
+
 -- name: ForkLeft :one
 -- Index: messages_pkey or messages_session_id_id_key. Whether there are messages of a session that was deleted.
 SELECT EXISTS (SELECT FROM messages WHERE messages.session_id = @id);

@@ -179,6 +179,8 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		return ifDeletedMeanwhile(err)
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
+	case created > 0 && restore:
+		return queries.ForkYield(ctx, q, toUUID(repo.NewID()), toUUID(session.ID))
 	case created > 0:
 		return nil
 	}

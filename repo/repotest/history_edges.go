@@ -13,6 +13,7 @@ func historyEdgeTests() []test {
 		on("MessagesRewound", testMessagesRewound),
 		on("ForkTurns", testForkTurns),
 		on("ForkIDs", testForkIDs),
+		on("ForkRestored", testForkRestored),
 		on("ForkPending", testForkPending),
 		on("ForkExport", testForkExport),
 		on("DeleteFamily", testDeleteFamily),
@@ -86,6 +87,27 @@ func testForkIDs(t *testing.T, s repo.Sessions) {
 	}
 	wantTranscript(t, s, fork.ID, 0, 1)
 	wantRoundTrip(t, s, fork.ID)
+}
+
+// A fork that was deleted is imported again while another one has what both inherited, by way of a fork that is deleted, too.
+func testForkRestored(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	appendTo(t, s, id, users(3)...)
+	first := fork(t, s, id, 1)
+	appendTo(t, s, first, users(1)...)
+	second := fork(t, s, first, 2)
+	turnOn(t, s, second, repo.Turn{After: ptr(int64(1)), Messages: users(1)}) // nothing that is the first fork's own
+	last := fork(t, s, second, 3)
+	wantTranscript(t, s, last, 0, 1, 3)
+	document := export(t, s, first)
+	remove(t, s, second)
+	remove(t, s, first)
+	importFrom(t, s, bytes.NewReader(document))
+	wantTranscript(t, s, first, 0, 1, 2)
+	wantTranscript(t, s, last, 0, 1, 3)
+	remove(t, s, id)
+	remove(t, s, first)
+	wantTranscript(t, s, last, 0, 1, 3)
 }
 
 // A fork of a session with a pending switch, and of a fork with one, at the pending place and elsewhere.
