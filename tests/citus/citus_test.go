@@ -111,6 +111,9 @@ func testUndistribute(t *testing.T, all nodes) {
 	session := pgtest.NewSession(t, before)
 	repotest.Person(t, before, "somebody", "1")
 	tables.Seal(t, before)
+	if err := before.Close(); err != nil { // no process may have it open meanwhile: its sweeps lock rows
+		t.Fatal(err)
+	}
 	again()
 	store := open(t, pgtest.WithParameter(all.coordinator, "application_name", "again"), agentstore.Options{Schema: name, MaxConns: 2})
 	if _, err := store.Sessions().Append(t.Context(), session, oneMessage()); err != nil {

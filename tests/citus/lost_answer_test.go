@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,23 +165,26 @@ var writes = map[string]lossy{
 		return 0
 	}, nil},
 	"Claim": {func(ctx context.Context, store repo.Store, id repo.ID) error {
-		_, err := store.Plans().Claim(ctx, repo.Claim{Owner: "worker", Namespaces: []string{id.String()}})
+		_, err := store.Plans().Claim(ctx, repo.Claim{Owner: "worker", Actions: []string{lostAction(id)}})
 		return err
 	}, countClaims, func(t *testing.T, store repo.Store, id repo.ID) {
-		action := repo.NewAction{Name: "local/lost", ActionDefinition: repo.ActionDefinition{Reusable: true}}
-		if _, err := store.Actions().Create(t.Context(), action); err != nil && !errors.Is(err, repo.ErrConflict) {
+		action := repo.NewAction{Name: lostAction(id), ActionDefinition: repo.ActionDefinition{Reusable: true}}
+		if _, err := store.Actions().Create(t.Context(), action); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Plans().Use(t.Context(), action.Name, repo.UseAction{Namespace: id.String()}); err != nil {
+		if _, err := store.Plans().Use(t.Context(), action.Name, repo.UseAction{}); err != nil {
 			t.Fatal(err)
 		}
 	}},
 }
 
-// countClaims returns how often the plan of a namespace was claimed. The plan, its history and its lease agree.
+// lostAction is an action of its own.
+func lostAction(id repo.ID) string { return "local/" + strings.ToLower(id.String()) }
+
+// countClaims returns how often the plan of an action was claimed. The plan, its history and its lease agree.
 func countClaims(t *testing.T, store repo.Store, id repo.ID) int64 {
 	t.Helper()
-	plans, err := store.Plans().List(t.Context(), repo.PlanFilter{Namespace: id.String()}, repo.Page{})
+	plans, err := store.Plans().List(t.Context(), repo.PlanFilter{Action: lostAction(id)}, repo.Page{})
 	if err != nil || len(plans.Items) != 1 {
 		t.Fatalf("%d plans: %v", len(plans.Items), err)
 	}
