@@ -179,7 +179,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		return ifDeletedMeanwhile(err)
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
-	case created > 0 && restore:
+	case created > 0 && restore && base > 0: // a fork
 		return queries.ForkYield(ctx, q, toUUID(repo.NewID()), toUUID(session.ID))
 	case created > 0:
 		return nil
