@@ -1,5 +1,6 @@
 -- PlanClaim as plain statements, for a distributed engine, which takes a statement that changes rows in several places step by step: see
 -- conn.Conns.Distributed. PlanClaimPick locks and looks, and the others write what it has found, in the same transaction.
+-- A plain server keeps PlanClaim, which is one round trip: so the first part stands twice, as queries cannot share one.
 
 -- name: PlanClaimPick :many
 -- Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_limits_pkey.

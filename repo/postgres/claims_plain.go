@@ -156,7 +156,7 @@ func (w *pickedPlans) add(ctx context.Context, p *conn.Pipeline) {
 // rows are the answer, in the order of the owners.
 func (w *pickedPlans) rows(picked []db.PlanClaimPickRow) (rows []db.PlanClaimRow) {
 	for _, row := range picked {
-		if i := slices.IndexFunc(w.started, func(plan db.Plan) bool { return plan.ID == row.ID && row.What == pickedStart }); i >= 0 {
+		if i := slices.IndexFunc(w.started, func(plan db.Plan) bool { return plan.ID == row.ID }); i >= 0 {
 			plan := w.started[i]
 			rows = append(rows, db.PlanClaimRow{
 				Plan: plan, Phase: plan.Phase, Version: plan.Version, Attempt: plan.Attempt, UpdatedAt: plan.UpdatedAt,

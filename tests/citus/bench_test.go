@@ -21,6 +21,8 @@ const each = 512
 
 // BenchmarkWrites compares writes on a node, by way of the coordinator and straight, with those of a schema that is the coordinator's
 // own, all on one machine. They take turns. The metrics are the speeds of those on a node, of the speed of the other one.
+//
+//	go test -tags citus -run '^$' -bench Writes -benchtime 1x ./tests/citus
 func BenchmarkWrites(b *testing.B) {
 	all := start(b)
 	plain := "plain_" + strings.ToLower(repo.NewID().String())
@@ -137,15 +139,15 @@ var measured = map[string]func(b *testing.B, store *agentstore.Store, writers in
 	},
 	// A plan is made.
 	"use": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
-		action := newAction(b, store)
+		action := newAction(b, store, repo.NewID())
 		return func(int) error {
 			_, err := store.Plans().Use(b.Context(), action, repo.UseAction{})
 			return err
 		}
 	},
-	// A plan that was made before is claimed, with -benchtime 1x.
+	// A plan that was made before is claimed: there are as many as one round takes.
 	"claim": func(b *testing.B, store *agentstore.Store, _ int) func(int) error {
-		action := newAction(b, store)
+		action := newAction(b, store, repo.NewID())
 		var made sync.WaitGroup
 		for range 16 {
 			made.Go(func() {
@@ -166,13 +168,4 @@ var measured = map[string]func(b *testing.B, store *agentstore.Store, writers in
 			return err
 		}
 	},
-}
-
-func newAction(b *testing.B, store *agentstore.Store) string {
-	b.Helper()
-	action := "local/" + strings.ToLower(repo.NewID().String())
-	if _, err := store.Actions().Create(b.Context(), repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		b.Fatal(err)
-	}
-	return action
 }

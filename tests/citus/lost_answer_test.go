@@ -165,26 +165,31 @@ var writes = map[string]lossy{
 		return 0
 	}, nil},
 	"Claim": {func(ctx context.Context, store repo.Store, id repo.ID) error {
-		_, err := store.Plans().Claim(ctx, repo.Claim{Owner: "worker", Actions: []string{lostAction(id)}})
+		_, err := store.Plans().Claim(ctx, repo.Claim{Owner: "worker", Actions: []string{actionOf(id)}})
 		return err
 	}, countClaims, func(t *testing.T, store repo.Store, id repo.ID) {
-		action := repo.NewAction{Name: lostAction(id), ActionDefinition: repo.ActionDefinition{Reusable: true}}
-		if _, err := store.Actions().Create(t.Context(), action); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Plans().Use(t.Context(), action.Name, repo.UseAction{}); err != nil {
+		if _, err := store.Plans().Use(t.Context(), newAction(t, store, id), repo.UseAction{}); err != nil {
 			t.Fatal(err)
 		}
 	}},
 }
 
-// lostAction is an action of its own.
-func lostAction(id repo.ID) string { return "local/" + strings.ToLower(id.String()) }
+func actionOf(id repo.ID) string { return "local/" + strings.ToLower(id.String()) }
+
+// newAction makes the action of an id.
+func newAction(t testing.TB, store repo.Store, id repo.ID) (name string) {
+	t.Helper()
+	name = actionOf(id)
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
 
 // countClaims returns how often the plan of an action was claimed. The plan, its history and its lease agree.
 func countClaims(t *testing.T, store repo.Store, id repo.ID) int64 {
 	t.Helper()
-	plans, err := store.Plans().List(t.Context(), repo.PlanFilter{Action: lostAction(id)}, repo.Page{})
+	plans, err := store.Plans().List(t.Context(), repo.PlanFilter{Action: actionOf(id)}, repo.Page{})
 	if err != nil || len(plans.Items) != 1 {
 		t.Fatalf("%d plans: %v", len(plans.Items), err)
 	}

@@ -9,12 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -128,32 +125,6 @@ func TestClaimsBesideLostLeases(t *testing.T) {
 		})
 	}
 	running.Wait()
-}
-
-// A claim by plain statements whose look is canceled is tried again, and at last says that the database is unavailable: nothing can be
-// written then.
-func TestPlainClaimThatIsCanceled(t *testing.T) {
-	t.Parallel()
-	databaseURL := pgtest.NewDatabase(t)
-	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["statement_timeout"] = "100" })
-	store := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{})
-	store.Distribute()
-	t.Cleanup(func() { _ = store.Close() })
-	queueMany(t, pool, "queue", 1)
-	ask := repo.Claim{Owner: "worker", Namespaces: []string{"queue"}}
-	err := pgx.BeginFunc(t.Context(), pgtest.NewPool(t, databaseURL), func(tx pgx.Tx) error {
-		pgtest.Exec(t, tx, "LOCK TABLE plan_limits")
-		if _, err := store.Plans().Claim(t.Context(), ask); !errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) {
-			t.Errorf("a claim whose look is canceled: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if claimed := claim(t, store, ask); len(claimed) != 1 {
-		t.Errorf("claimed %d", len(claimed))
-	}
 }
 
 // A caller that gives up while others wait for the same statement takes nothing from them.

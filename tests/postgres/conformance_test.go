@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
@@ -50,10 +49,7 @@ func TestConformanceOfPlainStatements(t *testing.T) {
 	pool := pgtest.NewPool(t, pgtest.NewDatabase(t), func(config *pgxpool.Config) { config.MaxConns = 16 })
 	repotest.Run(t, func(t *testing.T) repo.Store {
 		t.Helper()
-		store := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{})
-		store.Distribute()
-		t.Cleanup(func() { _ = store.Close() })
-		return store
+		return plainStore(t, pool)
 	}, pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces", "Leases", "LeaseRaces", "Claims", "ClaimRaces", "PlanEnds")...)
 }
 

@@ -104,12 +104,12 @@ var sorts = []string{
 // whole are the queries that read tables whole: small ones, and a replay's before anything serves.
 var whole = []string{"ActionForget", "AuditQuarantineForget", "NameList"}
 
-// Each query has the plan that its comment promises, and none reads a whole table or
-// sorts. Plans are generic, as those of prepared statements in the long run, so that
-// they do not depend on the arguments.
 // compiled is what a statement has to cost so that the server compiles it (jit_above_cost), which would take it far longer than to run it.
 const compiled = 100_000
 
+// Each query has the plan that its comment promises, and none reads a whole table or
+// sorts. Plans are generic, as those of prepared statements in the long run, so that
+// they do not depend on the arguments.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
