@@ -41,8 +41,8 @@ REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
 GRANT INSERT (session_id, next_sequence, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only, follows) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
--- A trigger changes and deletes it, with the owner's rights.
-GRANT SELECT, INSERT, UPDATE (session_id) ON session_branches TO :"application";
+-- A trigger changes and deletes it, with the owner's rights. An import gives what a deletion has left another id.
+GRANT SELECT, INSERT, UPDATE (session_id, parent_id) ON session_branches TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
 -- Records of old turns are removed, which locks them.
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_turns TO :"application";
