@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -263,6 +264,33 @@ func startCommand(t *testing.T, databaseURL string, arguments ...string) (string
 		t.Fatal(err, process.Wait())
 	}
 	return strings.TrimSpace(line), process
+}
+
+// TestCommandEnds: a connection without a request, as browsers open ahead of one, keeps no command from ending in order. (net/http waits
+// five seconds for its request.)
+func TestCommandEnds(t *testing.T) {
+	t.Parallel()
+	address, process := startCommand(t, pgtest.NewDatabase(t))
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", parsed.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unused.Close() }()
+	if response, err := http.Get(address); err != nil { // after which the server has the connection, too
+		t.Fatal(err)
+	} else if err := response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Process.Signal(interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Wait(); err != nil {
+		t.Errorf("the command ended: %v", err)
+	}
 }
 
 // TestCommandListens: other machines are kept out unless that is said.
