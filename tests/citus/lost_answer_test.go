@@ -36,7 +36,13 @@ func through(t *testing.T, coordinator, name string) *pgtest.Losing {
 		run(t, coordinator, fmt.Sprintf("SELECT citus_update_node(nodeid, '%s', %s) FROM pg_dist_node WHERE nodeport = %s", host, newPort, port))
 	}
 	move(at, network.Addr)
-	t.Cleanup(func() { move(network.Addr, at) })
+	t.Cleanup(func() {
+		move(network.Addr, at)
+		pgtest.Await(t, time.Minute, "all nodes know it", func() (known bool) {
+			run(t, coordinator, "SELECT bool_and(metadatasynced) FROM pg_dist_node WHERE hasmetadata", &known)
+			return known
+		})
+	})
 	return network
 }
 
