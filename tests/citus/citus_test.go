@@ -82,6 +82,7 @@ func TestCitus(t *testing.T) {
 			return postgres.Bind(tx)
 		}, pgtest.Parts("Sessions", "Append", "History", "Messages", "State", "Leases", "Plans")...)
 	})
+	t.Run("Roles", func(t *testing.T) { testRoles(t, all) })
 	t.Run("Undistribute", func(t *testing.T) { testUndistribute(t, all) })
 	t.Run("LostAnswers", func(t *testing.T) { testLostAnswers(t, all) })
 	t.Run("Rebalance", func(t *testing.T) { testRebalance(t, all) })
