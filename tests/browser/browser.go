@@ -67,6 +67,7 @@ func Start(ctx context.Context) (*Page, error) {
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 		"--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
 	command.Dir, command.ExtraFiles = dir, []*os.File{fromUs, toUs}
+	command.Env = append(os.Environ(), "TMPDIR="+dir) // it leaves there what it makes
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = command.Start()
 	_, _ = fromUs.Close(), toUs.Close()
