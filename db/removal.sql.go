@@ -158,7 +158,7 @@ SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (
     UNION ALL SELECT false, e.user_name FROM audit_entries e
     UNION ALL SELECT false, e.project FROM audit_entries e
 ) AS n
-WHERE (n.scope, n.name) > ($1::boolean, $2::text)
+WHERE (n.scope, n.name) > ($1::boolean, $2::text) AND n.name IS NOT NULL -- that of a session's own scope
 ORDER BY n.scope::boolean, n.name::text LIMIT 10000
 `
 

@@ -204,5 +204,5 @@ SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (
     UNION ALL SELECT false, e.user_name FROM audit_entries e
     UNION ALL SELECT false, e.project FROM audit_entries e
 ) AS n
-WHERE (n.scope, n.name) > (@after_scope::boolean, @after_name::text)
+WHERE (n.scope, n.name) > (@after_scope::boolean, @after_name::text) AND n.name IS NOT NULL -- that of a session's own scope
 ORDER BY n.scope::boolean, n.name::text LIMIT 10000;
