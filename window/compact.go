@@ -19,9 +19,9 @@ const trigger, target = 0.8, 0.4
 // into options.Tokens, it adds one after the other.
 //
 // One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of the
-// kind "compact". Appends wait for nothing. If the caller's process dies, the next call begins again where the last
-// summary ends. If the session is rewound meanwhile to a message that the summary covers, none is added. One that is rewound later
-// to before the summary does without it.
+// kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the caller's process dies,
+// the next call begins again where the last summary ends. If the session is rewound meanwhile to a message that the summary covers,
+// none is added. One that is rewound later to before the summary does without it.
 //
 // Errors: those of Read and repo.Hold; what summarize returns; LimitExceededError if its summary has more than 40 %; the cause of
 // the end of the lease.
@@ -59,6 +59,9 @@ func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options O
 // due reports whether the prompt is above the trigger.
 func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (bool, error) {
 	w, err := Read(ctx, sessions, sessionID, o)
+	if full, is := errors.AsType[*repo.LimitExceededError](err); is && (full.Kind == tooLarge || full.Kind == tooMany) {
+		return true, nil
+	}
 	return w.Cut || float64(w.Tokens) > trigger*float64(o.Tokens), err
 }
 

@@ -3,7 +3,7 @@
 // [Read] gives the newest messages that fit into a budget of tokens, in the order of the transcript,
 // so that a provider accepts them: calls and their results are kept or left out together, and each
 // result follows its call. Messages of the roles system and developer always stay, and so do those
-// that are pinned. [Compact] has a summary written when a session has grown, by one of any number of
+// that are pinned, and the user's last message. [Compact] has a summary written when a session has grown, by one of any number of
 // workers; Read then gives the summary in place of what it covers.
 //
 // The beginning of a prompt stays the same, byte for byte, while messages are added, so that caches of

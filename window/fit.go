@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -14,7 +15,12 @@ type history struct {
 	summary  *repo.Message
 	// cut says that there are others before them, behind what the summary covers.
 	cut bool
+	// question is the user's last message, if it is one of those.
+	question *repo.Message
 }
+
+// What has to fit beside what always stays, and the sequence of no question.
+const tooLarge, tooMany, none = "tokens of the newest messages", "newest messages", -1
 
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
@@ -24,8 +30,12 @@ func (o Options) fit(h history) (w Window, err error) {
 		tokens, messages = tokens-o.estimate(*h.summary), messages-1
 	}
 	var others []group
+	pinned := int64(none) // the user's last message that stays anyway
 	for i := range groups {
 		if groups[i].stays = slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
+			if isUser(groups[i]) {
+				pinned = groups[i].begin()
+			}
 			tokens, messages = tokens-o.tokensOf(groups[i]), messages-len(groups[i].messages)
 		} else {
 			others = append(others, groups[i])
@@ -34,18 +44,11 @@ func (o Options) fit(h history) (w Window, err error) {
 	if tokens < 0 {
 		return Window{}, &repo.LimitExceededError{Kind: "tokens of what always stays", Limit: o.Tokens}
 	}
-	begin := len(others)
-	for begin > 0 {
-		g := others[begin-1]
-		tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages)
-		if tokens < 0 || o.Messages > 0 && messages < 0 {
-			break
-		}
-		begin--
+	begin, question, err := o.choose(others, h, pinned, tokens, messages)
+	if err != nil {
+		return Window{}, err
 	}
-	if w.Cut = h.cut || begin > 0; w.Cut {
-		begin = stable(others, begin)
-	}
+	w.Cut = h.cut || begin > 0
 	if others = others[begin:]; len(others) > 0 {
 		w.From = others[0].begin()
 	}
@@ -55,8 +58,12 @@ func (o Options) fit(h history) (w Window, err error) {
 			w.Tokens += o.estimate(m)
 		}
 	}
+	if h.question != nil {
+		at, _ := slices.BinarySearchFunc(groups, h.question.Sequence, func(g group, sequence int64) int { return cmp.Compare(g.begin(), sequence) })
+		groups = slices.Insert(groups, at, group{messages: []repo.Message{*h.question}})
+	}
 	for _, g := range groups {
-		if !g.stays && (len(others) == 0 || g.begin() < w.From) {
+		if !g.stays && g.begin() != question && (len(others) == 0 || g.begin() < w.From) {
 			continue
 		}
 		if !g.stays && h.summary != nil {
@@ -74,6 +81,55 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	return w, nil
+}
+
+// choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could
+// answer it: many calls and their results may follow it.
+func (o Options) choose(others []group, h history, pinned, tokens int64, messages int) (begin int, question int64, err error) {
+	begin, err = o.last(others, tokens, messages)
+	switch {
+	case err != nil || begin == 0 && !h.cut:
+		return begin, none, err
+	case len(others) == 0: // they were too large to be read
+		return 0, none, &repo.LimitExceededError{Kind: tooLarge, Limit: o.Tokens}
+	}
+	begin = stable(others, begin)
+	skipped := 0
+	var asked group
+	if h.question != nil {
+		asked.messages = []repo.Message{*h.question}
+	} else {
+		for skipped = len(others); skipped > 0 && !isUser(others[skipped-1]); skipped-- {
+		}
+		if skipped == 0 || skipped > begin || others[skipped-1].begin() < pinned {
+			return begin, none, nil
+		}
+		asked = others[skipped-1]
+	}
+	rest := others[skipped:]
+	if begin, err = o.last(rest, tokens-o.tokensOf(asked), messages-len(asked.messages)); begin > 0 || h.question != nil {
+		begin = stable(rest, begin)
+	}
+	return skipped + begin, asked.begin(), err
+}
+
+// last returns where the last groups begin that fit.
+func (o Options) last(groups []group, tokens int64, messages int) (begin int, err error) {
+	for begin = len(groups); begin > 0; begin-- {
+		g := groups[begin-1]
+		tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages)
+		if tokens >= 0 && (o.Messages == 0 || messages >= 0) {
+			continue
+		}
+		if begin < len(groups) {
+			break
+		}
+		if tokens < 0 {
+			return begin, &repo.LimitExceededError{Kind: tooLarge, Limit: o.Tokens}
+		}
+		return begin, &repo.LimitExceededError{Kind: tooMany, Limit: int64(o.Messages)}
+	}
+	return begin, nil
 }
 
 func (o Options) tokensOf(g group) (sum int64) {

@@ -1,7 +1,9 @@
 package window
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -101,7 +103,7 @@ func randomHistory(r *rand.Rand, turns int) []repo.Message {
 // others. The last messages that fit, which is what many do, would be refused.
 func TestPromptsAreAccepted(t *testing.T) {
 	t.Parallel()
-	naive, cut, histories := 0, 0, 20_000
+	naive, cut, tooLarge, alone, histories := 0, 0, 0, 0, 20_000
 	if os.Getenv("AGENTSTORE_TEST_FULL") != "" { // see make test/full
 		histories = 1_000_000
 	}
@@ -118,10 +120,14 @@ func TestPromptsAreAccepted(t *testing.T) {
 		}
 		w, err := o.fit(h)
 		if err != nil {
-			if tokens := o.tokensOf(group{messages: slices.DeleteFunc(slices.Clone(all), func(m repo.Message) bool { return !isInstruction(m) })}); tokens <= o.Tokens {
-				t.Fatalf("seed %d: %v, but the instructions have %d of %d tokens", seed, err, tokens, o.Tokens)
+			if tokens, messages := needed(o, h); tokens <= o.Tokens && messages <= o.Messages {
+				t.Fatalf("seed %d: %v, but what is needed are %d of %d tokens, %d of %d messages", seed, err, tokens, o.Tokens, messages, o.Messages)
 			}
+			tooLarge++
 			continue
+		}
+		if tokens, _ := needed(o, h); tokens > o.Tokens {
+			t.Fatalf("seed %d: what is needed are %d of %d tokens", seed, tokens, o.Tokens)
 		}
 		if why := refused(w.Messages); why != "" {
 			t.Fatalf("seed %d: %s\n%v", seed, why, w.Messages)
@@ -130,6 +136,13 @@ func TestPromptsAreAccepted(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d tokens", seed, w.Tokens, o.Tokens)
 		}
 		checkComplete(t, seed, all, w)
+		at := slices.IndexFunc(w.Messages, asks)
+		if slices.ContainsFunc(all, asks) && at < 0 {
+			t.Fatalf("seed %d: the question is missing", seed)
+		}
+		if at >= 0 && w.Messages[at].Sequence < w.From {
+			alone++
+		}
 		if w.Cut {
 			cut++
 		}
@@ -137,10 +150,38 @@ func TestPromptsAreAccepted(t *testing.T) {
 			naive++
 		}
 	}
-	t.Logf("%d of %d were cut; the last messages that fit would be refused %d times", cut, histories, naive)
-	if naive < histories/100 || cut < histories/10 {
+	t.Logf("%d of %d were cut, %d with the question alone before the newest; %d did not fit; the last messages that fit would be refused %d times", cut, histories, alone, tooLarge, naive)
+	if alone < histories/100 || tooLarge < histories/100 || naive < histories/100 || cut < histories/10 {
 		t.Error("the histories would not find a way that splits calls from their results")
 	}
+}
+
+// needed returns what a prompt has to have: the instructions, the question, and the newest of the others, with its calls and results.
+func needed(o Options, h history) (tokens int64, messages int) {
+	groups, _ := whole(groupsOf(h.messages), h.cut)
+	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
+	newest, question := -1, -1
+	for i, g := range groups {
+		switch {
+		case isInstruction(g.messages[0]):
+			add(g)
+			continue
+		case isUser(g):
+			question = i
+		}
+		newest = i
+	}
+	if newest >= 0 {
+		add(groups[newest])
+	} else if h.cut {
+		return math.MaxInt64, 0
+	}
+	if h.question != nil {
+		add(group{messages: []repo.Message{*h.question}})
+	} else if question >= 0 && question != newest {
+		add(groups[question])
+	}
+	return tokens, messages
 }
 
 // checkComplete checks that no message is missing that should be there.
@@ -183,6 +224,13 @@ func asRead(o Options, all []repo.Message) history {
 	for i, m := range all {
 		if i >= begin || isInstruction(m) {
 			h.messages = append(h.messages, m)
+		}
+	}
+	if h.cut && !slices.ContainsFunc(h.messages, asks) {
+		for i := range all {
+			if asks(all[i]) {
+				h.question = &all[i]
+			}
 		}
 	}
 	return h
@@ -229,9 +277,11 @@ func TestPinsThatCannotFit(t *testing.T) {
 	t.Parallel()
 	all := []repo.Message{{ID: repo.NewID(), Role: repo.RoleUser, Tokens: 100}, {ID: repo.NewID(), Sequence: 1, Role: repo.RoleUser, Tokens: 10}}
 	pins := func(m repo.Message) bool { return m.Tokens == 100 }
-	w, err := Options{Tokens: 105}.fit(history{messages: all, stays: pins})
-	if err != nil || len(w.Messages) != 1 || w.Messages[0].ID != all[0].ID || !w.Cut {
-		t.Errorf("%+v, %v; want the pin alone", w, err)
+	if w, err := (Options{Tokens: 110}).fit(history{messages: all, stays: pins}); err != nil || len(w.Messages) != 2 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := (Options{Tokens: 105}).fit(history{messages: all, stays: pins}); !errors.Is(err, repo.ErrLimit) {
+		t.Errorf("a prompt without the newest message: %+v, %v", w, err)
 	}
 	if _, err := (Options{Tokens: 99}).fit(history{messages: all, stays: pins}); err == nil {
 		t.Error("a pin that does not fit was left out")

@@ -47,10 +47,10 @@ type Reader interface {
 }
 
 // Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the session
-// is, in one round trip unless there are pins.
+// is, in one round trip unless there are pins, or the user's last message is far behind.
 //
-// Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens;
-// NotFoundError if there is no such session, or a pin is not in its transcript.
+// Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
+// user's last message and for the newest one, with its calls and results; NotFoundError if there is no such session, or a pin is not in its transcript.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
@@ -124,8 +124,34 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 			h.messages = append(h.messages, m)
 		}
 	}
-	h.cut = found.Cut
-	return h, nil
+	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return asks(m) && !h.stays(m) }) {
+		h.question, err = o.question(ctx, sessions, sessionID, covered)
+		if h.question != nil && h.stays(*h.question) {
+			h.question = nil
+		}
+	}
+	return h, err
+}
+
+// asks reports whether a message is a user's, and no result of a call.
+func asks(m repo.Message) bool { return m.Role == repo.RoleUser && m.CallID == "" }
+
+// question finds the user's last message behind what was read, if it is one of the last 1,000 messages, and not covered.
+func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.ID, covered int64) (*repo.Message, error) {
+	last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: maxMessages, WithoutContent: true, WithoutPayload: true})
+	if err != nil || last.Sessions[0] == nil {
+		return nil, err
+	}
+	for _, m := range slices.Backward(last.Sessions[0].Messages) {
+		if m.Sequence <= covered {
+			break
+		}
+		if asks(m) {
+			whole, err := sessions.Message(ctx, sessionID, m.ID)
+			return &whole, err
+		}
+	}
+	return nil, nil
 }
 
 // path finds messages of a session's transcript. has are those that are known to be in it, or not.

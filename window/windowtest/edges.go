@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,64 @@ func appendAll(t *testing.T, store repo.Store, id repo.ID, messages ...repo.NewM
 		t.Fatal(err)
 	}
 	return stored
+}
+
+// The question stays, also if it is far behind what can be read, and a prompt without the newest message is an error.
+func testQuestion(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 400}
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "before", Tokens: 10}, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 10})
+	for i := range 30 {
+		call := fmt.Sprint("call ", i)
+		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: call, Tokens: 10}, repo.NewMessage{Role: repo.RoleTool, CallID: call, Tokens: 40})
+		w := check(t, store, id, o)
+		if at := slices.IndexFunc(w.Messages, func(m repo.Message) bool { return m.Role == repo.RoleUser && m.Content == "the question" }); at < 0 {
+			t.Fatalf("%d calls later the question is missing: %+v", i+1, w.Messages)
+		}
+	}
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: "large", Tokens: 10}, repo.NewMessage{Role: repo.RoleTool, CallID: "large", Tokens: 385})
+	if w, err := window.Read(t.Context(), store.Sessions(), id, o); !errors.Is(err, repo.ErrLimit) {
+		t.Errorf("a prompt without the newest result: %+v, %v", w, err)
+	}
+	added, err := window.Compact(t.Context(), store, id, o, func(_ context.Context, messages []repo.Message) (string, error) { return "short", nil })
+	if !added || err != nil {
+		t.Errorf("%t, %v", added, err)
+	}
+	check(t, store, id, o)
+}
+
+// A summary that was added meanwhile keeps no answer from being appended whose question it follows. Anything else does.
+func testHead(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 100}
+	compact := func() {
+		t.Helper()
+		if added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) { return "short", nil }); !added || err != nil {
+			t.Fatalf("%t, %v", added, err)
+		}
+	}
+	add(t, store, id, 9)
+	head := int64(8)
+	answer := repo.Turn{SessionID: id, ID: "answer", Head: &head, Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: "an answer", Tokens: 80}}}
+	compact()
+	if _, err := store.Sessions().AppendTurn(t.Context(), answer); !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("the way without: %v", err)
+	}
+	appended, err := window.AppendTurn(t.Context(), store.Sessions(), answer)
+	if err != nil || len(appended.Messages) != 1 || appended.Messages[0].Follows != 9 || head != 8 {
+		t.Errorf("%+v, %v", appended, err)
+	}
+	answer.ID, answer.Messages[0].Content = "another", "another answer"
+	if _, err := window.AppendTurn(t.Context(), store.Sessions(), answer); !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("two answers: %v", err)
+	}
+	head = appended.Messages[0].Sequence
+	compact()
+	again := int64(8)
+	if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: &again}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := window.AppendTurn(t.Context(), store.Sessions(), answer); !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("an answer on another branch: %v", err)
+	}
 }
 
 // Compact ends whatever it is to cover: also the first message alone, and one that is larger than the budget.

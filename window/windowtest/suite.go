@@ -19,7 +19,7 @@ func Run(t *testing.T, store repo.Store) {
 	for name, test := range map[string]func(*testing.T, repo.Store){
 		"Read": testRead, "Pins": testPins, "Invalid": testInvalid, "Compact": testCompact, "Concurrent": testConcurrent,
 		"Rewound": testRewound, "Fails": testFails, "CompactFirst": testCompactFirst, "CompactLong": testCompactLong,
-		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
+		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls, "Question": testQuestion, "Head": testHead,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -20,10 +21,18 @@ func eraseCommand(world invocation) *urfave.Command {
 
 func eraseFlags(request *erase.Request) []urfave.Flag {
 	return []urfave.Flag{
-		parsedFlag(&request.Key, "key-file", "the `file` with the key of receipts, of at least 16 bytes; required", os.ReadFile),
+		parsedFlag(&request.Key, "key-file", "the `file` with the key of receipts, of at least 16 bytes; required", readKey),
 		stringFlag(&request.Reason, "reason", "the `reason`, for the audit trail; it must not name the person"),
 		stringFlag(&request.RequestedBy, "requested-by", "who asks for it, for the `name` in the audit trail"),
 	}
+}
+
+func readKey(file string) ([]byte, error) {
+	key, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf(": %w", err)
+	}
+	return key, nil
 }
 
 func readNames(text string) ([]string, error) { return strings.Split(text, ","), nil }

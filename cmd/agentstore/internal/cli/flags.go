@@ -9,6 +9,7 @@ import (
 
 	urfave "github.com/urfave/cli/v3"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -108,6 +109,19 @@ func (p parsed[T]) Set(text string) (err error) {
 
 func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) urfave.Flag {
 	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read}}
+}
+
+// viewFlag is for what each namespace has of its own.
+func viewFlag(to *string) urfave.Flag {
+	return stringFlag(to, "namespace", "what the view of this `namespace` has (otherwise: "+repo.DefaultNamespace+")")
+}
+
+// viewed returns what a viewFlag chooses.
+func viewed(store *agentstore.Store, namespace string) repo.Store {
+	if namespace == "" {
+		return store
+	}
+	return store.In(namespace)
 }
 
 func idFlag(to *repo.ID, name, usage string) urfave.Flag { return parsedFlag(to, name, usage, readID) }

@@ -16,11 +16,12 @@ func leaseCommand(world invocation) *urfave.Command {
 
 func leaseListCommand(world invocation) *urfave.Command {
 	var filter repo.LeaseFilter
-	var status string
+	var namespace, status string
 	return list[repo.Lease]{
 		leaf: leaf{
 			name: "list", summary: "list leases, by kind and name, with their holders",
 			flags: []urfave.Flag{
+				viewFlag(&namespace),
 				stringFlag(&filter.Kind, "kind", "only those of this `kind`, such as session or plan"),
 				stringFlag(&filter.Name, "name", "only those of this `name`; of a session or a plan it is the id"),
 				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
@@ -36,7 +37,7 @@ Examples:
 		},
 		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Lease, string, error) {
 			filter.Held, filter.Expired = status == leaseHeld, status == leaseExpired
-			found, err := store.Leases().List(ctx, filter, page)
+			found, err := viewed(store, namespace).Leases().List(ctx, filter, page)
 			return found.Items, found.Next, err
 		},
 		weigh:   func(l repo.Lease) int { return len(l.Key.Name) + len(l.Key.Kind) + len(l.Owner) },
@@ -70,18 +71,19 @@ func leaseLine(l repo.Lease) object {
 }
 
 func leaseReleaseCommand(world invocation) *urfave.Command {
-	var owner string
+	var namespace, owner string
 	var yes bool
 	return leaf{
 		name: "release", summary: "release one lease, or all of an owner, after asking",
 		arguments: []string{"[KIND]", "[NAME]"},
 		flags: []urfave.Flag{
+			viewFlag(&namespace),
 			stringFlag(&owner, "owner", "release all leases of this `owner`, instead of one"),
 			boolFlag(&yes, "yes", "do not ask"),
 		},
 		json: "print one JSON object instead of text",
-		more: `The holder is not asked: it notices when it renews the lease next, and may work until
-then, beside whoever acquires the lease meanwhile.
+		more: `The holder is not asked: the context of repo.Hold ends soon, others notice when they
+renew the lease next, and may work until then beside whoever acquires it.
 
 Examples:
   agentstore lease release plan 01KGGZ7Q3M0000000000000001
@@ -92,7 +94,8 @@ Examples:
 			}
 			return nil
 		},
-		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
+		onStore: func(ctx context.Context, invocation invocation, of *agentstore.Store) error {
+			store := viewed(of, namespace)
 			release := func() (int64, error) { return store.Leases().ReleaseAll(ctx, owner) }
 			question := fmt.Sprintf("Release all leases of %q?", owner)
 			if owner == "" {
@@ -124,7 +127,7 @@ Examples:
 
 // findLease returns the lease of a key. It is released by its token, so that another
 // lease that somebody acquires meanwhile is not.
-func findLease(ctx context.Context, store *agentstore.Store, key repo.LeaseKey) (repo.Lease, error) {
+func findLease(ctx context.Context, store repo.Store, key repo.LeaseKey) (repo.Lease, error) {
 	found, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: key.Kind, Name: key.Name}, repo.Page{Limit: 1})
 	switch {
 	case err != nil:

@@ -23,7 +23,7 @@ func readAges(text string) (map[string]time.Duration, error) {
 		namespace, age, found := strings.Cut(part, "=")
 		duration, err := time.ParseDuration(age)
 		if !found || namespace == "" || err != nil || duration <= 0 {
-			return nil, fmt.Errorf("%q is not a NAMESPACE=AGE, such as local=2160h", part)
+			return nil, fmt.Errorf(": %q is not a NAMESPACE=AGE, such as local=2160h", part)
 		}
 		ages[namespace] = duration
 	}

@@ -32,12 +32,13 @@ func scopeOf(invocation invocation, place int, session repo.ID) (repo.Scope, err
 
 func stateListCommand(world invocation) *urfave.Command {
 	var session repo.ID
+	var namespace string
 	var prefix string
 	return list[repo.StateValue]{
 		leaf: leaf{
 			name: "list", summary: "list the keys of a scope, in the order of their bytes",
 			arguments: []string{"[SCOPE]"},
-			flags:     []urfave.Flag{scopeFlag(&session), stringFlag(&prefix, "prefix", "only keys that begin with this `text`")},
+			flags:     []urfave.Flag{viewFlag(&namespace), scopeFlag(&session), stringFlag(&prefix, "prefix", "only keys that begin with this `text`")},
 			details:   "values, too",
 			more: `SCOPE is the name of a shared scope.
 
@@ -50,7 +51,7 @@ Examples:
 			if err != nil {
 				return nil, "", err
 			}
-			found, err := store.State().List(ctx, scope, prefix, page)
+			found, err := viewed(store, namespace).State().List(ctx, scope, prefix, page)
 			return found.Values, found.Next, err
 		},
 		weigh:   func(v repo.StateValue) int { return len(v.Key) + len(v.Value) },
@@ -71,9 +72,10 @@ func stateLine(v repo.StateValue) object {
 
 func stateGetCommand(world invocation) *urfave.Command {
 	var session repo.ID
+	var namespace string
 	return leaf{
 		name: "get", summary: "show one key with its value",
-		arguments: []string{"KEY", "[SCOPE]"}, flags: []urfave.Flag{scopeFlag(&session)},
+		arguments: []string{"KEY", "[SCOPE]"}, flags: []urfave.Flag{viewFlag(&namespace), scopeFlag(&session)},
 		json: "print one JSON object instead of text",
 		more: `SCOPE is the name of a shared scope.
 
@@ -85,7 +87,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			value, err := store.State().Get(ctx, scope, invocation.args[0])
+			value, err := viewed(store, namespace).State().Get(ctx, scope, invocation.args[0])
 			if err != nil {
 				return invalidUsage(err)
 			}
@@ -97,11 +99,12 @@ Examples:
 }
 
 func stateEraseCommand(world invocation) *urfave.Command {
+	var namespace string
 	var yes bool
 	return leaf{
 		name: "erase", summary: "delete a shared scope with all of its keys, after asking",
 		arguments: []string{"SCOPE"},
-		flags:     []urfave.Flag{boolFlag(&yes, "yes", "do not ask")},
+		flags:     []urfave.Flag{viewFlag(&namespace), boolFlag(&yes, "yes", "do not ask")},
 		json:      "print one JSON object instead of text",
 		more: `The audit trail keeps an entry with the scope's id and the number of keys, without
 its name. A session's own state is deleted with the session.
@@ -115,7 +118,7 @@ Examples:
 					return err
 				}
 			}
-			keys, err := store.State().Erase(ctx, scope.Name)
+			keys, err := viewed(store, namespace).State().Erase(ctx, scope.Name)
 			if err != nil {
 				return invalidUsage(err)
 			}

@@ -16,14 +16,15 @@ func streamCommand(world invocation) *urfave.Command {
 }
 
 func streamShowCommand(world invocation) *urfave.Command {
+	var namespace string
 	return leaf{
 		name: "show", summary: "show the newest stream of a key, without its parts",
-		arguments: []string{"KEY"},
-		json:      "print one JSON object instead of text",
+		arguments: []string{"KEY"}, flags: []urfave.Flag{viewFlag(&namespace)},
+		json: "print one JSON object instead of text",
 		more: `Examples:
   agentstore stream show answer/01KGGZ7Q3M0000000000000001`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			s, err := store.Streams().Get(ctx, invocation.args[0])
+			s, err := viewed(store, namespace).Streams().Get(ctx, invocation.args[0])
 			if err != nil {
 				return invalidUsage(err)
 			}

@@ -14,11 +14,13 @@ import (
 
 func streamTailCommand(world invocation) *urfave.Command {
 	var from repo.StreamPosition
+	var namespace string
 	var contents bool
 	return leaf{
 		name: "tail", summary: "follow a stream: print its parts, and each further one as it comes",
 		arguments: []string{"KEY"},
 		flags: []urfave.Flag{
+			viewFlag(&namespace),
 			idFlag(&from.StreamID, "id", "the stream of the key with this `id`, which may have ended (otherwise: the newest)"),
 			int64Flag(&from.Sequence, "from", "begin at this `sequence`", 0),
 			boolFlag(&contents, "contents", "print what the parts have, one after the other; with --json, as text, or as base64 if it is not UTF-8"),
@@ -31,7 +33,7 @@ Examples:
   agentstore stream tail answer/01KGGZ7Q3M0000000000000001 --contents
   agentstore stream tail answer/01KGGZ7Q3M0000000000000001 --from 100 --json | jq .sequence`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			return invalidUsage(tailParts(ctx, invocation, store.Streams().Follow(ctx, invocation.args[0], from), contents))
+			return invalidUsage(tailParts(ctx, invocation, viewed(store, namespace).Streams().Follow(ctx, invocation.args[0], from), contents))
 		},
 	}.command(world)
 }

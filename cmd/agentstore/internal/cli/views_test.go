@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Scopes, leases and streams of the same name are each namespace's own.
+func TestNamespaces(t *testing.T) {
+	d := newDatabase(t)
+	for _, namespace := range []string{repo.DefaultNamespace, "shop"} {
+		view := d.store.In(namespace)
+		must[[]repo.ScopeVersion](t)(view.State().Change(t.Context(), []repo.StateChange{{Scope: repo.Scope{Name: "app"}, Key: "in " + namespace, Value: []byte("1")}}))
+		must[repo.Lease](t)(view.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "a"}, Owner: "of " + namespace}))
+		stream := must[repo.Stream](t)(view.Streams().Open(t.Context(), repo.NewStream{Key: "answer", Owner: "of " + namespace}))
+		must[int64](t)(view.Streams().Append(t.Context(), stream, []byte("in "+namespace)))
+		if err := view.Streams().Finish(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for namespace, flags := range map[string][]string{repo.DefaultNamespace: nil, "shop": {"--namespace", "shop"}} {
+		in := func(arguments ...string) []string { return append(arguments, flags...) }
+		if got := d.values("key", in("state", "list", "app")...); got != "in "+namespace {
+			t.Errorf("%s: the scope has %q", namespace, got)
+		}
+		d.run(in("state", "get", "in "+namespace, "app")...)
+		if got := d.values("owner", in("lease", "list", "--kind", "job")...); got != "of "+namespace {
+			t.Errorf("%s: the lease is %q", namespace, got)
+		}
+		if got := d.values("owner", in("stream", "show", "answer")...); got != "of "+namespace {
+			t.Errorf("%s: the stream is %q", namespace, got)
+		}
+		if got := d.run(in("stream", "tail", "answer", "--contents")...); got != "in "+namespace+"\n" {
+			t.Errorf("%s: the stream has %q", namespace, got)
+		}
+	}
+	if out := d.run("lease", "release", "job", "a", "--yes", "--namespace", "shop"); out != "released: 1\n" {
+		t.Errorf("released: %s", out)
+	}
+	if out := d.run("state", "erase", "app", "--yes", "--namespace", "shop", "--json"); out != `{"keys":1}`+"\n" {
+		t.Errorf("erased: %s", out)
+	}
+	if got := d.values("owner", "lease", "list") + " " + d.values("key", "state", "list", "app"); got != "of local in local" {
+		t.Errorf("what is left elsewhere: %q", got)
+	}
+	d.refuses(exitUsage, `--sessions: "x=90d" is not`, "retention", "run", "--sessions", "x=90d")
+	d.refuses(exitUsage, "--key-file: open", "erase", "subject", "x", "--key-file", "/none")
+}
