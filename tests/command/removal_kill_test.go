@@ -85,7 +85,7 @@ func removalsKilled(t *testing.T, keyFile string, times int, takes *time.Duratio
 	repotest.Person(t, store, canary, "1")
 	tables.Seal(t, store)
 	repotest.Person(t, store, other, "2")
-	erased := []string{"erase", "subject", "--owner", canary, "--scopes", canary, "--key-file", keyFile}
+	erased := []string{"erase", "subject", "--owner", canary, "--scope", canary, "--key-file", keyFile}
 	idle, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: "old", Key: "goes"})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	urfave "github.com/urfave/cli/v3"
 
@@ -35,17 +34,15 @@ func readKey(file string) ([]byte, error) {
 	return key, nil
 }
 
-func readNames(text string) ([]string, error) { return strings.Split(text, ","), nil }
-
 func eraseSubject(world invocation) *urfave.Command {
 	var request erase.Request
 	return leaf{
 		name: "subject", summary: "erase a person, and print the receipt as JSON",
 		flags: append(eraseFlags(&request),
 			stringFlag(&request.Owner, "owner", "the `owner` of the sessions; required"),
-			parsedFlag(&request.Namespaces, "namespaces", "only sessions in these `NAMESPACE,...`", readNames),
-			parsedFlag(&request.Scopes, "scopes", "the shared scopes of state that are the person's: `NAME,...`", readNames),
-			parsedFlag(&request.Actors, "actors", "the person's names as an actor: `NAME,...`", readNames)),
+			eachFlag(&request.Namespaces, "namespace", "only sessions in this `namespace` (otherwise: in all)"),
+			eachFlag(&request.Scopes, "scope", "the `name` of a shared scope of state that is the person's"),
+			eachFlag(&request.Actors, "actor", "another `name` of the person, as an actor")),
 		more: `A legal hold makes it fail before anything is removed. Keep receipts and the key apart
 from backups: see docs/privacy.md, also for what is left.
 

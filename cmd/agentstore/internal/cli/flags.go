@@ -92,15 +92,20 @@ func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
 // parsed is the value of a flag that is parsed from text. Empty text is the zero
 // value. An error of read follows the flag's name in the message.
 type parsed[T any] struct {
-	to   *T
-	name string
-	read func(string) (T, error)
+	to    *T
+	name  string
+	read  func(string) (T, error)
+	given *bool
 }
 
 func (p parsed[T]) String() string { return "" } // no defaults
 func (p parsed[T]) Get() any       { return *p.to }
 
 func (p parsed[T]) Set(text string) (err error) {
+	if *p.given {
+		return fmt.Errorf("--%s is given twice", p.name)
+	}
+	*p.given = true
 	if *p.to, err = p.read(text); err != nil {
 		err = fmt.Errorf("--%s%w", p.name, err)
 	}
@@ -108,7 +113,7 @@ func (p parsed[T]) Set(text string) (err error) {
 }
 
 func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) urfave.Flag {
-	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read}}
+	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read, new(bool)}}
 }
 
 // viewFlag is for what each namespace has of its own.
@@ -122,6 +127,31 @@ func viewed(store *agentstore.Store, namespace string) repo.Store {
 		return store
 	}
 	return store.In(namespace)
+}
+
+// each is the value of a flag that is given once for each text, which may have commas.
+type each struct{ to *[]string }
+
+func (e each) String() string { return "" }
+func (e each) Get() any       { return *e.to }
+
+func (e each) Set(text string) error {
+	*e.to = append(*e.to, text)
+	return nil
+}
+
+func eachFlag(to *[]string, name, usage string) urfave.Flag {
+	return &urfave.GenericFlag{Name: name, Usage: usage + "; one of several", Value: each{to}}
+}
+
+// stepsFlag is a number of versions.
+func stepsFlag(to *int, usage string) urfave.Flag {
+	return &urfave.IntFlag{Name: "steps", Usage: usage, Destination: to, Validator: func(n int) error {
+		if n < 1 {
+			return errors.New("it must be at least 1")
+		}
+		return nil
+	}}
 }
 
 func idFlag(to *repo.ID, name, usage string) urfave.Flag { return parsedFlag(to, name, usage, readID) }

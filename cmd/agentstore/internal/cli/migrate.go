@@ -57,7 +57,7 @@ func verbs() []leaf {
 		{
 			name: "up", summary: "apply the pending versions",
 			run:   f.within(f.runTo(schema.TargetLatest(), schema.TargetUpSteps, schema.TargetUp)),
-			flags: append(slices.Clip(running), intFlag(&f.steps, "steps", "apply at most this `number` of versions (otherwise: all)", 0)),
+			flags: append(slices.Clip(running), stepsFlag(&f.steps, "apply at most this `number` of versions (otherwise: all)")),
 			more: `Examples:
   agentstore migrate up --dry-run
   agentstore migrate up --timeout 5m
@@ -67,7 +67,7 @@ func verbs() []leaf {
 			name: "down", summary: "revert the newest version, or more with --steps or --to",
 			run: f.within(f.runTo(schema.TargetDownSteps(1), schema.TargetDownSteps, schema.TargetDown)),
 			flags: append(slices.Clip(running),
-				intFlag(&f.steps, "steps", "revert this `number` of versions (otherwise: 1)", 0),
+				stepsFlag(&f.steps, "revert this `number` of versions (otherwise: 1)"),
 				boolFlag(&f.allowDataLoss, "allow-data-loss", "revert even if that destroys rows"),
 			),
 			more: `Examples:
@@ -140,8 +140,6 @@ func (f *migrateFlags) within(run migration) func(context.Context, invocation) e
 func (f *migrateFlags) run(ctx context.Context, invocation invocation, run migration) error {
 	databaseURL := invocation.database(f.databaseURL)
 	switch {
-	case f.steps < 0:
-		return usageError{text: "--steps must not be negative"}
 	case f.steps > 0 && f.to != unset:
 		return usageError{text: "--steps and --to exclude each other"}
 	case f.shards < 0 || f.shards > schema.MaxShards:

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -45,5 +47,27 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("what is left elsewhere: %q", got)
 	}
 	d.refuses(exitUsage, `--sessions: "x=90d" is not`, "retention", "run", "--sessions", "x=90d")
+	d.refuses(exitUsage, "--sessions is given twice", "retention", "run", "--sessions", "x=90h", "--sessions", "y=90h")
+	d.refuses(exitUsage, "at least 1", "migrate", "down", "--steps", "0")
 	d.refuses(exitUsage, "--key-file: open", "erase", "subject", "x", "--key-file", "/none")
+}
+
+// Names are given one by one: they may have commas.
+func TestEraseNames(t *testing.T) {
+	d := newDatabase(t)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte("the key of the receipts"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]repo.ID{}
+	for _, actor := range []string{"Doe, Jane", "Roe", "Doe", " Jane"} {
+		ids[actor] = must[repo.Session](t)(d.store.Sessions().Create(t.Context(), repo.NewSession{Actor: actor})).ID
+	}
+	d.run("erase", "subject", "--owner", "nobody", "--actor", "Doe, Jane", "--actor", "Roe", "--key-file", keyFile)
+	for actor, id := range ids {
+		session := must[repo.Session](t)(d.store.Sessions().Get(t.Context(), id))
+		if theirs := actor == "Doe, Jane" || actor == "Roe"; (session.Actor == "") != theirs {
+			t.Errorf("%q is now %q", actor, session.Actor)
+		}
+	}
 }
