@@ -224,7 +224,7 @@ func (e *erasure) forget(ctx context.Context, person removal.Person) error {
 func removalOf(store repo.Store) (removal.Store, error) {
 	keeper, is := store.(removal.Keeper)
 	if !is {
-		return nil, &repo.InvalidError{Field: "store", Reason: "is no removal.Keeper"}
+		return nil, &repo.InvalidError{Field: "store", Reason: "is a view, or another that cannot remove what is elsewhere: use the whole store"}
 	}
 	return keeper.Removal(), nil
 }

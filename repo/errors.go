@@ -157,7 +157,7 @@ func (e *SequenceConflictError) Is(target error) bool { return target == ErrConf
 // RefusedError reports that what is stored does not allow the call. It wraps the *pgconn.PgError of an owner's trigger.
 type RefusedError struct {
 	Kind   string // "action", "plan", "state", "stream", "session", "hold" or "database"
-	ID     ID     // the plan's, the stream's or the session's, or that of what is held
+	ID     ID     // the plan's, the stream's or the session's, or that of what is held; zero: a namespace or an owner is
 	Name   string // the name or key
 	Scope  Scope  // of the value of state
 	Reason string // such as "is archived"
@@ -168,6 +168,9 @@ func (e *RefusedError) Error() string {
 	case "database":
 		return "the database " + e.Reason
 	case "hold":
+		if e.ID.IsZero() {
+			return "a namespace, or an owner in it, " + e.Reason
+		}
 		return e.ID.String() + " " + e.Reason
 	}
 	return entity(e.Kind, e.ID, e.Name, e.Scope) + " " + e.Reason

@@ -10,7 +10,6 @@ import (
 )
 
 // A replay finds the person's names among all that are stored, beside scopes without one, which are sessions' own.
-// Guarantee: Deletion: A replay on PostgreSQL finds whom it erases again.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const person = "jane@example.com"
