@@ -10,19 +10,21 @@ import (
 )
 
 const auditDoctorFunctions = `-- name: AuditDoctorFunctions :many
-SELECT CAST(p.proname AS text) AS name, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
+SELECT CAST(p.proname AS text) AS name, CAST(p.prosecdef AS boolean) AS as_owner, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings, encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex')::text AS digest
 FROM pg_catalog.pg_proc p
 WHERE p.pronamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
-    AND p.proname LIKE 'audit\_%' AND p.prosecdef
+    AND p.proname LIKE 'audit\_%' AND (p.prosecdef OR p.prorettype = CAST('trigger' AS regtype))
 ORDER BY p.proname
 `
 
 type AuditDoctorFunctionsRow struct {
 	Name     string
+	AsOwner  bool
 	Settings string
+	Digest   string
 }
 
-// Index: none. The functions that run as the owner.
+// Index: none. The functions that run as the owner, and those of the triggers.
 func (q *Queries) AuditDoctorFunctions(ctx context.Context, db DBTX) ([]AuditDoctorFunctionsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorFunctions)
 	if err != nil {
@@ -32,7 +34,12 @@ func (q *Queries) AuditDoctorFunctions(ctx context.Context, db DBTX) ([]AuditDoc
 	var items []AuditDoctorFunctionsRow
 	for rows.Next() {
 		var i AuditDoctorFunctionsRow
-		if err := rows.Scan(&i.Name, &i.Settings); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.AsOwner,
+			&i.Settings,
+			&i.Digest,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -17,11 +17,11 @@ WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e
 ORDER BY c.relname, a.privilege_type;
 
 -- name: AuditDoctorFunctions :many
--- Index: none. The functions that run as the owner.
-SELECT CAST(p.proname AS text) AS name, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings
+-- Index: none. The functions that run as the owner, and those of the triggers.
+SELECT CAST(p.proname AS text) AS name, CAST(p.prosecdef AS boolean) AS as_owner, coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings, encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex')::text AS digest
 FROM pg_catalog.pg_proc p
 WHERE p.pronamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))
-    AND p.proname LIKE 'audit\_%' AND p.prosecdef
+    AND p.proname LIKE 'audit\_%' AND (p.prosecdef OR p.prorettype = CAST('trigger' AS regtype))
 ORDER BY p.proname;
 
 -- name: AuditDoctorQuarantined :one

@@ -125,14 +125,25 @@ func (d *auditDoctor) grants(ctx context.Context, q db.DBTX) error {
 	return nil
 }
 
-// functions checks the functions that run as the owner of the tables.
+// auditFunctions are the digests of the triggers' functions, as the migrations have them.
+var auditFunctions = map[string]string{
+	"audit_hide":   "329161df6f8b8ba4a98aa662ea4923900f6c7ae06581490546d7d14e77b31069",
+	"audit_queue":  "8cef97ee42286202648035007891df07a1d114e006ceaa8a66f6eb53d1623888",
+	"audit_refuse": "8981d404c8eccfcaf3f2c8f51672fdffb3c05ed92ce51c00597eb8b2141c983f",
+}
+
+// functions checks the functions that run as the owner of the tables, and those of the triggers.
 func (d *auditDoctor) functions(ctx context.Context, q db.DBTX) error {
 	rows, err := queries.AuditDoctorFunctions(ctx, q)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if !strings.Contains(row.Settings, "search_path=pg_catalog, pg_temp") {
+		if want, is := auditFunctions[row.Name]; is && row.Digest != want {
+			d.found("functions", "Compare it with the one in schema/migrations, and CREATE OR REPLACE FUNCTION "+row.Name+".",
+				"The text of %s is not what this version of the library has installed: it may change or drop entries. Verify the trail.", row.Name)
+		}
+		if row.AsOwner && !strings.Contains(row.Settings, "search_path=pg_catalog, pg_temp") {
 			d.found("functions", "ALTER FUNCTION "+row.Name+" SET search_path = pg_catalog, pg_temp;",
 				"%s runs with the owner's privileges, but its search_path lets others replace the functions and tables that it uses.", row.Name)
 		}

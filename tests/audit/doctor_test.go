@@ -64,6 +64,20 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: after the suggested action: %+v", test.damage, findings)
 		}
 	}
+	for _, name := range []string{"audit_queue", "audit_refuse", "audit_hide"} {
+		var whole string
+		if err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(to_regproc($1))", name).Scan(&whole); err != nil {
+			t.Fatal(err)
+		}
+		pgtest.Exec(t, conn, strings.Replace(whole, "BEGIN", "BEGIN PERFORM 1;", 1))
+		if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, name) {
+			t.Errorf("another text of %s: found %+v", name, findings)
+		}
+		pgtest.Exec(t, conn, whole)
+		if findings := doctor(); len(findings) != 0 {
+			t.Errorf("the text of %s as it was: %+v", name, findings)
+		}
+	}
 	// The repaired triggers work.
 	if sealed := seal(t, store, 10); sealed != 1 {
 		t.Errorf("sealed %d", sealed)

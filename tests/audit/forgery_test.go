@@ -225,6 +225,9 @@ var forgeries = []struct {
 	{"delete earlier checkpoints", "", "", func(f *forged) { // the latest covers everything that they did
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size > 0 AND size < (SELECT max(size) FROM audit_checkpoints)")
 	}},
+	{"change earlier checkpoints", "", "", func(f *forged) {
+		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; UPDATE audit_checkpoints SET root = decode(repeat('11', 32), 'hex') WHERE size > 0 AND size < (SELECT max(size) FROM audit_checkpoints)")
+	}},
 	{"truncate the log: delete the last leaves, hashes, checkpoint and entries", "", "differs from the checkpoint held", func(f *forged) {
 		f.cutOff()
 	}},
@@ -246,6 +249,9 @@ var forgeries = []struct {
 	// The schema.
 	{"disable the triggers, and change nothing", "", "", func(f *forged) { // the doctor finds it
 		f.sql("ALTER TABLE audit_entries DISABLE TRIGGER USER; ALTER TABLE audit_leaves DISABLE TRIGGER USER")
+	}},
+	{"replace the function that refuses changes", "", "", func(f *forged) { // the doctor finds it
+		f.sql("CREATE OR REPLACE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$")
 	}},
 	{"replace the function that fills the queue", "unknown entry", "unknown entry", func(f *forged) {
 		f.sql("CREATE OR REPLACE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; INSERT INTO audit_entries (occurred_at, id, type) VALUES (now(), gen_random_uuid(), 'tool_invoked')")
