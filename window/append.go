@@ -3,7 +3,9 @@ package window
 import (
 	"context"
 	"errors"
+	"math"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -12,15 +14,19 @@ import (
 //
 // Errors: those of repo.Sessions.AppendTurn.
 func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (repo.AppendedTurn, error) {
+	given := turn
 	for {
 		appended, err := sessions.AppendTurn(ctx, turn)
 		conflict, is := errors.AsType[*repo.SequenceConflictError](err)
-		if !is || conflict.Kind != "head" || turn.Head == nil {
+		if !is || conflict.Kind != "head" {
 			return appended, err
 		}
-		head, is, readErr := summarized(ctx, sessions, turn.SessionID, *turn.Head)
-		if readErr != nil || !is {
-			return appended, err
+		head, is, err := summarized(ctx, sessions, conflict.ID, *given.Head)
+		if err != nil {
+			return repo.AppendedTurn{}, err
+		}
+		if !is { // or somebody has stored the same turn meanwhile
+			return sessions.AppendTurn(ctx, given)
 		}
 		turn.Head = &head
 	}
@@ -28,16 +34,18 @@ func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (re
 
 // summarized returns the last message of the transcript, if all that come after head are summaries.
 func summarized(ctx context.Context, sessions Reader, sessionID repo.ID, head int64) (last int64, is bool, err error) {
-	snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: head + 1, First: maxMessages, WithoutPayload: true})
-	if err != nil || snapshot.Sessions[0] == nil || snapshot.Sessions[0].Cut {
-		return 0, false, err
-	}
 	last = head
-	for _, m := range snapshot.Sessions[0].Messages {
-		if m.Kind != repo.KindSummary || m.Follows != last {
-			return 0, false, nil
+	for last < math.MaxInt64 {
+		page, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: last + 1, First: maxMessages, WithoutPayload: true})
+		if err != nil || page.Sessions[0] == nil || len(page.Sessions[0].Messages) == 0 {
+			return last, last != head, err
 		}
-		last = m.Sequence
+		for _, m := range page.Sessions[0].Messages {
+			if _, is := rules.Covered(&m); m.Kind != repo.KindSummary || !is || m.Follows != last {
+				return head, false, nil
+			}
+			last = m.Sequence
+		}
 	}
-	return last, last != head, nil
+	return last, false, nil
 }

@@ -91,7 +91,7 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 		return false, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: limit}
 	}
 	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
-	return o.add(ctx, sessions, sessionID, part.to, summary)
+	return o.add(ctx, sessions, sessionID, []int64{part.messages[0].Sequence, part.to}, summary)
 }
 
 // part is what a summary is to cover.
@@ -114,19 +114,19 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		covered, _ = rules.Covered(h.summary)
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
-	groups := groupsOf(h.others())
-	if !h.cut { // leave the newest
-		if begin := o.newest(groups); begin < len(groups) {
-			next, groups = groups[begin].begin(), groups[:begin]
-		}
-	} else {
+	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
 			return p, err
 		}
 		h.messages = snapshot.Sessions[0].Messages
-		groups = groupsOf(h.others())
 		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
+	}
+	groups := groupsOf(h.others(covered))
+	if !full { // leave the newest
+		if begin := o.newest(groups); begin < len(groups) {
+			next, groups = groups[begin].begin(), groups[:begin]
+		}
 	}
 	// Results of the last calls may come later, or be on the next page.
 	if end := len(groups) - 1; end >= 0 && groups[end].call && (full && end > 0 || groups[end].isUnderWay()) {
@@ -153,10 +153,10 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	return p, nil
 }
 
-// others are the messages that do not always stay.
-func (h history) others() (others []repo.Message) {
+// others are the messages that do not always stay, and that no summary covers.
+func (h history) others(covered int64) (others []repo.Message) {
 	for _, m := range h.messages {
-		if !isInstruction(m) && m.Kind != repo.KindSummary {
+		if !isInstruction(m) && m.Sequence > covered && m.Kind != repo.KindSummary {
 			others = append(others, m)
 		}
 	}
@@ -166,8 +166,10 @@ func (h history) others() (others []repo.Message) {
 // newest returns where the groups begin that have at most the target together: with a user's message, if there is one.
 func (o Options) newest(groups []group) int {
 	begin := len(groups)
-	for room := int64(target * float64(o.Tokens)); begin > 0; begin-- {
-		if room -= o.tokensOf(groups[begin-1]); room < 0 {
+	tokens, messages := int64(target*float64(o.Tokens)), int(target*float64(o.Messages))
+	for ; begin > 0; begin-- {
+		g := groups[begin-1]
+		if tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages); tokens < 0 || messages < 0 {
 			break
 		}
 	}
@@ -179,16 +181,18 @@ func (o Options) newest(groups []group) int {
 	return begin
 }
 
-// add appends the summary, unless what it covers is not in the transcript any more.
-func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, to int64, summary repo.NewMessage) (bool, error) {
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more.
+func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, covered []int64, summary repo.NewMessage) (bool, error) {
 	for {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
 			return false, err
 		}
-		there, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: to, First: 1})
-		if err != nil || there.Sessions[0] == nil || len(there.Sessions[0].Messages) == 0 || there.Sessions[0].Messages[0].Sequence != to {
-			return false, err
+		for _, sequence := range covered {
+			there, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: sequence, First: 1, WithoutContent: true, WithoutPayload: true})
+			if err != nil || there.Sessions[0] == nil || len(there.Sessions[0].Messages) == 0 || there.Sessions[0].Messages[0].Sequence != sequence {
+				return false, err
+			}
 		}
 		head := last.Sessions[0].Messages[0].Sequence
 		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -26,7 +27,9 @@ const tooLarge, tooMany, none = "tokens of the newest messages", "newest message
 func (o Options) fit(h history) (w Window, err error) {
 	groups, dropped := whole(groupsOf(h.messages), h.cut)
 	tokens, messages := o.Tokens, o.Messages
+	covered := int64(none)
 	if h.summary != nil {
+		covered, _ = rules.Covered(h.summary)
 		tokens, messages = tokens-o.estimate(*h.summary), messages-1
 	}
 	var others []group
@@ -43,6 +46,9 @@ func (o Options) fit(h history) (w Window, err error) {
 	}
 	if tokens < 0 {
 		return Window{}, &repo.LimitExceededError{Kind: "tokens of what always stays", Limit: o.Tokens}
+	}
+	if o.Messages > 0 && messages < 0 {
+		return Window{}, &repo.LimitExceededError{Kind: "messages that always stay", Limit: int64(o.Messages)}
 	}
 	begin, question, err := o.choose(others, h, pinned, tokens, messages)
 	if err != nil {
@@ -66,7 +72,7 @@ func (o Options) fit(h history) (w Window, err error) {
 		if !g.stays && g.begin() != question && (len(others) == 0 || g.begin() < w.From) {
 			continue
 		}
-		if !g.stays && h.summary != nil {
+		if h.summary != nil && g.begin() > covered {
 			add(*h.summary)
 			h.summary = nil
 		}

@@ -3,6 +3,7 @@ package window
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -22,6 +23,9 @@ type Options struct {
 }
 
 const maxMessages, maxPins = 1000, 100
+
+// mostTokens is what Estimate returns of a message at most, so that sums do not overflow.
+const mostTokens = math.MaxInt64 / 10_000
 
 // Window is what goes into a prompt.
 type Window struct {
@@ -50,7 +54,8 @@ type Reader interface {
 // is, in one round trip unless there are pins, or the user's last message is far behind.
 //
 // Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
-// user's last message and for the newest one, with its calls and results; NotFoundError if there is no such session, or a pin is not in its transcript.
+// user's last message, if that is one of the last 1,000, and for the newest one, with its calls and results; NotFoundError if there is
+// no such session, or a pin is not in its transcript.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
@@ -77,7 +82,7 @@ func (o *Options) check() error {
 
 func (o Options) estimate(m repo.Message) int64 {
 	if o.Estimate != nil {
-		return max(o.Estimate(m), 0)
+		return min(max(o.Estimate(m), 0), mostTokens)
 	}
 	return Estimate(m)
 }
@@ -98,12 +103,18 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	for _, m := range all {
 		path.has[m.ID] = true
 	}
-	for _, id := range o.Pins {
+	stay := o.Pins
+	if late := lateResult(all); late != nil && found.Cut { // its call is far behind
+		stay = append(slices.Clip(stay), late.ID)
+	}
+	for _, id := range stay {
 		pinned, err := path.pinned(ctx, id)
 		if err != nil {
 			return h, err
 		}
-		pins[id] = true
+		for _, m := range pinned {
+			pins[m.ID] = true
+		}
 		all = append(all, pinned...)
 	}
 	slices.SortStableFunc(all, func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
@@ -125,7 +136,11 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		}
 	}
 	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return asks(m) && !h.stays(m) }) {
-		h.question, err = o.question(ctx, sessions, sessionID, covered)
+		before := int64(math.MaxInt64)
+		if len(found.Messages) > 0 {
+			before = found.Messages[len(found.Messages)-1].Sequence
+		}
+		h.question, err = o.question(ctx, sessions, sessionID, covered, before)
 		if h.question != nil && h.stays(*h.question) {
 			h.question = nil
 		}
@@ -133,11 +148,28 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	return h, err
 }
 
+// lateResult returns the newest message if it is the result of a call that is not among them.
+func lateResult(messages []repo.Message) *repo.Message {
+	for i := range slices.Backward(messages) {
+		m := &messages[i]
+		if isInstruction(*m) {
+			continue
+		}
+		if m.CallID == "" || isCall(*m) || slices.ContainsFunc(messages, func(c repo.Message) bool { return isCall(c) && c.CallID == m.CallID }) {
+			return nil
+		}
+		return m
+	}
+	return nil
+}
+
 // asks reports whether a message is a user's, and no result of a call.
-func asks(m repo.Message) bool { return m.Role == repo.RoleUser && m.CallID == "" }
+func asks(m repo.Message) bool {
+	return m.Role == repo.RoleUser && m.CallID == "" && m.Kind != repo.KindSummary
+}
 
 // question finds the user's last message behind what was read, if it is one of the last 1,000 messages, and not covered.
-func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.ID, covered int64) (*repo.Message, error) {
+func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.ID, covered, before int64) (*repo.Message, error) {
 	last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: maxMessages, WithoutContent: true, WithoutPayload: true})
 	if err != nil || last.Sessions[0] == nil {
 		return nil, err
@@ -146,7 +178,7 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 		if m.Sequence <= covered {
 			break
 		}
-		if asks(m) {
+		if asks(m) && m.Sequence < before { // and not one that came since
 			whole, err := sessions.Message(ctx, sessionID, m.ID)
 			return &whole, err
 		}

@@ -80,6 +80,71 @@ func testHead(t *testing.T, store repo.Store) {
 	}
 }
 
+// There may be more summaries than one look finds.
+func testHeadFar(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	add(t, store, id, 1)
+	for range 2 {
+		summaries := make([]repo.NewMessage, 700)
+		for i := range summaries {
+			summaries[i] = repo.NewMessage{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: "short", Metadata: []byte(`{"summary":{"to":0}}`)}
+		}
+		appendAll(t, store, id, summaries...)
+	}
+	turn := repo.Turn{SessionID: id, ID: "answer", Head: new(int64), Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: "an answer"}}}
+	for again := range 2 {
+		appended, err := window.AppendTurn(t.Context(), store.Sessions(), turn)
+		if err != nil || appended.Messages[0].Sequence != 1401 || appended.Repeated != (again == 1) {
+			t.Errorf("%+v, %v", appended, err)
+		}
+	}
+}
+
+// A result whose call is far behind brings it, and stays: the call is not joined with others that were made later.
+func testLateResult(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 100}
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 5}, repo.NewMessage{Role: repo.RoleAssistant, CallID: "slow", Tokens: 5})
+	for i := range 20 {
+		call := fmt.Sprint("call ", i)
+		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: call, Tokens: 5}, repo.NewMessage{Role: repo.RoleTool, CallID: call, Tokens: 5})
+	}
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleTool, CallID: "slow", Tokens: 20})
+	w := check(t, store, id, o)
+	if len(w.Messages) < 3 || w.Messages[0].Content != "the question" || w.Messages[1].CallID != "slow" || w.Messages[2].CallID != "slow" || w.Messages[2].Role != repo.RoleTool {
+		t.Errorf("%+v", w.Messages)
+	}
+}
+
+// A large pin is no reason to summarize again what a summary covers.
+func testCompactPinned(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	pin := appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "pinned", Tokens: 850})[0]
+	add(t, store, id, 90)
+	last, calls := int64(-1), 0
+	_, err := window.Compact(t.Context(), store, id, window.Options{Tokens: 1000, Pins: []repo.ID{pin.ID}}, func(_ context.Context, messages []repo.Message) (string, error) {
+		newest := messages[len(messages)-1].Sequence
+		if calls++; calls > 1 && newest <= last || calls > 20 {
+			return "", fmt.Errorf("call %d covers up to %d, the one before %d", calls, newest, last)
+		}
+		last = newest
+		return "short", nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A session that has too many messages keeps the newest, as one that has too many tokens.
+func testCompactMessages(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 1000, Messages: 10}
+	add(t, store, id, 15)
+	added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) { return "short", nil })
+	w := check(t, store, id, o)
+	if !added || err != nil || len(w.Messages) < 3 || w.Messages[len(w.Messages)-1].Sequence != 14 || w.Cut {
+		t.Errorf("%t, %v: %+v", added, err, w)
+	}
+}
+
 // Compact ends whatever it is to cover: also the first message alone, and one that is larger than the budget.
 func testCompactFirst(t *testing.T, store repo.Store) {
 	for _, tokens := range []int64{90, 150} {
