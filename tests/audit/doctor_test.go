@@ -48,6 +48,10 @@ func TestDoctor(t *testing.T) {
 			DROP TRIGGER audit_checkpoints_refuse ON audit_checkpoints;
 			CREATE TRIGGER audit_checkpoints_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION harmless();
 			ALTER TABLE audit_checkpoints ENABLE ALWAYS TRIGGER audit_checkpoints_refuse`},
+		{"triggers", "the wrong function, elsewhere.audit_refuse", `CREATE SCHEMA elsewhere; CREATE FUNCTION elsewhere.audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
+			DROP TRIGGER audit_hashes_refuse ON audit_hashes;
+			CREATE TRIGGER audit_hashes_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes FOR EACH STATEMENT EXECUTE FUNCTION elsewhere.audit_refuse();
+			ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse`},
 		{"grants", role, `GRANT DELETE ON audit_entries TO "` + role + `"`},
 		{"grants", "everybody", "GRANT TRUNCATE ON audit_leaves TO PUBLIC"},
 		{"functions", "audit_queue", "ALTER FUNCTION audit_queue() SET search_path = public"},
@@ -69,9 +73,12 @@ func TestDoctor(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), "SELECT pg_get_functiondef(to_regproc($1))", name).Scan(&whole); err != nil {
 			t.Fatal(err)
 		}
-		pgtest.Exec(t, conn, strings.Replace(whole, "BEGIN", "BEGIN PERFORM 1;", 1))
-		if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, name) {
-			t.Errorf("another text of %s: found %+v", name, findings)
+		for _, damage := range []string{strings.Replace(whole, "BEGIN", "BEGIN PERFORM 1;", 1), "ALTER FUNCTION " + name + " SET agentstore.audit_prune = 'on'"} {
+			pgtest.Exec(t, conn, damage)
+			if findings := doctor(); len(findings) != 1 || findings[0].Check != "functions" || !strings.Contains(findings[0].Problem, name) {
+				t.Errorf("%s: found %+v", damage, findings)
+			}
+			pgtest.Exec(t, conn, whole)
 		}
 		pgtest.Exec(t, conn, whole)
 		if findings := doctor(); len(findings) != 0 {
