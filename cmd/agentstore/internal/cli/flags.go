@@ -15,7 +15,7 @@ import (
 )
 
 func stringFlag(to *string, name, usage string) urfave.Flag {
-	return &urfave.StringFlag{Name: name, Usage: usage, Destination: to}
+	return &urfave.StringFlag{Name: name, Usage: usage, Destination: to, OnlyOnce: true}
 }
 
 func boolFlag(to *bool, name, usage string) urfave.Flag {
@@ -118,7 +118,7 @@ func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) 
 
 // viewFlag is for what each namespace has of its own.
 func viewFlag(to *string) urfave.Flag {
-	return stringFlag(to, "namespace", "what the view of this `namespace` has (otherwise: "+repo.DefaultNamespace+")")
+	return parsedFlag(to, "namespace", "what the view of this `namespace` has (otherwise: "+repo.DefaultNamespace+")", readGiven)
 }
 
 // viewed returns what a viewFlag chooses.

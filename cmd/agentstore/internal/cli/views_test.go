@@ -48,6 +48,9 @@ func TestNamespaces(t *testing.T) {
 	}
 	d.refuses(exitUsage, `--sessions: "x=90d" is not`, "retention", "run", "--sessions", "x=90d")
 	d.refuses(exitUsage, "--sessions is given twice", "retention", "run", "--sessions", "x=90h", "--sessions", "y=90h")
+	d.refuses(exitUsage, "--namespace is empty", "state", "erase", "app", "--yes", "--namespace", "")
+	d.refuses(exitUsage, "--namespace is given twice", "lease", "list", "--namespace", "a", "--namespace", "b")
+	d.refuses(exitUsage, "owner", "erase", "subject", "--owner", "a", "--owner", "b")
 	d.refuses(exitUsage, "at least 1", "migrate", "down", "--steps", "0")
 	d.refuses(exitUsage, "--key-file: open", "erase", "subject", "x", "--key-file", "/none")
 }
