@@ -23,7 +23,7 @@ func boolFlag(to *bool, name, usage string) urfave.Flag {
 }
 
 func intFlag(to *int, name, usage string, standard int) urfave.Flag {
-	return &urfave.IntFlag{Name: name, Usage: usage, Value: standard, Destination: to}
+	return &urfave.IntFlag{Name: name, Usage: usage, Value: standard, Destination: to, OnlyOnce: true}
 }
 
 // unset is the value of an int64Flag that was not given, if 0 has a meaning.
@@ -31,7 +31,7 @@ const unset = -1
 
 // int64Flag takes a value that is not negative.
 func int64Flag(to *int64, name, usage string, standard int64) urfave.Flag {
-	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[int64]}
+	return &urfave.Int64Flag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[int64], OnlyOnce: true}
 }
 
 func notNegative[T int64 | time.Duration](given T) error {
@@ -43,7 +43,7 @@ func notNegative[T int64 | time.Duration](given T) error {
 
 // durationFlag takes a value that is not negative.
 func durationFlag(to *time.Duration, name, usage string, standard time.Duration) urfave.Flag {
-	return &urfave.DurationFlag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[time.Duration]}
+	return &urfave.DurationFlag{Name: name, Usage: usage, Value: standard, Destination: to, Validator: notNegative[time.Duration], OnlyOnce: true}
 }
 
 const databaseFlagName = "database-url"
@@ -55,7 +55,7 @@ func databaseFlag(to *string) urfave.Flag {
 const schemaFlagName = "schema"
 
 func schemaFlag() urfave.Flag {
-	return &urfave.StringFlag{Name: schemaFlagName, Usage: "the `name` of the schema of the tables (otherwise: AGENTSTORE_SCHEMA in the environment, or else the search_path)"}
+	return &urfave.StringFlag{Name: schemaFlagName, OnlyOnce: true, Usage: "the `name` of the schema of the tables (otherwise: AGENTSTORE_SCHEMA in the environment, or else the search_path)"}
 }
 
 // withSchema adds --schema to the flags of a command that takes a database.
@@ -75,7 +75,7 @@ type choiceFlag struct {
 }
 
 func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
-	choice := &choiceFlag{StringFlag: &urfave.StringFlag{Name: name, Destination: to}}
+	choice := &choiceFlag{StringFlag: &urfave.StringFlag{Name: name, Destination: to, OnlyOnce: true}}
 	for _, value := range values {
 		choice.values = append(choice.values, string(value))
 	}
@@ -92,20 +92,15 @@ func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
 // parsed is the value of a flag that is parsed from text. Empty text is the zero
 // value. An error of read follows the flag's name in the message.
 type parsed[T any] struct {
-	to    *T
-	name  string
-	read  func(string) (T, error)
-	given *bool
+	to   *T
+	name string
+	read func(string) (T, error)
 }
 
 func (p parsed[T]) String() string { return "" } // no defaults
 func (p parsed[T]) Get() any       { return *p.to }
 
 func (p parsed[T]) Set(text string) (err error) {
-	if *p.given {
-		return fmt.Errorf("--%s is given twice", p.name)
-	}
-	*p.given = true
 	if *p.to, err = p.read(text); err != nil {
 		err = fmt.Errorf("--%s%w", p.name, err)
 	}
@@ -113,7 +108,7 @@ func (p parsed[T]) Set(text string) (err error) {
 }
 
 func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) urfave.Flag {
-	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read, new(bool)}}
+	return &urfave.GenericFlag{Name: name, Usage: usage, Value: parsed[T]{to, name, read}, OnlyOnce: true}
 }
 
 // viewFlag is for what each namespace has of its own.
@@ -146,7 +141,7 @@ func eachFlag(to *[]string, name, usage string) urfave.Flag {
 
 // stepsFlag is a number of versions.
 func stepsFlag(to *int, usage string) urfave.Flag {
-	return &urfave.IntFlag{Name: "steps", Usage: usage, Destination: to, Validator: func(n int) error {
+	return &urfave.IntFlag{Name: "steps", Usage: usage, Destination: to, OnlyOnce: true, Validator: func(n int) error {
 		if n < 1 {
 			return errors.New("it must be at least 1")
 		}

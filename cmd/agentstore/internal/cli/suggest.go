@@ -54,6 +54,8 @@ func flagProblem(text string) string {
 		return strings.Replace(text, "flag needs an argument: ", "a value is missing after ", 1)
 	case strings.HasPrefix(reason, "--"):
 		return reason
+	case reason == "can't duplicate this flag": // the value may be secret
+		return "--" + name + " is given twice"
 	case strings.HasPrefix(reason, "strconv.ParseInt"):
 		reason = "it is not a whole number, or too large"
 	case strings.HasPrefix(reason, "time:"):

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -50,7 +51,12 @@ func TestNamespaces(t *testing.T) {
 	d.refuses(exitUsage, "--sessions is given twice", "retention", "run", "--sessions", "x=90h", "--sessions", "y=90h")
 	d.refuses(exitUsage, "--namespace is empty", "state", "erase", "app", "--yes", "--namespace", "")
 	d.refuses(exitUsage, "--namespace is given twice", "lease", "list", "--namespace", "a", "--namespace", "b")
-	d.refuses(exitUsage, "owner", "erase", "subject", "--owner", "a", "--owner", "b")
+	d.refuses(exitUsage, "--owner is given twice", "erase", "subject", "--owner", "a", "--owner", "b")
+	d.refuses(exitUsage, "--limit is given twice", "lease", "list", "--limit", "1", "--limit", "2")
+	d.refuses(exitUsage, "--status is given twice", "lease", "list", "--status", "held", "--status", "held")
+	if _, _, stderr := d.execute("lease", "list", "--database-url", "postgres://a:secret@h/d", "--database-url", "postgres://a:secret@h/e"); !strings.Contains(stderr, "--database-url is given twice") || strings.Contains(stderr, "secret") {
+		t.Errorf("the URL twice: %q", stderr)
+	}
 	d.refuses(exitUsage, "at least 1", "migrate", "down", "--steps", "0")
 	d.refuses(exitUsage, "--key-file: open", "erase", "subject", "x", "--key-file", "/none")
 }
