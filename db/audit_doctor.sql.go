@@ -101,7 +101,7 @@ func (q *Queries) AuditDoctorQuarantined(ctx context.Context, db DBTX, maxRows i
 
 const auditDoctorTriggers = `-- name: AuditDoctorTriggers :many
 
-SELECT CAST(c.relname AS text) AS table_name, CAST(t.tgname AS text) AS name, CAST(t.tgenabled AS text) AS enabled, 
+SELECT CAST(c.relname AS text) AS table_name, CAST(t.tgname AS text) AS name, CAST(t.tgenabled AS text) AS enabled,
     CASE WHEN p.pronamespace = c.relnamespace THEN p.proname ELSE format('%s.%s', CAST(p.pronamespace AS regnamespace), p.proname) END::text AS function
 FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e WHERE e.oid = CAST('audit_entries' AS regclass))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -109,9 +108,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if err != nil {
 		return p, err
 	}
-	covered, room, next, full := int64(-1), o.Tokens, int64(math.MaxInt64), false
+	covered, room, next, full := h.covered(), o.Tokens, int64(math.MaxInt64), false
 	if h.summary != nil {
-		covered, _ = rules.Covered(h.summary)
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
 	if h.cut {

@@ -20,6 +20,15 @@ type history struct {
 	question *repo.Message
 }
 
+// covered returns the last message that the summary covers.
+func (h history) covered() int64 {
+	if h.summary == nil {
+		return none
+	}
+	to, _ := rules.Covered(h.summary)
+	return to
+}
+
 // What has to fit beside what always stays, and the sequence of no question.
 const tooLarge, tooMany, none = "tokens of the newest messages", "newest messages", -1
 
@@ -27,9 +36,8 @@ const tooLarge, tooMany, none = "tokens of the newest messages", "newest message
 func (o Options) fit(h history) (w Window, err error) {
 	groups, dropped := whole(groupsOf(h.messages), h.cut)
 	tokens, messages := o.Tokens, o.Messages
-	covered := int64(none)
+	covered := h.covered()
 	if h.summary != nil {
-		covered, _ = rules.Covered(h.summary)
 		tokens, messages = tokens-o.estimate(*h.summary), messages-1
 	}
 	var others []group
@@ -194,7 +202,7 @@ func stable(groups []group, begin int) int {
 	return at
 }
 
-func isUser(g group) bool { return g.messages[0].Role == repo.RoleUser }
+func isUser(g group) bool { return asks(g.messages[0]) }
 
 // roundest returns the number from low to high that is divisible by the largest power of two.
 func roundest(low, high int64) int64 {

@@ -20,8 +20,8 @@ func (g group) begin() int64 { return g.messages[0].Sequence }
 func (g group) loose() bool { return !g.call && g.messages[0].CallID != "" }
 
 // groupsOf joins calls and their results. A message with a call id is a call if it is an assistant's, and a result if it is
-// not. Calls of which each follows the one before were made together. The results follow the calls of their group in the order in which
-// they were stored, also those that were stored after other messages.
+// not. Calls of which each follows the one before were made together. The results follow the calls of their group in the order
+// in which they were stored, also those that were stored after other messages.
 func groupsOf(messages []repo.Message) []group {
 	var groups []group
 	of := map[string]int{} // the group of a call

@@ -80,7 +80,6 @@ func TestDoctor(t *testing.T) {
 			}
 			pgtest.Exec(t, conn, whole)
 		}
-		pgtest.Exec(t, conn, whole)
 		if findings := doctor(); len(findings) != 0 {
 			t.Errorf("the text of %s as it was: %+v", name, findings)
 		}

@@ -22,19 +22,24 @@ func appendAll(t *testing.T, store repo.Store, id repo.ID, messages ...repo.NewM
 	return stored
 }
 
+// addCall appends a call and its result, of so many tokens.
+func addCall(t *testing.T, store repo.Store, id repo.ID, call string, tokens, result int64) {
+	t.Helper()
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: call, Tokens: tokens}, repo.NewMessage{Role: repo.RoleTool, CallID: call, Tokens: result})
+}
+
 // The question stays, also if it is far behind what can be read, and a prompt without the newest message is an error.
 func testQuestion(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 400}
 	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "before", Tokens: 10}, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 10})
 	for i := range 30 {
-		call := fmt.Sprint("call ", i)
-		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: call, Tokens: 10}, repo.NewMessage{Role: repo.RoleTool, CallID: call, Tokens: 40})
+		addCall(t, store, id, fmt.Sprint("call ", i), 10, 40)
 		w := check(t, store, id, o)
 		if at := slices.IndexFunc(w.Messages, func(m repo.Message) bool { return m.Role == repo.RoleUser && m.Content == "the question" }); at < 0 {
 			t.Fatalf("%d calls later the question is missing: %+v", i+1, w.Messages)
 		}
 	}
-	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: "large", Tokens: 10}, repo.NewMessage{Role: repo.RoleTool, CallID: "large", Tokens: 385})
+	addCall(t, store, id, "large", 10, 385)
 	if w, err := window.Read(t.Context(), store.Sessions(), id, o); !errors.Is(err, repo.ErrLimit) {
 		t.Errorf("a prompt without the newest result: %+v, %v", w, err)
 	}
@@ -105,8 +110,7 @@ func testLateResult(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 100}
 	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 5}, repo.NewMessage{Role: repo.RoleAssistant, CallID: "slow", Tokens: 5})
 	for i := range 20 {
-		call := fmt.Sprint("call ", i)
-		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleAssistant, CallID: call, Tokens: 5}, repo.NewMessage{Role: repo.RoleTool, CallID: call, Tokens: 5})
+		addCall(t, store, id, fmt.Sprint("call ", i), 5, 5)
 	}
 	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleTool, CallID: "slow", Tokens: 20})
 	w := check(t, store, id, o)
