@@ -288,6 +288,16 @@ func TestPinsThatCannotFit(t *testing.T) {
 	}
 }
 
+// Estimates are added without an overflow.
+func TestHugeEstimates(t *testing.T) {
+	t.Parallel()
+	o := Options{Tokens: 100, Estimate: func(repo.Message) int64 { return math.MaxInt64 }}
+	all := []repo.Message{{ID: repo.NewID(), Role: repo.RoleSystem}, {ID: repo.NewID(), Sequence: 1, Role: repo.RoleSystem}}
+	if w, err := o.fit(history{messages: all, stays: isInstruction}); !errors.Is(err, repo.ErrLimit) {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
 func BenchmarkEstimate(b *testing.B) {
 	m := repo.Message{Content: string(make([]byte, 1000))}
 	for b.Loop() {

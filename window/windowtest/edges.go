@@ -105,6 +105,58 @@ func testHeadFar(t *testing.T, store repo.Store) {
 	}
 }
 
+// meanwhile does something once, before the first Read.
+type meanwhile struct {
+	repo.Sessions
+	do func()
+}
+
+func (m *meanwhile) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return m.Sessions.Read(ctx, read)
+}
+
+// Somebody else stores the same turn while it is found out that only summaries came between.
+func testHeadMeanwhile(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	add(t, store, id, 1)
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: "short", Metadata: []byte(`{"summary":{"to":0}}`)})
+	turn := repo.Turn{SessionID: id, ID: "answer", Head: new(int64), Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: "an answer"}}}
+	sessions := &meanwhile{Sessions: store.Sessions()}
+	sessions.do = func() {
+		if appended, err := window.AppendTurn(t.Context(), store.Sessions(), turn); err != nil || appended.Repeated {
+			t.Errorf("%+v, %v", appended, err)
+		}
+	}
+	if appended, err := window.AppendTurn(t.Context(), sessions, turn); err != nil || !appended.Repeated || sessions.do != nil {
+		t.Errorf("%+v, %v", appended, err)
+	}
+}
+
+// A pinned call that a summary covers comes with its results, before the summary. A pin that none covers comes after it.
+func testPinsCovered(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 100}
+	add(t, store, id, 1)
+	addCall(t, store, id, "pinned", 5, 5)
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: "short", Metadata: []byte(`{"summary":{"to":2}}`), Tokens: 5})
+	pin := appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "after", Tokens: 5})[0]
+	calls, err := store.Sessions().MessagesOfCall(t.Context(), id, "pinned")
+	if err != nil || len(calls) != 2 {
+		t.Fatalf("%+v, %v", calls, err)
+	}
+	o.Pins = []repo.ID{calls[0].ID, pin.ID}
+	var sequences []int64
+	for _, m := range check(t, store, id, o).Messages {
+		sequences = append(sequences, m.Sequence)
+	}
+	if !slices.Equal(sequences, []int64{1, 2, 3, 4}) {
+		t.Errorf("%d, want the call, its result, the summary, and the message after it", sequences)
+	}
+}
+
 // A result whose call is far behind brings it, and stays: the call is not joined with others that were made later.
 func testLateResult(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 100}
