@@ -1,0 +1,76 @@
+package await_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/await"
+)
+
+func TestFor(t *testing.T) {
+	polls := 0
+	await.For(t, "three polls", func() bool { polls++; return polls == 3 })
+	if polls != 3 {
+		t.Errorf("%d polls", polls)
+	}
+}
+
+func TestValue(t *testing.T) {
+	from := make(chan int, 1)
+	from <- 7
+	if got := await.Value(t, "a number", from); got != 7 {
+		t.Errorf("got %d", got)
+	}
+	close(from)
+	if got := await.Value(t, "the end", from); got != 0 {
+		t.Errorf("got %d", got)
+	}
+}
+
+// A wait in vain ends, and says for what it was.
+func TestWaitInVain(t *testing.T) {
+	for name, wait := range map[string]func(testing.TB){
+		"for":   func(t testing.TB) { await.For(t, "never", func() bool { return false }) },
+		"value": func(t testing.TB) { await.Value(t, "never", make(chan int)) },
+	} {
+		t.Setenv("AGENTSTORE_TEST_PATIENCE", "1ms")
+		recorded := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() { // ended by Fatalf
+			defer close(done)
+			wait(recorded)
+		}()
+		<-done
+		if !strings.Contains(recorded.failure, "waited in vain: never") || !strings.Contains(recorded.failure, "goroutine") {
+			t.Errorf("%s: failed with %q", name, recorded.failure)
+		}
+	}
+}
+
+// recorder is a test that keeps its failure.
+type recorder struct {
+	testing.TB
+	failure string
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Fatalf(format string, arguments ...any) {
+	r.failure = strings.TrimSpace(strings.ReplaceAll(format, "%s\n%s", arguments[0].(string)+"\n"+string(arguments[1].([]byte))))
+	runtime.Goexit()
+}
+
+func TestEndIsBeforeTheDeadline(t *testing.T) {
+	deadline, ok := t.Deadline()
+	if !ok {
+		t.Skip("this run has no deadline")
+	}
+	if end := await.End(t); !end.Before(deadline) || end.Before(time.Now().Add(-time.Minute)) {
+		t.Errorf("a wait ends at %v, the test at %v", end, deadline)
+	}
+	if end, ok := await.Context(t).Deadline(); !ok || !end.Before(deadline) {
+		t.Errorf("the context ends at %v", end)
+	}
+}
