@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
@@ -30,7 +31,7 @@ func (s server) testReplicated(t *testing.T) {
 	}
 	end := func(from, to *pgx.Conn, name string) {
 		pgtest.Unsubscribe(t, to, name)
-		pgtest.Await(t, patience, "the slot is free", func() bool {
+		await.For(t, "the slot is free", func() bool {
 			return pgtest.Value[bool](t, from, "SELECT NOT bool_or(active) FROM pg_replication_slots WHERE slot_name = $1", name)
 		})
 		pgtest.Exec(t, from, "SELECT pg_drop_replication_slot('"+name+"')")

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -163,7 +164,7 @@ func awaitAnswer(t *testing.T, operation func() error) {
 
 func awaitFailure(t *testing.T, w *writers) {
 	t.Helper()
-	pgtest.Await(t, recoveryBound, "a writer has failed", func() bool {
+	await.For(t, "a writer has failed", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.failed > 0

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -168,7 +169,7 @@ func TestPromisesAcrossFailover(t *testing.T) {
 	p.replica.Promote(t)
 	w.await(t, w.count()+200, 10*time.Second)
 	// Not only those of which a worker knows: the answers of some were lost.
-	pgtest.Await(t, 30*time.Second, "all plans are completed", func() bool {
+	await.For(t, "all plans are completed", func() bool {
 		complete, err := store.Plans().List(ctx, repo.PlanFilter{State: repo.PlanComplete}, repo.Page{Limit: plans})
 		return err == nil && len(complete.Items) == plans
 	})
@@ -178,7 +179,7 @@ func TestPromisesAcrossFailover(t *testing.T) {
 	if got, want := w.inspect(t), (findings{stored: len(w.acknowledged)}); got != want {
 		t.Errorf("%d acknowledged, found %+v", len(w.acknowledged), got)
 	}
-	pgtest.Await(t, 3*time.Second, "the follower has all", func() bool { mu.Lock(); defer mu.Unlock(); return len(followed) == len(w.acknowledged) })
+	await.For(t, "the follower has all", func() bool { mu.Lock(); defer mu.Unlock(); return len(followed) == len(w.acknowledged) })
 	unfollow()
 	follower.Wait()
 	for id, at := range w.acknowledged {

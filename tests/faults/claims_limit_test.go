@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -107,7 +108,7 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 		}
 		commands[victim] = start()
 	}
-	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	await.For(t, "all plans are complete", func() bool { return left() == 0 })
 	stop()
 	if lost := pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM (
 			SELECT p.id FROM plans p LEFT JOIN accepted a ON a.plan = p.id GROUP BY p.id, p.fence HAVING count(a.fence) <> 1 OR min(a.fence) <> p.fence

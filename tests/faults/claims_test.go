@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -150,7 +151,7 @@ func TestKilledWorkers(t *testing.T) {
 	kills := 0
 	for most := pgtest.Choose(1_000_000, 4); kills < most; time.Sleep(200 * time.Millisecond) {
 		victim := rand.N(processes)
-		pgtest.Await(t, time.Minute, "the process has claimed a plan, or all are done", func() bool {
+		await.For(t, "the process has claimed a plan, or all are done", func() bool {
 			return left() == 0 || pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM leases WHERE owner LIKE $1)", names[victim]+"/%")
 		})
 		if left() == 0 {
@@ -162,7 +163,7 @@ func TestKilledWorkers(t *testing.T) {
 		commands[victim], names[victim] = start()
 		kills++
 	}
-	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	await.For(t, "all plans are complete", func() bool { return left() == 0 })
 	expired := 0
 	for _, id := range pgtest.Value[[]pgtype.UUID](t, store.Pool(), "SELECT array_agg(id) FROM plans") {
 		expired += checkClaimed(t, store, id.Bytes)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/window"
@@ -71,7 +72,7 @@ func TestKilledCompacter(t *testing.T) {
 		add(90)
 		task.kill(t)
 		add(2)
-		pgtest.Await(t, time.Minute, "the server has ended what the process has sent", func() bool {
+		await.For(t, "the server has ended what the process has sent", func() bool {
 			return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", compacterName) == 0
 		})
 		w, err := window.Read(t.Context(), store.Sessions(), task.Session, compactOptions)

@@ -3,9 +3,8 @@ package faults
 import (
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // The server or its processes crash. Acknowledged messages are on disk; ids tell
@@ -31,7 +30,7 @@ var crashes = []fault{
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		pgtest.Await(t, time.Minute, "the postmaster ends the others", func() bool {
+		await.For(t, "the postmaster ends the others", func() bool {
 			_, err := conn.Exec(t.Context(), "SELECT")
 			return err != nil
 		})

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // disk is a server whose disk can be full. Its tables and its write-ahead log are
@@ -151,7 +151,7 @@ func (d *disk) faults() []fault {
 			} else {
 				empty = limitFiles(t, s, "65536")
 			}
-			pgtest.Await(t, recoveryBound, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
+			await.For(t, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
 			return func() {
 				empty()
 				s.cluster.Start(t)

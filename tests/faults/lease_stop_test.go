@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -96,7 +97,7 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) {
 	}
 	stopped := time.Now()
 	for _, session := range task.Sessions {
-		pgtest.Await(t, time.Minute, "the lease of the stopped process is free", func() bool {
+		await.For(t, "the lease of the stopped process is free", func() bool {
 			_, err = store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.SessionLease(session), Owner: successor})
 			return !errors.Is(err, repo.ErrConflict)
 		})
@@ -105,7 +106,7 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) {
 		}
 	}
 	var claimed []repo.ClaimedPlan
-	pgtest.Await(t, time.Minute, "the claims of the stopped process have expired", func() bool {
+	await.For(t, "the claims of the stopped process have expired", func() bool {
 		more, err := store.Plans().Claim(t.Context(), repo.Claim{Owner: successor, Namespaces: []string{task.Namespace}, Limit: task.Plans})
 		if err != nil {
 			t.Fatal(err)

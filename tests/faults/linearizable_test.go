@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -145,7 +146,7 @@ func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process) {
 // stored or will never be.
 func awaitEnd(t *testing.T, databaseURL string) {
 	t.Helper()
-	pgtest.Await(t, settleBound, "no backend works", func() bool {
+	await.For(t, "no backend works", func() bool {
 		conn := connect(t, databaseURL)
 		defer disconnect(conn)
 		var busy int

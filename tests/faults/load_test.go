@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
@@ -181,14 +181,14 @@ func (l *load) seen(kind string) int {
 // awaitSeen waits until a caller has seen an error of a kind.
 func (l *load) awaitSeen(t *testing.T, kind string, bound time.Duration) {
 	t.Helper()
-	pgtest.Await(t, bound, fmt.Sprintf("a caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
+	await.For(t, fmt.Sprintf("a caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
 }
 
 // awaitAll waits until each writer has had a call acknowledged that it began after
 // the given time, and returns how long after that time this was.
 func (l *load) awaitAll(t *testing.T, since int64, bound time.Duration) time.Duration {
 	t.Helper()
-	pgtest.Await(t, bound, "every writer's messages are acknowledged again", func() bool {
+	await.For(t, "every writer's messages are acknowledged again", func() bool {
 		for w := range l.successes {
 			if l.successes[w].Load() <= since {
 				return l.failed()

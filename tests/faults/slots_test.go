@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -120,7 +121,7 @@ func mostInSlots(t *testing.T, task slotsTask, processes, kills int) (most, last
 	// sample looks until so many were in a slot, for a time at least.
 	sample := func(enough int, lasts time.Duration) (found int) {
 		begin := time.Now()
-		pgtest.Await(t, time.Minute, fmt.Sprintf("%d workers are in a slot", enough), func() bool {
+		await.For(t, fmt.Sprintf("%d workers are in a slot", enough), func() bool {
 			found = max(found, pgtest.Value[int](t, conn, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND granted AND mode = 'ShareLock'", slotsLock))
 			return found >= enough && time.Since(begin) > lasts
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -219,7 +220,7 @@ func (w *streamWriters) read(output io.Reader) {
 // await waits until the process has written parts to each of the streams.
 func (w *streamWriters) await(t *testing.T, keys []string, parts int) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "the process has written to each stream", func() bool {
+	await.For(t, "the process has written to each stream", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, key := range keys {

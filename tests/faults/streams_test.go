@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -223,7 +224,7 @@ func (f *streamTails) over() bool {
 
 func (f *streamTails) end(t *testing.T) {
 	t.Helper()
-	pgtest.Await(t, followBound, "the followers have come to the end", f.over)
+	await.For(t, "the followers have come to the end", f.over)
 	select {
 	case err := <-f.failed:
 		t.Errorf("no fault explains what a follower got: %v", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -25,7 +26,7 @@ func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	}
 	next := agentstore(t, databaseURL, "migrate", "up")
 	gate.waitFor(t, 2, 1)
-	pgtest.Await(t, patience, "the next one has tried to get the lock", func() bool {
+	await.For(t, "the next one has tried to get the lock", func() bool {
 		return pgtest.Value[bool](t, gate.look, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'agentstore migrate' AND query LIKE '%pg_try_advisory_lock%')`)
 	})
@@ -67,7 +68,7 @@ func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
 			if !strings.Contains(process.stdout.String(), "rolled back") || !strings.Contains(process.stderr.String(), "still running after") {
 				t.Errorf("stdout %q, stderr %q", process.stdout.String(), process.stderr.String())
 			}
-			pgtest.Await(t, patience, "the lock is free", func() bool {
+			await.For(t, "the lock is free", func() bool {
 				return pgtest.Value[int64](t, look, heldLocks, lockID) == 0
 			})
 			if pgtest.Value[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {

@@ -12,6 +12,7 @@ import (
 
 	storeapi "github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -96,7 +97,7 @@ func (s *service) work(t *testing.T) {
 		goal[kind] = done + 3
 	}
 	s.mu.Unlock()
-	pgtest.Await(t, patience, "operations of each kind", func() bool {
+	await.For(t, "operations of each kind", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for kind := range goal {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -23,7 +24,7 @@ func TestProcessesMigrateShards(t *testing.T) {
 		for range racers {
 			processes = append(processes, agentstore(t, databaseURL, "migrate", "up", "--shards", "4"))
 		}
-		pgtest.Await(t, patience, "the first has begun", func() bool {
+		await.For(t, "the first has begun", func() bool {
 			return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname LIKE 'agentstore%')")
 		})
 		for n, process := range processes[:killed+1] {
@@ -48,7 +49,7 @@ func TestProcessesMigrateShards(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		pgtest.Await(t, patience, "no lock is left", func() bool {
+		await.For(t, "no lock is left", func() bool {
 			return pgtest.Value[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 )
@@ -191,17 +192,13 @@ func NewPool(t testing.TB, databaseURL string, configure ...func(*pgxpool.Config
 	return pool
 }
 
-// CheckReturned fails the test if a connection of the pool stays in use for more than 5
-// seconds: releasing one may take a moment.
+// CheckReturned fails the test if a connection of the pool stays in use: releasing one may
+// take a moment.
 func CheckReturned(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		acquired := pool.Stat().AcquiredConns()
-		if acquired == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%d connections are still in use", acquired)
+	for end := await.End(t); pool.Stat().AcquiredConns() > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("%d connections are still in use", pool.Stat().AcquiredConns())
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -59,7 +60,7 @@ func TestSoak(t *testing.T) {
 	time.Sleep(total / 2)
 	last := l.report(t, "end", take(store))
 	if l.errors.Load() == 0 {
-		pgtest.Await(t, time.Minute, "work of each kind", func() bool { // for which the seconds were too few on a busy machine
+		await.For(t, "work of each kind", func() bool { // for which the seconds were too few on a busy machine
 			return l.appends.Load() > 0 && l.plans.Load() > 0 && l.entries.Load() > 0 && l.reads.Load() > 0
 		})
 	}
