@@ -156,7 +156,7 @@ func pruneAudit(ctx context.Context, t *testing.T, store *agentstore.Store, prun
 		}
 		pruned.Add(done.Entries)
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // pace: until it looks again
 		case <-ctx.Done():
 		}
 	}

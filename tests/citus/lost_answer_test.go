@@ -66,7 +66,7 @@ func testLostAnswers(t *testing.T, all nodes) {
 					network.Lose(piece, away)
 					err := test.write(t.Context(), store, id)
 					lost = network.Stop()
-					time.Sleep(50 * time.Millisecond) // the node may still be working
+					time.Sleep(50 * time.Millisecond) // pace: the node may still be working, and write it later
 					count := test.written(t, other, id)
 					switch {
 					case count > 1, err == nil && count == 0, err != nil && count > 0 && !errors.Is(err, repo.ErrUnknownOutcome):

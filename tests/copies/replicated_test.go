@@ -3,7 +3,6 @@ package copies
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -71,13 +70,13 @@ func (s server) testReplicated(t *testing.T) {
 func arrived(t *testing.T, publisher, subscriber string) {
 	t.Helper()
 	var different []string
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	defer func() {
+		if len(different) > 0 {
+			t.Logf("the subscriber has other rows in %s", strings.Join(different, ", "))
+		}
+	}()
+	await.For(t, "the subscriber has all", func() bool {
 		different = tables.Different(contents(t, publisher, "public"), contents(t, subscriber, "public"))
-		if len(different) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the subscriber has other rows in %s", strings.Join(different, ", "))
-		}
-	}
+		return len(different) == 0
+	})
 }

@@ -56,7 +56,7 @@ func (w *writers) write(ctx context.Context) {
 				w.unfinished++
 				w.mu.Unlock()
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(20 * time.Millisecond): // pace: until it sends the message again
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (w *writers) count() int {
 }
 
 // await waits until count messages are acknowledged.
-func (w *writers) await(t *testing.T, count int, atMost time.Duration) {
+func (w *writers) await(t *testing.T, count int) {
 	t.Helper()
 	await.For(t, fmt.Sprintf("%d messages are acknowledged", count), func() bool { return w.count() >= count })
 }

@@ -37,7 +37,7 @@ func runCompacter(text string) error {
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // if nobody kills it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
 	defer cancel()
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
@@ -129,7 +129,7 @@ func (task compactTask) kill(t *testing.T) {
 		t.Fatalf("the process printed %q: %v, %v", line, err, command.Wait())
 	}
 	if task.Ends {
-		time.Sleep(rand.N(40 * time.Millisecond))
+		time.Sleep(rand.N(40 * time.Millisecond)) // pace: before its summary is stored, or after that
 	}
 	_ = command.Process.Kill() // it may have ended
 	_ = command.Wait()

@@ -19,7 +19,7 @@ var crashes = []fault{
 		return func() { s.cluster.Start(t) }
 	}},
 	// The postmaster then ends all other backends, too, and recovers by itself.
-	{name: "SIGKILL of a backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
+	{name: "SIGKILL of a backend", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		conn := connect(t, s.url)
 		defer disconnect(conn)
 		var pid int
@@ -36,7 +36,7 @@ var crashes = []fault{
 		})
 		return nil
 	}},
-	{name: "pg_terminate_backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
+	{name: "pg_terminate_backend", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		if terminate(t, s.url) == 0 {
 			t.Fatal("the store has no backend")
 		}

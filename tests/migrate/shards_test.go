@@ -22,7 +22,7 @@ func TestProcessesMigrateShards(t *testing.T) {
 		conn := pgtest.Connect(t, databaseURL)
 		var processes []*process
 		for range racers {
-			processes = append(processes, agentstore(t, databaseURL, "migrate", "up", "--shards", "4"))
+			processes = append(processes, agentstore(t, databaseURL, "migrate", "up", "--shards", "4", "--lock-timeout", "1h"))
 		}
 		await.For(t, "the first has begun", func() bool {
 			return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname LIKE 'agentstore%')")
@@ -32,12 +32,12 @@ func TestProcessesMigrateShards(t *testing.T) {
 			if n == killed {
 				signal = syscall.SIGSTOP
 			}
-			time.Sleep(rand.N(50 * time.Millisecond))
+			time.Sleep(rand.N(50 * time.Millisecond)) // pace: the signals come at any moment of a migration
 			if err := process.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // pace: the others go on, or wait for the one that stands still
 		_ = processes[killed].Process.Signal(syscall.SIGCONT)
 		for n, process := range processes {
 			if code := process.exit(t); code != 0 && n >= killed {

@@ -104,7 +104,7 @@ func TestDownWaitsForARunningWriter(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-result; !errors.Is(err, schema.ErrDataLoss) {
+	if err := await.Value(t, "the end of the revert", result); !errors.Is(err, schema.ErrDataLoss) {
 		t.Errorf("got %v, want ErrDataLoss", err)
 	}
 }

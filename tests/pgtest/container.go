@@ -28,7 +28,7 @@ const (
 	ownerLabel = "agentstore.test.owner"
 	// pullTimeout bounds the start of a container, which may have to pull its image
 	// first.
-	pullTimeout = 3 * time.Minute
+	pullTimeout = patience
 )
 
 func startContainer(ctx context.Context, options Options) (*Server, error) {
@@ -79,7 +79,7 @@ func startContainer(ctx context.Context, options Options) (*Server, error) {
 		if started == nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := started.Terminate(ctx, testcontainers.StopTimeout(10*time.Second)); err != nil {
 			options.Logf("pgtest: remove the container: %v", err)
