@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -129,7 +130,7 @@ func TestAmountPrune(t *testing.T) {
 		pgtest.Exec(t, conn, "VACUUM (PARALLEL 0) audit_entries")
 		pgtest.Exec(t, conn, "VACUUM (PARALLEL 0) audit_leaves")
 		next := pgtest.Value[string](t, conn, "SELECT pg_current_xact_id()::xid::text")
-		pgtest.Await(t, time.Minute, "the end of older transactions", func() bool {
+		await.For(t, "the end of older transactions", func() bool {
 			return pgtest.Value[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()
 				AND greatest(age(a.backend_xmin), age(a.backend_xid)) >= age(CAST($1::text AS xid)))`, next)
 		})

@@ -221,10 +221,9 @@ func TestClockStepsBack(t *testing.T) {
 	clock, store := open(t)
 	for _, behind := range []time.Duration{5 * time.Second, time.Hour, 0} {
 		subjects := makeSubjects(t, store)
-		before := serverTime(t, store)
 		clock.Set(t, -behind)
-		if stepped := before.Sub(serverTime(t, store)); behind > 0 && stepped < behind-2*time.Second {
-			t.Fatalf("the server's clock stepped back by %v, want %v, so this test checks nothing", stepped, behind)
+		if now := serverTime(t, store); now.After(time.Now().Add(-behind)) {
+			t.Fatalf("the server's clock says %v, which is not %v behind, so this test checks nothing", now, behind)
 		}
 		for round := range 2 {
 			times := subjects.updates(t, store)

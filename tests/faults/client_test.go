@@ -58,15 +58,11 @@ func (c clientTask) open(ctx context.Context) (store messages, end func(), err e
 	if c.Naive {
 		return openNaive(ctx, c.DatabaseURL)
 	}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults may be under way
-		opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
-		if err == nil {
-			return expecting{opened.Sessions()}, func() { _ = opened.Close() }, nil
-		}
-		if time.Since(begun) > recoveryBound {
-			return nil, nil, err
-		}
+	opened, err := openPatiently(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 10 * time.Second})
+	if err != nil {
+		return nil, nil, err
 	}
+	return expecting{opened.Sessions()}, func() { _ = opened.Close() }, nil
 }
 
 // run makes the calls. record gets each operation twice, before the call (with an
@@ -87,9 +83,6 @@ type client struct {
 	number  int
 	record  func(operation)
 }
-
-// clientTimeout is how long a client waits for an answer.
-const clientTimeout = time.Second
 
 func (c client) run(ctx context.Context, operations int) {
 	var next int64 // according to what the client has seen
@@ -115,7 +108,7 @@ func (c client) run(ctx context.Context, operations int) {
 			if len(o.Messages) > 0 && rand.N(3) > 0 {
 				again = &operation{Kind: o.Kind, Messages: o.Messages, Expected: o.Expected}
 			}
-			time.Sleep(rand.N(10 * time.Millisecond))
+			time.Sleep(rand.N(10 * time.Millisecond)) // pace: until the next call
 		}
 	}
 }
@@ -139,8 +132,6 @@ func (c client) choose(next int64) operation {
 
 // call makes the call and notes its outcome.
 func (c client) call(ctx context.Context, o *operation) {
-	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
-	defer cancel()
 	var result []repo.Message
 	var err error
 	batch := make([]repo.NewMessage, len(o.Messages))
@@ -261,6 +252,12 @@ func (h *history) record(o operation) {
 		h.last = map[[2]int]operation{}
 	}
 	h.last[[2]int{o.Client, o.Number}] = o
+}
+
+func (h *history) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.last)
 }
 
 func (h *history) operations() []operation {

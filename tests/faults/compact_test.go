@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/window"
@@ -36,7 +37,7 @@ func runCompacter(text string) error {
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // if nobody kills it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
 	defer cancel()
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
@@ -71,7 +72,7 @@ func TestKilledCompacter(t *testing.T) {
 		add(90)
 		task.kill(t)
 		add(2)
-		pgtest.Await(t, time.Minute, "the server has ended what the process has sent", func() bool {
+		await.For(t, "the server has ended what the process has sent", func() bool {
 			return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", compacterName) == 0
 		})
 		w, err := window.Read(t.Context(), store.Sessions(), task.Session, compactOptions)
@@ -128,7 +129,7 @@ func (task compactTask) kill(t *testing.T) {
 		t.Fatalf("the process printed %q: %v, %v", line, err, command.Wait())
 	}
 	if task.Ends {
-		time.Sleep(rand.N(40 * time.Millisecond))
+		time.Sleep(rand.N(40 * time.Millisecond)) // pace: before its summary is stored, or after that
 	}
 	_ = command.Process.Kill() // it may have ended
 	_ = command.Wait()

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // disk is a server whose disk can be full. Its tables and its write-ahead log are
@@ -136,11 +136,11 @@ func (d *disk) faults() []fault {
 			if !d.mounted {
 				// Segments of the log are 1 MB large; tables soon have more.
 				empty := limitFiles(t, s, "1048576")
-				s.awaitSeen(t, fileTooLarge, effectBound)
+				s.awaitSeen(t, fileTooLarge)
 				return empty
 			}
 			empty := fill(t, d.data)
-			s.awaitSeen(t, diskFull, effectBound)
+			s.awaitSeen(t, diskFull)
 			return empty
 		}},
 		// The server panics, cannot recover without room, and stops.
@@ -151,7 +151,7 @@ func (d *disk) faults() []fault {
 			} else {
 				empty = limitFiles(t, s, "65536")
 			}
-			pgtest.Await(t, recoveryBound, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
+			await.For(t, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
 			return func() {
 				empty()
 				s.cluster.Start(t)
@@ -214,7 +214,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(time.Millisecond): // pace: until it takes what has become free
 			}
 		}
 	}()

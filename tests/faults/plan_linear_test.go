@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -78,7 +80,7 @@ var planModel = porcupine.Model{
 // all.
 // Guarantee: Plans: Transitions and reads are linearizable while connections and the server are killed.
 func TestPlanIsLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
@@ -108,12 +110,12 @@ func TestPlanIsLinearizable(t *testing.T) {
 
 // The same clients and the same checker find a move without its condition.
 func TestNaivePlanIsNotLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
+	await.For(t, "a history of the naive store is not linearizable", func() bool {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
@@ -121,11 +123,8 @@ func TestNaivePlanIsNotLinearizable(t *testing.T) {
 		calls := s.movePlan(t, plan.ID, 20, false, func(context.Context, int) (planMover, func(), error) {
 			return naiveMover{store}, func() {}, nil
 		})
-		if checkPlan(t, store, plan.ID, calls) == porcupine.Illegal {
-			return
-		}
-	}
-	t.Fatal("20 histories of the naive store are linearizable: the checker does not catch it")
+		return checkPlan(t, store, plan.ID, calls) == porcupine.Illegal
+	})
 }
 
 // planMover is the part of repo.Plans that the test calls.
@@ -173,15 +172,16 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var trouble sync.WaitGroup
+	var made atomic.Int64
 	var processes []func() []planCall
 	if faults {
 		for n := range 2 {
 			task := planTask{s.proxy.through(t, s.url), id, fmt.Sprintf("process%d/", n), calls / 2}
 			processes = append(processes, startClients[planCall](t, planTaskVariable, task.Name, task))
 		}
-		trouble.Go(func() { s.planTrouble(ctx, t) })
+		trouble.Go(func() { s.cutEvery(ctx, t, 20*time.Millisecond, func() int { return int(made.Load()) }) })
 	}
-	all := planClients(ctx, movers[:], id, "", calls)
+	all := planClients(ctx, movers[:], id, "", calls, &made)
 	for _, end := range processes {
 		all = append(all, end()...)
 	}
@@ -194,8 +194,8 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 	return operations
 }
 
-// planClients are the clients of one process.
-func planClients(ctx context.Context, movers []planMover, id repo.ID, name string, calls int) []planCall {
+// planClients are the clients of one process. They count the calls that they have made.
+func planClients(ctx context.Context, movers []planMover, id repo.ID, name string, calls int, made *atomic.Int64) []planCall {
 	const clients = 8
 	var mu sync.Mutex
 	var all []planCall
@@ -212,6 +212,7 @@ func planClients(ctx context.Context, movers []planMover, id repo.ID, name strin
 				call.Call = time.Now().UnixNano()
 				call.do(ctx, movers[(client+i)%len(movers)], id)
 				call.Return = time.Now().UnixNano()
+				made.Add(1)
 				mu.Lock()
 				all = append(all, call)
 				mu.Unlock()
@@ -245,12 +246,10 @@ func runPlanClients(text string) error {
 	}
 	defer func() { _ = store.Close() }()
 	ready()
-	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls))
+	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls, new(atomic.Int64)))
 }
 
 func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	var plan repo.Plan
 	var err error
 	if c.Transition == "" {
@@ -271,21 +270,24 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 	}
 }
 
-func (s *stage) planTrouble(ctx context.Context, t *testing.T) {
-	s.cutEvery(ctx, t, 20*time.Millisecond)
+// progress pauses for one to four times a length, and then until a call has been made since: on a slow machine
+// nobody would get anywhere between two faults.
+func progress(ctx context.Context, t *testing.T, pause time.Duration, calls func() int) {
+	before := calls()
+	time.Sleep(pause + rand.N(3*pause)) // pace: faults come at any moment
+	await.For(t, "a call between two faults", func() bool { return ctx.Err() != nil || calls() > before })
 }
 
-// cutEvery ends backends and cuts connections, in turn, after pauses of one to four times
-// a length.
-func (s *stage) cutEvery(ctx context.Context, t *testing.T, pause time.Duration) {
+// cutEvery ends backends and cuts connections, in turn, whenever there was progress.
+func (s *stage) cutEvery(ctx context.Context, t *testing.T, pause time.Duration, calls func() int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		time.Sleep(pause + rand.N(3*pause))
+		progress(ctx, t, pause, calls)
 		if turn%2 == 0 {
 			terminate(t, s.url)
 			continue
 		}
 		s.proxy.Stop()
-		time.Sleep(rand.N(20 * time.Millisecond))
+		time.Sleep(rand.N(20 * time.Millisecond)) // pace: a cut of any length
 		if err := s.proxy.Start(); err != nil {
 			t.Error(err)
 			return
@@ -336,7 +338,7 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 	if !narrow(known) {
 		return porcupine.Illegal
 	}
-	return porcupine.CheckOperationsTimeout(planModel, known, time.Minute)
+	return porcupine.CheckOperationsTimeout(planModel, known, time.Until(await.End(t)))
 }
 
 // version returns the plan's version when the call took effect, or 0 if the call does

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -43,13 +42,9 @@ func writerMain() int {
 		defer mu.Unlock()
 		fmt.Fprintln(os.Stdout, line)
 	}
-	l := &load{
-		sessions:    store.Sessions(),
-		ids:         task.Sessions,
-		callTimeout: time.Minute,
-		onBegin:     func(session, message repo.ID) { say(fmt.Sprint("begin ", session, " ", message, " 0")) },
-		onAck:       func(a acknowledgement) { say(fmt.Sprint("ack ", a.session, " ", a.message, " ", a.sequence)) },
-	}
+	l := newLoad(store.Sessions(), task.Sessions)
+	l.onBegin = func(session, message repo.ID) { say(fmt.Sprint("begin ", session, " ", message, " 0")) }
+	l.onAck = func(a acknowledgement) { say(fmt.Sprint("ack ", a.session, " ", a.message, " ", a.sequence)) }
 	l.start(ctx)
 	l.running.Wait()
 	fmt.Fprintln(os.Stderr, "writer: ended:", l.failures)

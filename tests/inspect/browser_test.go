@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/inspect"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/browser"
 	"github.com/seed-df90f812/agentstore/tests/command"
@@ -81,7 +82,7 @@ func (v viewer) text(selector string) (text string) {
 // shows waits until what a selector finds has a text.
 func (v viewer) shows(selector, text string) {
 	v.t.Helper()
-	pgtest.Await(v.t, patience, selector+" shows "+text, func() bool { return strings.Contains(v.text(selector), text) })
+	await.For(v.t, selector+" shows "+text, func() bool { return strings.Contains(v.text(selector), text) })
 }
 
 // accessible is what a page lacks for those who use it by ear or by keyboard.

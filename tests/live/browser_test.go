@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -147,7 +148,7 @@ func testEventSource(t *testing.T, made newSubject) {
 				gate.kill()
 				before := asked.all.Load()
 				serve(round)
-				pgtest.Await(t, patience, "the browser has asked the new process", func() bool { return asked.all.Load() > before })
+				await.For(t, "the browser has asked the new process", func() bool { return asked.all.Load() > before })
 			}
 			time.Sleep(300 * time.Millisecond)
 			if err := network.Start(); err != nil {
@@ -164,7 +165,7 @@ func testEventSource(t *testing.T, made newSubject) {
 
 	// The end stops an EventSource for good.
 	read.end()
-	pgtest.Await(t, patience, "the EventSource has stopped", func() bool {
+	await.For(t, "the EventSource has stopped", func() bool {
 		_, told := page.told()
 		return told.State == "stopped"
 	})
@@ -210,7 +211,7 @@ func TestEventSourceNaive(t *testing.T) {
 		log, _ := page.told()
 		return len(log) > 0 && log[len(log)-1].Content == strconv.Itoa(written-2)
 	}
-	pgtest.Await(t, patience, "the browser has got a message", more)
+	await.For(t, "the browser has got a message", more)
 	gate.kill()
 	for range 5 {
 		read.write(written)
@@ -218,7 +219,7 @@ func TestEventSourceNaive(t *testing.T) {
 	}
 	gate.serve(naive)
 	before, _ := page.told()
-	pgtest.Await(t, patience, "the browser has got a message again", func() bool {
+	await.For(t, "the browser has got a message again", func() bool {
 		time.Sleep(20 * time.Millisecond)
 		log, _ := page.told()
 		return more() && len(log) > len(before)

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // spy is added to the page of the example, with the number of the load: it tells the test what the page shows, and does what the
@@ -126,7 +126,7 @@ func (p *chatPage) reload() {
 // await waits until the page shows something. The lock is held.
 func (p *chatPage) await(what string, holds func(pageContent) bool) {
 	p.Helper()
-	pgtest.Await(p.T, patience, what, func() bool {
+	await.For(p.T, what, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return holds(p.now)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -200,7 +201,7 @@ func startChatProcess(t *testing.T, databaseURL string) (string, *exec.Cmd) {
 			t.Errorf("the example ended with %d: %s", code, output.String())
 		}
 	})
-	pgtest.Await(t, patience, "the example answers", func() bool {
+	await.For(t, "the example answers", func() bool {
 		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err == nil {
 			_ = connection.Close()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // patience is how long a test waits for a browser on a busy machine.
@@ -138,7 +138,7 @@ func (p *page) told() ([]got, report) {
 // await waits until the page has so many events.
 func (p *page) await(events int) []got {
 	p.Helper()
-	pgtest.Await(p, patience, "the browser has the events", func() bool {
+	await.For(p, "the browser has the events", func() bool {
 		log, _ := p.told()
 		return len(log) >= events
 	})
@@ -153,7 +153,7 @@ func (p *page) again() {
 	p.reload = true
 	loads := p.loads
 	p.mu.Unlock()
-	pgtest.Await(p, patience, "the page is loaded again", func() bool {
+	await.For(p, "the page is loaded again", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.loads > loads

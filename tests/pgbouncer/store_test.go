@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -176,8 +176,7 @@ func TestConformance(t *testing.T) {
 func TestPreparedStatementsFail(t *testing.T) {
 	t.Parallel()
 	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), "cache_statement")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a busy machine
-	defer cancel()
+	ctx := await.Context(t)
 	store, err := agentstore.Open(ctx, bounced, agentstore.Options{MaxConns: 16})
 	if err == nil {
 		defer func() { _ = store.Close() }()

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -195,7 +196,7 @@ func TestClaimWaitsWithoutPolling(t *testing.T) {
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	awaitListeners(t, other.Pool(), 1)
-	pgtest.Await(t, time.Minute, "all wait, and two polls", func() bool {
+	await.For(t, "all wait, and two polls", func() bool {
 		return tracer.claims.count.Load() >= waiting && tracer.polls.count.Load() >= 2
 	})
 	if claims := tracer.claims.count.Load(); claims != waiting {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -128,7 +129,7 @@ func TestUnansweredCommit(t *testing.T) {
 		return err
 	})
 	close(network.release)
-	pgtest.Await(t, time.Minute, "the commit has arrived, which the test is about", func() bool {
+	await.For(t, "the commit has arrived, which the test is about", func() bool {
 		_, err := other.Sessions().Get(t.Context(), id)
 		return err == nil
 	})

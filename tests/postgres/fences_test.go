@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -61,7 +62,7 @@ func beginTx(t *testing.T, store *agentstore.Store) pgx.Tx {
 
 func awaitLock(t *testing.T, store *agentstore.Store) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "a statement waits for a lock", func() bool {
+	await.For(t, "a statement waits for a lock", func() bool {
 		return pgtest.Value[bool](t, store.Pool(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND datname = current_database())`)
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -74,7 +75,7 @@ const listeners = `SELECT count(*) FROM pg_stat_activity
 // awaitListeners waits until so many connections listen.
 func awaitListeners(t *testing.T, conn pgtest.Database, count int) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, fmt.Sprintf("%d connections listen", count), func() bool {
+	await.For(t, fmt.Sprintf("%d connections listen", count), func() bool {
 		return pgtest.Value[int](t, conn, listeners) == count
 	})
 }
@@ -252,7 +253,7 @@ func TestFollowBegins(t *testing.T) {
 	if _, err := reader.Sessions().Get(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Await(t, time.Minute, "the connections are lost", func() bool {
+	await.For(t, "the connections are lost", func() bool {
 		return pgtest.Value[int](t, conn, "SELECT count(pg_terminate_backend(pid)) "+ofReader) == 0
 	})
 	follow(t, reader, id, 0).wants(t, 0)
@@ -294,7 +295,7 @@ func TestFollowAnother(t *testing.T) {
 	}
 	id := created.ID
 	f := follow(t, pgtest.OpenPool(t, pool, agentstore.Options{}), id, 0)
-	pgtest.Await(t, time.Minute, "it was read", func() bool { return reads.count() > 0 && pool.Stat().AcquiredConns() == 0 })
+	await.For(t, "it was read", func() bool { return reads.count() > 0 && pool.Stat().AcquiredConns() == 0 })
 	if err := writer.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		if _, err := tx.Sessions().Delete(ctx, id); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -57,7 +58,7 @@ func lock(t *testing.T, pool *pgxpool.Pool, statement string, args ...any) (rele
 // awaitLockWait waits until a statement waits for a lock.
 func awaitLockWait(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "a statement waits for the lock", func() bool {
+	await.For(t, "a statement waits for the lock", func() bool {
 		return pgtest.Value[bool](t, pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 	})
@@ -227,14 +228,14 @@ func TestFairness(t *testing.T) {
 		}
 		return count
 	}
-	pgtest.Await(t, time.Minute, "the busy session's appends fill the queue", func() bool {
+	await.For(t, "the busy session's appends fill the queue", func() bool {
 		before := waiting()
 		time.Sleep(100 * time.Millisecond)
 		return before >= 10_000-2000 && waiting() == before
 	})
 	before := waiting()
 	add(quiet)
-	pgtest.Await(t, time.Minute, "the quiet one's append waits, too", func() bool { return waiting() == before+1 })
+	await.For(t, "the quiet one's append waits, too", func() bool { return waiting() == before+1 })
 	release()
 	wg.Wait()
 	// A message's time is that of its statement.

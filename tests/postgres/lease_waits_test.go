@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -118,7 +119,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 			before, ended := test.polls.count.Load(), make(chan error, 1)
 			go func() { ended <- test.waits(c) }()
 			awaitListeners(t, here.Pool(), 1)
-			pgtest.Await(t, time.Minute, "a poll", func() bool { return test.polls.count.Load() > before })
+			await.For(t, "a poll", func() bool { return test.polls.count.Load() > before })
 			before = test.polls.count.Load()
 			if err := test.do(c); err != nil {
 				t.Fatalf("%s: %v", name, err)

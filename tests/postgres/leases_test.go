@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -148,7 +149,7 @@ func TestLeaseRenewedTooLate(t *testing.T) {
 		renewed <- err
 	}()
 	awaitLockWait(t, pool)
-	pgtest.Await(t, time.Minute, "the lease expires", func() bool {
+	await.For(t, "the lease expires", func() bool {
 		return pgtest.Value[bool](t, pool, "SELECT expires_at <= clock_timestamp() FROM leases")
 	})
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -252,13 +253,13 @@ func TestLeaseRenewalsAreHeapOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pgtest.Await(t, time.Minute, "the updates are counted", func() bool {
+		await.For(t, "the updates are counted", func() bool {
 			updates, hot = updated(t, store)
 			return updates-before >= renewals
 		})
 		return updates - before, hot - hotBefore
 	}
-	pgtest.Await(t, time.Minute, "the acquisition is counted", func() bool { updates, _ := updated(t, store); return updates > 0 })
+	await.For(t, "the acquisition is counted", func() bool { updates, _ := updated(t, store); return updates > 0 })
 	if updates, hot := heapOnly(); hot < updates*95/100 {
 		t.Errorf("of %d updates %d were heap-only", updates, hot)
 	}
@@ -410,7 +411,7 @@ func TestLeaseAttemptArrivesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(network.release)
-	pgtest.Await(t, time.Minute, "the first attempt arrives", func() bool {
+	await.For(t, "the first attempt arrives", func() bool {
 		page, err := other.Leases().List(t.Context(), repo.LeaseFilter{Owner: "own"}, repo.Page{})
 		return err == nil && len(page.Items) == 1
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -286,7 +287,7 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 			claimed <- err
 		}()
 		awaitListeners(t, other.Pool(), 1)
-		pgtest.Await(t, time.Minute, "a poll", func() bool { return tracer.polls.count.Load() > before })
+		await.For(t, "a poll", func() bool { return tracer.polls.count.Load() > before })
 		polls := tracer.polls.count.Load()
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionExecute, repo.Cause{}); err != nil {
 			t.Fatal(err)

@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -38,7 +38,7 @@ func TestRemovalOfALongSession(t *testing.T) {
 	if rows() == 1500 {
 		t.Error("one transaction removed all")
 	}
-	pgtest.Await(t, time.Minute, "the rest to go", func() bool { return rows() == 1500 })
+	await.For(t, "the rest to go", func() bool { return rows() == 1500 })
 	page, err := store.Sessions().MessagesFrom(t.Context(), fork.ID, 1400, 1000)
 	if err != nil || len(page) != 100 {
 		t.Errorf("the fork has %d of 100 messages, %v", len(page), err)
@@ -46,7 +46,7 @@ func TestRemovalOfALongSession(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), fork.ID); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Await(t, time.Minute, "all to go", func() bool { return rows() == 0 })
+	await.For(t, "all to go", func() bool { return rows() == 0 })
 }
 
 // A session is restored while rows of its deletion are left: these go first, and nothing of the restored one.

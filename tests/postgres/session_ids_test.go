@@ -9,11 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
@@ -61,7 +61,7 @@ func whileDeleting(t *testing.T, store *agentstore.Store, level pgx.TxIsoLevel, 
 		defer close(done)
 		isNew, err = create(ctx, creating, id)
 	}()
-	pgtest.Await(t, time.Minute, "the creation waits", func() bool {
+	await.For(t, "the creation waits", func() bool {
 		return pgtest.Value[int](t, pool, `SELECT count(*)::int FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
 	})

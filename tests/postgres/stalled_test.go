@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -94,7 +95,7 @@ func TestStalledReadersAndWriters(t *testing.T) {
 				ended <- call(ctx, &stalled{bytes.NewReader(document.Bytes()), document.Len() / 2 % 200_000, &stalls, released})
 			}()
 		}
-		pgtest.Await(t, time.Minute, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
+		await.For(t, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
 		soon, stop := context.WithTimeout(t.Context(), time.Minute)
 		if _, err := sessions.Append(soon, working, user("x")); err != nil {
 			t.Errorf("%s: beside those that stall an append fails: %v", name, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -89,7 +90,7 @@ func TestStreamsGoWithTheirSession(t *testing.T) {
 					}
 				})
 			}
-			pgtest.Await(t, time.Minute, "some streams", func() bool {
+			await.For(t, "some streams", func() bool {
 				list, err := store.Streams().List(t.Context(), id, repo.Page{})
 				return err == nil && len(list.Items) > 4
 			})
@@ -141,7 +142,7 @@ func TestStreamsGoWithTheirSession(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Await(t, time.Minute, "the store removes what is left", func() bool {
+	await.For(t, "the store removes what is left", func() bool {
 		return pgtest.Value[int](t, store.Pool(), parts, [16]byte(stream.ID)) == 0
 	})
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -33,7 +34,7 @@ func TestStreamSweepOfLargeParts(t *testing.T) {
 
 	store := process(t, pgtest.WithParameter(databaseURL, "statement_timeout", fmt.Sprint(timeout.Milliseconds())))
 	begun, longest, opened := time.Now(), time.Duration(0), 0
-	pgtest.Await(t, 2*time.Minute, "the streams are removed", func() bool {
+	await.For(t, "the streams are removed", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		call := time.Now()

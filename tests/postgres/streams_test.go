@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -378,7 +379,7 @@ func TestStreamSweep(t *testing.T) {
 	}
 	kept := openStream(t, store, "kept")
 	addPart(t, store, &kept)
-	pgtest.Await(t, time.Minute, "the streams are removed", func() bool {
+	await.For(t, "the streams are removed", func() bool {
 		openStream(t, store, "other")
 		return pgtest.Value[int](t, conn, "SELECT count(*) FROM streams WHERE key LIKE 'old%'") == 0
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -84,7 +85,7 @@ func TestStuckGroupStopsNoOther(t *testing.T) {
 				release := lock(t, conn, "SELECT pg_advisory_xact_lock(1)")
 				stuck := make(chan error, 1)
 				go func() { stuck <- first(ctx) }()
-				pgtest.Await(t, time.Minute, kind+" is stuck", func() bool {
+				await.For(t, kind+" is stuck", func() bool {
 					return pgtest.Value[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1
 						AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 				})

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -123,7 +124,7 @@ func TestTurnsWhoseConnectionIsLost(t *testing.T) {
 		"terminated": func(t *testing.T, other *pgxpool.Pool, conn *pgx.Conn) {
 			pid := conn.PgConn().PID()
 			if pgtest.Value[bool](t, other, "SELECT pg_terminate_backend($1)", int32(pid)) {
-				pgtest.Await(t, time.Minute, "the backend has ended", func() bool {
+				await.For(t, "the backend has ended", func() bool {
 					return !pgtest.Value[bool](t, other, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", int32(pid))
 				})
 			}
@@ -202,7 +203,7 @@ func TestTurnsCancelledAtEachStep(t *testing.T) {
 					if err := add(t.Context(), store, ids); err != nil {
 						t.Errorf("after step %d: %v", step, err)
 					}
-					pgtest.Await(t, time.Minute, "nothing is at the server", func() bool {
+					await.For(t, "nothing is at the server", func() bool {
 						return !pgtest.Value[bool](t, other.Pool(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 							WHERE datname = current_database() AND application_name = 'cancelled' AND state <> 'idle')`)
 					})

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -109,7 +109,7 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 							return change(t.Context(), postgres.Bind(tx), id)
 						})
 					}()
-					pgtest.Await(t, time.Minute, "the other one has ended or waits", func() bool {
+					await.For(t, "the other one has ended or waits", func() bool {
 						select {
 						case <-ended:
 							return true

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -323,7 +324,7 @@ func TestTurnsTogetherBehindWithdrawn(t *testing.T) {
 	}
 	// The two connections that may wait do so for others.
 	withdraw := []func(){withdrawn(ids[2]), withdrawn(ids[3])}
-	pgtest.Await(t, time.Minute, "two appends wait", func() bool {
+	await.For(t, "two appends wait", func() bool {
 		return pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 2
 	})

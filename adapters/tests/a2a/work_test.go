@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 func execute(id a2a.TaskID, text string) *workqueue.Payload {
@@ -150,7 +150,7 @@ func testWorkAgain(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	if got := second.Payload().ExecuteRequest.Message.TaskID; got != made.ID {
 		t.Errorf("the message is for task %q", got)
 	}
-	pgtest.Await(t, time.Minute, "the first process to notice it", func() bool {
+	await.For(t, "the first process to notice it", func() bool {
 		return errors.Is(first.(workqueue.Heartbeater).Heartbeat(ctx), repo.ErrConflict)
 	})
 	must(t, second.(workqueue.Heartbeater).Heartbeat(ctx))

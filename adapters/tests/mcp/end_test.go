@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
@@ -93,7 +93,7 @@ func (r *response) ended(name string, ids ...string) {
 // stays checks that the response goes on after this many events.
 func (r *response) stays(name string, events int) {
 	r.t.Helper()
-	pgtest.Await(r.t, time.Minute, name, func() bool { return int(r.body.events.Load()) == events })
+	await.For(r.t, name, func() bool { return int(r.body.events.Load()) == events })
 	select {
 	case <-r.done:
 		r.t.Errorf("%s: the response has ended", name)
@@ -236,7 +236,7 @@ func (p *process) endSessions() {
 // await waits until this many GETs are under way.
 func (p *process) await(t *testing.T, gets int64) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, fmt.Sprintf("%d GETs to be under way", gets), func() bool { return p.gets.Load() == gets })
+	await.For(t, fmt.Sprintf("%d GETs to be under way", gets), func() bool { return p.gets.Load() == gets })
 }
 
 // stop shuts a process down, and waits for its responses.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // received is what a client got.
@@ -142,7 +142,7 @@ func TestSessionsOwnStream(t *testing.T) {
 					t.Error(err)
 				}
 				if step%10 == 0 {
-					pgtest.Await(t, time.Minute, "the client to have it", func() bool { return got.has(step) })
+					await.For(t, "the client to have it", func() bool { return got.has(step) })
 				}
 			}
 		}

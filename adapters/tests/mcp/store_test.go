@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // after returns the events of session s that a replica would send again.
@@ -159,7 +159,7 @@ func TestMissingEvents(t *testing.T) {
 		}
 		must(t, events.Open(t.Context(), "s", "r"))
 		must(t, events.Append(t.Context(), "s", "r", []byte("event")))
-		pgtest.Await(t, time.Minute, "the stream to expire", func() bool {
+		await.For(t, "the stream to expire", func() bool {
 			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
 			return errors.Is(err, mcp.ErrEventsPurged)
 		})
@@ -224,7 +224,7 @@ func TestLastEventDropped(t *testing.T) {
 			}
 		}
 		streams.down.Store(false)
-		pgtest.Await(t, time.Minute, "the other replica to know that an event was lost", func() bool {
+		await.For(t, "the other replica to know that an event was lost", func() bool {
 			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
 			return errors.Is(err, mcp.ErrEventsPurged)
 		})
@@ -290,7 +290,7 @@ func TestLargeEventExpires(t *testing.T) {
 		if all, err := after(t, other, "r", 0); err != nil || len(all[0]) != repo.MaxPartBytes/4 {
 			t.Errorf("the large event of a stream that goes on: %d events, %v", len(all), err)
 		}
-		pgtest.Await(t, time.Minute, "the stream to expire", func() bool {
+		await.For(t, "the stream to expire", func() bool {
 			_, err := after(t, other, "r", 0)
 			return errors.Is(err, mcp.ErrEventsPurged)
 		})
