@@ -15,14 +15,12 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/inspect"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/browser"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
-
-// patience is how long a test waits for a browser on a busy machine.
-const patience = 2 * time.Minute
 
 // viewer is a browser of a test.
 type viewer struct {
@@ -33,17 +31,15 @@ type viewer struct {
 
 func newViewer(t *testing.T) viewer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), pgtest.Choose(time.Hour, 5*time.Minute))
+	ctx := await.Context(t)
 	page, err := browser.Start(ctx)
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := page.Close(); err != nil {
 			t.Error(err)
 		}
-		cancel()
 	})
 	return viewer{t, ctx, page}
 }
@@ -81,7 +77,7 @@ func (v viewer) text(selector string) (text string) {
 // shows waits until what a selector finds has a text.
 func (v viewer) shows(selector, text string) {
 	v.t.Helper()
-	pgtest.Await(v.t, patience, selector+" shows "+text, func() bool { return strings.Contains(v.text(selector), text) })
+	await.For(v.t, selector+" shows "+text, func() bool { return strings.Contains(v.text(selector), text) })
 }
 
 // accessible is what a page lacks for those who use it by ear or by keyboard.
@@ -339,7 +335,7 @@ func TestTenantInBrowser(t *testing.T) {
 	if err != nil || len(entries.Items) == 0 {
 		t.Fatal(err)
 	}
-	pages, err := inspect.Handler(store, inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) {
+	pages, err := inspect.Handler(store, inspect.Options{Timeout: time.Hour, Authorize: func(*http.Request) (inspect.Access, error) {
 		return inspect.Access{Viewer: "ada", Namespace: "ours", Contents: true, Actions: true}, nil
 	}})
 	if err != nil {

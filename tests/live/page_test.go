@@ -6,13 +6,9 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
-
-// patience is how long a test waits for a browser on a busy machine.
-const patience = 2 * time.Minute
 
 // html is the page. It notes each event in the storage of the browser, so that it goes on after
 // a reload, and tells the test what it has. As docs/live.md says, it opens another EventSource
@@ -135,10 +131,10 @@ func (p *page) told() ([]got, report) {
 	return p.log, p.last
 }
 
-// await waits until the page has so many events.
-func (p *page) await(events int) []got {
+// has waits until the page has so many events.
+func (p *page) has(events int) []got {
 	p.Helper()
-	pgtest.Await(p, patience, "the browser has the events", func() bool {
+	await.For(p, "the browser has the events", func() bool {
 		log, _ := p.told()
 		return len(log) >= events
 	})
@@ -153,7 +149,7 @@ func (p *page) again() {
 	p.reload = true
 	loads := p.loads
 	p.mu.Unlock()
-	pgtest.Await(p, patience, "the page is loaded again", func() bool {
+	await.For(p, "the page is loaded again", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.loads > loads

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
@@ -84,7 +85,7 @@ function show(name, data) { told = told.then(() => fetch('/shown', {method: 'POS
 	})
 	awaitShown := func(want string) {
 		t.Helper()
-		pgtest.Await(t, patience, "the page shows "+want, func() bool {
+		await.For(t, "the page shows "+want, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Contains(shown, want)
@@ -112,7 +113,7 @@ function show(name, data) { told = told.then(() => fetch('/shown', {method: 'POS
 
 	startChromium(t, server.URL+"/?events=/missing/events")
 	const attempts = 10
-	pgtest.Await(t, patience, "the page gives up", func() bool {
+	await.For(t, "the page gives up", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return asked["missing"] >= attempts
