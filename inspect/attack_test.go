@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/internal/await"

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/adk/v2/session"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/adapters/adk"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -87,7 +87,7 @@ func deleteUnderWriters(t *testing.T, service session.Service, ended func(error)
 			ended(err)
 		})
 	}
-	pgtest.Await(t, time.Minute, "appends", func() bool { return stored.Load() >= 8 })
+	await.For(t, "appends", func() bool { return stored.Load() >= 8 })
 	err := service.Delete(t.Context(), &session.DeleteRequest{AppName: "shop", UserID: "ada", SessionID: current.ID()})
 	deleted.Store(true)
 	all.Wait()

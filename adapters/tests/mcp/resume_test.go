@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -71,8 +72,7 @@ func call(ctx context.Context, replicas [2]*url.URL, got *received) (resumed int
 // race lets clients call the tool at once, and returns what is wrong with what they got.
 func race(t *testing.T, clients, steps int, events func(replica int) mcp.EventStore) (faults []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	want := make([]int, steps)
 	for i := range want {
 		want[i] = i + 1
@@ -123,8 +123,7 @@ func TestClientsResumeAtAnyReplica(t *testing.T) {
 // What a server sends by itself reaches a client at any replica, too.
 func TestSessionsOwnStream(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := await.Context(t)
 		home, server := serve(t, counting{}, newEvents(t, stores[0], 0))
 		other, _ := serve(t, counting{}, newEvents(t, stores[1], 0))
 		got := &received{}
@@ -142,7 +141,7 @@ func TestSessionsOwnStream(t *testing.T) {
 					t.Error(err)
 				}
 				if step%10 == 0 {
-					pgtest.Await(t, time.Minute, "the client to have it", func() bool { return got.has(step) })
+					await.For(t, "the client to have it", func() bool { return got.has(step) })
 				}
 			}
 		}
