@@ -10,6 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	trail "github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -95,7 +96,7 @@ func TestRetentionBesideVerification(t *testing.T) {
 	sealing.Wait()
 	// Transactions of other databases of the server, that began earlier, hold up the sealing.
 	seal := func() {
-		pgtest.Await(t, time.Minute, "all is sealed", func() bool {
+		await.For(t, "all is sealed", func() bool {
 			if _, err := sealer.SealOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}

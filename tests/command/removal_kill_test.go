@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -49,7 +50,7 @@ func killed(t *testing.T, databaseURL string, takes time.Duration, args ...strin
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(rand.N(takes), func() { _ = command.Process.Kill() })
+	timer := time.AfterFunc(rand.N(takes), func() { _ = command.Process.Kill() }) // pace: it may also end by itself
 	defer timer.Stop()
 	return command.Wait() != nil
 }
@@ -99,7 +100,7 @@ func removalsKilled(t *testing.T, keyFile string, times int, takes *time.Duratio
 			}
 		}
 		// The server may still be at what one that was killed has asked for: so it has the lease, or the session, for a moment.
-		pgtest.Await(t, time.Minute, "the server to end what was killed", func() bool {
+		await.For(t, "the server to end what was killed", func() bool {
 			return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'killed'") == 0
 		})
 		pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = now() WHERE kind = 'retention'") // which would be waited for

@@ -20,7 +20,6 @@ import (
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
