@@ -90,7 +90,7 @@ func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, 
 	writer := live.NewPartWriter(ctx, store.Streams(), stream)
 	defer func() {
 		if err != nil { // those who follow learn of it now, not when the stream expires
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			_ = writer.Flush(ctx) // they get what there is, if it can still be stored
 			err = errors.Join(err, store.Streams().Fail(ctx, stream, "interrupted"))

@@ -107,7 +107,7 @@ func (noObserver) End(context.Context, observe.Operation, observe.Result)       
 // different ones share a store.
 func TestMemoryTakesAllOptions(t *testing.T) {
 	full := Options{
-		MaxConns: 4, ConnectTimeout: time.Second, StatementTimeout: time.Second, LockTimeout: time.Second,
+		MaxConns: 4, ConnectTimeout: time.Minute, StatementTimeout: time.Minute, LockTimeout: time.Minute,
 		Schema: "agents", Tracer: noTracer{}, Logger: slog.New(slog.DiscardHandler), Migrate: true, WithoutSessionAudit: true,
 		Clock: memory.NewClock(time.Now()), CountTokens: func(repo.NewMessage) int64 { return 1 }, TokenCounter: "one", Observer: noObserver{}, Shards: 1,
 	}

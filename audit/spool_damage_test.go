@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -24,7 +25,7 @@ func spoolOf(t *testing.T, path string, details ...string) []repo.AuditEntry {
 		t.Fatal(err)
 	}
 	sink := newFake()
-	sink.fail = func(int, []repo.AuditEntry) (error, error) { return repo.ErrUnavailable, nil }
+	sink.away = true
 	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Hour, MaxBackoff: time.Hour})
 	var entries []repo.AuditEntry
 	for _, d := range details {
@@ -214,69 +215,67 @@ func TestSpoolLargeEntries(t *testing.T) {
 // If the spool is full, Close waits until its context ends, and returns the entries for
 // which there was no room.
 func TestCloseWithFullSpool(t *testing.T) {
-	sink := newFake()
-	sink.fail = func(int, []repo.AuditEntry) (error, error) { return repo.ErrUnavailable, nil }
-	spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWriter(t, sink, Options{Spool: spool, BatchEntries: 1, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
-	for range 20 {
-		if err := w.Record(t.Context(), entryOf(`{"x":"yyyyyyyyyyyyyyyyyyyyyyy"}`)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newFake()
+		sink.away = true
+		spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 600)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	begun := time.Now()
-	left, err := w.Close(ctx)
-	took := time.Since(begun)
-	stats := check(t, w)
-	if err == nil || !errors.Is(err, ctx.Err()) || took < 400*time.Millisecond {
-		t.Errorf("Close gave %d entries and %v after %v", len(left), err, took)
-	}
-	if stats.Returned != int64(len(left)) || stats.Returned+stats.Spooled != 20 || stats.Spooled == 0 || len(left) == 0 {
-		t.Errorf("%d entries came back, the stats are %+v", len(left), stats)
-	}
+		w := newWriter(t, sink, Options{Spool: spool, BatchEntries: 1, MaxBackoff: time.Second})
+		for range 20 {
+			if err := w.Record(t.Context(), entryOf(`{"x":"yyyyyyyyyyyyyyyyyyyyyyy"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		left, err := w.Close(ctx)
+		took := time.Since(begun)
+		stats := check(t, w)
+		if err == nil || !errors.Is(err, ctx.Err()) || took != time.Minute {
+			t.Errorf("Close gave %d entries and %v after %v", len(left), err, took)
+		}
+		if stats.Returned != int64(len(left)) || stats.Returned+stats.Spooled != 20 || stats.Spooled == 0 || len(left) == 0 {
+			t.Errorf("%d entries came back, the stats are %+v", len(left), stats)
+		}
+	})
 }
 
 // If the database returns while Close waits, all entries are written.
 func TestCloseWithFullSpoolRecovers(t *testing.T) {
-	sink := newFake()
-	away := true
-	sink.fail = func(int, []repo.AuditEntry) (error, error) {
-		if away {
-			return repo.ErrUnavailable, nil
-		}
-		return nil, nil
-	}
-	spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWriter(t, sink, Options{Spool: spool, BatchEntries: 1, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
-	for range 20 {
-		if err := w.Record(t.Context(), entryOf(`{"x":"yyyyyyyyyyyyyyyyyyyyyyy"}`)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newFake()
+		sink.away = true
+		spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 600)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	back := time.AfterFunc(200*time.Millisecond, func() { sink.set(func() { away = false }) })
-	defer back.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if left, err := w.Close(ctx); err != nil || len(left) != 0 {
-		t.Errorf("Close gave %d entries and %v", len(left), err)
-	}
-	if stats := check(t, w); stats.Written != 20 {
-		t.Errorf("the stats are %+v", stats)
-	}
+		w := newWriter(t, sink, Options{Spool: spool, BatchEntries: 1, MaxBackoff: time.Second})
+		for range 20 {
+			if err := w.Record(t.Context(), entryOf(`{"x":"yyyyyyyyyyyyyyyyyyyyyyy"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		back := time.AfterFunc(time.Minute, func() { sink.set(func() { sink.away = false }) })
+		defer back.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if left, err := w.Close(ctx); err != nil || len(left) != 0 {
+			t.Errorf("Close gave %d entries and %v", len(left), err)
+		}
+		if stats := check(t, w); stats.Written != 20 {
+			t.Errorf("the stats are %+v", stats)
+		}
+	})
 }
 
-// emptied waits until the queue and the spool are empty.
+// emptied waits in a bubble of synctest until the queue and the spool are empty.
 func emptied(t *testing.T, w *Writer) {
 	t.Helper()
-	for begun := time.Now(); check(t, w).Spooled+check(t, w).Waiting > 0; time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
+	for begun := time.Now(); check(t, w).Spooled+check(t, w).Waiting > 0; time.Sleep(time.Second) {
+		if time.Since(begun) > time.Hour {
 			t.Fatalf("the stats stay %+v", w.Stats())
 		}
 	}
@@ -285,94 +284,94 @@ func emptied(t *testing.T, w *Writer) {
 // The spool does not accept an entry that is too large to be read back. The entry waits
 // for the database, and is quarantined there.
 func TestSpoolRefusesTooLarge(t *testing.T) {
-	sink := newFake()
-	away := true
-	sink.fail = func(int, []repo.AuditEntry) (error, error) {
-		if away {
-			return repo.ErrUnavailable, nil
+	synctest.Test(t, func(t *testing.T) {
+		sink := newFake()
+		sink.away = true
+		path := filepath.Join(t.TempDir(), "spool")
+		spool := openSpool(t, path)
+		large := entryOf(`{"x":"` + strings.Repeat("x", 16<<20) + `"}`)
+		if n, err := spool.append([]repo.AuditEntry{entryOf(`{}`), large}); n != 1 || !errors.Is(err, ErrSpoolRecord) {
+			t.Fatalf("append gave %d, %v", n, err)
 		}
-		return nil, nil
-	}
-	path := filepath.Join(t.TempDir(), "spool")
-	spool := openSpool(t, path)
-	large := entryOf(`{"x":"` + strings.Repeat("x", 16<<20) + `"}`)
-	if n, err := spool.append([]repo.AuditEntry{entryOf(`{}`), large}); n != 1 || !errors.Is(err, ErrSpoolRecord) {
-		t.Fatalf("append gave %d, %v", n, err)
-	}
-	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
-	for i, e := range []repo.AuditEntry{entryOf(`{}`), entryOf(`{}`), large, entryOf(`{}`)} {
-		// Not Record, which refuses the large one. A redactor could make one as large.
-		if err := w.queue.put(t.Context(), e, nil); err != nil {
-			t.Fatal(i, err)
+		w := newWriter(t, sink, Options{Spool: spool, MaxBackoff: time.Second})
+		for i, e := range []repo.AuditEntry{entryOf(`{}`), entryOf(`{}`), large, entryOf(`{}`)} {
+			// Not Record, which refuses the large one. A redactor could make one as large.
+			if err := w.queue.put(t.Context(), e, nil); err != nil {
+				t.Fatal(i, err)
+			}
 		}
-	}
-	time.Sleep(50 * time.Millisecond)
-	check(t, w)
-	sink.set(func() { away = false })
-	emptied(t, w)
-	closeWriter(t, w)
-	if stats := check(t, w); stats.Written+stats.Known != 4 || stats.Quarantined != 1 || len(sink.quarantined) != 1 {
-		t.Errorf("the stats are %+v", stats)
-	}
+		time.Sleep(time.Minute)
+		check(t, w)
+		sink.set(func() { sink.away = false })
+		emptied(t, w)
+		closeWriter(t, w)
+		if stats := check(t, w); stats.Written+stats.Known != 4 || stats.Quarantined != 1 || len(sink.quarantined) != 1 {
+			t.Errorf("the stats are %+v", stats)
+		}
+	})
 }
 
 // If the database fails while a batch from the spool is halved to find a poison entry,
 // each entry is still counted once.
 func TestSpoolCountsOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "spool")
-	spoolOf(t, path, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"poison":1}`)
-	spool := openSpool(t, path)
-	sink := newFake()
-	sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
-		if call == 3 { // after the first half was written
-			return repo.ErrUnavailable, nil
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "spool")
+		spoolOf(t, path, `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"poison":1}`)
+		spool := openSpool(t, path)
+		sink := newFake()
+		sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
+			if call == 3 { // after the first half was written
+				return repo.ErrUnavailable, nil
+			}
+			return nil, nil
 		}
-		return nil, nil
-	}
-	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond})
-	if err := w.RecordWait(t.Context(), entryOf(`{"n":5}`)); err != nil && !errors.Is(err, ErrSpooled) {
-		t.Error(err)
-	}
-	emptied(t, w)
-	closeWriter(t, w)
-	if stats := check(t, w); stats.Written != 4 || stats.Known != 0 || stats.Quarantined != 1 || stats.Spooled != 0 {
-		t.Errorf("the stats are %+v", stats)
-	}
+		w := newWriter(t, sink, Options{Spool: spool})
+		if err := w.RecordWait(t.Context(), entryOf(`{"n":5}`)); err != nil && !errors.Is(err, ErrSpooled) {
+			t.Error(err)
+		}
+		emptied(t, w)
+		closeWriter(t, w)
+		if stats := check(t, w); stats.Written != 4 || stats.Known != 0 || stats.Quarantined != 1 || stats.Spooled != 0 {
+			t.Errorf("the stats are %+v", stats)
+		}
+	})
 }
 
 // If a half of a batch fails and goes to the spool, later entries are written after it.
 func TestHalfInTheSpoolGoesFirst(t *testing.T) {
-	spool := openSpool(t, filepath.Join(t.TempDir(), "spool"))
-	sink := newFake()
-	begun, queued := make(chan struct{}), make(chan struct{})
-	sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
-		switch call {
-		case 1:
-			close(begun)
-			<-queued // all others are in the next batch
-		case 3: // the first half of the refused batch
-			return repo.ErrUnavailable, nil
+	synctest.Test(t, func(t *testing.T) {
+		spool := openSpool(t, filepath.Join(t.TempDir(), "spool"))
+		sink := newFake()
+		begun, queued := make(chan struct{}), make(chan struct{})
+		sink.fail = func(call int, _ []repo.AuditEntry) (error, error) {
+			switch call {
+			case 1:
+				close(begun)
+				<-queued // all others are in the next batch
+			case 3: // the first half of the refused batch
+				return repo.ErrUnavailable, nil
+			}
+			return nil, nil
 		}
-		return nil, nil
-	}
-	w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond})
-	details := []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"poison":1}`}
-	for i, text := range details {
-		if err := w.Record(t.Context(), entryOf(text)); err != nil {
-			t.Fatal(err)
+		w := newWriter(t, sink, Options{Spool: spool})
+		details := []string{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"poison":1}`}
+		for i, text := range details {
+			if err := w.Record(t.Context(), entryOf(text)); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				<-begun
+			}
 		}
-		if i == 0 {
-			<-begun
+		close(queued)
+		emptied(t, w)
+		closeWriter(t, w)
+		var recorded []string
+		for _, e := range sink.recorded {
+			recorded = append(recorded, string(e.Details))
 		}
-	}
-	close(queued)
-	emptied(t, w)
-	closeWriter(t, w)
-	var recorded []string
-	for _, e := range sink.recorded {
-		recorded = append(recorded, string(e.Details))
-	}
-	if !slices.Equal(recorded, details[:4]) || check(t, w).Quarantined != 1 {
-		t.Errorf("recorded %q, %+v", recorded, w.Stats())
-	}
+		if !slices.Equal(recorded, details[:4]) || check(t, w).Quarantined != 1 {
+			t.Errorf("recorded %q, %+v", recorded, w.Stats())
+		}
+	})
 }

@@ -14,15 +14,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // again runs a test of this binary in another process.
 func again(t *testing.T, name, variable, value string) (string, error) {
 	t.Helper()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.timeout=60s", "-test.v")
+	child := exec.CommandContext(await.Context(t), os.Args[0], "-test.run=^"+name+"$", "-test.v")
 	child.Env = append(os.Environ(), variable+"="+value)
 	out, err := child.CombinedOutput()
 	return string(out), err
@@ -60,46 +62,41 @@ func TestSpoolOfTwoProcesses(t *testing.T) {
 // fillDisk records while the database is unavailable until the spool has no room, lets
 // the database return, and checks that no entry is missing.
 func fillDisk(t *testing.T, path string) {
-	t.Helper()
-	spool, err := OpenSpool(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sink := newFake()
-	away := true
-	sink.fail = func(int, []repo.AuditEntry) (error, error) {
-		if away {
-			return repo.ErrUnavailable, nil
-		}
-		return nil, nil
-	}
-	before := sizeOf(t, path)
-	if _, err := spool.append([]repo.AuditEntry{entryOf(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}); !errors.Is(err, ErrSpoolFull) {
-		t.Fatalf("without room append gave %v", err)
-	}
-	// A part of a record would be a torn record to the next process.
-	if after := sizeOf(t, path); after != before {
-		t.Errorf("without room append left %d bytes", after-before)
-	}
-	w := newWriter(t, sink, Options{Spool: spool, QueueEntries: 20, BatchEntries: 5, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
-	accepted := 0
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		err := w.Record(ctx, entryOf(`{"x":"`+strings.Repeat("x", 1000)+`"}`))
-		cancel()
+	synctest.Test(t, func(t *testing.T) { // time passes only while the writer pauses
+		spool, err := OpenSpool(path, 0)
 		if err != nil {
-			break
+			t.Fatal(err)
 		}
-		accepted++
-	}
-	if stats := check(t, w); stats.Spooled < 20 || stats.Waiting != 20 {
-		t.Errorf("with a full disk the stats are %+v", stats)
-	}
-	sink.set(func() { away = false })
-	closeWriter(t, w)
-	if stats := check(t, w); stats.Written != int64(accepted)+1 { // and the gap's entry
-		t.Errorf("%d accepted, the stats are %+v", accepted, stats)
-	}
+		sink := newFake()
+		sink.away = true
+		before := sizeOf(t, path)
+		if _, err := spool.append([]repo.AuditEntry{entryOf(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}); !errors.Is(err, ErrSpoolFull) {
+			t.Fatalf("without room append gave %v", err)
+		}
+		// A part of a record would be a torn record to the next process.
+		if after := sizeOf(t, path); after != before {
+			t.Errorf("without room append left %d bytes", after-before)
+		}
+		w := newWriter(t, sink, Options{Spool: spool, QueueEntries: 20, BatchEntries: 5, MaxBackoff: time.Second})
+		accepted := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := w.Record(ctx, entryOf(`{"x":"`+strings.Repeat("x", 1000)+`"}`))
+			cancel()
+			if err != nil {
+				break
+			}
+			accepted++
+		}
+		if stats := check(t, w); stats.Spooled < 20 || stats.Waiting != 20 {
+			t.Errorf("with a full disk the stats are %+v", stats)
+		}
+		sink.set(func() { sink.away = false })
+		closeWriter(t, w)
+		if stats := check(t, w); stats.Written != int64(accepted)+1 { // and the gap's entry
+			t.Errorf("%d accepted, the stats are %+v", accepted, stats)
+		}
+	})
 }
 
 func sizeOf(t *testing.T, path string) int64 {
@@ -247,66 +244,62 @@ func TestSpoolReadOnlyDirectory(t *testing.T) {
 // those in it that could not be written.
 func TestSpoolDeleted(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "spool")
-		spool, err := OpenSpool(path, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sink := newFake()
-		away := true
-		sink.fail = func(int, []repo.AuditEntry) (error, error) {
-			if away {
-				return repo.ErrUnavailable, nil
-			}
-			return nil, nil
-		}
-		w := newWriter(t, sink, Options{Spool: spool, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
-		var want []repo.ID
-		record := func() {
-			e := entryOf(`{}`)
-			want = append(want, e.ID)
-			if err := w.Record(t.Context(), e); err != nil {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "spool")
+			spool, err := OpenSpool(path, 0)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		for range 5 {
-			record()
-		}
-		if err := w.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			record()
-		}
-		time.Sleep(50 * time.Millisecond)
-		if stats := check(t, w); stats.Spooled != 5 || stats.Waiting != 5 {
-			t.Errorf("the stats are %+v", stats)
-		}
-		sink.set(func() { away = !back })
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if !back {
+			sink := newFake()
+			sink.away = true
+			w := newWriter(t, sink, Options{Spool: spool})
+			var want []repo.ID
+			record := func() {
+				e := entryOf(`{}`)
+				want = append(want, e.ID)
+				if err := w.Record(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 5 {
+				record()
+			}
+			if err := w.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				record()
+			}
+			time.Sleep(time.Minute)
+			if stats := check(t, w); stats.Spooled != 5 || stats.Waiting != 5 {
+				t.Errorf("the stats are %+v", stats)
+			}
+			sink.set(func() { sink.away = !back })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if !back {
+				cancel()
+			}
+			left, err := w.Close(ctx)
 			cancel()
-		}
-		left, err := w.Close(ctx)
-		cancel()
-		stats := check(t, w)
-		if back {
-			if stats.Written != 10 || len(left) != 0 {
-				t.Errorf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
+			stats := check(t, w)
+			if back {
+				if stats.Written != 10 || len(left) != 0 {
+					t.Errorf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
+				}
+				return
 			}
-			continue
-		}
-		if !errors.Is(err, ErrSpoolGone) || stats.Returned != 10 || len(left) != 10 {
-			t.Fatalf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
-		}
-		for i, e := range left {
-			if e.ID != want[i] {
-				t.Errorf("entry %d differs", i)
+			if !errors.Is(err, ErrSpoolGone) || stats.Returned != 10 || len(left) != 10 {
+				t.Fatalf("Close returned %d entries and %v, the stats are %+v", len(left), err, stats)
 			}
-		}
+			for i, e := range left {
+				if e.ID != want[i] {
+					t.Errorf("entry %d differs", i)
+				}
+			}
+		})
 	}
 }
 

@@ -26,8 +26,9 @@ type fakeSink struct {
 	quarantined map[repo.ID]auditlog.Poison
 	// fail returns each call's error: before, instead of recording, or after it.
 	fail func(call int, entries []repo.AuditEntry) (before, after error)
-	// hang makes calls wait until their contexts end.
-	hang  bool
+	// hang makes calls wait until their contexts end. away makes them fail.
+	hang, away bool
+
 	calls int
 	opens int
 	open  int
@@ -63,6 +64,9 @@ func (f *fakeSink) Record(ctx context.Context, entries []repo.AuditEntry) (audit
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
+	if f.away {
+		return auditlog.Recorded{}, fmt.Errorf("%w: gone", repo.ErrUnavailable)
+	}
 	var before, after error
 	if f.fail != nil {
 		before, after = f.fail(f.calls, entries)
@@ -540,73 +544,66 @@ func TestInvalidEntriesAndOptions(t *testing.T) {
 // While the database is unavailable, entries go to the spool and callers do not wait.
 // The entries are written, in order, when it is back.
 func TestSpoolWhileAway(t *testing.T) {
-	sink := newFake()
-	away := true
-	sink.fail = func(int, []repo.AuditEntry) (error, error) {
-		if away {
-			return fmt.Errorf("%w: gone", repo.ErrUnavailable), nil
-		}
-		return nil, nil
-	}
-	spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWriter(t, sink, Options{QueueEntries: 10, Spool: spool, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
-	var want []repo.ID
-	for i := range 500 {
-		e := entryOf(`{"i":1}`)
-		want = append(want, e.ID)
-		if err := w.Record(t.Context(), e); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newFake()
+		sink.away = true
+		spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 400 {
-			sink.set(func() { away = false })
+		w := newWriter(t, sink, Options{QueueEntries: 10, Spool: spool})
+		var want []repo.ID
+		for i := range 500 {
+			e := entryOf(`{"i":1}`)
+			want = append(want, e.ID)
+			if err := w.Record(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if i == 400 {
+				sink.set(func() { sink.away = false })
+			}
 		}
-	}
-	if err := w.RecordWait(t.Context(), entryOf(`{}`)); err != nil && !errors.Is(err, ErrSpooled) {
-		t.Error(err)
-	}
-	// Wait: if the last attempt failed, Close leaves what is in the spool to the next
-	// process.
-	for deadline := time.Now().Add(time.Minute); w.Stats().Written < 501 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	closeWriter(t, w)
-	if stats := w.Stats(); stats.Spooled != 0 || stats.Written != 501 || len(sink.recorded) != 501 {
-		t.Fatalf("the stats are %+v, %d are recorded", stats, len(sink.recorded))
-	}
-	for i, id := range want {
-		if sink.recorded[i].ID != id {
-			t.Fatalf("entry %d differs", i)
+		if err := w.RecordWait(t.Context(), entryOf(`{}`)); err != nil && !errors.Is(err, ErrSpooled) {
+			t.Error(err)
 		}
-	}
+		emptied(t, w) // if the last attempt failed, Close leaves what is in the spool to the next process
+		closeWriter(t, w)
+		if stats := w.Stats(); stats.Spooled != 0 || stats.Written != 501 || len(sink.recorded) != 501 {
+			t.Fatalf("the stats are %+v, %d are recorded", stats, len(sink.recorded))
+		}
+		for i, id := range want {
+			if sink.recorded[i].ID != id {
+				t.Fatalf("entry %d differs", i)
+			}
+		}
+	})
 }
 
 // During a pause, however long, entries go to the spool at once.
 func TestSpoolDuringPauses(t *testing.T) {
-	sink := newFake()
-	sink.fail = func(int, []repo.AuditEntry) (error, error) { return fmt.Errorf("%w: gone", repo.ErrUnavailable), nil }
-	path := filepath.Join(t.TempDir(), "spool")
-	spool, err := OpenSpool(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWriter(t, sink, Options{QueueEntries: 2, Spool: spool, MinBackoff: time.Hour, MaxBackoff: time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for range 50 {
-		if err := w.Record(ctx, entryOf(`{}`)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newFake()
+		sink.away = true
+		spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool"), 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := w.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	closeWriter(t, w)
-	if stats := w.Stats(); stats.Spooled != 50 {
-		t.Errorf("the stats are %+v", stats)
-	}
+		w := newWriter(t, sink, Options{QueueEntries: 2, Spool: spool, MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 50 {
+			if err := w.Record(ctx, entryOf(`{}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		closeWriter(t, w)
+		if stats := w.Stats(); stats.Spooled != 50 {
+			t.Errorf("the stats are %+v", stats)
+		}
+	})
 }
 
 // What Record costs its caller while the queue has room. The sink hangs, so that the

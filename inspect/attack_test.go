@@ -11,9 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/inspect"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -92,13 +92,12 @@ func TestForeign(t *testing.T) {
 	// A feed of one's own, from a place in somebody else's.
 	stream := must[repo.Stream](t)(store.Streams().Get(ctx, "answer"))
 	for _, after := range []string{session.String() + ".3", mine.String() + "~" + stream.ID.String(), mine.String() + "~" + stream.ID.String() + ".0"} {
-		r := httptest.NewRequest(http.MethodGet, "/sessions/"+mine.String()+"/events?after="+after, nil)
-		bounded, cancel := briefly(r)
-		w := c.do(bounded)
-		cancel()
-		// As for one that does not exist: what is asked for is in the answer.
-		if body := w.Body.String(); foreign.MatchString(body) || strings.Contains(body, "parts") || strings.Contains(after, "~") && !strings.Contains(body, `"state":"gone"`) {
-			t.Errorf("after %s: status %d: %s", after, w.Code, body)
+		until := "end"
+		if strings.Contains(after, "~") { // as for one that does not exist: what is asked for is in the answer
+			until = `"state":"gone"`
+		}
+		if body := c.feed(mine.String()+"/events?after="+after, until); foreign.MatchString(body) || strings.Contains(body, "parts") {
+			t.Errorf("after %s: %s", after, body)
 		}
 	}
 
@@ -144,10 +143,33 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// briefly returns a request whose feed ends soon.
-func briefly(r *http.Request) (*http.Request, func()) {
-	ctx, cancel := context.WithTimeout(r.Context(), 300*time.Millisecond)
-	return r.WithContext(ctx), cancel
+// leaver is a reader who leaves a feed when it has got something.
+type leaver struct {
+	*httptest.ResponseRecorder
+	until string
+	leave func()
+}
+
+func (l leaver) Write(text []byte) (int, error) {
+	defer func() {
+		if strings.Contains(l.Body.String(), l.until) {
+			l.leave()
+		}
+	}()
+	return l.ResponseRecorder.Write(text)
+}
+
+// feed returns what the feed of a session says until it says something, or ends.
+func (c *client) feed(path, until string) string {
+	c.t.Helper()
+	ctx, leave := context.WithCancel(await.Context(c.t))
+	defer leave()
+	w := leaver{httptest.NewRecorder(), until, leave}
+	c.pages.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/sessions/"+path, nil))
+	if !strings.Contains(w.Body.String(), until) {
+		c.t.Errorf("%s: status %d: %s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
 }
 
 // TestReplay: a form that is sent again does nothing again, an action records nothing that it was not about, and a token is of no
@@ -223,9 +245,7 @@ func TestBlind(t *testing.T) {
 			}
 		}
 	}
-	r, cancel := briefly(httptest.NewRequest(http.MethodGet, "/sessions/"+session.String()+"/events", nil))
-	defer cancel()
-	if body := c.do(r).Body.String(); strings.Contains(body, secret) || !strings.Contains(body, "not shown to you") {
+	if body := c.feed(session.String()+"/events", "not shown to you"); strings.Contains(body, secret) {
 		t.Errorf("the feed is %s", body)
 	}
 }

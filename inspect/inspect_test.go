@@ -58,7 +58,7 @@ type client struct {
 
 func newClient(t testing.TB, store repo.Store, access inspect.Access, change ...func(*inspect.Options)) *client {
 	t.Helper()
-	options := inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) { return access, nil }}
+	options := inspect.Options{Timeout: time.Hour, Authorize: func(*http.Request) (inspect.Access, error) { return access, nil }}
 	for _, change := range change {
 		change(&options)
 	}
@@ -67,9 +67,6 @@ func newClient(t testing.TB, store repo.Store, access inspect.Access, change ...
 
 func (c *client) do(r *http.Request) *httptest.ResponseRecorder {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second) // a feed that should have been refused would not end
-	defer cancel()
-	r = r.WithContext(ctx)
 	for name, value := range c.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
@@ -400,6 +397,8 @@ type slow struct {
 	repo.Store
 
 	now, most *atomic.Int64
+	three     chan struct{} // closed when three have been at it
+	once      *sync.Once
 }
 
 type slowLeases struct {
@@ -415,8 +414,14 @@ func (s slowLeases) List(ctx context.Context, _ repo.LeaseFilter, _ repo.Page) (
 	defer s.slow.now.Add(-1)
 	for most := s.slow.most.Load(); now > most && !s.slow.most.CompareAndSwap(most, now); most = s.slow.most.Load() {
 	}
-	<-ctx.Done()
-	return repo.List[repo.Lease]{}, ctx.Err()
+	if now == 3 {
+		s.slow.once.Do(func() { close(s.slow.three) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.slow.three:
+	}
+	return repo.List[repo.Lease]{}, repo.ErrUnavailable
 }
 
 // TestBounds: no more pages than AtOnce are made at once, and each ends after Timeout. With as many as come, more are.
@@ -424,8 +429,12 @@ func (s slowLeases) List(ctx context.Context, _ repo.LeaseFilter, _ repo.Page) (
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for atOnce, want := range map[int]bool{2: true, 100: false} {
-		s := slow{newStore(t), new(atomic.Int64), new(atomic.Int64)}
-		c := newClient(t, s, operator, func(o *inspect.Options) { o.AtOnce, o.Timeout = atOnce, 300*time.Millisecond })
+		s := slow{newStore(t), new(atomic.Int64), new(atomic.Int64), make(chan struct{}), new(sync.Once)}
+		c := newClient(t, s, operator, func(o *inspect.Options) {
+			if o.AtOnce = atOnce; want {
+				o.Timeout = 300 * time.Millisecond // short: nothing else ends a page
+			}
+		})
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
@@ -150,7 +151,7 @@ func newWorld(t *testing.T, messages int, change func(*live.Options)) *world {
 // serve serves the session as it is in store.
 func (w *world) serve(store repo.Store, change func(*live.Options)) {
 	w.Helper()
-	options := live.Options{Authorize: anybody(w.session), Retry: time.Millisecond}
+	options := live.Options{Authorize: anybody(w.session), Retry: time.Millisecond, WriteTimeout: time.Hour}
 	if change != nil {
 		change(&options)
 	}
@@ -163,9 +164,7 @@ func (w *world) serve(store repo.Store, change func(*live.Options)) {
 }
 
 func (w *world) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := w.handler.Shutdown(ctx); err != nil {
+	if err := w.handler.Shutdown(context.Background()); err != nil {
 		w.Errorf("shutdown: %v", err)
 	}
 	w.server.Close()
@@ -182,12 +181,9 @@ func (w *world) write(content string) {
 	}
 }
 
-// request returns a request with these headers, as "Name: value". Nobody waits longer
-// than a minute for what does not come.
+// request returns a request with these headers, as "Name: value".
 func (w *world) request(method, query string, headers ...string) *http.Request {
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	w.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, method, w.server.URL+"/"+query, nil)
+	r, err := http.NewRequestWithContext(await.Context(w), method, w.server.URL+"/"+query, nil)
 	if err != nil {
 		w.Fatal(err)
 	}

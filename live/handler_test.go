@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
@@ -276,7 +277,7 @@ func TestPanic(t *testing.T) {
 		}
 	})
 	for range 3 {
-		eventually(t, "the seat is not left", func() bool {
+		await.For(t, "the seat is not left", func() bool {
 			c := w.do(w.request(http.MethodGet, ""))
 			defer func() { _ = c.body.Close() }()
 			c.drain()
@@ -461,14 +462,14 @@ func TestServerTimeouts(t *testing.T) {
 	w.server.Close()
 	w.server = server
 	var c *client
-	eventually(t, "no response", func() (begun bool) { // on a busy machine the request itself may take too long
+	await.For(t, "no response", func() (begun bool) { // on a busy machine the request itself may take too long
 		var err error
 		c, err = open(server.Client(), w.request(http.MethodGet, ""))
 		return err == nil
 	})
 	defer func() { _ = c.body.Close() }()
 	for i := range 2 {
-		time.Sleep(timeout + timeout/10)
+		time.Sleep(timeout + timeout/10) // pace: past the deadlines, which ended a response then
 		w.write("a")
 		if e := c.want(t); e.sequence() != strconv.Itoa(i) {
 			t.Errorf("got %+v", e)
@@ -496,22 +497,19 @@ func TestHTTP2(t *testing.T) {
 // In HTTP/2 a deadline for writes does not end a response to which nothing is written.
 func TestHTTP2Idle(t *testing.T) {
 	t.Parallel()
-	const timeout = 300 * time.Millisecond
-	w := newWorld(t, 1, func(o *live.Options) { o.WriteTimeout, o.Heartbeat = timeout, time.Hour })
-	server := httptest.NewUnstartedServer(w.handler)
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	w.server.Close()
-	w.server = server
-	for attempt := range 20 { // on a busy machine a write may take too long
-		c, err := open(server.Client(), w.request(http.MethodGet, "?after="+w.id(2*attempt)))
-		w.write("a")
+	for timeout := 300 * time.Millisecond; timeout < time.Minute; timeout *= 2 { // on a busy machine a write may take too long
+		w := newWorld(t, 1, func(o *live.Options) { o.WriteTimeout, o.Heartbeat = timeout, time.Hour })
+		server := httptest.NewUnstartedServer(w.handler)
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		w.server.Close()
+		w.server = server
+		c, err := open(server.Client(), w.request(http.MethodGet, ""))
 		if err != nil {
-			w.write("a")
 			continue
 		}
 		_, err = c.next()
-		time.Sleep(timeout * 3 / 2)
+		time.Sleep(timeout * 3 / 2) // pace: past the deadline, which ended a response then
 		w.write("a")
 		if err == nil {
 			_, err = c.next()

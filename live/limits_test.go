@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -27,16 +28,6 @@ func open(c *http.Client, r *http.Request) (*client, error) {
 }
 
 func textLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-	}
-}
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -66,7 +57,7 @@ func TestLimits(t *testing.T) {
 		_ = c.body.Close()
 	}
 	// Those who leave make room.
-	eventually(t, "nobody can read", func() bool {
+	await.For(t, "nobody can read", func() bool {
 		var got []*client
 		for _, header := range []string{"Reader: a", "Reader: a", "X: y"} {
 			got = append(got, w.do(w.request(http.MethodGet, "", header)))
@@ -82,8 +73,9 @@ func TestLimits(t *testing.T) {
 
 func TestMaxDuration(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, func(o *live.Options) { o.MaxDuration = 10 * time.Millisecond })
-	for good := 0; good < 2; {
+	w := newWorld(t, 1, nil)
+	for good, most := 0, 10*time.Millisecond; good < 2; most *= 2 {
+		w.serve(w.store, func(o *live.Options) { o.MaxDuration = most })
 		c := w.do(w.request(http.MethodGet, ""))
 		if c.response.StatusCode == http.StatusServiceUnavailable {
 			continue // over before it began, on a busy machine
@@ -105,8 +97,7 @@ func TestShutdown(t *testing.T) {
 		c.want(t)
 		clients = append(clients, c)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	if err := w.handler.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +128,7 @@ func TestShutdownTimeout(t *testing.T) {
 	})
 	c := w.get("")
 	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // short: the response stays
 	defer cancel()
 	if err := w.handler.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -183,31 +174,27 @@ func TestSlowReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "nobody is served", func() bool { return came.Load() == slow })
+	await.For(t, "nobody is served", func() bool { return came.Load() == slow })
 	c := w.get("")
 	content := strings.Repeat("x", 64<<10)
 	for n := 0; serving.Load() > 0 && n < 10_000; n++ {
 		w.write(content)
 		c.want(t)
 	}
-	eventually(t, "a reader who does not read is still served", func() bool { return serving.Load() == 0 })
+	await.For(t, "a reader who does not read is still served", func() bool { return serving.Load() == 0 })
 }
 
 // A reader who is gone is noticed by heartbeats, although nothing tells so.
 func TestGoneReader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, func(o *live.Options) { o.Heartbeat, o.WriteTimeout = time.Millisecond, 100*time.Millisecond })
+	w := newWorld(t, 1, func(o *live.Options) { o.Heartbeat = time.Millisecond })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		r := httptest.NewRequest(http.MethodGet, "/", nil) // its context does not end
 		w.handler.ServeHTTP(brokenWriter{httptest.NewRecorder()}, r)
 	}()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("still served")
-	}
+	await.Value(t, "the response ends", done)
 }
 
 // brokenWriter fails at the second write.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -234,6 +235,7 @@ func TestStreamGone(t *testing.T) {
 	w.get("", "Last-Event-ID: "+before).wantStream(t, w.session, stream.ID, "gone")
 	ahead := w.openStream("ahead")
 	w.get("", "Last-Event-ID: "+w.id(0)+"~"+ahead.ID.String()+".7").wantStream(t, w.session, ahead.ID, "gone")
+	// short: before it is read, or meanwhile, it expires
 	short := w.open(repo.NewStream{Key: "short", Session: w.session, TTL: repo.MinStreamTTL})
 	c = w.get("", "Last-Event-ID: "+w.id(0)+"~"+ahead.ID.String()+"~"+short.ID.String())
 	c.wantStream(t, w.session, short.ID, "gone")
@@ -329,7 +331,7 @@ func TestPartPanics(t *testing.T) {
 	stream := w.openStream("answer")
 	w.add(&stream, "x")
 	for range 3 {
-		eventually(t, "the seat is not left", func() bool {
+		await.For(t, "the seat is not left", func() bool {
 			c := w.do(w.request(http.MethodGet, ""))
 			defer func() { _ = c.body.Close() }()
 			c.drain()

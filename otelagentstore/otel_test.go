@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/otelagentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -108,15 +109,6 @@ func open(t *testing.T, w *world) (store *agentstore.Store, groups bool) {
 	return store, store.Pool() != nil
 }
 
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain: " + what)
-		}
-	}
-}
-
 func user(content string) repo.NewMessage {
 	return repo.NewMessage{Role: repo.RoleUser, Content: content}
 }
@@ -156,7 +148,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("its events are %+v", events)
 		}
 		// It ends after its writes are answered.
-		await(t, "the group's span", func() bool { return len(w.named("agentstore.group")) > 0 })
+		await.For(t, "the group's span", func() bool { return len(w.named("agentstore.group")) > 0 })
 		if group := w.named("agentstore.group"); len(group) != 1 || group[0].SpanContext.TraceID() != caller.SpanContext().TraceID() {
 			t.Errorf("its group is %+v", group)
 		}
@@ -234,7 +226,7 @@ func TestMetrics(t *testing.T) {
 	running.Go(func() { w.Sample(ctx, store) })
 	defer running.Wait()
 	defer cancel()
-	await(t, "a sample", func() bool { return strings.Contains(w.scrape(), "agentstore_retention_backlog") })
+	await.For(t, "a sample", func() bool { return strings.Contains(w.scrape(), "agentstore_retention_backlog") })
 	before := series.FindAllString(w.scrape(), -1)
 	for i := range 200 {
 		work(fmt.Sprint("tenant", i+1))
@@ -316,5 +308,5 @@ func TestSampleOfShards(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	queued := regexp.MustCompile(`(?m)^agentstore_plans\{.*state="queued".*\} 6$`)
-	await(t, "the plans of all shards", func() bool { return queued.MatchString(w.scrape()) })
+	await.For(t, "the plans of all shards", func() bool { return queued.MatchString(w.scrape()) })
 }

@@ -8,13 +8,26 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/retention"
 )
 
 func open(t *testing.T) *agentstore.Store {
 	t.Helper()
-	store, err := agentstore.Open(t.Context(), "memory://"+repo.NewID().String(), agentstore.Options{})
+	return openWith(t, agentstore.Options{})
+}
+
+// openEarlier opens a store whose clock is an hour behind, until old lets the hour pass.
+func openEarlier(t *testing.T) (store *agentstore.Store, old func()) {
+	t.Helper()
+	clock := memory.NewClock(time.Now().Add(-time.Hour))
+	return openWith(t, agentstore.Options{Clock: clock}), func() { clock.Advance(time.Hour) }
+}
+
+func openWith(t *testing.T, options agentstore.Options) *agentstore.Store {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), "memory://"+repo.NewID().String(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +52,7 @@ func session(t *testing.T, store repo.Store, new repo.NewSession, messages int) 
 // Guarantee: Deletion: A dry run of retention counts what the run then removes.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	store := open(t)
+	store, old := openEarlier(t)
 	for i := range 5 {
 		session(t, store, repo.NewSession{}, i)
 	}
@@ -48,8 +61,8 @@ func TestRun(t *testing.T) {
 	if err := store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: held, Reason: "asked for"}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	old()
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Minute}}
 	for _, policy.DryRun = range []bool{true, false} {
 		report, err := retention.Run(t.Context(), store, policy)
 		if want := (retention.Report{Sessions: 5, Messages: 10, Held: 1}); err != nil || report != want {
@@ -69,10 +82,10 @@ func TestRun(t *testing.T) {
 // What is appended to between the look and the deletion stays.
 func TestWhatChangesStays(t *testing.T) {
 	t.Parallel()
-	store := open(t)
+	store, old := openEarlier(t)
 	id := session(t, store, repo.NewSession{}, 1)
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	old()
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Minute}}
 	policy.Progress = func(retention.Report) {}
 	appended := false
 	policy.Wait = func(ctx context.Context) error {
@@ -91,12 +104,12 @@ func TestWhatChangesStays(t *testing.T) {
 // Of two runs one works; one that is cancelled is finished by the next.
 func TestOneRunAtATime(t *testing.T) {
 	t.Parallel()
-	store := open(t)
+	store, old := openEarlier(t)
 	for range 400 {
 		session(t, store, repo.NewSession{}, 1)
 	}
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	old()
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Minute}}
 	stop := errors.New("stop")
 	batches := 0
 	first := policy
@@ -143,15 +156,15 @@ func TestOldTurns(t *testing.T) {
 // Turns are counted, too, if their sessions go in the same run.
 func TestTurnsOfSessionsThatGo(t *testing.T) {
 	t.Parallel()
-	store := open(t)
+	store, old := openEarlier(t)
 	for range 3 {
 		turn := repo.Turn{ID: repo.NewID().String(), SessionID: session(t, store, repo.NewSession{}, 0), Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}}
 		if _, err := store.Sessions().AppendTurn(t.Context(), turn); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}, Turns: time.Millisecond}
+	old()
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Minute}, Turns: time.Minute}
 	for _, policy.DryRun = range []bool{true, false} {
 		report, err := retention.Run(t.Context(), store, policy)
 		if want := (retention.Report{Sessions: 3, Messages: 3, Turns: 3}); err != nil || report != want {
@@ -169,11 +182,11 @@ func TestDryRun(t *testing.T) {
 // In a view a run removes what is of its namespace, whatever the policy names.
 func TestRunInView(t *testing.T) {
 	t.Parallel()
-	store := open(t)
+	store, old := openEarlier(t)
 	gone := session(t, store, repo.NewSession{Namespace: "tenant"}, 2)
 	other := session(t, store, repo.NewSession{Namespace: "other"}, 2)
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{"tenant": time.Millisecond, "other": time.Millisecond}}
+	old()
+	policy := retention.Policy{Sessions: map[string]time.Duration{"tenant": time.Minute, "other": time.Minute}}
 	for _, policy.DryRun = range []bool{true, false} {
 		if report, err := retention.Run(t.Context(), store.In("tenant"), policy); err != nil || report != (retention.Report{Sessions: 1, Messages: 2}) {
 			t.Errorf("%+v, %v", report, err)

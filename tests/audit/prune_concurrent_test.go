@@ -11,6 +11,7 @@ import (
 	trail "github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -94,13 +95,14 @@ func (p *prunes) naive(by repo.ID) (pruned int64) {
 func (p *prunes) waiting(n int, done <-chan struct{}) {
 	p.Helper()
 	const waiters = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-	for pgtest.Value[int](p.T, p.conn, waiters) < n {
+	await.For(p.T, "clients wait for locks", func() bool {
 		select {
 		case <-done:
-			return
-		case <-time.After(time.Millisecond):
+			return true
+		default:
+			return pgtest.Value[int](p.T, p.conn, waiters) >= n
 		}
-	}
+	})
 }
 
 func (p *prunes) left() int {

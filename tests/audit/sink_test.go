@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -32,8 +33,7 @@ func TestSinkConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Release()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	sink, err := store.AuditLog().Sink(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -209,7 +209,7 @@ func (p *Page) Loads(ctx context.Context, something func() error) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond): // pace: it is looked at again
 		}
 	}
 	return nil
@@ -271,11 +271,11 @@ func (p *Page) Close() error {
 	}
 	_ = p.command.Wait()
 	_ = p.in.Close()
-	for range 100 { // what is left of its processes may still write
+	for range 1000 { // what is left of its processes may still write
 		if os.RemoveAll(p.dir) == nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // pace: they end
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -60,7 +61,7 @@ func New(ctx context.Context, t testing.TB, databaseURL string, args ...string) 
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 30 * time.Second
+	command.WaitDelay = time.Until(await.End(t))
 	return command
 }
 

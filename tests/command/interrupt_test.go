@@ -7,31 +7,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // A command that waits for its input can be interrupted, and has then done nothing.
 func TestInterruptedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	d.run("session", "list") // builds the binary
 	session := must(d.store.Sessions().Create(t.Context(), repo.NewSession{}))(t)
 	for _, args := range [][]string{{"session", "import"}, {"session", "delete", session.ID.String()}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		command := New(ctx, t, d.url, args...)
+		ctx, interrupt := context.WithCancel(t.Context())
+		command := New(ctx, t, pgtest.WithParameter(d.url, "application_name", args[1]), args...)
 		stdin, err := command.StdinPipe() // nobody writes to it
 		if err != nil {
 			t.Fatal(err)
 		}
 		var errs strings.Builder
 		command.Stdout, command.Stderr = io.Discard, &errs
-		begin := time.Now()
-		code := Exit(t, command.Run(), command)
-		cancel()
-		_ = stdin.Close()
-		if took := time.Since(begin); code != 130 || took > 20*time.Second || took < 3*time.Second {
-			t.Errorf("%q: code %d after %s, %q", args, code, took, errs.String())
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
 		}
+		await.For(t, "it has begun", func() bool {
+			return pgtest.Value[bool](t, d.store.Pool(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database())", args[1])
+		})
+		time.Sleep(100 * time.Millisecond) // pace: it waits for its input, or will
+		interrupt()
+		if code := Exit(t, command.Wait(), command); code != 130 {
+			t.Errorf("%q: code %d, %q", args, code, errs.String())
+		}
+		_ = stdin.Close()
 	}
 	d.wants(session.ID.String(), "id", "session", "list")
 }

@@ -50,7 +50,7 @@ func killed(t *testing.T, databaseURL string, takes time.Duration, args ...strin
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(rand.N(takes), func() { _ = command.Process.Kill() })
+	timer := time.AfterFunc(rand.N(takes), func() { _ = command.Process.Kill() }) // pace: it may also end by itself
 	defer timer.Stop()
 	return command.Wait() != nil
 }

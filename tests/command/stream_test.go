@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -28,7 +27,7 @@ func TestStream(t *testing.T) {
 	}
 	write()
 	write()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	command := New(ctx, t, d.url, "stream", "tail", key, "--json", "--contents", "--from", "1")
 	stdout, err := command.StdoutPipe()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -25,7 +24,7 @@ func TestSessionTail(t *testing.T) {
 	for range 15 {
 		write("before")
 	}
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	command := New(ctx, t, d.url, "session", "tail", "--key", "k", "--json", "--contents")
 	stdout, err := command.StdoutPipe()

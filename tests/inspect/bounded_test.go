@@ -35,7 +35,7 @@ func (c *counter) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQu
 
 func newPages(t *testing.T, store repo.Store, change func(*inspect.Options)) http.Handler {
 	t.Helper()
-	options := inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) {
+	options := inspect.Options{Timeout: time.Hour, Authorize: func(*http.Request) (inspect.Access, error) {
 		return inspect.Access{Viewer: "ada", AllNamespaces: true, Contents: true}, nil
 	}}
 	if change != nil {
@@ -126,7 +126,7 @@ func TestLookingStopsNobody(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 5})
-	pages := newPages(t, store, func(o *inspect.Options) { o.AtOnce, o.Timeout = 2, 500*time.Millisecond })
+	pages := newPages(t, store, func(o *inspect.Options) { o.AtOnce, o.Timeout = 2, 500*time.Millisecond }) // short: the table stays locked
 	session := pgtest.NewSession(t, store)
 	pool := pgtest.NewPool(t, databaseURL)
 	tx, err := pool.Begin(t.Context())

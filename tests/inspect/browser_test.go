@@ -22,9 +22,6 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// patience is how long a test waits for a browser on a busy machine.
-const patience = 2 * time.Minute
-
 // viewer is a browser of a test.
 type viewer struct {
 	t    *testing.T
@@ -34,17 +31,15 @@ type viewer struct {
 
 func newViewer(t *testing.T) viewer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), pgtest.Choose(time.Hour, 5*time.Minute))
+	ctx := await.Context(t)
 	page, err := browser.Start(ctx)
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := page.Close(); err != nil {
 			t.Error(err)
 		}
-		cancel()
 	})
 	return viewer{t, ctx, page}
 }
@@ -340,7 +335,7 @@ func TestTenantInBrowser(t *testing.T) {
 	if err != nil || len(entries.Items) == 0 {
 		t.Fatal(err)
 	}
-	pages, err := inspect.Handler(store, inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) {
+	pages, err := inspect.Handler(store, inspect.Options{Timeout: time.Hour, Authorize: func(*http.Request) (inspect.Access, error) {
 		return inspect.Access{Viewer: "ada", Namespace: "ours", Contents: true, Actions: true}, nil
 	}})
 	if err != nil {

@@ -91,14 +91,14 @@ func startChatPage(t *testing.T) *chatPage {
 		server.Close()
 	})
 	startChromium(t, server.URL)
-	p.await("the page is shown", func(pageContent) bool { return p.loads > 0 })
+	p.shows("the page is shown", func(pageContent) bool { return p.loads > 0 })
 	return p
 }
 
 // do has the page run a script, once, after the one before.
 func (p *chatPage) do(script string) {
 	p.Helper()
-	p.await("the page has run what was before", func(pageContent) bool { return p.run == "" })
+	p.shows("the page has run what was before", func(pageContent) bool { return p.run == "" })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run = script
@@ -120,13 +120,13 @@ func (p *chatPage) reload() {
 	before := p.loads
 	p.mu.Unlock()
 	p.do("location.reload()")
-	p.await("the page is loaded again", func(pageContent) bool { return p.loads > before })
+	p.shows("the page is loaded again", func(pageContent) bool { return p.loads > before })
 }
 
-// await waits until the page shows something. The lock is held.
-func (p *chatPage) await(what string, holds func(pageContent) bool) {
+// shows waits until the page shows something. The lock is held.
+func (p *chatPage) shows(what string, holds func(pageContent) bool) {
 	p.Helper()
-	await.For(p.T, what, func() bool {
+	await.For(p, what, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return holds(p.now)
@@ -136,7 +136,7 @@ func (p *chatPage) await(what string, holds func(pageContent) bool) {
 // awaitMessages waits until the page shows these messages and no others, of which answers are whole, at these places.
 func (p *chatPage) awaitMessages(places []string, beginnings ...string) {
 	p.Helper()
-	p.await(strings.Join(beginnings, ", ")+" at "+strings.Join(places, ", "), func(now pageContent) bool {
+	p.shows(strings.Join(beginnings, ", ")+" at "+strings.Join(places, ", "), func(now pageContent) bool {
 		return slices.Equal(now.Places, places) && slices.EqualFunc(now.Shown, beginnings, func(shown, begins string) bool {
 			return shown == begins || strings.HasPrefix(shown, begins) && strings.HasSuffix(shown, whole)
 		})
@@ -160,7 +160,7 @@ func TestChatPage(t *testing.T) {
 	for found := false; !found; {
 		asked++
 		p.ask("question " + strconv.Itoa(asked))
-		p.await("an answer is shown, or a part of one", func(now pageContent) bool {
+		p.shows("an answer is shown, or a part of one", func(now pageContent) bool {
 			found = partly(now)
 			return found || len(now.Shown) == 2*asked && strings.HasSuffix(now.Shown[len(now.Shown)-1], whole)
 		})
@@ -184,7 +184,7 @@ func TestChatPageBranches(t *testing.T) {
 	p.ask("zero")
 	p.awaitMessages([]string{"", ""}, "zero", "You said: “zero”. ")
 	p.ask("one")
-	p.await("a part of the answer is shown", func(now pageContent) bool { return len(now.Shown) == 4 && now.Shown[3] != "" })
+	p.shows("a part of the answer is shown", func(now pageContent) bool { return len(now.Shown) == 4 && now.Shown[3] != "" })
 	p.click(2, "edit")
 	p.ask("two")
 	p.awaitMessages([]string{"", "", "2 of 2", ""}, "zero", "You said: “zero”. ", "two", two)
@@ -200,11 +200,11 @@ func TestChatPageBranches(t *testing.T) {
 	p.click(3, "›")
 	p.awaitMessages([]string{"", "", "2 of 2", "3 of 3"}, "zero", "You said: “zero”. ", "two", two)
 	p.click(2, "‹") // its answer has not become a message, unless the browser is slow
-	p.await("the first branch", func(now pageContent) bool {
+	p.shows("the first branch", func(now pageContent) bool {
 		return len(now.Shown) >= 3 && now.Shown[2] == "one" && now.Places[2] == "1 of 2"
 	})
 	p.ask("three")
-	p.await("it goes on", func(now pageContent) bool {
+	p.shows("it goes on", func(now pageContent) bool {
 		last := len(now.Shown) - 1
 		return last >= 4 && now.Shown[2] == "one" && now.Shown[last-1] == "three" && strings.HasSuffix(now.Shown[last], whole)
 	})

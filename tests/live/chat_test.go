@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
@@ -90,25 +91,10 @@ func testChat(t *testing.T, address string) {
 // Guarantee: Claims: An answer whose process is killed is made by another, and stored once.
 func TestChatProcessDies(t *testing.T) {
 	t.Parallel()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	first, dies := startChatProcess(t, databaseURL)
-	second, stays := startChatProcess(t, databaseURL)
-	signal := func(process *exec.Cmd, signal os.Signal) {
-		if err := process.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+	visitor := halfAnswered(t)
+	for visitor == nil { // this test was too late
+		visitor = halfAnswered(t)
 	}
-	signal(stays, syscall.SIGSTOP) // so that it is the first one that answers
-	t.Cleanup(func() { _ = stays.Process.Signal(syscall.SIGCONT) })
-	visitor := newVisitor(t, first)
-	visitor.ask("q1", "hello there", http.StatusOK)
-	for begun := visitor.follow(""); begun.name != "part"; {
-		begun.next()
-	}
-	signal(dies, syscall.SIGKILL)
-	signal(stays, syscall.SIGCONT)
-
-	visitor.address = second
 	visitor.ask("q1", "hello there", http.StatusOK)
 	events := visitor.follow("")
 	var parts strings.Builder
@@ -139,6 +125,40 @@ func TestChatProcessDies(t *testing.T) {
 			t.Errorf("the message is %q, want %q", got.Content, want)
 		}
 	}
+}
+
+// halfAnswered asks a question, kills the process that answers when it has begun, and returns who has asked, with the
+// address of another process. If the answer was complete by then, it returns nil.
+func halfAnswered(t *testing.T) *visitor {
+	t.Helper()
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	first, dies := startChatProcess(t, databaseURL)
+	second, stays := startChatProcess(t, databaseURL)
+	signal := func(process *exec.Cmd, signal os.Signal) {
+		if err := process.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(stays, syscall.SIGSTOP) // so that it is the first one that answers
+	t.Cleanup(func() { _ = stays.Process.Signal(syscall.SIGCONT) })
+	visitor := newVisitor(t, first)
+	visitor.ask("q1", "hello there", http.StatusOK)
+	for begun := visitor.follow(""); begun.name != "part"; {
+		begun.next()
+	}
+	signal(dies, syscall.SIGKILL)
+	_ = dies.Wait()
+	conn := pgtest.Connect(t, databaseURL)
+	await.For(t, "the server has noticed", func() bool {
+		return pgtest.Value[int](t, conn, `SELECT count(*) FROM pg_locks l, pg_stat_activity a WHERE a.pid = l.pid
+			AND a.datname = current_database() AND l.mode = 'RowExclusiveLock' AND a.pid <> pg_backend_pid()`) == 0
+	})
+	if pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM messages WHERE role = 'assistant')") {
+		return nil
+	}
+	signal(stays, syscall.SIGCONT)
+	visitor.address = second
+	return visitor
 }
 
 const (
@@ -188,7 +208,7 @@ func startChatProcess(t *testing.T, databaseURL string) (string, *exec.Cmd) {
 	command := exec.CommandContext(ctx, binary)
 	command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "ADDRESS="+address)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = patience
+	command.WaitDelay = time.Until(await.End(t))
 	var output strings.Builder
 	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
@@ -247,9 +267,7 @@ type answer struct {
 // do sends a request. The body of the answer is closed at the test's end.
 func (v *visitor) do(method, path, last string, form url.Values) answer {
 	v.Helper()
-	ctx, cancel := context.WithTimeout(v.Context(), patience)
-	v.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, method, v.address+path, strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(await.Context(v), method, v.address+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		v.Fatal(err)
 	}

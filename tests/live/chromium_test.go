@@ -3,13 +3,14 @@ package live
 import (
 	"testing"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/tests/browser"
 )
 
 // startChromium shows a page in a browser of its own, until the test's end.
 func startChromium(t *testing.T, url string) {
 	t.Helper()
-	page, err := browser.Start(t.Context())
+	page, err := browser.Start(await.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +22,7 @@ func startChromium(t *testing.T, url string) {
 			t.Error(err)
 		}
 	})
-	if err := page.Open(t.Context(), url); err != nil {
+	if err := page.Open(await.Context(t), url); err != nil {
 		t.Fatal(err)
 	}
 }

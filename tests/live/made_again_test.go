@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
@@ -55,9 +56,7 @@ func TestConversationMadeAgain(t *testing.T) {
 			})
 			read := func(last string, lines int) (status int, got []string) {
 				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+				r, err := http.NewRequestWithContext(await.Context(t), http.MethodGet, server.URL, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,13 +6,9 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/await"
 )
-
-// patience is how long a test waits for a browser on a busy machine.
-const patience = 2 * time.Minute
 
 // html is the page. It notes each event in the storage of the browser, so that it goes on after
 // a reload, and tells the test what it has. As docs/live.md says, it opens another EventSource
@@ -135,8 +131,8 @@ func (p *page) told() ([]got, report) {
 	return p.log, p.last
 }
 
-// await waits until the page has so many events.
-func (p *page) await(events int) []got {
+// has waits until the page has so many events.
+func (p *page) has(events int) []got {
 	p.Helper()
 	await.For(p, "the browser has the events", func() bool {
 		log, _ := p.told()

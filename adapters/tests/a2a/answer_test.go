@@ -4,12 +4,12 @@ import (
 	"context"
 	"iter"
 	"testing"
-	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -37,9 +37,7 @@ func testAnswer(t *testing.T, _ *a2astore.Cluster, store repo.Store) {
 	handler := a2asrv.NewHandler(answering{}, a2asrv.WithClusterMode(c.Config()))
 	message := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("Ann"))
 	for i := range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		result, err := handler.SendMessage(ctx, &a2a.SendMessageRequest{Message: message})
-		cancel()
+		result, err := handler.SendMessage(await.Context(t), &a2a.SendMessageRequest{Message: message})
 		answer, isMessage := result.(*a2a.Message)
 		if err != nil || !isMessage || answer.Parts[0].Text() != "hello" {
 			t.Errorf("time %d: %v, %v", i+1, result, err)

@@ -60,7 +60,7 @@ func (a agent) Execute(ctx context.Context, execution *a2asrv.ExecutorContext) i
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(a.Pause):
+			case <-time.After(a.Pause): // pace: subscribers come and go meanwhile
 			}
 			text, err := json.Marshal(chunk{written, a.Name, time.Now()})
 			if err != nil {

@@ -41,7 +41,7 @@ func TestStores(t *testing.T) {
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					c, err := a2astore.New(t.Context(), store, a2astore.Options{Name: name, TTL: repo.MinLeaseTTL, MaxAttempts: 2})
+					c, err := a2astore.New(t.Context(), store, a2astore.Options{Name: name, TTL: time.Hour, MaxAttempts: 2})
 					must(t, err)
 					t.Cleanup(c.Close)
 					test(t, c, store)
@@ -142,7 +142,7 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	wantError(t, err, a2a.ErrInvalidParams)
 	_, err = c.Tasks.Create(t.Context(), &a2a.Task{ID: a2a.TaskID(strings.Repeat("x", repo.MaxKeyBytes+1))})
 	wantError(t, err, repo.ErrInvalid)
-	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: time.Second}, {MaxAttempts: -1}} {
+	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} {
 		_, err := a2astore.New(t.Context(), memory.New(), options)
 		wantError(t, err, repo.ErrInvalid)
 	}
@@ -428,16 +428,16 @@ func testEvents(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	}
 	// A read that waits ends with its context, with Close, and with the session.
 	short, cancel := context.WithCancel(ctx)
-	time.AfterFunc(10*time.Millisecond, cancel)
+	time.AfterFunc(10*time.Millisecond, cancel) // pace: it waits by then, or ends at once
 	_, err = early.Read(short)
 	wantError(t, err, context.Canceled)
 	_, err = early.Read(ctx)
 	wantError(t, err, eventqueue.ErrQueueClosed)
-	time.AfterFunc(10*time.Millisecond, func() { _ = late.Close() })
+	time.AfterFunc(10*time.Millisecond, func() { _ = late.Close() }) // pace: likewise
 	_, err = late.Read(ctx)
 	wantError(t, err, eventqueue.ErrQueueClosed)
 	last := reader(task.ID)
-	time.AfterFunc(10*time.Millisecond, func() {
+	time.AfterFunc(10*time.Millisecond, func() { // pace: likewise
 		_, _ = bykey.Of(store.Sessions(), repo.SessionKey{Namespace: "events", Key: string(task.ID)}).Delete(ctx)
 	})
 	_, err = last.Read(ctx)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // nodes are three processes behind what a load balancer would do.
@@ -59,7 +59,7 @@ func (n *nodes) any() *process {
 		if p != nil {
 			return p
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // pace: one is started
 	}
 }
 
@@ -96,8 +96,7 @@ func runTasks(t *testing.T, described node, tasks, atOnce int) (*nodes, report) 
 	for range processes {
 		n.running = append(n.running, n.startOne())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Choose(20*time.Minute, 2*time.Minute))
-	defer cancel()
+	ctx := await.Context(t)
 	next := make(chan int)
 	var subscribers sync.WaitGroup
 	for range atOnce {
@@ -152,7 +151,7 @@ func (s *subscriber) run(ctx context.Context) {
 			s.note(func(r *report) { r.lost = append(r.lost, fmt.Sprintf("task %s is not known to %s", s.task, p.name)) })
 			break
 		} else if err != nil {
-			time.Sleep(5 * time.Millisecond) // the node is gone
+			time.Sleep(5 * time.Millisecond) // pace: the node is gone
 		}
 	}
 	s.nodes.mu.Lock()

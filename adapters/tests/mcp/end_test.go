@@ -72,13 +72,7 @@ func resume(t *testing.T, events *mcpstore.EventStore, last string) *response {
 // ended checks that the response ends by itself after these events.
 func (r *response) ended(name string, ids ...string) {
 	r.t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(10 * time.Second):
-		r.t.Errorf("%s: the response does not end", name)
-		r.end()
-		<-r.done
-	}
+	await.Value(r.t, name+": the response ends", r.done)
 	var got []string
 	for line := range strings.Lines(r.body.Body.String()) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "id: "); ok {
@@ -97,7 +91,7 @@ func (r *response) stays(name string, events int) {
 	select {
 	case <-r.done:
 		r.t.Errorf("%s: the response has ended", name)
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(100 * time.Millisecond): // pace: it would have ended by then
 	}
 }
 
@@ -233,17 +227,10 @@ func (p *process) endSessions() {
 	}
 }
 
-// await waits until this many GETs are under way.
-func (p *process) await(t *testing.T, gets int64) {
+// serves waits until this many GETs are under way.
+func (p *process) serves(t *testing.T, gets int64) {
 	t.Helper()
 	await.For(t, fmt.Sprintf("%d GETs to be under way", gets), func() bool { return p.gets.Load() == gets })
-}
-
-// stop shuts a process down, and waits for its responses.
-func (p *process) stop(t *testing.T, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return p.Shutdown(ctx)
 }
 
 // router brings a POST to one process and a GET to another one. The response to a POST is
@@ -319,32 +306,34 @@ func TestShutdown(t *testing.T) {
 			called <- err
 		}
 
-		away.await(t, 1) // the session's own stream
+		away.serves(t, 1) // the session's own stream
 		go call()
-		away.await(t, 2)
+		away.serves(t, 2)
 		answer <- struct{}{}
 		must(t, <-called)
-		away.await(t, 1)
+		away.serves(t, 1)
 
 		// The other process is shut down while it serves a call: the client goes on at a third one.
 		go call()
-		away.await(t, 2)
-		if err := away.stop(t, 200*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		away.serves(t, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // short: the responses go on
+		defer cancel()
+		if err := away.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a shutdown of which the event store does not know: %v", err)
 		}
 		network.away.Store(next)
 		away.RegisterOnShutdown(away.events.Shutdown)
-		must(t, away.stop(t, time.Minute))
-		next.await(t, 2) // the call has had no event since
+		must(t, away.Shutdown(await.Context(t)))
+		next.serves(t, 2) // the call has had no event since
 		answer <- struct{}{}
 		must(t, <-called)
-		next.await(t, 1)
+		next.serves(t, 1)
 
 		// The session ends where it is, and nobody waits for anything any more.
 		home.endSessions()
-		next.await(t, 0)
-		must(t, home.stop(t, time.Minute))
-		must(t, next.stop(t, time.Minute))
+		next.serves(t, 0)
+		must(t, home.Shutdown(await.Context(t)))
+		must(t, next.Shutdown(await.Context(t)))
 	})
 }
 
@@ -406,11 +395,9 @@ func TestShutdownWhileWriting(t *testing.T) {
 			} else {
 				end <- nil
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			if err := server.Shutdown(ctx); err != nil {
+			if err := server.Shutdown(await.Context(t)); err != nil {
 				t.Errorf("a client that reads, %v: %v", reads, err)
 			}
-			cancel()
 			_ = client.Close()
 			if err := <-end; err != nil {
 				t.Errorf("the end of the response: %v", err)
@@ -446,13 +433,7 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 	<-streams.asked
 	events.Shutdown()
 	for _, response := range []*response{first, resume(t, events, "")} {
-		select {
-		case <-response.done:
-		case <-time.After(10 * time.Second):
-			t.Error("the response does not end")
-			response.end()
-			<-response.done
-		}
+		await.Value(t, "the response ends", response.done)
 		if response.body.Code != http.StatusServiceUnavailable {
 			t.Errorf("status %d", response.body.Code)
 		}

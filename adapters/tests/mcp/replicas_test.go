@@ -39,7 +39,7 @@ func (c counting) count(ctx context.Context, request *mcp.CallToolRequest, _ str
 			select {
 			case <-c.over:
 				return nil, nil, context.Canceled
-			case <-time.After(time.Millisecond):
+			case <-time.After(time.Millisecond): // pace: it is looked at again
 			}
 		}
 	}

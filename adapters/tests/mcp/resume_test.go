@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -71,8 +70,7 @@ func call(ctx context.Context, replicas [2]*url.URL, got *received) (resumed int
 // race lets clients call the tool at once, and returns what is wrong with what they got.
 func race(t *testing.T, clients, steps int, events func(replica int) mcp.EventStore) (faults []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	want := make([]int, steps)
 	for i := range want {
 		want[i] = i + 1
@@ -123,8 +121,7 @@ func TestClientsResumeAtAnyReplica(t *testing.T) {
 // What a server sends by itself reaches a client at any replica, too.
 func TestSessionsOwnStream(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := await.Context(t)
 		home, server := serve(t, counting{}, newEvents(t, stores[0], 0))
 		other, _ := serve(t, counting{}, newEvents(t, stores[1], 0))
 		got := &received{}

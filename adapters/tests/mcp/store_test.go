@@ -14,9 +14,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-df90f812/agentstore"
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // after returns the events of session s that a replica would send again.
@@ -40,6 +43,27 @@ func onEach(t *testing.T, run func(t *testing.T, stores [2]repo.Store)) {
 			run(t, stores(t, database))
 		})
 	}
+}
+
+// passing is like onEach, with a function that lets time pass for the streams: by the clock of the store in memory, and by the rows
+// of a database.
+func passing(t *testing.T, run func(t *testing.T, stores [2]repo.Store, pass func(time.Duration))) {
+	t.Helper()
+	t.Parallel()
+	t.Run("Memory", func(t *testing.T) {
+		t.Parallel()
+		clock, address := memory.NewClock(time.Now()), databases["Memory"](t)
+		first := pgtest.OpenStore(t, address, agentstore.Options{Clock: clock})
+		run(t, [2]repo.Store{first, pgtest.OpenStore(t, address, agentstore.Options{})}, clock.Advance)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		replicas := stores(t, databases["PostgreSQL"])
+		run(t, replicas, func(d time.Duration) {
+			pool := replicas[0].(*agentstore.Store).Pool()
+			pgtest.Exec(t, pool, "UPDATE streams SET expires_at = expires_at - make_interval(secs => $1)", d.Seconds())
+		})
+	})
 }
 
 func must(t *testing.T, err error) {
@@ -68,7 +92,7 @@ func TestEventsKeepTheirIndex(t *testing.T) {
 		for i, data := range want {
 			ctx, cancel := t.Context(), func() {}
 			if streams.down.Store(i == 2 || i == 3); streams.down.Load() {
-				ctx, cancel = context.WithTimeout(ctx, 5*time.Millisecond)
+				ctx, cancel = context.WithTimeout(ctx, 5*time.Millisecond) // short: the database stays down
 			}
 			given := bytes.Clone(data)
 			if err := own.Append(ctx, "s", "r", given); (err != nil) != streams.down.Load() {
@@ -149,8 +173,8 @@ func TestLostAnswers(t *testing.T) {
 
 // What is missing is an error, and never a shorter list.
 func TestMissingEvents(t *testing.T) {
-	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		events := newEvents(t, stores[0], repo.MinStreamTTL)
+	passing(t, func(t *testing.T, stores [2]repo.Store, pass func(time.Duration)) {
+		events := newEvents(t, stores[0], time.Hour)
 		if _, err := after(t, events, "r", -1); !errors.Is(err, repo.ErrNotFound) {
 			t.Errorf("a stream that was never opened: %v", err)
 		}
@@ -159,10 +183,10 @@ func TestMissingEvents(t *testing.T) {
 		}
 		must(t, events.Open(t.Context(), "s", "r"))
 		must(t, events.Append(t.Context(), "s", "r", []byte("event")))
-		await.For(t, "the stream to expire", func() bool {
-			_, err := after(t, newEvents(t, stores[1], 0), "r", -1)
-			return errors.Is(err, mcp.ErrEventsPurged)
-		})
+		pass(2 * time.Hour)
+		if _, err := after(t, newEvents(t, stores[1], 0), "r", -1); !errors.Is(err, mcp.ErrEventsPurged) {
+			t.Errorf("an expired stream: %v", err)
+		}
 		if err := events.Append(t.Context(), "s", "r", []byte("late")); !errors.Is(err, repo.ErrGone) {
 			t.Errorf("append to an expired stream: %v", err)
 		}
@@ -181,11 +205,9 @@ func TestDroppedEvents(t *testing.T) {
 		}
 		streams.down.Store(true)
 		for range 4 { // more than may wait
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-			if err := own.Append(ctx, "s", "full", make([]byte, repo.MaxPartBytes/2)); err == nil {
+			if err := own.Append(shortly(t), "s", "full", make([]byte, repo.MaxPartBytes/2)); err == nil {
 				t.Error("an append to a database that is down succeeds")
 			}
-			cancel()
 		}
 		err = own.Append(t.Context(), "s", "large", make([]byte, repo.MaxPartBytes))
 		if !errors.Is(err, repo.ErrInvalid) || !errors.Is(err, mcp.ErrEventsPurged) {
@@ -242,7 +264,7 @@ func TestAppendBesideAfter(t *testing.T) {
 		if err := own.Append(shortly(t), "s", "r", []byte("waits")); err == nil {
 			t.Error("an append to a database that is down succeeds")
 		}
-		reading, cancel := context.WithTimeout(t.Context(), time.Minute)
+		reading, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan struct{})
 		go func() {
@@ -253,7 +275,7 @@ func TestAppendBesideAfter(t *testing.T) {
 				}
 			}
 		}()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // pace: the After waits by now, or soon
 		err = own.Append(shortly(t), "s", "r", []byte("waits too"))
 		if !errors.Is(err, context.DeadlineExceeded) || reading.Err() != nil {
 			t.Errorf("beside an After: %v; the After's context: %v", err, reading.Err())
@@ -268,7 +290,7 @@ func TestAppendBesideAfter(t *testing.T) {
 // shortly returns a context that ends soon.
 func shortly(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // short: the database stays down meanwhile
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -276,24 +298,22 @@ func shortly(t *testing.T) context.Context {
 // A large event lives as long as its stream, and no longer. Who needs it then gets a status, also when
 // it is removed: an empty answer would be asked for again and again.
 func TestLargeEventExpires(t *testing.T) {
-	onEach(t, func(t *testing.T, stores [2]repo.Store) {
-		const ttl = 5 * time.Second // longer than a busy machine takes from one event to the next one
-		own, other := newEvents(t, stores[0], ttl), newEvents(t, stores[1], 0)
+	passing(t, func(t *testing.T, stores [2]repo.Store, pass func(time.Duration)) {
+		own, other := newEvents(t, stores[0], time.Hour), newEvents(t, stores[1], 0)
 		must(t, own.Open(t.Context(), "s", "r"))
 		must(t, own.Append(t.Context(), "s", "r", []byte("first")))
 		must(t, own.Append(t.Context(), "s", "r", make([]byte, repo.MaxPartBytes/4)))
-		begun := time.Now()
-		for time.Since(begun) < ttl+time.Second {
+		for range 4 {
+			pass(50 * time.Minute)
 			must(t, own.Append(t.Context(), "s", "r", nil))
-			time.Sleep(ttl / 50)
 		}
 		if all, err := after(t, other, "r", 0); err != nil || len(all[0]) != repo.MaxPartBytes/4 {
 			t.Errorf("the large event of a stream that goes on: %d events, %v", len(all), err)
 		}
-		await.For(t, "the stream to expire", func() bool {
-			_, err := after(t, other, "r", 0)
-			return errors.Is(err, mcp.ErrEventsPurged)
-		})
+		pass(2 * time.Hour)
+		if _, err := after(t, other, "r", 0); !errors.Is(err, mcp.ErrEventsPurged) {
+			t.Errorf("an expired stream: %v", err)
+		}
 		for _, want := range []int{http.StatusBadRequest, http.StatusNotFound} {
 			if status, _ := get(t, other.Handler(http.NotFoundHandler()), "s", "r_0", "alice"); status != want {
 				t.Errorf("the large event: status %d, want %d", status, want)
@@ -319,7 +339,7 @@ func TestTTL(t *testing.T) {
 // get asks a replica that has no session of its own for events.
 func get(t *testing.T, replica http.Handler, session, last, user string) (status int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(await.Context(t))
 	defer cancel()
 	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	request.Header.Set("Accept", "text/event-stream")

@@ -32,7 +32,12 @@ type database struct {
 
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{})
+	return newDatabaseWith(t, agentstore.Options{})
+}
+
+func newDatabaseWith(t *testing.T, options agentstore.Options) *database {
+	t.Helper()
+	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

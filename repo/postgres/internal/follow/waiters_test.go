@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // takeaway is what those who wait take from: things of kinds.
@@ -24,9 +26,7 @@ type takeaway struct {
 // newTakeaway makes a store whose poll comes after interval.
 func newTakeaway(t *testing.T, interval time.Duration) *takeaway {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	s := &takeaway{t: t, ctx: ctx, things: map[string]int{}}
+	s := &takeaway{t: t, ctx: await.Context(t), things: map[string]int{}}
 	s.waiters = NewWaiters(WaitersConfig[string]{
 		Poll: func(_ context.Context, kinds []string) ([]bool, error) {
 			s.polls.Add(1)
@@ -80,7 +80,7 @@ func (s *takeaway) take(ctx context.Context, stop <-chan struct{}, kind string) 
 // parked waits until so many wait.
 func (s *takeaway) parked(count int) {
 	s.t.Helper()
-	s.await("all to be parked", func() bool {
+	await.For(s.t, "all to be parked", func() bool {
 		s.waiters.mu.Lock()
 		defer s.waiters.mu.Unlock()
 		parked := 0
@@ -89,15 +89,6 @@ func (s *takeaway) parked(count int) {
 		}
 		return parked == count
 	})
-}
-
-func (s *takeaway) await(what string, holds func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatal("waited in vain for ", what)
-		}
-	}
 }
 
 // begin has so many wait for one thing each, and returns what waits for them.
@@ -202,13 +193,13 @@ func TestWaitersPoll(t *testing.T) {
 	s.parked(3)
 	before := s.looks.Load()
 	polls := s.polls.Load()
-	s.await("polls", func() bool { return s.polls.Load() > polls+3 })
+	await.For(s.t, "polls", func() bool { return s.polls.Load() > polls+3 })
 	if looks := s.looks.Load(); looks != before {
 		t.Errorf("%d looks for nothing", looks-before)
 	}
 	s.add("a", 3)
 	wait()
-	s.await("the end of the poll", func() bool {
+	await.For(s.t, "the end of the poll", func() bool {
 		s.waiters.mu.Lock()
 		defer s.waiters.mu.Unlock()
 		return !s.waiters.polling
@@ -269,7 +260,7 @@ func TestWaitersOrdered(t *testing.T) {
 		s.parked(i + 1)
 	}
 	s.waiters.Tell(aboutKind("a")) // in vain
-	s.await("a look", func() bool { return s.looks.Load() >= 2 })
+	await.For(s.t, "a look", func() bool { return s.looks.Load() >= 2 })
 	s.parked(count)
 	for i := range count {
 		s.add("a", 1)
