@@ -35,13 +35,12 @@ func leaseRaceTests() []test {
 // whether the key is free and then takes it.
 func testLeaseOneHolder(t *testing.T, store repo.Store) {
 	const contenders, rounds = 16, 12
-	broken := func(take func(owner string) (token int64, ok bool), leave func(owner string, token int64)) (times int32) {
+	broken := func(take func(owner string) (token int64, ok bool), work func(), leave func(owner string, token int64)) (times int32) {
 		var inside, two atomic.Int32
 		var last atomic.Int64
 		together(contenders, func(int) {
 			owner := randomName()
 			for range rounds {
-				began := time.Now()
 				token, ok := take(owner)
 				if !ok {
 					tick()
@@ -50,7 +49,7 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 				if inside.Add(1) > 1 || last.Swap(token) >= token {
 					two.Add(1)
 				}
-				time.Sleep(max(2*time.Millisecond, time.Since(began))) // pace: a round trip, so that the next one may come meanwhile
+				work()
 				inside.Add(-1)
 				leave(owner, token)
 			}
@@ -68,6 +67,8 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 			taken.add()
 		}
 		return lease.Fence, err == nil
+	}, func() {
+		time.Sleep(2 * time.Millisecond) // pace: a round trip, so that the next one may come meanwhile
 	}, func(_ string, token int64) {
 		if err := store.Leases().Release(t.Context(), repo.Lease{Key: key, Fence: token}); err != nil {
 			t.Error(err)
@@ -78,18 +79,19 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 	}
 	scope := shared()
 	var tokens atomic.Int64
+	looked, entered := meeting(t), meeting(t) // so both find it free, and hold it at once
 	naive := broken(func(owner string) (int64, bool) {
 		holder, err := store.State().Get(t.Context(), scope, "holder")
 		if err == nil && string(holder.Value) != `""` {
 			return 0, false
 		}
-		time.Sleep(2 * time.Millisecond) // pace: a round trip, during which others look
+		looked()
 		value, err := json.Marshal(owner)
 		if err == nil {
 			_, err = store.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "holder", Value: value}})
 		}
 		return tokens.Add(1), err == nil
-	}, func(string, int64) {
+	}, entered, func(string, int64) {
 		if _, err := store.State().Change(t.Context(), []repo.StateChange{set(scope, "holder", `""`)}); err != nil {
 			t.Error(err)
 		}

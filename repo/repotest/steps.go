@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,19 @@ func spaceOf(of any) string {
 func tick() {
 	for now := time.Now().UnixMicro(); time.Now().UnixMicro() <= now; {
 		time.Sleep(time.Microsecond) // pace: the clock is looked at again
+	}
+}
+
+// meeting returns what waits, in naive ways, until two have called it: so both have read before either writes.
+func meeting(t *testing.T) func() {
+	t.Helper()
+	var calls atomic.Int64
+	met := make(chan struct{})
+	return func() {
+		if calls.Add(1) == 2 {
+			close(met)
+		}
+		await.Value(t, "two read", met)
 	}
 }
 
