@@ -21,11 +21,11 @@ func TestConformanceOfApplicationRole(t *testing.T) {
 	g := newGranted(t)
 	open := pgtest.Opener(t, g.application, agentstore.Options{})
 	if pgtest.Full() {
-		repotest.RunApplication(t, open)
+		repotest.RunApplication(t, open, pgtest.Elapse(g.owner))
 		return
 	}
 	// Each statement: races have no others.
-	repotest.RunApplication(t, open, repotest.Races(0))
+	repotest.RunApplication(t, open, repotest.Races(0), pgtest.Elapse(g.owner))
 	repotest.RunApplication(t, open, repotest.Only("Follow"))
 }
 

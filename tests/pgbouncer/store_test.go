@@ -161,10 +161,11 @@ func TestTurns(t *testing.T) {
 // Guarantee: Servers and roles: The conformance suite passes behind PgBouncer in transaction mode.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 10), documentedMode)
+	databaseURL := pgtest.NewDatabase(t)
+	bounced := withMode(pgtest.NewBouncer(t, databaseURL, "transaction", 10), documentedMode)
 	open := pgtest.Opener(t, bounced, agentstore.Options{MaxConns: 16})
 	if pgtest.Full() {
-		repotest.Run(t, open)
+		repotest.Run(t, open, pgtest.Elapse(databaseURL))
 		return
 	}
 	repotest.Run(t, open, repotest.Only("Keys", "Append", "Turns", "Read", "Values", "Use", "State", "Claims", "Fences", "Audit", "Transactions"))
