@@ -5,12 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const module = "github.com/seed-df90f812/agentstore"
@@ -107,8 +104,14 @@ func (r repository) run(environment []string, script string) string {
 }
 
 func (r repository) try(environment []string, script string) (output string, err error) {
-	command := exec.CommandContext(r.t.Context(), "bash", "-euc", script)
-	command.Dir = r.directory
+	return try(r.t, r.directory, environment, script)
+}
+
+// try runs a script in a directory, outside of the workspace, with a git that has no settings but these.
+func try(t *testing.T, directory string, environment []string, script string) (output string, err error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bash", "-euc", script)
+	command.Dir = directory
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 	command.Env = append(command.Env, environment...)
@@ -127,12 +130,20 @@ func (r repository) release() {
 	r.run(nil, blocks[0][2])
 }
 
-// TestReleaseSteps checks that after a release each module that requires agentstore requires the
-// version, and that each has a tag, on one commit.
-func TestReleaseSteps(t *testing.T) {
+// TestRelease makes a release of a copy, and checks what is to be true after one. For go and git the copy is the
+// repository at GitHub.
+func TestRelease(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
+	u := newUser(t, r)
 	r.release()
+	t.Run("Steps", func(t *testing.T) { t.Parallel(); testReleaseSteps(t, repository{t, r.directory}) })
+	t.Run("README", func(t *testing.T) { t.Parallel(); u.t = t; testReadmeLines(t, u) })
+}
+
+// testReleaseSteps checks that after a release each module that requires agentstore requires the
+// version, and that each has a tag, on one commit.
+func testReleaseSteps(t *testing.T, r repository) {
 	if changed := r.run(nil, "git status --porcelain"); changed != "" {
 		t.Errorf("not committed: %s", changed)
 	}
@@ -154,37 +165,5 @@ func TestReleaseSteps(t *testing.T) {
 	slices.Sort(tags)
 	if got := strings.Fields(r.run(nil, "git tag --points-at v0.1.0")); !slices.Equal(got, tags) {
 		t.Errorf("tags %v, want %v", got, tags)
-	}
-}
-
-// TestReleasedCommandInstalls runs the line of README.md that installs the command, after a release.
-// For go, the copy is the repository at GitHub. Only in full does it compile.
-func TestReleasedCommandInstalls(t *testing.T) {
-	t.Parallel()
-	install := regexp.MustCompile(`(?m)^go install ` + module + `/cmd/agentstore@latest$`).FindString(read(t, filepath.Join(root, "README.md")))
-	if install == "" {
-		t.Fatal("README.md does not install the command")
-	}
-	r := newRepository(t)
-	r.release()
-	programs := t.TempDir()
-	environment := []string{
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + r.directory + ".insteadOf", "GIT_CONFIG_VALUE_0=https://" + module,
-		"GOPRIVATE=" + module, "GOBIN=" + programs, "GOFLAGS=-modcacherw -trimpath",
-		// The version would stay in the usual cache for ever. Other modules come from there, where they were verified.
-		"GOMODCACHE=" + t.TempDir(), "GOSUMDB=off",
-		"GOPROXY=file://" + strings.TrimSpace(r.run(nil, "go env GOMODCACHE")) + "/cache/download," + strings.TrimSpace(r.run(nil, "go env GOPROXY")),
-	}
-	// What is on main has a replace, which is why the tagged commit differs from it.
-	if output, err := r.try(environment, strings.Replace(install, "@latest", "@main", 1)); err == nil || !strings.Contains(output, "replace directives") {
-		t.Errorf("installing main: %v\n%s", err, output)
-	}
-	if !pgtest.Full() { // without the compiler, which would begin at nothing
-		r.run(environment, strings.Replace(install, "go install ", "go install -n ", 1))
-		return
-	}
-	r.run(environment, install)
-	if version := r.run(nil, filepath.Join(programs, "agentstore")+" version"); !strings.HasPrefix(version, "agentstore v0.1.0, ") {
-		t.Errorf("installed %s", version)
 	}
 }
