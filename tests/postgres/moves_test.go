@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -143,8 +144,7 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 			}
 			waiting := make(chan error, 1)
 			go func() { waiting <- complete(t.Context(), claimed[0]) }()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := await.Context(t) // for the others: the row stays locked until they have come back
 			var running sync.WaitGroup
 			for _, c := range claimed[1:] {
 				running.Go(func() {
@@ -214,7 +214,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	}
 	network := pgtest.NewLosing(t, u.Host)
 	u.Host = network.Addr
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	store, other := openLossy(t, u.String()), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
@@ -227,7 +227,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 		}
 		running.Wait()
 		lost = network.Stop()
-		time.Sleep(50 * time.Millisecond) // the server may still be working
+		awaitDone(t, store, other.Pool())
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)
 			if moved := plan.State == repo.PlanComplete; err != nil || moved != (errs[i] == nil) && !errors.Is(errs[i], repo.ErrUnknownOutcome) {
@@ -274,7 +274,7 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 	tracer := newClaimTracer()
 	workers := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 2 })
 	other := process(t, databaseURL)
-	for range 20 { // a poll may come first
+	await.For(t, "a worker is woken, and not by a poll, which may come first", func() bool {
 		c := claimMany(t, other, "queue", 1)[0]
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{}); err != nil {
 			t.Fatal(err)
@@ -286,17 +286,14 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 			claimed <- err
 		}()
 		awaitListeners(t, other.Pool(), 1)
-		pgtest.Await(t, time.Minute, "a poll", func() bool { return tracer.polls.count.Load() > before })
+		await.For(t, "a poll", func() bool { return tracer.polls.count.Load() > before })
 		polls := tracer.polls.count.Load()
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionExecute, repo.Cause{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-claimed; err != nil {
+		if err := await.Value(t, "the worker's claim", claimed); err != nil {
 			t.Fatal(err)
 		}
-		if tracer.polls.count.Load() == polls {
-			return
-		}
-	}
-	t.Error("each time a poll found the plan")
+		return tracer.polls.count.Load() == polls
+	})
 }
