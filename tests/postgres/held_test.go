@@ -61,8 +61,10 @@ func besideHeld(t *testing.T, store *agentstore.Store, add func(ctx context.Cont
 		for _, err := range errs {
 			if err != nil {
 				failed++
-				t.Logf("one of %d: %v", len(errs), err)
 			}
+		}
+		if failed > 0 {
+			t.Logf("%d of %d, such as: %v", failed, len(errs), errors.Join(errs...).(interface{ Unwrap() []error }).Unwrap()[0])
 		}
 		return nil
 	}); err != nil {

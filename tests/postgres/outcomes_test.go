@@ -409,6 +409,8 @@ func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill
 		})
 	}
 	var counts [4]atomic.Int64
+	var length atomic.Int64 // of a write here and now, by which callers leave in the middle of one
+	length.Store(int64(20 * time.Millisecond))
 	var workers sync.WaitGroup
 	for range 12 {
 		workers.Go(func() {
@@ -417,7 +419,7 @@ func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill
 					t.Errorf("%v", p)
 				}
 			}()
-			for range pgtest.Choose(400, 60) {
+			for range pgtest.Choose(400, 40) {
 				op := ops[rand.IntN(len(ops))]
 				do, written := op.prepared()
 				ctx, cancel := context.WithCancel(context.Background())
@@ -426,7 +428,8 @@ func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill
 				default:
 				}
 				// pace: the caller leaves at any time, or has the answer before
-				timer := time.AfterFunc(time.Duration(float64(rand.IntN(120000))*rand.Float64()*rand.Float64())*time.Microsecond, cancel)
+				timer := time.AfterFunc(time.Duration(float64(4*length.Load())*rand.Float64()*rand.Float64()), cancel)
+				started := time.Now()
 				err := do(ctx)
 				timer.Stop()
 				cancelled := ctx.Err() != nil
@@ -449,10 +452,12 @@ func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill
 				switch {
 				case err == nil:
 					counts[0].Add(1)
+					length.Store(int64(time.Since(started)))
 				case errors.Is(err, repo.ErrUnknownOutcome):
 					counts[1].Add(1)
 				case errors.Is(err, context.Canceled):
 					counts[2].Add(1)
+					length.Add(length.Load() / 8)
 				default:
 					counts[3].Add(1)
 				}
