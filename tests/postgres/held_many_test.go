@@ -233,7 +233,8 @@ func TestContendedBesideHeld(t *testing.T) {
 		id := pgtest.NewSession(t, store)
 		defer hold(t, holder, id)()
 		waiting.Go(func() {
-			if _, err := store.Sessions().Append(context.WithValue(t.Context(), ctxKey("caller"), "held"), id, user("waits")); err != nil {
+			ctx := context.WithValue(t.Context(), ctxKey("caller"), "held")
+			if _, err := store.Sessions().Append(ctx, id, user("waits")); err != nil {
 				t.Error(err)
 			}
 		})

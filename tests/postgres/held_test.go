@@ -34,7 +34,9 @@ func awaitsRow(t *testing.T, store *agentstore.Store, others pgtest.Database) (w
 // append to it waits, while 16 other sessions are appended to. It returns how many of these appends
 // failed. Those that have to come back do so while the session is held. stopped, if set, says
 // when they are known not to, and are given up.
-func besideHeld(t *testing.T, store *agentstore.Store, add func(ctx context.Context, id repo.ID) error, stopped func() bool) (failed int) {
+func besideHeld(
+	t *testing.T, store *agentstore.Store, add func(ctx context.Context, id repo.ID) error, stopped func() bool,
+) (failed int) {
 	t.Helper()
 	conn := pgtest.Connect(t, store.Pool().Config().ConnString())
 	held, others := pgtest.NewSession(t, store), newSessions(t, store, 16)
@@ -116,9 +118,8 @@ func lockTimeoutIsTheSessionsOwn(t *testing.T, connections int) {
 	databaseURL := pgtest.NewDatabase(t)
 	holder := pgtest.NewPool(t, databaseURL)
 	ids := newSessions(t, pgtest.OpenPool(t, holder, agentstore.Options{}), 17)
-	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{
-		MaxConns: connections, LockTimeout: 500 * time.Millisecond, // short: one session stays held, and nobody waits for another
-	})
+	// short: one session stays held, and nobody waits for another
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 500 * time.Millisecond})
 	defer hold(t, holder, ids[0])()
 	ctx := await.Context(t)
 	var waiting, all sync.WaitGroup
