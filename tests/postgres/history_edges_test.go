@@ -141,7 +141,7 @@ func TestFamilyRace(t *testing.T) {
 					mu.Unlock()
 					err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: levels[rand.IntN(3)]}, func(tx pgx.Tx) error {
 						pgtest.Value[int](t, tx, "SELECT count(*) FROM sessions")
-						time.Sleep(rand.N(10 * time.Millisecond))
+						time.Sleep(rand.N(10 * time.Millisecond)) // pace: others do something meanwhile
 						_, err := postgres.Bind(tx).Sessions().Delete(t.Context(), id)
 						return err
 					})

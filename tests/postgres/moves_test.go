@@ -144,8 +144,7 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 			}
 			waiting := make(chan error, 1)
 			go func() { waiting <- complete(t.Context(), claimed[0]) }()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := await.Context(t) // for the others: the row stays locked until they have come back
 			var running sync.WaitGroup
 			for _, c := range claimed[1:] {
 				running.Go(func() {
@@ -215,7 +214,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	}
 	network := pgtest.NewLosing(t, u.Host)
 	u.Host = network.Addr
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	store, other := openLossy(t, u.String()), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
@@ -228,7 +227,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 		}
 		running.Wait()
 		lost = network.Stop()
-		time.Sleep(50 * time.Millisecond) // the server may still be working
+		awaitDone(t, store, other.Pool())
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)
 			if moved := plan.State == repo.PlanComplete; err != nil || moved != (errs[i] == nil) && !errors.Is(errs[i], repo.ErrUnknownOutcome) {
@@ -275,7 +274,7 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 	tracer := newClaimTracer()
 	workers := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 2 })
 	other := process(t, databaseURL)
-	for range 20 { // a poll may come first
+	await.For(t, "a worker is woken, and not by a poll, which may come first", func() bool {
 		c := claimMany(t, other, "queue", 1)[0]
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{}); err != nil {
 			t.Fatal(err)
@@ -292,12 +291,9 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionExecute, repo.Cause{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-claimed; err != nil {
+		if err := await.Value(t, "the worker's claim", claimed); err != nil {
 			t.Fatal(err)
 		}
-		if tracer.polls.count.Load() == polls {
-			return
-		}
-	}
-	t.Error("each time a poll found the plan")
+		return tracer.polls.count.Load() == polls
+	})
 }

@@ -342,9 +342,9 @@ func TestObserverSeesNoContents(t *testing.T) {
 			valid("append", err)
 			_, err = store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: session.ID, ID: marker, Messages: []repo.NewMessage{user(marker)}})
 			valid("append_turn", err)
-			lease, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: marker}, Owner: marker, TTL: time.Minute})
+			lease, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: marker}, Owner: marker, TTL: time.Hour})
 			valid("acquire", err)
-			_, err = store.Leases().Renew(ctx, lease, time.Minute)
+			_, err = store.Leases().Renew(ctx, lease, time.Hour)
 			valid("renew", err)
 			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: marker, Owner: marker})
 			valid("open", err)
@@ -394,6 +394,7 @@ func TestObserverSeesNoContents(t *testing.T) {
 // call calls a method with arguments that contain the marker, and loops over what it yields.
 func call(t *testing.T, method reflect.Value, session repo.ID) {
 	t.Helper()
+	// short: it ends those that follow or wait, however late
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	args := []reflect.Value{reflect.ValueOf(ctx)}

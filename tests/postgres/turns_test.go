@@ -53,12 +53,12 @@ func TestHeldSessionStopsNoOtherTurn(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", ", connections, " connections"), func(t *testing.T) {
 				t.Parallel()
 				store := pgtest.NewStore(t, agentstore.Options{MaxConns: connections})
-				failed := besideHeld(t, store, time.Minute, func(ctx context.Context, id repo.ID) error {
+				failed := besideHeld(t, store, func(ctx context.Context, id repo.ID) error {
 					added := turn
 					added.Messages = []repo.NewMessage{user("outside")}
 					_, err := store.Sessions().AppendTurn(ctx, inSession(id, added))
 					return err
-				})
+				}, nil)
 				if failed > 0 {
 					t.Errorf("%d turns of other sessions failed", failed)
 				}
