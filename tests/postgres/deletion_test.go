@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -38,7 +38,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 					}
 				})
 			}
-			pgtest.Await(t, time.Minute, "some messages", func() bool {
+			await.For(t, "some messages", func() bool {
 				session, err := store.Sessions().Get(t.Context(), id)
 				return err == nil && session.MessageCount > 2
 			})
