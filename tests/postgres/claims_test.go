@@ -185,7 +185,7 @@ func TestClaimWaitsWithoutPolling(t *testing.T) {
 	work := func(store *agentstore.Store, namespace string, n int) {
 		running.Go(func() {
 			// With a TTL of its own each is a statement, so that they can be counted.
-			ttl := time.Hour + time.Duration(n)*time.Second
+			ttl := time.Hour - time.Duration(n)*time.Second
 			got, err := store.Plans().Claim(ctx, repo.Claim{Owner: fmt.Sprint("worker ", n), Namespaces: []string{namespace}, TTL: ttl, Wait: true})
 			if err == nil {
 				claimed <- got[0]

@@ -289,9 +289,10 @@ func TestLostAppendIsMadeAgain(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits until a pool is not used for a while.
+// awaitQuiet waits until a pool is not used for a while, so that what the store sends by itself is seldom in the way.
 func awaitQuiet(pool *pgxpool.Pool) {
-	for before := int64(-1); before != pool.Stat().AcquireCount() || pool.Stat().AcquiredConns() > 0; time.Sleep(200 * time.Millisecond) { // pace: what comes later is in the way seldom
+	for before := int64(-1); before != pool.Stat().AcquireCount() || pool.Stat().AcquiredConns() > 0; {
 		before = pool.Stat().AcquireCount()
+		time.Sleep(200 * time.Millisecond) // pace: what the store sends later is in no test's way for certain
 	}
 }
