@@ -38,10 +38,7 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 		id, _ := link(t)
 		deadlock(t, databaseURL, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", id,
 			"SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", id,
-			func() error {
-				_, err := store.Sessions().Delete(t.Context(), id)
-				return err
-			})
+			func() error { return second(store.Sessions().Delete(t.Context(), id)) })
 		if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
 			t.Errorf("after the deletion: %v", err)
 		}

@@ -272,10 +272,7 @@ func TestFollowOwnPool(t *testing.T) {
 	writer := process(t, databaseURL)
 	reader := process(t, databaseURL, func(c *pgxpool.Config) {
 		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
-		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, "LISTEN own")
-			return err
-		}
+		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, "LISTEN own")) }
 	})
 	id := pgtest.NewSession(t, writer)
 	f := follow(t, reader, id, 0)
