@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,7 +34,7 @@ func TestErrorsOfCommits(t *testing.T) {
 		_, err := store.Sessions().Append(ctx, id, user("behind a lock"))
 		waiting <- err
 	}()
-	time.Sleep(100 * time.Millisecond) // it was skipped, and waits
+	awaitLockWait(t, store.Pool())
 	release()
 	if err := <-waiting; !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("an append that waited: %v", err)
