@@ -338,20 +338,21 @@ func TestTurnsTogetherBehindWithdrawn(t *testing.T) {
 	}
 	// The two connections that may wait do so for others.
 	withdraw := []func(){withdrawn(ids[2]), withdrawn(ids[3])}
-	pgtest.AwaitLockWait(t, holder, 2)
+	pgtest.AwaitLockWait(t, store.Pool(), 2)
 	withdraw = append(withdraw, withdrawn(ids[0]))
 	awaitQueued(t, store, 1)
-	all.Go(func() {
-		if _, err := store.Sessions().AppendTurns(t.Context(), turnsOf(ids[:2]...)...); err != nil {
-			t.Error(err)
-		}
+	awaitTried(t, store, 2, func() {
+		all.Go(func() {
+			if _, err := store.Sessions().AppendTurns(t.Context(), turnsOf(ids[:2]...)...); err != nil {
+				t.Error(err)
+			}
+		})
 	})
-	awaitQueued(t, store, 2)
 	for _, withdraw := range slices.Backward(withdraw) { // one of these connections is free
 		withdraw()
 	}
 	withdrawing.Wait()
-	pgtest.AwaitLockWait(t, holder, 1)
+	pgtest.AwaitLockWait(t, store.Pool(), 1)
 	releases[0]()
 	for range 5 {
 		if _, err := store.Sessions().Append(await.Context(t), ids[0], user("alone")); err != nil {
@@ -420,7 +421,7 @@ func TestLockTimeoutOfTurnsTogether(t *testing.T) {
 		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
-			ids := newSessions(t, pgtest.OpenStore(t, databaseURL, agentstore.Options{}), 2)
+			ids := newSessions(t, process(t, databaseURL), 2)
 			// short: the session stays held, so it fires however late
 			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 40 * time.Millisecond})
 			defer hold(t, pgtest.NewPool(t, databaseURL), ids[1])()
