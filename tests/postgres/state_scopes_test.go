@@ -62,7 +62,7 @@ func TestVersionOfScopeErasedDuringAWait(t *testing.T) {
 								changed <- run(t.Context(), store)
 							}
 						}()
-						awaitLock(t, store)
+						pgtest.AwaitLockWait(t, store.Pool(), 1)
 						began = pgtest.Value[int64](t, store.Pool(), "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 						again, err := tx.State().Change(ctx, []repo.StateChange{plusOne(name, "n")})
 						if err != nil {
