@@ -2,144 +2,78 @@ package pgtest
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"strconv"
-	"syscall"
-	"time"
-
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
-	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
-	tclog "github.com/testcontainers/testcontainers-go/log"
-	"github.com/testcontainers/testcontainers-go/modules/postgres"
+	"os/exec"
+	"path/filepath"
 )
 
-const (
-	// officialImage is used if a registry can be reached.
-	officialImage = "postgres:15-alpine"
-	// localImage is what make image builds.
-	localImage = "agentstore-postgres:15"
-	// ownerLabel is the label with the id of the process that a container belongs to.
-	ownerLabel = "agentstore.test.owner"
-	// pullTimeout bounds the start of a container, which may have to pull its image
-	// first.
-	pullTimeout = 3 * time.Minute
-)
+// containerCommand starts a container, and removes it when its standard input ends.
+const containerCommand = "github.com/seed-df90f812/agentstore/tests/cmd/container"
 
+// startContainer starts a server in a container, by a process of its own: see tests/cmd/container.
 func startContainer(ctx context.Context, options Options) (*Server, error) {
-	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true") // its image needs a registry; removeOrphans does its work
-	if _, err := os.Stat("/.dockerenv"); err == nil {
-		// Published ports are on this machine's loopback even if it is a container
-		// itself.
-		setDefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
-	}
-	tclog.SetDefault(tclog.NewNoopLogger()) // it would print details of the machine at each run
-	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
-	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("no Docker: %w", err)
-	}
-	defer func() { _ = docker.Close() }()
-	removeOrphans(ctx, docker)
-
-	image := chooseImage(ctx, docker)
-	password := rand.Text()
-	settings := []string{"-c", "max_connections=" + maxConnections}
-	if options.Durable {
-		settings = append(settings, "-c", "fsync=on")
-	}
-	for _, setting := range setting().server() {
-		settings = append(settings, "-c", setting)
-	}
 	if setting().Clock != "" {
 		return nil, errors.New("a container's clock is the machine's")
 	}
-	started, err := postgres.Run(ctx, image,
-		postgres.WithUsername("postgres"),
-		postgres.WithDatabase("postgres"),
-		postgres.WithPassword(password),
-		testcontainers.WithCmdArgs(settings...),
-		testcontainers.WithLabels(map[string]string{ownerLabel: strconv.Itoa(os.Getpid())}),
-		testcontainers.WithEnv(map[string]string{"PGDATA": dataDir}), // also where an image has another one
-		testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
-			onLoopback(config)
-			if !options.Durable && !Full() { // whose databases are small, and many
-				config.Tmpfs = map[string]string{dataDir: ""}
-			}
-		}),
-		postgres.BasicWaitStrategies(),
-	)
-	stop := func() {
-		if started == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := started.Terminate(ctx, testcontainers.StopTimeout(10*time.Second)); err != nil {
-			options.Logf("pgtest: remove the container: %v", err)
-		}
+	if !mayHaveDocker() {
+		return nil, errors.New("no Docker: DOCKER_HOST is not set, and there is no socket")
 	}
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("image %s: %w", image, err)
+	arguments := []string{"run", containerCommand}
+	if options.Durable {
+		arguments = append(arguments, "-durable")
+	} else if !Full() { // whose databases are small, and many
+		arguments = append(arguments, "-memory")
 	}
-	databaseURL, err := started.ConnectionString(ctx, "sslmode=disable")
+	arguments = append(arguments, "max_connections="+maxConnections)
+	// The process ends with its input, and has to outlive the context to remove the container.
+	command := exec.CommandContext(context.WithoutCancel(ctx), "go", append(arguments, setting().server()...)...)
+	command.Stderr = os.Stderr
+	input, err := command.StdinPipe()
 	if err != nil {
-		stop()
 		return nil, err
 	}
-	return &Server{URL: databaseURL, Description: "a container of image " + image, stop: stop}, nil
-}
-
-func setDefault(name, value string) {
-	if os.Getenv(name) == "" {
-		_ = os.Setenv(name, value)
-	}
-}
-
-// dataDir is where a container's server keeps its databases.
-const dataDir = "/var/lib/postgresql/data"
-
-// onLoopback publishes the server's port for this machine only.
-func onLoopback(config *container.HostConfig) {
-	config.PortBindings = network.PortMap{
-		network.MustParsePort("5432/tcp"): {{HostIP: netip.MustParseAddr("127.0.0.1")}},
-	}
-}
-
-// chooseImage prefers an image that is on the machine, so that nobody waits for a
-// registry that does not answer.
-func chooseImage(ctx context.Context, docker *testcontainers.DockerClient) string {
-	if image := os.Getenv(imageEnv); image != "" {
-		return image
-	}
-	for _, image := range []string{officialImage, localImage} {
-		if _, err := docker.ImageInspect(ctx, image); err == nil {
-			return image
-		}
-	}
-	return officialImage
-}
-
-// removeOrphans removes the containers of test processes that were killed.
-func removeOrphans(ctx context.Context, docker *testcontainers.DockerClient) {
-	found, err := docker.ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: make(client.Filters).Add("label", ownerLabel),
-	})
+	output, err := command.StdoutPipe()
 	if err != nil {
-		return
+		return nil, err
 	}
-	for _, c := range found.Items {
-		owner, err := strconv.Atoi(c.Labels[ownerLabel])
-		if err != nil || !errors.Is(syscall.Kill(owner, 0), syscall.ESRCH) {
-			continue
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	stop := func() {
+		_ = input.Close()
+		if err := command.Wait(); err != nil {
+			options.Logf("pgtest: the container's process: %v", err)
 		}
-		_, _ = docker.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	}
+	var answer struct{ URL, Image, Error string }
+	if err := json.NewDecoder(output).Decode(&answer); err != nil {
+		stop()
+		return nil, fmt.Errorf("the container's process said nothing: %w", err)
+	}
+	if answer.Error != "" {
+		_ = input.Close()
+		_ = command.Wait()
+		return nil, errors.New(answer.Error)
+	}
+	return &Server{URL: answer.URL, Description: "a container of image " + answer.Image, stop: stop}, nil
+}
+
+// mayHaveDocker looks whether there is a Docker, before what talks to it is compiled.
+func mayHaveDocker() bool {
+	home, _ := os.UserHomeDir()
+	for _, file := range []string{
+		"/var/run/docker.sock",
+		filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "docker.sock"),
+		filepath.Join(home, ".docker/run/docker.sock"),
+		filepath.Join(home, ".docker/desktop/docker.sock"),
+		filepath.Join(home, ".testcontainers.properties"),
+	} {
+		if _, err := os.Stat(file); err == nil {
+			return true
+		}
+	}
+	return os.Getenv("DOCKER_HOST") != ""
 }

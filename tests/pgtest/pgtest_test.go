@@ -20,9 +20,6 @@ func TestNoServer(t *testing.T) {
 	t.Setenv(binariesEnv, "")
 	t.Setenv("PATH", "")
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-	// The client tries the default socket even if DOCKER_HOST is set. If it works, the
-	// image cannot be pulled.
-	t.Setenv(imageEnv, "127.0.0.1:1/none:1")
 	before := debianDir
 	debianDir = t.TempDir()
 	defer func() { debianDir = before }()

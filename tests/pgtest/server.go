@@ -34,9 +34,8 @@ type Options struct {
 
 // The environment variables.
 const (
-	urlEnv   = "AGENTSTORE_TEST_DATABASE_URL"
-	kindEnv  = "AGENTSTORE_TEST_SERVER"
-	imageEnv = "AGENTSTORE_TEST_IMAGE"
+	urlEnv  = "AGENTSTORE_TEST_DATABASE_URL"
+	kindEnv = "AGENTSTORE_TEST_SERVER"
 	// binariesEnv names the directory of initdb and postgres.
 	binariesEnv = "AGENTSTORE_TEST_BINARIES"
 )
