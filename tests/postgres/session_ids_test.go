@@ -61,10 +61,7 @@ func whileDeleting(t *testing.T, store *agentstore.Store, level pgx.TxIsoLevel, 
 		defer close(done)
 		isNew, err = create(ctx, creating, id)
 	}()
-	await.For(t, "the creation waits", func() bool {
-		return pgtest.Value[int](t, pool, `SELECT count(*)::int FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
-	})
+	pgtest.AwaitLockWait(t, pool, 1)
 	if err := deleting.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}

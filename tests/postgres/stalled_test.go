@@ -8,7 +8,6 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
@@ -96,23 +95,16 @@ func TestStalledReadersAndWriters(t *testing.T) {
 			}()
 		}
 		await.For(t, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
-		soon, stop := context.WithTimeout(t.Context(), time.Minute)
-		if _, err := sessions.Append(soon, working, user("x")); err != nil {
+		if _, err := sessions.Append(await.Context(t), working, user("x")); err != nil {
 			t.Errorf("%s: beside those that stall an append fails: %v", name, err)
 		}
-		if _, err := sessions.Get(soon, working); err != nil {
+		if _, err := sessions.Get(await.Context(t), working); err != nil {
 			t.Errorf("%s: beside those that stall a read fails: %v", name, err)
 		}
-		stop()
 		cancel()
 		for range conns {
-			select {
-			case err := <-ended:
-				if !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
-					t.Errorf("%s: after its context ended it gave %v", name, err)
-				}
-			case <-time.After(5 * time.Second):
-				t.Errorf("%s: it still runs after its context has ended", name)
+			if err := await.Value(t, name+": to end with its context", ended); !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
+				t.Errorf("%s: after its context ended it gave %v", name, err)
 			}
 		}
 		close(released)

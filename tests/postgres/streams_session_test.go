@@ -21,7 +21,7 @@ import (
 
 func streamOf(t *testing.T, r repo.Repositories, sessionID repo.ID) repo.Stream {
 	t.Helper()
-	stream, err := r.Streams().Open(t.Context(), repo.NewStream{Key: repo.NewID().String(), Owner: "writer", Session: sessionID})
+	stream, err := r.Streams().Open(t.Context(), repo.NewStream{Key: repo.NewID().String(), Owner: "writer", Session: sessionID, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +39,7 @@ func TestStreamsOfSessionOtherProcess(t *testing.T) {
 	writer := process(t, databaseURL)
 	reader := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "reader" })
 	sessionID := pgtest.NewSession(t, writer)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	next, stop := iter.Pull2(reader.Streams().FollowSession(ctx, sessionID))
+	next, stop := iter.Pull2(reader.Streams().FollowSession(await.Context(t), sessionID))
 	defer stop()
 	wants := func(want repo.Stream) {
 		t.Helper()

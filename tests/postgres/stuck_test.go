@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
@@ -89,21 +88,15 @@ func TestStuckGroupStopsNoOther(t *testing.T) {
 					return pgtest.Value[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1
 						AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 				})
-				begun := time.Now()
 				ended := make(chan error, len(others))
 				for _, other := range others {
-					go func() {
-						ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-						defer cancel()
-						ended <- other(ctx)
-					}()
+					go func() { ended <- other(ctx) }()
 				}
 				for range others {
-					if err := <-ended; err != nil {
+					if err := await.Value(t, kind+" beside one that is stuck", ended); err != nil {
 						t.Errorf("%s beside one that is stuck: %v", kind, err)
 					}
 				}
-				t.Logf("%s: %d others took %v", kind, len(others), time.Since(begun).Round(time.Millisecond))
 				release()
 				if err := <-stuck; err != nil {
 					t.Errorf("%s that was stuck: %v", kind, err)

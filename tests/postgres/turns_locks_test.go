@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,8 +113,7 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 						case <-ended:
 							return true
 						default:
-							return pgtest.Value[bool](t, others, `SELECT EXISTS (SELECT FROM pg_stat_activity
-								WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+							return pgtest.LockWaits(t, others) > 0
 						}
 					})
 				}
@@ -152,15 +150,8 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 	for _, call := range []string{"one", "together"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
-			direct, tracer := pgtest.NewDatabase(t), &eachBatch{}
-			u, err := url.Parse(direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := pgtest.NewLosing(t, u.Host)
-			u.Host = network.Addr
-			store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, Tracer: tracer})
-			other := pgtest.OpenStore(t, direct, agentstore.Options{})
+			tracer := &eachBatch{}
+			store, other, network := openLossy(t, "cache_statement", agentstore.Options{Tracer: tracer})
 			written := 0
 			for try := 0; written == 0 && try < 5; try++ { // on a busy machine the pieces are others each time
 				for piece, lost := int32(1), true; lost; piece++ {

@@ -237,7 +237,7 @@ func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, the
 			got, err = store.Sessions().AddUsage(t.Context(), created.ID, add)
 			added <- err
 		}()
-		awaitLockWait(t, store.Pool())
+		pgtest.AwaitLockWait(t, store.Pool(), 1)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
