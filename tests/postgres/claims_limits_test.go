@@ -159,7 +159,7 @@ func TestCancelWakesClaims(t *testing.T) {
 		if err != nil || len(claimed) != 1 {
 			t.Fatalf("claimed %d plans, %v", len(claimed), err)
 		}
-		held, done, begun := claimed[0].Plan.ID, make(chan struct{}), groupsBegun(store)
+		held, done, begun := claimed[0].Plan.ID, make(chan struct{}), writesOf(store).Begun
 		go func() {
 			defer close(done)
 			claimed, err = store.Plans().Claim(t.Context(), claim)

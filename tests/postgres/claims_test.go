@@ -247,7 +247,7 @@ func TestClaimExpires(t *testing.T) {
 	ids := queuePlans(t, store, "queue", 2)
 	claim(t, store, repo.Claim{Owner: "dead", Namespaces: []string{"queue"}})
 	claim(t, store, repo.Claim{Owner: "alive", Namespaces: []string{"queue"}})
-	begun, successor := groupsBegun(store), make(chan []repo.ClaimedPlan, 1)
+	begun, successor := writesOf(store).Begun, make(chan []repo.ClaimedPlan, 1)
 	go func() {
 		taken, err := store.Plans().Claim(await.Context(t), repo.Claim{Owner: "successor", Namespaces: []string{"queue"}, Limit: 2, Wait: true})
 		if err != nil {

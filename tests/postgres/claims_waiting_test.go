@@ -12,20 +12,12 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// groupsBegun returns how many groups of writes and claims a store has begun.
-func groupsBegun(store *agentstore.Store) (begun int64) {
-	for _, c := range store.Stats().Committers {
-		begun += c.Begun
-	}
-	return begun
-}
-
 // awaitClaimsWait waits until so many claims wait, which have looked in vain in groups after those that had begun.
 func awaitClaimsWait(t *testing.T, store *agentstore.Store, count int, begun int64) {
 	t.Helper()
 	await.For(t, fmt.Sprintf("%d claims wait", count), func() bool {
-		_, _, groups := writesOf(store)
-		return store.Stats().Followers.Claims == count && groupsBegun(store) > begun && groups == 0
+		writes := writesOf(store)
+		return store.Stats().Followers.Claims == count && writes.Begun > begun && writes.Groups == 0
 	})
 }
 

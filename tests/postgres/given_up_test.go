@@ -82,8 +82,8 @@ func TestGivenUpBeforeSent(t *testing.T) {
 	// begins waits until a group waits for a connection, and so many writes for a group.
 	begins := func(writes int) {
 		await.For(t, fmt.Sprintf("a group, and %d writes", writes), func() bool {
-			waiting, _, groups := writesOf(store)
-			return groups == 1 && waiting == writes
+			now := writesOf(store)
+			return now.Groups == 1 && now.Waiting == writes
 		})
 	}
 	for name, write := range writes {

@@ -61,24 +61,6 @@ func awaitLockWait(t *testing.T, pool *pgxpool.Pool) {
 	pgtest.AwaitLockWait(t, pool, 1)
 }
 
-// writesOf returns how many writes of a store no group carries, how many of them were found locked, and how many groups
-// are under way.
-func writesOf(store *agentstore.Store) (waiting, held, groups int) {
-	for _, c := range store.Stats().Committers {
-		waiting, held, groups = waiting+c.Waiting, held+c.Held, groups+c.Groups
-	}
-	return waiting, held, groups
-}
-
-// awaitQueued waits until so many writes wait for a group.
-func awaitQueued(t *testing.T, store *agentstore.Store, count int) {
-	t.Helper()
-	await.For(t, fmt.Sprintf("%d writes wait for a group", count), func() bool {
-		waiting, _, _ := writesOf(store)
-		return waiting >= count
-	})
-}
-
 // An append whose context ends while it is at the server has an unknown outcome. One
 // that still waits in the queue is withdrawn.
 func TestWithdrawnAndUnknown(t *testing.T) {

@@ -258,8 +258,7 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 				result <- err
 			}()
 			await.For(t, "the append was skipped, waits or is written", func() bool {
-				_, held, _ := writesOf(store)
-				return held > 0 || len(result) > 0 || pgtest.LockWaits(t, others) > 0
+				return writesOf(store).Held > 0 || len(result) > 0 || pgtest.LockWaits(t, others) > 0
 			})
 			cancel()
 			err := <-result

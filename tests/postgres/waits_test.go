@@ -1,42 +1,37 @@
 package postgres
 
 import (
+	"fmt"
 	"net/url"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// grouped returns how many writes of a store wait for a group or a row, and how many groups it
-// has begun.
-func grouped(store *agentstore.Store) (waiting int, begun int64) {
+// writesOf returns what the committers of a store have to do together.
+func writesOf(store *agentstore.Store) (all postgres.CommitterStats) {
 	for _, c := range store.Stats().Committers {
-		waiting, begun = waiting+c.Waiting, begun+c.Begun
+		all.Waiting, all.Held, all.Groups, all.Begun = all.Waiting+c.Waiting, all.Held+c.Held, all.Groups+c.Groups, all.Begun+c.Begun
 	}
-	return waiting, begun
+	return all
 }
 
 // awaitQueued waits until so many writes of a store wait.
 func awaitQueued(t *testing.T, store *agentstore.Store, count int) {
 	t.Helper()
-	await.For(t, "writes wait for a group", func() bool {
-		waiting, _ := grouped(store)
-		return waiting >= count
-	})
+	await.For(t, fmt.Sprintf("%d writes wait for a group", count), func() bool { return writesOf(store).Waiting >= count })
 }
 
 // awaitTried calls add, which makes writes in other goroutines, and waits until the store has
 // tried to make some of them: it has begun more than so many groups.
 func awaitTried(t *testing.T, store *agentstore.Store, groups int64, add func()) {
 	t.Helper()
-	_, before := grouped(store)
+	before := writesOf(store).Begun
 	add()
-	await.For(t, "groups with these writes", func() bool {
-		_, begun := grouped(store)
-		return begun > before+groups
-	})
+	await.For(t, "groups with these writes", func() bool { return writesOf(store).Begun > before+groups })
 }
 
 // lossyName is the application_name of a store whose connections get lost.
