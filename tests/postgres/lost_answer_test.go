@@ -67,7 +67,7 @@ func TestLostAnswers(t *testing.T) {
 				network := pgtest.NewLosing(t, u.Host)
 				u.Host = network.Addr
 				lossy := pgtest.WithParameter(u.String(), "default_query_exec_mode", mode)
-				store, other := openLossy(t, lossy), pgtest.OpenStore(t, direct, agentstore.Options{})
+				store, other := openBreaking(t, lossy), pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					id := pgtest.NewSession(t, other)
 					network.Lose(piece, false)
@@ -84,10 +84,10 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// openLossy opens a store whose connections to the server break, and which has one at a time.
-func openLossy(t *testing.T, databaseURL string) *agentstore.Store {
+// openBreaking opens a store whose connections to the server break, and which has one at a time.
+func openBreaking(t *testing.T, databaseURL string) *agentstore.Store {
 	t.Helper()
-	return pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", "lossy"), agentstore.Options{MaxConns: 1})
+	return pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", lossyName), agentstore.Options{MaxConns: 1})
 }
 
 // awaitDone waits until the server has done all that a lossy store has sent: whatever connection
@@ -115,7 +115,7 @@ func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 		// One connection, which does not wait for rows. There is no other before the session is locked.
 		store := pgtest.OpenPool(t, pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) {
 			c.MaxConns = 1
-			c.ConnConfig.RuntimeParams["application_name"] = "lossy"
+			c.ConnConfig.RuntimeParams["application_name"] = lossyName
 			c.ConnConfig.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
 			c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
 				if network.Lost.Load() {

@@ -214,7 +214,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	}
 	network := pgtest.NewLosing(t, u.Host)
 	u.Host = network.Addr
-	store, other := openLossy(t, u.String()), pgtest.OpenStore(t, direct, agentstore.Options{})
+	store, other := openBreaking(t, u.String()), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
