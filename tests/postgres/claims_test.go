@@ -119,13 +119,10 @@ func TestClaimAgainstTheNaiveOne(t *testing.T) {
 		}
 		return plan.Bytes, true, err
 	}
-	for range 100 {
+	await.For(t, "the naive claim is caught", func() bool {
 		queuePlans(t, store, "naive", 20)
-		if claimedTwice(t, 20, naive) > 0 {
-			return
-		}
-	}
-	t.Error("the naive claim was never caught")
+		return claimedTwice(t, 20, naive) > 0
+	})
 }
 
 // namedStatements counts the statements of a query.
