@@ -116,10 +116,10 @@ func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 		store := pgtest.OpenPool(t, pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) {
 			c.MaxConns = 1
 			c.ConnConfig.RuntimeParams["application_name"] = "lossy"
-			c.ConnConfig.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
-			c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			c.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
 				if network.Lost.Load() {
 					<-locked
+					config.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
 				}
 				return nil
 			}
