@@ -24,7 +24,7 @@ import (
 func TestDeletionAfterItsFork(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
-	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	for _, level := range levels {
 		for generations := 1; generations <= 3; generations++ {
 			id := pgtest.NewSession(t, store)
 			if _, err := store.Sessions().Append(t.Context(), id, texts("a", "b")...); err != nil {
@@ -82,7 +82,6 @@ func TestFamilyRace(t *testing.T) {
 		}
 		return alive[rand.IntN(len(alive))]
 	}
-	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 	var running sync.WaitGroup
 	for w := range 8 {
 		sessions, pool := stores[w%2].Sessions(), stores[w%2].Pool()

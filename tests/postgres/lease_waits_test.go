@@ -98,11 +98,11 @@ func TestEndsAreAnnounced(t *testing.T) {
 			return err
 		}, 1},
 		"acquired": {&tracer.polls, func(c repo.ClaimedPlan) error {
-			_, err := there.Leases().Acquire(t.Context(), repo.NewLease{Key: c.Lease.Key, Owner: "waits", Wait: true})
+			_, err := there.Leases().Acquire(t.Context(), repo.NewLease{Key: c.Lease.Key, Owner: "waits", Wait: true, TTL: time.Hour})
 			return err
 		}, func(c repo.ClaimedPlan) error { return here.Leases().Release(t.Context(), c.Lease) }, 0},
 		"a turn's plan": {&tracer.claims, func(repo.ClaimedPlan) error {
-			_, err := there.Plans().Claim(t.Context(), repo.Claim{Owner: repo.NewID().String(), Wait: true})
+			_, err := there.Plans().Claim(t.Context(), repo.Claim{Owner: repo.NewID().String(), Wait: true, TTL: time.Hour})
 			return err
 		}, func(repo.ClaimedPlan) error {
 			_, err := here.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: session, Action: "answer"})

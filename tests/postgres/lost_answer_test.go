@@ -115,11 +115,11 @@ func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 		// One connection, which does not wait for rows. There is no other before the session is locked.
 		store := pgtest.OpenPool(t, pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) {
 			c.MaxConns = 1
-			c.ConnConfig.RuntimeParams["application_name"] = lossyName
-			c.ConnConfig.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
-			c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			c.ConnConfig.RuntimeParams["application_name"] = "lossy"
+			c.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
 				if network.Lost.Load() {
 					<-locked
+					config.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
 				}
 				return nil
 			}

@@ -22,7 +22,7 @@ import (
 func claimMany(t *testing.T, store *agentstore.Store, namespace string, count int) []repo.ClaimedPlan {
 	t.Helper()
 	queueMany(t, store.Pool(), namespace, count)
-	claimed := claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{namespace}, Limit: count})
+	claimed := claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{namespace}, Limit: count, TTL: time.Hour})
 	if len(claimed) != count {
 		t.Fatalf("claimed %d of %d", len(claimed), count)
 	}
@@ -251,7 +251,7 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 	for _, count := range []int{10, 10_000, 10} {
 		pgtest.Exec(t, pool, "ANALYZE")
 		queueMany(t, pool, "queue", count)
-		for _, c := range claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 10}) {
+		for _, c := range claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 10, TTL: time.Hour}) {
 			if _, err := store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence}); err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +282,7 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 		claimed := make(chan error, 1)
 		before := tracer.polls.count.Load()
 		go func() {
-			_, err := workers.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Wait: true})
+			_, err := workers.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Wait: true, TTL: time.Hour})
 			claimed <- err
 		}()
 		awaitListeners(t, other.Pool(), 1)

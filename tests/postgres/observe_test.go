@@ -346,7 +346,7 @@ func TestObserverSeesNoContents(t *testing.T) {
 			valid("acquire", err)
 			_, err = store.Leases().Renew(ctx, lease, time.Hour)
 			valid("renew", err)
-			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: marker, Owner: marker})
+			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: marker, Owner: marker, TTL: time.Hour})
 			valid("open", err)
 			_, err = store.Streams().Append(ctx, stream, []byte(marker))
 			valid("streams.append", err)

@@ -118,7 +118,7 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 	message := func() repo.NewMessage { return repo.NewMessage{Role: repo.RoleUser, Content: "x"} }
 	stream := func() (s repo.Stream) {
 		retry(func() (err error) {
-			s, err = store.Streams().Open(bg, repo.NewStream{Key: repo.NewID().String(), Owner: "o"})
+			s, err = store.Streams().Open(bg, repo.NewStream{Key: repo.NewID().String(), Owner: "o", TTL: time.Hour})
 			return err
 		})
 		return s
@@ -267,7 +267,7 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 		{"stream open", func(context.Context) (do, look) {
 			k := repo.NewID().String()
 			return func(ctx context.Context) error {
-				_, err := store.Streams().Open(ctx, repo.NewStream{Key: k, Owner: "o"})
+				_, err := store.Streams().Open(ctx, repo.NewStream{Key: k, Owner: "o", TTL: time.Hour})
 				return err
 			}, func(context.Context) bool { _, is := getStream(k); return is }
 		}},
@@ -326,7 +326,7 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 			ns, o := repo.NewID().String(), repo.NewID().String()
 			use(repo.UseAction{Namespace: ns})
 			return func(ctx context.Context) error {
-				_, err := store.Plans().Claim(ctx, repo.Claim{Owner: o, Namespaces: []string{ns}, Wait: rand.IntN(2) == 0})
+				_, err := store.Plans().Claim(ctx, repo.Claim{Owner: o, Namespaces: []string{ns}, Wait: rand.IntN(2) == 0, TTL: time.Hour})
 				return err
 			}, func(context.Context) bool { return len(leases(o)) > 0 }
 		}},
