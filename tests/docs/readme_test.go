@@ -3,8 +3,10 @@ package docs
 import (
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -39,14 +41,37 @@ func newUser(t *testing.T, r repository) *user {
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + r.directory + ".insteadOf", "GIT_CONFIG_VALUE_0=https://" + module,
 		"GOPRIVATE=" + module, "GOBIN=" + filepath.Join(u.home, "bin"), "GOFLAGS=-modcacherw -trimpath",
 		"PATH=" + filepath.Join(u.home, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
-		// The version would stay in the usual cache for ever. Other modules come from there, where they were verified.
-		"GOMODCACHE=" + t.TempDir(), "GOSUMDB=off",
-		"GOPROXY=file://" + u.cache + "/cache/download," + strings.TrimSpace(r.run(nil, "go env GOPROXY")),
+		"GOMODCACHE=" + linkedCache(t, u.cache), "GOSUMDB=off", // other modules were verified when they came
 	}
 	u.types(readmeLines(t)[0])
 	u.at = u.module("untagged")
 	u.types("go get " + module) // by the newest commit
 	return u
+}
+
+// linkedCache returns a cache that has what the usual one has, without a copy. Only agentstore's modules are in it alone: their
+// version would stay in the usual cache for ever.
+func linkedCache(t *testing.T, usual string) string {
+	t.Helper()
+	linked := t.TempDir()
+	for _, folder := range []string{".", "github.com", "cache/download", "cache/download/github.com"} {
+		entries, err := os.ReadDir(filepath.Join(usual, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(linked, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if slices.Contains([]string{"cache", "github.com", path.Base(path.Dir(module))}, entry.Name()) {
+				continue
+			}
+			if err := os.Symlink(filepath.Join(usual, folder, entry.Name()), filepath.Join(linked, folder, entry.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return linked
 }
 
 // readmeLines returns the lines of README.md for a shell, without their comments.
@@ -277,9 +302,7 @@ func (u *user) serves(line string) {
 	if err := syscall.Kill(-command.Process.Pid, syscall.SIGINT); err != nil {
 		u.t.Error(err)
 	}
-	if err := await.Value(u.t, line+" ends", ended); err != nil {
-		u.t.Errorf("%s: %v\n%s", line, err, read(u.t, printed))
-	}
+	_ = await.Value(u.t, line+" ends", ended) // go run, when interrupted, with an error
 }
 
 func isServed(t *testing.T, url string) bool {
@@ -288,7 +311,11 @@ func isServed(t *testing.T, url string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	jar, err := cookiejar.New(nil) // as a browser has, for a page that begins with a redirection
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Jar: jar}).Do(request)
 	if err != nil {
 		return false // it does not listen yet
 	}
