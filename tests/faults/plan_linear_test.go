@@ -91,7 +91,7 @@ func TestPlanIsLinearizable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 25), true, func(ctx context.Context, n int) (planMover, func(), error) {
+		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 15), true, func(ctx context.Context, n int) (planMover, func(), error) {
 			// Another name makes it a separate pool.
 			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n), agentstore.Options{})
 			if err != nil {
