@@ -171,30 +171,24 @@ func (c client) call(ctx context.Context, o *operation) {
 	}
 }
 
-// clientMain runs the task and prints operations, one on each line, without
+// runClients runs the task and prints operations, one on each line, without
 // buffering.
-func clientMain() int {
-	var task clientTask
-	if err := json.Unmarshal([]byte(os.Getenv(clientEnv)), &task); err != nil {
-		fmt.Fprintln(os.Stderr, "client:", err)
-		return 2
-	}
-	store, end, err := task.open(context.Background())
+func runClients(ctx context.Context, task clientTask) error {
+	store, end, err := task.open(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "client:", err)
-		return 1
+		return err
 	}
 	defer end()
 	var mu sync.Mutex
 	encoder := json.NewEncoder(os.Stdout)
-	task.run(context.Background(), store, func(o operation) {
+	task.run(ctx, store, func(o operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := encoder.Encode(o); err != nil {
 			panic(err)
 		}
 	})
-	return 0
+	return nil
 }
 
 // process is a client process.

@@ -266,13 +266,7 @@ type leaseTask struct {
 const leaseTaskVariable = "AGENTSTORE_FAULTS_CONTENDERS"
 
 // runContenders is the main function of such a process.
-func runContenders(text string) error {
-	var task leaseTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
+func runContenders(ctx context.Context, task leaseTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
 		return err

@@ -83,9 +83,7 @@ func TestPlanIsLinearizable(t *testing.T) {
 	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "a", 1)
 	for range pgtest.Choose(20, 1) {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
@@ -112,9 +110,7 @@ func TestPlanIsLinearizable(t *testing.T) {
 func TestNaivePlanIsNotLinearizable(t *testing.T) {
 	s := newSharedStage(t)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "a", 1)
 	await.For(t, "a history of the naive store is not linearizable", func() bool {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
@@ -234,12 +230,7 @@ type planTask struct {
 const planTaskVariable = "AGENTSTORE_FAULTS_PLAN_CLIENTS"
 
 // runPlanClients is the main function of such a process.
-func runPlanClients(text string) error {
-	var task planTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx := context.Background()
+func runPlanClients(ctx context.Context, task planTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err
