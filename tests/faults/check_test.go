@@ -214,6 +214,15 @@ func disconnect(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
+// makeAction makes an action for many plans.
+func makeAction(t *testing.T, store repo.Store, name string, attempts int) {
+	t.Helper()
+	definition := repo.ActionDefinition{Reusable: true, MaxAttempts: attempts}
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: definition}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func execute(t *testing.T, databaseURL, sql string, arguments ...any) {
 	t.Helper()
 	conn := connect(t, databaseURL)

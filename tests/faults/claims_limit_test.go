@@ -36,11 +36,8 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	definition := repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}
 	for _, action := range limitedActions {
-		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: action, ActionDefinition: definition}); err != nil {
-			t.Fatal(err)
-		}
+		makeAction(t, store, action, 1000)
 	}
 	pgtest.Exec(t, store.Pool(), "CREATE TABLE accepted (plan uuid, fence bigint)") // what workers wrote as they completed a plan
 	task.Namespace = "one"

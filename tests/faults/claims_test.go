@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,13 +32,7 @@ type workTask struct {
 const workTaskVariable = "AGENTSTORE_FAULTS_WORKERS"
 
 // runWorkers is the main function of a process of workers.
-func runWorkers(text string) error {
-	var task workTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
-	defer cancel()
+func runWorkers(ctx context.Context, task workTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 4})
 	if err != nil {
 		return err
@@ -111,9 +104,7 @@ func (task workTask) complete(ctx context.Context, store *agentstore.Store, owne
 func TestKilledWorkers(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "work", 1000)
 	const namespace = "work"
 	plans, processes := pgtest.Choose(10_000, 200), 4
 	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond, false, 0}

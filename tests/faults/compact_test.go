@@ -3,7 +3,6 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -32,13 +31,7 @@ const compactTaskVariable, compacterName = "AGENTSTORE_FAULTS_COMPACTER", "compa
 var compactOptions = window.Options{Tokens: 1000, Estimate: func(repo.Message) int64 { return 10 }}
 
 // runCompacter is the main function of such a process.
-func runCompacter(text string) error {
-	var task compactTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
-	defer cancel()
+func runCompacter(ctx context.Context, task compactTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,7 +176,8 @@ func checkLease(t *testing.T, calls []leaseCall) (result porcupine.CheckResult, 
 		}
 	}
 	calls = append(calls, lateAttempts(calls)...)
-	if !narrowLease(calls) {
+	// Tokens only grow, as a plan's version does.
+	if !narrow(calls, (*leaseCall).seen, func(c *leaseCall) (begun, returned *int64) { return &c.Call, &c.Return }) {
 		return porcupine.Illegal, len(tokens)
 	}
 	for i, c := range calls {
@@ -257,33 +256,6 @@ func (c *leaseCall) seen() int64 {
 	return c.Token
 }
 
-// narrowLease is narrow for leases: tokens only grow, as a plan's version does.
-func narrowLease(calls []leaseCall) bool {
-	byToken := map[int64][]int{}
-	for i := range calls {
-		if token := calls[i].seen(); token > 0 {
-			byToken[token] = append(byToken[token], i)
-		}
-	}
-	tokens := slices.Sorted(maps.Keys(byToken))
-	begun, returned := int64(math.MinInt64), int64(math.MaxInt64)
-	for _, token := range tokens {
-		before := begun
-		for _, i := range byToken[token] {
-			calls[i].Call = max(calls[i].Call, before)
-			begun = max(begun, calls[i].Call)
-		}
-	}
-	for _, token := range slices.Backward(tokens) {
-		after := returned
-		for _, i := range byToken[token] {
-			calls[i].Return = min(calls[i].Return, after)
-			returned = min(returned, calls[i].Return)
-		}
-	}
-	return !slices.ContainsFunc(calls, func(c leaseCall) bool { return c.Call > c.Return })
-}
-
 // leaseTask is the task of a process of contenders.
 type leaseTask struct {
 	DatabaseURL, Name string
@@ -294,13 +266,7 @@ type leaseTask struct {
 const leaseTaskVariable = "AGENTSTORE_FAULTS_CONTENDERS"
 
 // runContenders is the main function of such a process.
-func runContenders(text string) error {
-	var task leaseTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
+func runContenders(ctx context.Context, task leaseTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
 		return err

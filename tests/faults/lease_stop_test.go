@@ -49,9 +49,7 @@ type holderReport struct {
 func TestStoppedHolder(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 5}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "work", 5)
 	for round := range pgtest.Choose(25, 1) {
 		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
 			for process := range pgtest.Choose(8, 1) {
@@ -209,13 +207,7 @@ func movesUnder(ctx context.Context, store repo.Store, plan repo.ID, token int64
 }
 
 // runHolder is the main function of a process that holds leases.
-func runHolder(text string) error {
-	var task holdTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
+func runHolder(ctx context.Context, task holdTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func TestLinearizable(t *testing.T) {
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	for range pgtest.Choose(12, 1) {
 		session := pgtest.NewSession(t, store)
-		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 30)}, true)
+		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 10)}, true)
 		awaitEnd(t, s.url)
 		var last []repo.ID
 		for message, err := range store.Sessions().Messages(t.Context(), session, 0) {
@@ -98,7 +98,7 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 	defer cancel()
 	var wg sync.WaitGroup
 	if faults {
-		wg.Go(func() { s.trouble(ctx, t, processes[0], here.count) })
+		wg.Go(func() { s.trouble(ctx, t, processes[0], here.done) })
 	}
 	task.run(t.Context(), store, here.record)
 	all := here.operations()
@@ -111,7 +111,7 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 }
 
 // trouble injects faults in turn until ctx ends, and then repairs the server and the
-// network. The victim is killed early. Between two faults calls are made.
+// network. The victim is killed early. Between two faults operations are done.
 func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process, calls func() int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		progress(ctx, t, 50*time.Millisecond, calls)

@@ -83,15 +83,13 @@ func TestPlanIsLinearizable(t *testing.T) {
 	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "a", 1)
 	for range pgtest.Choose(20, 1) {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 25), true, func(ctx context.Context, n int) (planMover, func(), error) {
+		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 15), true, func(ctx context.Context, n int) (planMover, func(), error) {
 			// Another name makes it a separate pool.
 			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n), agentstore.Options{})
 			if err != nil {
@@ -112,9 +110,7 @@ func TestPlanIsLinearizable(t *testing.T) {
 func TestNaivePlanIsNotLinearizable(t *testing.T) {
 	s := newSharedStage(t)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "a", 1)
 	await.For(t, "a history of the naive store is not linearizable", func() bool {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
@@ -234,12 +230,7 @@ type planTask struct {
 const planTaskVariable = "AGENTSTORE_FAULTS_PLAN_CLIENTS"
 
 // runPlanClients is the main function of such a process.
-func runPlanClients(text string) error {
-	var task planTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx := context.Background()
+func runPlanClients(ctx context.Context, task planTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err
@@ -335,16 +326,15 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 	}
 	t.Logf("%d calls: %d done, %d conflicted, %d past the limit, %d unknown; version %d",
 		len(calls), counts[done], counts[conflicted], counts[refused], counts[unknown], len(events))
-	if !narrow(known) {
+	if !narrow(known, versionOf, func(o *porcupine.Operation) (begun, returned *int64) { return &o.Call, &o.Return }) {
 		return porcupine.Illegal
 	}
 	return porcupine.CheckOperationsTimeout(planModel, known, time.Until(await.End(t)))
 }
 
-// version returns the plan's version when the call took effect, or 0 if the call does
-// not show it.
-func (c *planCall) version() int64 {
-	switch c.Outcome {
+// versionOf returns the plan's version when a call took effect, or 0 if the call does not show it.
+func versionOf(o *porcupine.Operation) int64 {
+	switch c := o.Input.(planCall); c.Outcome {
 	case done:
 		return c.After.Version
 	case conflicted:
@@ -356,31 +346,35 @@ func (c *planCall) version() int64 {
 // narrow excludes from each call times at which it cannot have taken effect. A plan's
 // version only grows, so a call took effect after the beginning of all that found an
 // older version, and before the end of all that found a newer one. The checker would
-// find that by trying, but not within a minute if faults leave many calls open for
-// long. It reports whether each call has some time left.
-func narrow(calls []porcupine.Operation) bool {
-	byVersion := map[int64][]int{}
+// find that by trying, but not in a day if faults leave many calls open for long. seen returns
+// the version, or 0 if the call does not show it. It reports whether each call has some time left.
+func narrow[C any](calls []C, seen func(*C) int64, times func(*C) (begun, returned *int64)) bool {
+	byVersion := map[int64][]*C{}
 	for i := range calls {
-		call := calls[i].Input.(planCall)
-		if version := call.version(); version > 0 {
-			byVersion[version] = append(byVersion[version], i)
+		if version := seen(&calls[i]); version > 0 {
+			byVersion[version] = append(byVersion[version], &calls[i])
 		}
 	}
 	versions := slices.Sorted(maps.Keys(byVersion))
-	begun, returned := int64(math.MinInt64), int64(math.MaxInt64)
+	latest, earliest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, version := range versions {
-		before := begun
-		for _, i := range byVersion[version] {
-			calls[i].Call = max(calls[i].Call, before)
-			begun = max(begun, calls[i].Call)
+		before := latest
+		for _, c := range byVersion[version] {
+			begun, _ := times(c)
+			*begun = max(*begun, before)
+			latest = max(latest, *begun)
 		}
 	}
 	for _, version := range slices.Backward(versions) {
-		after := returned
-		for _, i := range byVersion[version] {
-			calls[i].Return = min(calls[i].Return, after)
-			returned = min(returned, calls[i].Return)
+		after := earliest
+		for _, c := range byVersion[version] {
+			_, returned := times(c)
+			*returned = min(*returned, after)
+			earliest = min(earliest, *returned)
 		}
 	}
-	return !slices.ContainsFunc(calls, func(o porcupine.Operation) bool { return o.Call > o.Return })
+	return !slices.ContainsFunc(calls, func(c C) bool {
+		begun, returned := times(&c)
+		return *begun > *returned
+	})
 }

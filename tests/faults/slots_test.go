@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,13 +27,7 @@ const slotsTaskVariable = "AGENTSTORE_FAULTS_SLOTS"
 const slotsLock = 310031
 
 // runSlots is the main function of such a process.
-func runSlots(text string) error {
-	var task slotsTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
-	defer cancel()
+func runSlots(ctx context.Context, task slotsTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 2*task.Workers + 2})
 	if err != nil {
 		return err

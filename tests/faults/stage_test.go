@@ -49,6 +49,9 @@ func newSharedStage(t *testing.T) *stage {
 	if !shared.Running() {
 		shared.Start(t, lowLimits()...)
 	}
+	if err := schema.Up(t.Context(), shared.URL("template1")); err != nil { // which databases are copied from
+		t.Fatal(err)
+	}
 	return newStage(t, shared)
 }
 
@@ -58,7 +61,7 @@ func newStage(t *testing.T, cluster *pgtest.Cluster) *stage {
 	name := fmt.Sprint("faults", stages)
 	execute(t, cluster.URL("postgres"), "CREATE DATABASE "+name)
 	databaseURL := cluster.URL(name)
-	if err := schema.Up(t.Context(), databaseURL); err != nil {
+	if err := schema.Up(t.Context(), databaseURL); err != nil { // nothing is to be done in a copy
 		t.Fatal(err)
 	}
 	return &stage{cluster, databaseURL, newProxy(t, cluster.Port)}

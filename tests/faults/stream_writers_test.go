@@ -3,7 +3,6 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,13 +37,7 @@ const streamTaskVariable = "AGENTSTORE_FAULTS_STREAM_WRITERS"
 func part(fence, sequence int64) string { return fmt.Sprintf("%d/%d", fence, sequence) }
 
 // runStreamWriters is the main function of such a process.
-func runStreamWriters(text string) error {
-	var task streamTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
-	defer cancel()
+func runStreamWriters(ctx context.Context, task streamTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 4})
 	if err != nil {
 		return err

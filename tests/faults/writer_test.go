@@ -3,7 +3,6 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"sync"
@@ -22,19 +21,12 @@ type writerTask struct {
 	Sessions    []repo.ID
 }
 
-// writerMain writes until the process is killed. It prints each message before it
+// runWriter writes until the process is killed. It prints each message before it
 // first sends it and after it was acknowledged, one on each line, without buffering.
-func writerMain() int {
-	var task writerTask
-	if err := json.Unmarshal([]byte(os.Getenv(writerEnv)), &task); err != nil {
-		fmt.Fprintln(os.Stderr, "writer:", err)
-		return 2
-	}
-	ctx := context.Background()
+func runWriter(ctx context.Context, task writerTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "writer:", err)
-		return 1
+		return err
 	}
 	var mu sync.Mutex
 	say := func(line string) {
@@ -47,8 +39,7 @@ func writerMain() int {
 	l.onAck = func(a acknowledgement) { say(fmt.Sprint("ack ", a.session, " ", a.message, " ", a.sequence)) }
 	l.start(ctx)
 	l.running.Wait()
-	fmt.Fprintln(os.Stderr, "writer: ended:", l.failures)
-	return 1
+	return fmt.Errorf("the writers have ended: %v", l.failures)
 }
 
 // killWriter starts a process with 32 more writers, kills it when messages of it were

@@ -109,7 +109,8 @@ func TestMigratorFromABusyPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Release()
-	migrator, err := schema.New(pool, schema.Options{})
+	migrations := fstest.MapFS{"0001_a.sql": file("CREATE TABLE a ();", "DROP TABLE a;")}
+	migrator, err := schema.New(pool, schema.Options{Migrations: migrations})
 	if err != nil {
 		t.Fatal(err)
 	}
