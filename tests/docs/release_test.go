@@ -127,12 +127,10 @@ func (r repository) release() {
 	r.run(nil, blocks[0][2])
 }
 
-// TestReleaseSteps checks that after a release each module that requires agentstore requires the
-// version, and that each has a tag, on one commit.
-func TestReleaseSteps(t *testing.T) {
-	t.Parallel()
-	r := newRepository(t)
-	r.release()
+// isReleased checks that each module that requires agentstore requires the version, and that each has a tag, on one commit.
+func (r repository) isReleased() {
+	t := r.t
+	t.Helper()
 	if changed := r.run(nil, "git status --porcelain"); changed != "" {
 		t.Errorf("not committed: %s", changed)
 	}
@@ -157,7 +155,7 @@ func TestReleaseSteps(t *testing.T) {
 	}
 }
 
-// TestReleasedCommandInstalls runs the line of README.md that installs the command, after a release.
+// TestReleasedCommandInstalls makes a release, and runs the line of README.md that installs the command.
 // For go, the copy is the repository at GitHub. Only in full does it compile.
 func TestReleasedCommandInstalls(t *testing.T) {
 	t.Parallel()
@@ -167,6 +165,7 @@ func TestReleasedCommandInstalls(t *testing.T) {
 	}
 	r := newRepository(t)
 	r.release()
+	r.isReleased()
 	programs := t.TempDir()
 	environment := []string{
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + r.directory + ".insteadOf", "GIT_CONFIG_VALUE_0=https://" + module,
