@@ -2,6 +2,8 @@ package docs
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"go/doc"
 	"go/format"
 	"go/parser"
@@ -76,14 +78,50 @@ func TestExamplesRun(t *testing.T) {
 	if len(programs) < 4 {
 		t.Errorf("there are only %d examples for PostgreSQL", len(programs))
 	}
-	for _, p := range programs {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			if got := strings.TrimSpace(run(t, p.source, pgtest.NewEmptyDatabase(t))); got != p.prints {
-				t.Errorf("printed\n%s\nwant\n%s", got, p.prints)
-			}
-		})
+	binaries := build(t, programs)
+	for i, p := range programs {
+		command := exec.CommandContext(t.Context(), binaries[i])
+		command.Env = append(os.Environ(), "DATABASE_URL="+pgtest.NewEmptyDatabase(t))
+		var stderr bytes.Buffer
+		command.Stderr = &stderr
+		if got, err := command.Output(); err != nil || strings.TrimSpace(string(got)) != p.prints {
+			t.Errorf("%s: %v\n%s\nprinted\n%s\nwant\n%s", p.name, err, stderr.String(), got, p.prints)
+		}
 	}
+}
+
+// build builds programs at once, as if they were packages of the module, outside of the workspace, and returns the binaries.
+func build(t *testing.T, programs []program) (binaries []string) {
+	t.Helper()
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory, replace := t.TempDir(), map[string]string{}
+	arguments := []string{"build", "-ldflags=-s -w", "-overlay", filepath.Join(directory, "overlay.json"), "-o", directory}
+	write := func(name string, content []byte) string {
+		path := filepath.Join(directory, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for i, p := range programs {
+		name := fmt.Sprint("program", i)
+		replace[filepath.Join(module, name, "main.go")] = write(name+".go", []byte(p.source))
+		arguments, binaries = append(arguments, "./"+name), append(binaries, filepath.Join(directory, name))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("overlay.json", overlay)
+	command := exec.CommandContext(t.Context(), "go", arguments...)
+	command.Dir, command.Env = module, append(os.Environ(), "GOWORK=off")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return binaries
 }
 
 // examplePrograms returns the examples without Output of all packages outside of

@@ -171,7 +171,7 @@ func TestInBrowser(t *testing.T) {
 	}
 
 	// Many messages, page by page.
-	count := pgtest.Choose(100_000, 2_000)
+	count := pgtest.Choose(100_000, 800)
 	for from := 5; from < count; from += 1_000 {
 		batch := make([]repo.NewMessage, min(1_000, count-from))
 		for i := range batch {

@@ -116,6 +116,7 @@ func serve(text string) int {
 		if err != nil {
 			panic(err)
 		}
+		// short: what a killed process had is taken over, and fenced off if the process is only slow
 		cluster, err := a2astore.New(ctx, store, a2astore.Options{TTL: repo.MinLeaseTTL})
 		if err != nil {
 			panic(err)

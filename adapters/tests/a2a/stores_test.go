@@ -142,7 +142,7 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	wantError(t, err, a2a.ErrInvalidParams)
 	_, err = c.Tasks.Create(t.Context(), &a2a.Task{ID: a2a.TaskID(strings.Repeat("x", repo.MaxKeyBytes+1))})
 	wantError(t, err, repo.ErrInvalid)
-	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} {
+	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} { // short: all are refused
 		_, err := a2astore.New(t.Context(), memory.New(), options)
 		wantError(t, err, repo.ErrInvalid)
 	}
