@@ -3,7 +3,6 @@ package repotest
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -17,7 +16,7 @@ type choice struct {
 	only    []string
 	races   int
 	bubbles bool
-	lives   lives
+	age     func(t *testing.T, r repo.Repositories, d time.Duration, what Aged)
 }
 
 // Only runs only these groups, which are the first parts of the names of the suite's
@@ -41,80 +40,19 @@ func Bubbles() Option {
 }
 
 // Elapse has the suite call age instead of waiting until something expires. age moves the times of what is named back by
-// d, and no others, as if d had passed for it; r is what the subtest was given. The suite then waits until the store
-// notices. Without this option and Bubbles it gives what expires as short a life as the contract allows, and waits: a
-// subtest whose life was too short for a slow machine begins again with a longer one.
+// d, and no others, as if d had passed for it, also in the transaction in which r is, which open or bind has returned. Then
+// the suite waits until the store notices. Without this option and Bubbles it gives what is to expire the shortest life
+// that the contract allows, and waits for its end. What expires too early, on a slow machine, is tried again with a longer
+// life.
 func Elapse(age func(t *testing.T, r repo.Repositories, d time.Duration, what Aged)) Option {
-	return func(c *choice) { c.lives.age = age }
+	return func(c *choice) { c.age = age }
 }
 
-// Aged names what is to age: of leases and streams when they expire, and of plans until when they may be claimed.
+// Aged names what is to age: leases and streams, by when they expire, and plans, by their deadlines.
 type Aged struct {
 	Leases  []repo.Lease
 	Streams []repo.Stream
 	Plans   []repo.Plan
-}
-
-// lives says how long something lives that is to expire.
-type lives struct {
-	age func(t *testing.T, r repo.Repositories, d time.Duration, what Aged)
-	// given is what the suite was given.
-	given repo.Repositories
-}
-
-// lived is the store of a test in which something expires.
-type lived struct {
-	repo.Store
-	lives lives
-}
-
-func (l lived) timing() lives { return l.lives }
-
-// livedView is the same of a view.
-type livedView struct {
-	lived
-	spaced
-}
-
-// livesOf returns the lives of a test in which something expires.
-func livesOf(r repo.Repositories) lives { return r.(interface{ timing() lives }).timing() }
-
-// ofLife returns a life that ends when elapse is called, or by itself if there is no way to have time pass: as short as is given.
-func (l lives) ofLife(short time.Duration) time.Duration {
-	if l.age != nil {
-		return time.Hour
-	}
-	return short
-}
-
-// elapse has what has such a life expire, at once or soon.
-func (l lives) elapse(t *testing.T, what Aged) {
-	t.Helper()
-	if l.age != nil {
-		l.age(t, l.given, 2*time.Hour, what)
-	}
-}
-
-// inTime runs a test in which something expires.
-func (c choice) inTime(t *testing.T, open func(t *testing.T) repo.Store, run func(t *testing.T, store repo.Store)) {
-	t.Helper()
-	timed := func(t *testing.T) {
-		store := open(t)
-		with := lived{store, lives{c.lives.age, store}}
-		if own, is := store.(unstored); is {
-			with.lives.given = own.Repositories
-		}
-		if view, is := store.(spaced); is {
-			run(t, livedView{with, view})
-		} else {
-			run(t, with)
-		}
-	}
-	if c.bubbles {
-		synctest.Test(t, timed)
-	} else {
-		timed(t)
-	}
 }
 
 // run runs the groups that the options choose.

@@ -83,19 +83,6 @@ func (g group) run(t *testing.T, open func(t *testing.T) repo.Store, chosen choi
 	})
 }
 
-// timed are the tests in which something expires, or something else takes its time.
-func timed() map[string]bool {
-	tests := map[string]bool{
-		"PlanEnds/MaxAge": true, "LeaseRaces/Expiry": true, "LeaseRaces/Hold": true, "LeaseRaces/HoldEnds": true,
-		"LeaseRaces/WaitsForExpiry": true, "StreamsFollow/Expiry": true, "StreamsFollow/Removal": true,
-		"StreamsFollow/RemovalShowsNoOlder": true,
-	}
-	for _, test := range workTests() {
-		tests["Work/"+test.name] = true
-	}
-	return tests
-}
-
 // on is a test that needs only the sessions.
 func on(name string, run func(t *testing.T, s repo.Sessions)) test {
 	return test{name, func(t *testing.T, store repo.Store) { run(t, store.Sessions()) }}

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,29 +30,27 @@ func age(t *testing.T, database Database, d time.Duration, what repotest.Aged) {
 	t.Helper()
 	schemas := Value[[]string](t, database,
 		"SELECT array_agg(relnamespace::regnamespace::text) FROM pg_class WHERE relname = 'streams' AND relkind = 'r'")
-	move := func(statements []string, arguments ...any) {
+	move := func(table, column, where string, arguments ...any) (rows int64) {
 		t.Helper()
-		rows := int64(0)
 		for _, schema := range schemas {
-			for _, sql := range statements {
-				rows += Exec(t, database, "UPDATE "+schema+"."+sql, append([]any{d.Seconds()}, arguments...)...)
-			}
+			sql := fmt.Sprintf("UPDATE %s.%s SET %[3]s = %[3]s - make_interval(secs => $1) WHERE %[4]s", schema, table, column, where)
+			rows += Exec(t, database, sql, append([]any{d.Seconds()}, arguments...)...)
 		}
-		if rows == 0 {
-			t.Errorf("nothing to age: %v", arguments)
-		}
+		return rows
 	}
+	moved := int64(0)
 	for _, lease := range what.Leases {
-		move([]string{"leases SET expires_at = expires_at - make_interval(secs => $1) WHERE kind = $2 AND name = $3 AND token = $4"},
-			lease.Key.Kind, lease.Key.Name, lease.Fence)
+		moved += move("leases", "expires_at", "kind = $2 AND name = $3 AND token = $4", lease.Key.Kind, lease.Key.Name, lease.Fence)
 	}
 	for _, stream := range what.Streams {
-		move([]string{"streams SET expires_at = expires_at - make_interval(secs => $1) WHERE id = $2"}, pgtype.UUID{Bytes: stream.ID, Valid: true})
+		moved += move("streams", "expires_at", "id = $2", pgtype.UUID{Bytes: stream.ID, Valid: true})
 	}
 	for _, plan := range what.Plans {
-		move([]string{
-			"plans SET deadline = deadline - make_interval(secs => $1) WHERE id = $2",
-			"plan_queue SET deadline = deadline - make_interval(secs => $1) WHERE plan_id = $2",
-		}, pgtype.UUID{Bytes: plan.ID, Valid: true})
+		id := pgtype.UUID{Bytes: plan.ID, Valid: true}
+		moved += move("plans", "deadline", "id = $2", id)
+		move("plan_queue", "deadline", "plan_id = $2", id)
+	}
+	if want := int64(len(what.Leases) + len(what.Streams) + len(what.Plans)); moved != want {
+		t.Errorf("%d rows have aged, want %d", moved, want)
 	}
 }

@@ -60,8 +60,9 @@ func TestWrongStoresFail(t *testing.T) {
 				group, _, _ := strings.Cut(test, "/")
 				groups = append(groups, group)
 			}
-			command := exec.CommandContext(await.Context(t), binary, "-test.run=^TestSuite$/^("+strings.Join(groups, "|")+")$", "-test.timeout=0")
-			command.Env = append(os.Environ(), faultEnv+"="+name, "AGENTSTORE_TEST_PATIENCE=10s") // of those that wait in vain
+			run := "-test.run=^TestSuite$/^(" + strings.Join(groups, "|") + ")$"
+			command := exec.CommandContext(await.Context(t), binary, run, "-test.timeout=0")
+			command.Env = append(os.Environ(), faultEnv+"="+name, "AGENTSTORE_TEST_PATIENCE=1m")
 			output, err := command.CombinedOutput()
 			// The suite must have failed, not crashed or timed out.
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
