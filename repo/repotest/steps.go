@@ -36,10 +36,24 @@ func appendTo(t *testing.T, s repo.Sessions, id repo.ID, messages ...repo.NewMes
 	return must(t, stored, err)
 }
 
+// stocked creates a session with a value in every field, and two messages like fullMessage.
+func stocked(t *testing.T, r repo.Repositories) (repo.ID, []repo.Message) {
+	t.Helper()
+	given := fullSession(r)
+	createAs(t, r.Sessions(), given)
+	return given.ID, appendTo(t, r.Sessions(), given.ID, fullMessage(), fullMessage())
+}
+
 func readAll(t *testing.T, s repo.Sessions, id repo.ID) []repo.Message {
 	t.Helper()
 	messages, err := collect(s.Messages(t.Context(), id, 0))
 	return must(t, messages, err)
+}
+
+// whole reads a session with all its messages.
+func whole(t *testing.T, r repo.Repositories, id repo.ID) any {
+	t.Helper()
+	return []any{get(t, r.Sessions(), id), readAll(t, r.Sessions(), id)}
 }
 
 func must[V any](t *testing.T, value V, err error) V {
