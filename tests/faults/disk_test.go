@@ -145,13 +145,18 @@ func (d *disk) faults() []fault {
 		}},
 		// The server panics, cannot recover without room, and stops.
 		{name: "disk full (write-ahead log)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+			conn := connect(t, s.url)
+			defer disconnect(conn)
 			var empty func()
 			if d.mounted {
 				empty = fill(t, d.wal)
 			} else {
 				empty = limitFiles(t, s, "65536")
 			}
-			await.For(t, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
+			await.For(t, "the server has ended, its disk being full", func() bool {
+				_, _ = conn.Exec(t.Context(), "SELECT pg_switch_wal()") // it needs another file sooner
+				return !s.cluster.Running()
+			})
 			return func() {
 				empty()
 				s.cluster.Start(t)

@@ -45,7 +45,7 @@ var limitFaults = []fault{
 	{
 		name: "statement_timeout", times: 20, short: 1,
 		// short: the blocked statements wait until it fires; after others clients send again
-		options: agentstore.Options{StatementTimeout: time.Second},
+		options: agentstore.Options{StatementTimeout: 300 * time.Millisecond},
 		strike:  func(t *testing.T, s *scene) func() { return block(t, s, queryCanceled) },
 	},
 	{
