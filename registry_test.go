@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // maker counts the values that a registry makes and closes.
 type maker struct {
 	made, closed atomic.Int64

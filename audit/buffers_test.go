@@ -10,6 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // Callers that reuse their buffers as soon as Record, RecordWait or Close has
 // returned do not change the entries in the trail, in the spool, or in what Close
 // returns.

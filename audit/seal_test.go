@@ -19,6 +19,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // tampered is a log that returns falsified data, as a database's owner could make it.
 type tampered struct {
 	auditlog.Log

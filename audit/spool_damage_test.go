@@ -16,6 +16,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // spoolOf writes a spool with entries that have these details, as a writer leaves it
 // while its database is unavailable.
 func spoolOf(t *testing.T, path string, details ...string) []repo.AuditEntry {

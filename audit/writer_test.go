@@ -17,6 +17,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // fakeSink is a database that a test can make fail. It keeps the entries in order, each
 // id once.
 type fakeSink struct {

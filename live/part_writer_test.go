@@ -13,6 +13,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // fakeStream is a stream whose appends each take a second, and fail as a test decides.
 type fakeStream struct {
 	repo.Streams

@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // fakeLeases lets a test decide what happens to each call.
 type fakeLeases struct {
 	Leases

@@ -10,6 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/atonce"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 func TestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sum, most, running atomic.Int64

@@ -1,6 +1,8 @@
 // Package await waits in tests for what comes by itself. A wait ends with the test's own
 // deadline and with no earlier one: on a slow machine everything comes later, and a bound
 // that was long enough here is too short there. Only tests import it.
+//
+// Real time: this is where it is waited for.
 package await
 
 import (

@@ -84,6 +84,7 @@ func TestEndIsBeforeTheDeadline(t *testing.T) {
 	if !ok {
 		t.Skip("this run has no deadline")
 	}
+	// short: a minute is more than the test takes to come here
 	if end := await.End(t); !end.Before(deadline) || end.Before(time.Now().Add(-time.Minute)) {
 		t.Errorf("a wait ends at %v, the test at %v", end, deadline)
 	}

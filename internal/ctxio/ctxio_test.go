@@ -12,6 +12,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 var errOwn = errors.New("its own")
 
 func TestReaderReads(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 var errLast = errors.New("the last one")
 
 // counting yields 0, 1, … up to below end, and then ends, with err if that is set, or waits

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // A claim looks from where the one before has found something, a little earlier, and at all once a
 // second, or less often if that takes long.
 func TestQueueHeads(t *testing.T) {

@@ -105,7 +105,7 @@ func testApartCreationBehind(t *testing.T, one, other repo.Store, _ string) {
 			_, err := one.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Create: &repo.NewSession{ID: id}})
 			behind <- err
 		}()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // pace: it may be waiting by now
 		return err
 	})
 	if err != nil {

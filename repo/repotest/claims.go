@@ -485,7 +485,7 @@ func testClaimInvalid(t *testing.T, r repo.Repositories) {
 		"actions":           {func(c *repo.Claim) { c.Actions = many }},
 		"actions[0].action": {func(c *repo.Claim) { c.Actions = []string{secret + "/"} }},
 		"phases[1]":         {func(c *repo.Claim) { c.Phases = []repo.Phase{repo.PhaseApply, secret} }},
-		"ttl":               {func(c *repo.Claim) { c.TTL = repo.MinLeaseTTL - 1 }, func(c *repo.Claim) { c.TTL = -1 }},
+		"ttl":               {func(c *repo.Claim) { c.TTL = repo.MinLeaseTTL - 1 }, func(c *repo.Claim) { c.TTL = -1 }}, // short: refused
 		"limit":             {func(c *repo.Claim) { c.Limit = -1 }, func(c *repo.Claim) { c.Limit = limits.MaxClaimedPlans + 1 }},
 	} {
 		for _, change := range changes {

@@ -336,7 +336,7 @@ func testHoldEnds(t *testing.T, store repo.Store) {
 	closeStore(t, store)
 	await.Value(t, "the context ends", held.Context().Done())
 	lost, ok := wantError[*repo.LeaseLostError](t, context.Cause(held.Context()), repo.ErrConflict)
-	inTime := time.Now().Before(end) // otherwise it may have expired before a renewal was tried
+	inTime := time.Now().Before(end) // short: otherwise it may have expired before a renewal was tried
 	if ok && !errors.Is(lost.Err, repo.ErrClosed) && (inTime || lost.Err != nil) {
 		t.Errorf("lost because of %v", lost.Err)
 	}

@@ -126,7 +126,7 @@ func testLeaseReentrant(t *testing.T, r repo.Repositories) {
 	if second.Fence != first.Fence || !second.AcquiredAt.Equal(first.AcquiredAt) || !second.ExpiresAt.After(first.ExpiresAt.Add(29*time.Minute)) {
 		t.Errorf("acquired again: %+v after %+v", second, first)
 	}
-	asked.TTL = repo.MinLeaseTTL
+	asked.TTL = repo.MinLeaseTTL // short: the longer one stays
 	wantSame(t, "lease that was acquired for a shorter time", acquire(t, r, asked), second)
 	wantSame(t, "list", listLeases(t, r, repo.LeaseFilter{Owner: asked.Owner}, 0), []repo.Lease{second})
 }
@@ -356,7 +356,7 @@ func testLeaseInvalid(t *testing.T, r repo.Repositories) {
 		"key.kind": func(l *repo.NewLease) { l.Key.Kind = "" },
 		"key.name": func(l *repo.NewLease) { l.Key.Name = "" },
 		"owner":    func(l *repo.NewLease) { l.Owner = "" },
-		"ttl":      func(l *repo.NewLease) { l.TTL = repo.MinLeaseTTL - time.Microsecond },
+		"ttl":      func(l *repo.NewLease) { l.TTL = repo.MinLeaseTTL - time.Microsecond }, // short: refused
 		"slots":    func(l *repo.NewLease) { l.Slots = 1001 },
 	} {
 		asked := newLease()

@@ -121,6 +121,7 @@ func meeting(t *testing.T) func() {
 func passes(t *testing.T, d time.Duration) {
 	t.Helper()
 	end := time.Now().Add(d)
+	// pace: as long as the caller says
 	await.For(t, d.String()+" pass", func() bool { return time.Now().After(end) })
 }
 

@@ -332,7 +332,7 @@ func testStreamsInvalid(t *testing.T, r repo.Repositories) {
 	for field, spoil := range map[string]func(*repo.NewStream){
 		"key":   func(s *repo.NewStream) { s.Key = "" },
 		"owner": func(s *repo.NewStream) { s.Owner = "" },
-		"ttl":   func(s *repo.NewStream) { s.TTL = repo.MinStreamTTL - time.Microsecond },
+		"ttl":   func(s *repo.NewStream) { s.TTL = repo.MinStreamTTL - time.Microsecond }, // short: refused
 	} {
 		asked := newStream()
 		spoil(&asked)

@@ -311,11 +311,11 @@ func wantAttempt(t *testing.T, store repo.Store, id repo.ID, state repo.PlanStat
 func testWorkOwed(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	claim := q.claim()
-	for claim.TTL = repo.MinLeaseTTL; ; claim.TTL *= 4 {
+	for claim.TTL = repo.MinLeaseTTL; ; claim.TTL *= 4 { // short: tried again with a longer one
 		id := q.add(1)[0]
 		end := time.Now().Add(claim.TTL * 3 / 2)
 		w := work(t, faulty{Store: store, transition: func(_ context.Context, run func() error) error {
-			if time.Now().Before(end) {
+			if time.Now().Before(end) { // short: otherwise tried again
 				return repo.ErrContention
 			}
 			return run()

@@ -238,7 +238,7 @@ func runHolder(ctx context.Context, task holdTask) error {
 	}
 	for _, c := range claimed {
 		if err := hold(c.Lease.Key, func(token int64) []func() error { return movesUnder(ctx, store, c.Plan.ID, token) }); err != nil {
-			if late := time.Now().After(begun.Add(repo.MinLeaseTTL / 2)); late { // a claim may have expired before it was held
+			if late := time.Now().After(begun.Add(repo.MinLeaseTTL / 2)); late { // short: a claim may have expired before it was held
 				fmt.Println("late")
 				return nil
 			}

@@ -84,7 +84,7 @@ func (s Stepping) start(cluster *Cluster) (stop func(), err error) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(time.Second) // pace: between the steps of the clock
 		defer tick.Stop()
 		for offset := -5 * time.Second; ; offset = -5*time.Second - offset {
 			select {

@@ -18,7 +18,7 @@ import (
 // realTime has the files that need a clock that nobody moves. Each says why in a comment
 // that begins with "Real time:". Short lives are allowed there without a reason for each.
 var realTime = []string{
-	"internal/await/await_test.go",
+	"internal/await/await.go",
 }
 
 // enough is a time that no machine takes for what a test does between two of its events.
@@ -28,7 +28,9 @@ const enough = 10 * time.Second
 // a bound of seconds. So lives are long or end by a clock that the test moves, waits end with
 // the test's own deadline (package await), and what has to be cancelled is made to wait first.
 // Exceptions have a reason beside them: "pace:" where nothing depends on the length, "short:"
-// where what is short has to end, however late. CONTRIBUTING.md explains both.
+// where what is short has to end, however late. A file all of whose tests are in a bubble of
+// package synctest, or on a clock that they move, says so in a comment that begins with "Fake
+// time:". CONTRIBUTING.md explains them.
 func TestNoTestDependsOnTheMachine(t *testing.T) {
 	t.Chdir("../..")
 	paces, shorts := 0, 0
@@ -36,6 +38,9 @@ func TestNoTestDependsOnTheMachine(t *testing.T) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "// Fake time:") {
+			continue
 		}
 		if slices.Contains(realTime, path) {
 			if !strings.Contains(string(text), "// Real time:") {
@@ -115,6 +120,7 @@ func testFiles(t *testing.T) []string {
 			if path != "." && strings.HasPrefix(entry.Name(), ".") {
 				return fs.SkipDir
 			}
+		case strings.HasPrefix(entry.Name(), "example_"): // which shows a user's code
 		case strings.HasSuffix(path, "_test.go"), strings.HasSuffix(path, ".go") && onlyForTests(path):
 			paths = append(paths, path)
 		}
@@ -139,7 +145,10 @@ func look(path string, text []byte) (found []string, reasons map[string]int, err
 	if err != nil {
 		return nil, nil, err
 	}
-	l := looker{set: set, path: path, constants: map[string]ast.Expr{}, elapsed: map[string]bool{}, ends: map[string]ast.Expr{}, excused: map[int]bool{}, reasons: map[string]int{}, seen: map[string]bool{}}
+	l := looker{
+		set: set, path: path, constants: map[string]ast.Expr{}, elapsed: map[string]bool{}, ends: map[string]ast.Expr{},
+		excused: map[int]bool{}, reasons: map[string]int{}, seen: map[string]bool{},
+	}
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
 			for _, kind := range []string{"pace:", "short:"} {
@@ -150,6 +159,9 @@ func look(path string, text []byte) (found []string, reasons map[string]int, err
 				}
 			}
 		}
+	}
+	if err := l.learnPackage(); err != nil {
+		return nil, nil, err
 	}
 	ast.Inspect(file, l.learn)
 	ast.Inspect(file, l.visit)
@@ -179,6 +191,24 @@ func (l *looker) report(at ast.Node, format string, arguments ...any) {
 	}
 }
 
+// learnPackage notes the constants of the files beside this one.
+func (l *looker) learnPackage() error {
+	beside, err := filepath.Glob(filepath.Join(filepath.Dir(l.path), "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, path := range beside {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, declaration := range file.Decls {
+			l.learn(declaration)
+		}
+	}
+	return nil
+}
+
 // learn notes constants, and variables that hold times.
 func (l *looker) learn(node ast.Node) bool {
 	switch n := node.(type) {
@@ -200,7 +230,7 @@ func (l *looker) learn(node ast.Node) bool {
 		}
 		for i, left := range n.Lhs {
 			if name, ok := left.(*ast.Ident); ok {
-				if calls(n.Rhs[i], "time.Since") {
+				if call, ok := n.Rhs[i].(*ast.CallExpr); ok && nameOf(call.Fun) == "time.Since" {
 					l.elapsed[name.Name] = true
 				}
 				if d := afterNow(n.Rhs[i]); d != nil {
@@ -222,7 +252,7 @@ func (l *looker) visit(node ast.Node) bool {
 		}
 	case *ast.AssignStmt:
 		for i, left := range n.Lhs {
-			if field, ok := left.(*ast.SelectorExpr); ok && len(n.Lhs) == len(n.Rhs) {
+			if field, ok := left.(*ast.SelectorExpr); ok && len(n.Lhs) == len(n.Rhs) && n.Tok == token.ASSIGN {
 				l.life(n, field.Sel.Name, n.Rhs[i])
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // Pauses have the documented lengths and number, and end with the context.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

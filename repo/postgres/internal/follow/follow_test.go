@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // exchange makes the lines of a Listener under test.
 type exchange struct {
 	mu     sync.Mutex

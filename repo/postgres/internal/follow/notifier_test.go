@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // sent is what a Notifier under test has sent.
 type sent struct {
 	mu       sync.Mutex

@@ -11,6 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // takeaway is what those who wait take from: things of kinds.
 type takeaway struct {
 	t       *testing.T

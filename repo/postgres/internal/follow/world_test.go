@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 const interval = time.Second
 
 // item is an item of a log in the world.

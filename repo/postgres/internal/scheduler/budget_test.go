@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // Schedulers that share a budget have no more groups under way together than it has places, none
 // starves another, and each place comes back.
 func TestBudget(t *testing.T) {

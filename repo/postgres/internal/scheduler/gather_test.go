@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // carried runs writers that submit one item after another, each with its own key, and
 // returns the number of groups that it took. A group takes a millisecond.
 func carried(t *testing.T, groups, writers, each int) int64 {

@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // A held key does not delay other keys, is in one batch at a time, and keeps its order.
 func TestHeldKey(t *testing.T) {
 	for _, waits := range []int{0, 1, 3} {

@@ -14,6 +14,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // An item is processed at once if no other waits.
 func TestNobodyWaitsForATimer(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {

@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // An item of a key that is in a batch, and may be in several, is withdrawn while it waits for another
 // one: nothing is left of its key among those that have items.
 func TestWithdrawnBesideABatchOfItsKey(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// Fake time: the tests with times run in bubbles of synctest.
+
 // world is the environment of a scheduler under test: the keys that others hold, and a
 // log of the processed items. It detects a key in two batches at once, and items of a
 // key that are out of order.
