@@ -25,8 +25,17 @@ PACKAGES := ./... $(MODULES:%=./%/...)
 QUICK := ./... ./cmd/agentstore/...
 # These have tests whose names begin with TestAmount.
 AMOUNTS := ./internal/export ./repo/memory ./internal/rules ./tests/audit ./tests/command ./tests/postgres
+# In these, goroutines of ours meet: make test has the race detector for them, and for the
+# conformance suite on PostgreSQL. The others test what SQL does, one call at a time.
+RACES := ./audit/... ./live ./window ./internal/observed ./repo/memory ./repo/postgres/...
+# What make test/all adds: packages, and tests of other packages, by name. These are frameworks,
+# documents, browsers, copies and failover, tools of the tests, and what another test has shown
+# by another setting.
+REST := adapters/tests/.*|examples/.*|tests/cmd/.*|tests/copies|tests/docs|tests/failover|tests/imports|tests/soak|tests/wrongstore
+REST_TESTS := Browser|ChatPage|EventSource|ConformanceOfBind|ConformanceOfPlainStatements|ConformanceOfShards|ConformanceUnder
 # Without what only debuggers read, the test binaries are linked in two thirds of the time. make lint vets.
 TEST := go test -json -ldflags=-w -vet=off
+ONCE = -timeout $(if $(AGENTSTORE_TEST_FULL),120m,40m) -p 2 -parallel 6 $(TESTFLAGS)
 # Prints what failed, and at the end what each package took.
 TIMES := go run ./tests/cmd/times
 
@@ -55,16 +64,29 @@ test/quick: ## Run what needs no server, and the conformance suite on one of bin
 	@{ $(TEST) -parallel 16 $(QUICK) && \
 		$(DISPOSABLE) -server local $(TEST) -count 1 -parallel 16 -run '^TestConformanceOfPool$$' ./tests/postgres; } | $(TIMES) -slowest 5
 
-# Most tests wait for the server, so more of them than processors run at once, but not so many
-# that those which wait for seconds fail on a machine that has less time than usual; and the
-# package that takes longest is the first. Tests of amounts would take minutes with the race
-# detector, so that they are compiled without it only.
+# Most tests wait for the server, so more of them than processors run at once; and the package
+# that takes longest is the first.
 .PHONY: test
-test: ## Run the whole suite once with the race detector, on a disposable PostgreSQL
+test: ## Run the suite on a disposable PostgreSQL: each promise once, in minutes
 	@bash tests/install.sh
-	@$(DISPOSABLE) -server '$(SERVER)' bash -c '\
-		$(TEST) -race -timeout $(if $(AGENTSTORE_TEST_FULL),120m,40m) -p 2 -parallel 6 $(TESTFLAGS) ./tests/postgres $(PACKAGES) && \
-		$(TEST) -timeout 30m -run Amount $(TESTFLAGS) $(AMOUNTS)' | $(TIMES)
+	@$(DISPOSABLE) -server '$(SERVER)' bash -c '{ \
+		rest=$$(go list $(PACKAGES) | grep -vE "/($(REST))$$") && races=$$(go list $(RACES)) && \
+		$(TEST) $(ONCE) -skip "$(REST_TESTS)" ./tests/postgres $$(grep -vxF "$$races" <<< "$$rest") && \
+		$(TEST) $(ONCE) -race $$races && \
+		$(TEST) $(ONCE) -race -run "^TestConformanceOfPool$$" ./tests/postgres; }' | $(TIMES)
+
+# Tests of amounts would take minutes with the race detector, so that they are compiled without
+# it only.
+.PHONY: test/all
+test/all: ## Run what make test leaves out: frameworks, documents, browsers, failover, other settings
+	@bash tests/install.sh
+	@$(DISPOSABLE) -server '$(SERVER)' bash -c '{ \
+		$(TEST) $(ONCE) $$(go list $(PACKAGES) | grep -E "/($(REST))$$") && \
+		$(TEST) $(ONCE) -run "$(REST_TESTS)|Amount" $(AMOUNTS) ./tests/live ./tests/inspect; }' | $(TIMES)
+
+.PHONY: test/slow
+test/slow: ## Run make test on one processor beside two busy loops, three times
+	@bash tests/slow.sh $(MAKE) --no-print-directory test SERVER=local TESTFLAGS=-count=1
 
 .PHONY: test/shards
 test/shards: ## Run the whole conformance suite on four shards of one server, and what is about shards

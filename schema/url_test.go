@@ -1,12 +1,12 @@
 package schema
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // Each URL is wrong in a way that puts a part of its password where an error of a
@@ -31,9 +31,7 @@ func TestNoErrorHoldsAnyPartOfThePassword(t *testing.T) {
 		"host=127.0.0.1 port=1 password=my hush user=user",
 		"host=127.0.0.1 port=1 password='hush user=user",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		migrator, err := Open(ctx, databaseURL, Options{})
-		cancel()
+		migrator, err := Open(await.Context(t), databaseURL, Options{})
 		if err == nil {
 			t.Fatalf("%s: opened", databaseURL)
 		}

@@ -162,7 +162,7 @@ func main() {
 	mux.Handle("GET /conversations/{id}", feed)
 	server := &http.Server{Addr: cmp.Or(os.Getenv("ADDRESS"), "127.0.0.1:8080"), ReadHeaderTimeout: time.Minute}
 	server.Handler = http.MaxBytesHandler(http.NewCrossOriginProtection().Handler(login(mux)), 64<<10)
-	running.Go(func() { log.Print("server: ", server.ListenAndServe()); stop() })
+	running.Go(func() { log.Print("open http://", server.Addr); log.Print("server: ", server.ListenAndServe()); stop() })
 	<-ctx.Done()
 	_ = errors.Join(feed.Shutdown(context.Background()), server.Shutdown(context.Background()))
 	running.Wait()

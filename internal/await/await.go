@@ -58,15 +58,22 @@ func Context(t testing.TB) context.Context {
 // End returns when a wait that begins now ends.
 func End(t testing.TB) time.Time {
 	end := time.Now().Add(time.Hour) // a benchmark has no deadline, nor has a test with -timeout 0
-	if test, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
-		if deadline, ok := test.Deadline(); ok {
-			end = deadline.Add(-left)
-		}
+	if deadline, ok := deadlineOf(t); ok {
+		end = deadline.Add(-left)
 	}
 	if patience, err := time.ParseDuration(os.Getenv(patienceEnv)); err == nil {
 		end = earlier(end, time.Now().Add(patience))
 	}
 	return end
+}
+
+// deadlineOf returns the test's deadline. In a bubble of testing/synctest, which has a time of its own, to ask for it panics.
+func deadlineOf(t testing.TB) (deadline time.Time, ok bool) {
+	if test, is := t.(interface{ Deadline() (time.Time, bool) }); is {
+		defer func() { _ = recover() }()
+		deadline, ok = test.Deadline()
+	}
+	return deadline, ok
 }
 
 func earlier(a, b time.Time) time.Time {

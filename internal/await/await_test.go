@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/await"
@@ -47,6 +48,22 @@ func TestWaitInVain(t *testing.T) {
 			t.Errorf("%s: failed with %q", name, recorded.failure)
 		}
 	}
+}
+
+// In a bubble of testing/synctest a wait takes no time, and one in vain ends, too.
+func TestBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wait := range []time.Duration{time.Minute, 59 * time.Minute} {
+			end := time.Now().Add(wait)
+			await.For(t, "some time", func() bool { return time.Now().After(end) })
+		}
+		if ctx := await.Context(t); ctx.Err() != nil {
+			t.Error(ctx.Err())
+		}
+		if end := await.End(t); end.After(time.Now().Add(time.Hour)) {
+			t.Errorf("a wait ends at %v", end)
+		}
+	})
 }
 
 // recorder is a test that keeps its failure.

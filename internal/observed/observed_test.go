@@ -38,10 +38,10 @@ func TestConformance(t *testing.T) {
 		return store{observed.Store(below, deaf{}), below}
 	}
 	if os.Getenv("AGENTSTORE_TEST_FULL") != "" {
-		repotest.Run(t, open)
+		repotest.Run(t, open) // in real time, as a store of somebody else
 		return
 	}
-	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) })
+	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) }, repotest.Bubbles())
 }
 
 // Without an observer there is nothing in between.

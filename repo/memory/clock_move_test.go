@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -92,7 +93,9 @@ func TestMovedClockWakesFollowers(t *testing.T) {
 
 // A claim that waits takes over a plan whose claim has expired, and one whose lease somebody
 // held.
-func TestMovedClockWakesClaims(t *testing.T) {
+func TestMovedClockWakesClaims(t *testing.T) { synctest.Test(t, testMovedClockWakesClaims) }
+
+func testMovedClockWakesClaims(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		store, clock := newTimed(t)
 		plans, ctx := store.Plans(), t.Context()
@@ -119,12 +122,13 @@ func TestMovedClockWakesClaims(t *testing.T) {
 			}
 			claimed <- err
 		}()
-		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		clock.Advance(time.Minute - time.Microsecond)
+		synctest.Wait()
 		select {
 		case err := <-claimed:
 			t.Fatalf("held %t: claimed too early: %v", held, err)
-		case <-time.After(5 * time.Millisecond):
+		default:
 		}
 		clock.Advance(time.Microsecond)
 		if err := <-claimed; err != nil {

@@ -17,10 +17,10 @@ func TestConformance(t *testing.T) {
 			}
 		})
 		return store
-	})
+	}, repotest.Bubbles())
 }
 
 // The repositories of a transaction pass the suite, too.
 func TestConformanceInTx(t *testing.T) {
-	repotest.RunRepositories(t, repotest.InTx(func(*testing.T) repo.Store { return memory.New() }))
+	repotest.RunRepositories(t, repotest.InTx(func(*testing.T) repo.Store { return memory.New() }), repotest.Bubbles())
 }

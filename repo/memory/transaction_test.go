@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -38,7 +39,9 @@ func count(t *testing.T, sessions repo.Sessions, id repo.ID) int64 {
 // While a transaction is open, calls of the store in the same goroutine, with a
 // context that is not the transaction's, read what was committed, and their writes
 // wait until their context ends.
-func TestStoreWithinUnit(t *testing.T) {
+func TestStoreWithinUnit(t *testing.T) { synctest.Test(t, testStoreWithinUnit) }
+
+func testStoreWithinUnit(t *testing.T) {
 	store := New()
 	id := newSession(t, store)
 	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -48,7 +51,7 @@ func TestStoreWithinUnit(t *testing.T) {
 		if n := count(t, store.Sessions(), id); n != 0 {
 			t.Errorf("outside there are %d messages before the commit", n)
 		}
-		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		short, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := store.Sessions().Append(short, id, user("through the store")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a write through the store: %v", err)
@@ -125,7 +128,9 @@ func TestRollbackLeavesTheIndexClean(t *testing.T) {
 }
 
 // Writers that wait for a transaction continue when it ends, and Close after them.
-func TestCloseWaitsForTheQueue(t *testing.T) {
+func TestCloseWaitsForTheQueue(t *testing.T) { synctest.Test(t, testCloseWaitsForTheQueue) }
+
+func testCloseWaitsForTheQueue(t *testing.T) {
 	store := New()
 	id := newSession(t, store)
 	inside, finish := make(chan struct{}), make(chan struct{})
@@ -147,19 +152,17 @@ func TestCloseWaitsForTheQueue(t *testing.T) {
 		}
 		appended <- err
 	}()
-	time.Sleep(20 * time.Millisecond) // until the waiter is in the queue
+	synctest.Wait() // until the waiter is in the queue
 	closed := make(chan error, 1)
 	go func() { closed <- store.Close() }()
-	for {
-		if _, err := store.Sessions().Get(t.Context(), id); errors.Is(err, repo.ErrClosed) {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrClosed) {
+		t.Errorf("Close has begun, and a read gives %v", err)
 	}
 	select {
 	case err := <-closed:
 		t.Errorf("Close did not wait for the transaction: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	close(finish)
 	for what, result := range map[string]chan error{"transaction": result, "waiter": appended, "close": closed} {

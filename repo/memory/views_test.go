@@ -17,7 +17,7 @@ func TestConformanceOfViews(t *testing.T) {
 			}
 		})
 		return store
-	}, func(store *memory.Store, namespace string) repo.Store { return store.In(namespace) })
+	}, func(store *memory.Store, namespace string) repo.Store { return store.In(namespace) }, repotest.Bubbles())
 }
 
 func TestViewsApart(t *testing.T) {

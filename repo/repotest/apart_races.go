@@ -48,11 +48,15 @@ func testApartRolledBack(t *testing.T, one, other repo.Store, _ string) {
 
 // A session's id may be that of somebody else's plan.
 func testApartIDOfPlan(t *testing.T, one, other repo.Store, namespace string) {
-	b := newBelongings(t, other, namespace)
-	createAs(t, one.Sessions(), repo.NewSession{ID: b.plan})
-	createAs(t, one.Sessions(), repo.NewSession{ID: b.opened.ID})
-	for _, method := range []string{"Plans.Get", "Plans.History", "Plans.Transition", "Plans.Progress", "Leases.Acquire", "Streams.Append", "Streams.Finish"} {
-		wantApart(t, one, b, method)
+	f := newFixture(t, other, namespace)
+	for _, id := range []repo.ID{f.plan(), f.moved(repo.TransitionStart), f.stream().ID} {
+		createAs(t, one.Sessions(), repo.NewSession{ID: id})
+	}
+	methods := []string{
+		"Plans.Get", "Plans.History", "Plans.Transition", "Plans.Progress", "Leases.Acquire", "Streams.Append", "Streams.Finish",
+	}
+	for _, method := range methods {
+		f.wantApart(t.Context(), one, method)
 	}
 }
 
@@ -117,15 +121,14 @@ func testApartCreationBehind(t *testing.T, one, other repo.Store, _ string) {
 
 // A deleted session is not restored to another namespace, whose view could then be asked for it by
 // those who know it.
-func testApartRestored(t *testing.T, one, other repo.Store, namespace string) {
-	b := newBelongings(t, other, namespace)
-	if _, err := other.Sessions().Delete(t.Context(), b.session); err != nil {
-		t.Fatal(err)
-	}
+func testApartRestored(t *testing.T, one, other repo.Store, _ string) {
+	id := create(t, other.Sessions())
+	exported := export(t, other.Sessions(), id)
+	remove(t, other.Sessions(), id)
 	own := createAs(t, one.Sessions(), repo.NewSession{})
 	var document bytes.Buffer
 	writer, err := documents.NewWriter(&document, repo.Session{
-		ID: b.session, Namespace: own.Namespace, Metadata: own.Metadata, CreatedAt: own.CreatedAt, UpdatedAt: own.UpdatedAt,
+		ID: id, Namespace: own.Namespace, Metadata: own.Metadata, CreatedAt: own.CreatedAt, UpdatedAt: own.UpdatedAt,
 	}, nil)
 	if err = cmp.Or(err, writer.Close()); err != nil {
 		t.Fatal(err)
@@ -134,7 +137,7 @@ func testApartRestored(t *testing.T, one, other repo.Store, namespace string) {
 	if !errors.Is(err, repo.ErrImport) || !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("restoring to another namespace gave %v", err)
 	}
-	session, err := other.Sessions().Import(t.Context(), bytes.NewReader(b.document), true)
+	session, err := other.Sessions().Import(t.Context(), bytes.NewReader(exported), true)
 	must(t, session, err)
 }
 

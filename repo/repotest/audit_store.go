@@ -110,7 +110,7 @@ func auditSeal(t *testing.T, store repo.Store, entries ...repo.AuditEntry) {
 				return auditMake(u), nil
 			})
 			if errors.Is(err, repo.ErrContention) {
-				time.Sleep(time.Millisecond)
+				tick()
 			} else if err != nil {
 				t.Fatal(err)
 			}

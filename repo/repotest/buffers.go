@@ -4,81 +4,84 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
-	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// buffered is one call of a method, made so that all memory that the caller and the
-// store share can be overwritten.
-type buffered struct {
-	// on is the method's receiver.
-	on any
-	// args are the arguments after the context; a variadic argument is its slice.
-	args []any
-	// read reads back what the call wrote or read. Nil: the call itself does.
-	read func() any
-	// extra returns further buffers, such as those that a function among the
-	// arguments got and returned.
-	extra func() []any
-	// moving: the data may change between two reads, so that they may differ.
-	moving bool
+func bufferTests() []test {
+	var tests []test
+	for repository := range reflect.TypeFor[repo.Repositories]().Methods() {
+		tests = append(tests, test{repository.Name, func(t *testing.T, store repo.Store) {
+			testBuffers(t, store, callsOf(repository.Name), repositories(store)[repository.Name])
+		}})
+	}
+	return tests
 }
 
-// bufferCases are calls of an interface's methods, by name. Further calls of a method
-// have a name such as "Update/patch".
-type bufferCases map[string]func(t *testing.T, r repo.Repositories) buffered
+// auditBufferTests are bufferTests of the interfaces that maintain the audit trail, which is that of the whole store.
+func auditBufferTests() []test {
+	return []test{
+		{"BuffersOfAuditLog", func(t *testing.T, store repo.Store) {
+			testBuffers(t, store, auditLogCalls, reflect.ValueOf(auditLog(store)))
+		}},
+		{"BuffersOfSink", func(t *testing.T, store repo.Store) {
+			sink, err := auditLog(store).Sink(t.Context())
+			must(t, sink, err)
+			testBuffers(t, store, sinkCalls, reflect.ValueOf(sink))
+		}},
+	}
+}
 
-// testBuffers calls every method of an interface and overwrites its arguments and
-// results, which must not affect the store. A method without a case fails the test.
+// testBuffers makes the calls and overwrites all memory that the caller and the store share, which must not change
+// what is in the store.
 // Guarantee: Memory: No method keeps its caller's memory, or returns the store's.
-func testBuffers[I any](cases bufferCases) func(t *testing.T, r repo.Repositories) {
-	return func(t *testing.T, r repo.Repositories) {
-		t.Helper()
-		methods := reflect.TypeFor[I]()
-		left := maps.Clone(cases)
-		for method := range methods.Methods() {
-			name := method.Name
-			build, found := left[name]
-			if !found {
-				t.Errorf("%s.%s has no case: what it keeps of its caller's memory is not tested", methods, name)
-				continue
-			}
-			delete(left, name)
-			t.Run(name, func(t *testing.T) { overwriteAround(t, name, build(t, r)) })
-		}
-		for name, build := range left {
-			method, _, _ := strings.Cut(name, "/")
-			if _, found := methods.MethodByName(method); !found || method == name {
-				t.Errorf("%s has no method %s", methods, name)
-				continue
-			}
-			t.Run(name, func(t *testing.T) { overwriteAround(t, method, build(t, r)) })
-		}
+func testBuffers(t *testing.T, store repo.Store, calls []call, on reflect.Value) {
+	t.Helper()
+	for _, c := range calls {
+		_, name, _ := strings.Cut(c.name, ".")
+		t.Run(name, func(t *testing.T) { overwriteAround(t, c, newFixture(t, store, spaceOf(store)), on) })
 	}
 }
 
-func overwriteAround(t *testing.T, name string, b buffered) {
+func overwriteAround(t *testing.T, c call, f *fixture, on reflect.Value) {
 	t.Helper()
-	again := clone(b.args)
-	results := call(t, b.on, name, b.args)
-	got := clone(results)
-	overwrite(b.args)
-	if b.extra != nil {
-		overwrite(b.extra())
+	args := c.args(f)
+	again := clone(args)
+	if c.waits > 0 && f.bound {
+		if _, err := c.invoke(t.Context(), on, args); !errors.Is(err, repo.ErrInvalid) {
+			t.Errorf("in a transaction it gave %v", err)
+		}
+		return
 	}
+	answer := func(args []any) (results []any) {
+		for attempt := 1; ; attempt++ {
+			results, err := c.invoke(t.Context(), on, args)
+			if errors.Is(err, repo.ErrContention) && attempt < 100 { // another sealer
+				time.Sleep(10 * time.Millisecond) // pace: whoever comes first, it ends
+				continue
+			}
+			if !errors.Is(err, c.fails) {
+				t.Fatalf("it gave %v", err)
+			}
+			return results
+		}
+	}
+	results := answer(args)
+	got := clone(results)
+	overwrite(args)
+	overwrite(f.extra)
 	wantSame(t, "result after the arguments were overwritten", results, got)
-	read := b.read
-	if read == nil {
-		read = func() any { return call(t, b.on, name, clone(again)) }
+	read := func() any {
+		all := []any{f.read()}
+		if c.reads {
+			all = append(all, answer(clone(again)))
+		}
+		return all
 	}
 	first := read()
 	wantUntouched(t, "after the arguments were overwritten", first)
@@ -87,64 +90,8 @@ func overwriteAround(t *testing.T, name string, b buffered) {
 	overwrite(first)
 	second := read()
 	wantUntouched(t, "after the results were overwritten", second)
-	if !b.moving {
+	if !c.moving {
 		wantSame(t, "reading after the results were overwritten", second, stored)
-	}
-}
-
-// call calls a method with a context, and returns its results without the error.
-func call(t *testing.T, on any, name string, args []any) []any {
-	t.Helper()
-	for attempt := 1; ; attempt++ {
-		values := []reflect.Value{reflect.ValueOf(t.Context())}
-		method := reflect.ValueOf(on).MethodByName(name)
-		if method.Type().NumIn() == 0 { // Close
-			values = nil
-		}
-		for _, arg := range args {
-			values = append(values, reflect.ValueOf(arg))
-		}
-		var out []reflect.Value
-		if method.Type().IsVariadic() {
-			out = method.CallSlice(values)
-		} else {
-			out = method.Call(values)
-		}
-		var results []any
-		var failed error
-		for _, value := range out {
-			result := value.Interface()
-			switch result := result.(type) {
-			case error:
-				failed = result
-			case nil: // no error
-			case auditlog.Sink:
-				if err := result.Close(); err != nil {
-					t.Error(err)
-				}
-			case iter.Seq2[repo.Message, error]:
-				messages, err := collect(result)
-				results, failed = append(results, messages), err
-			case iter.Seq2[repo.StreamPart, error]:
-				parts, err := readParts(result, math.MaxInt)
-				results, failed = append(results, parts), err
-			case iter.Seq2[repo.Stream, error]:
-				for stream, err := range result { // the first: it would wait for others
-					results, failed = append(results, stream), err
-					break
-				}
-			default:
-				results = append(results, result)
-			}
-		}
-		if errors.Is(failed, repo.ErrContention) && attempt < 100 { // another sealer
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if failed != nil {
-			t.Fatalf("%s: %v", name, failed)
-		}
-		return results
 	}
 }
 
@@ -264,6 +211,7 @@ func testLeftAppends(t *testing.T, store repo.Store) {
 			payload := slices.Repeat([]byte("p"), 100_000)
 			metadata := slices.Concat([]byte(`{"m":"`), slices.Repeat([]byte("m"), 10_000), []byte(`"}`))
 			messages := []repo.NewMessage{{ID: repo.NewID(), Role: repo.RoleTool, Content: "content", Payload: payload, Metadata: metadata}}
+			// short: whether it ends before, during or after the append, the test holds.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(caller*round%40)*100*time.Microsecond)
 			_, err := s.Append(ctx, sessions[caller%2], messages...)
 			cancel()

@@ -2,7 +2,6 @@ package repotest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -13,7 +12,7 @@ func testClaimLeaseByHand(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	c := q.takeOneOf(q.add(1)[0])
 	release(t, r, c.Lease)
-	byHand := acquire(t, r, repo.NewLease{Key: c.Lease.Key, Owner: randomName(), TTL: time.Hour})
+	byHand := acquire(t, r, repo.NewLease{Key: c.Lease.Key, Owner: randomName()})
 	wantClaimed(t, q.take(q.claim())) // which finds it held for an hour
 	release(t, r, byHand)
 	if again := q.takeOneOf(c.Plan.ID); again.Plan.Attempt != 2 {

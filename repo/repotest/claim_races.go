@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -269,7 +270,7 @@ func (q queue) wait(ctx context.Context, store repo.Store, claim repo.Claim) wai
 		}
 		w.claimed <- claimed
 	}()
-	time.Sleep(20 * time.Millisecond) // so that it usually waits by then
+	time.Sleep(20 * time.Millisecond) // pace: it usually waits by then
 	return w
 }
 
@@ -282,7 +283,7 @@ func (w waiting) wants(ids ...repo.ID) repo.ClaimedPlan {
 		return claimed[0]
 	case err := <-w.err:
 		w.t.Fatal(err)
-	case <-time.After(patience):
+	case <-await.Context(w.t).Done():
 		w.t.Fatal("the claim still waits")
 	}
 	return repo.ClaimedPlan{}
@@ -391,7 +392,7 @@ func testClaimWaitEnds(t *testing.T, store repo.Store) {
 			}
 		case <-end.w.claimed:
 			t.Error("a plan was claimed")
-		case <-time.After(patience):
+		case <-await.Context(t).Done():
 			t.Fatal("the claim still waits")
 		}
 		closeStore(t, store)

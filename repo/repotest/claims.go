@@ -70,7 +70,7 @@ func (q queue) add(count int) (ids []repo.ID) {
 			if err != nil {
 				q.t.Fatal(err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			passes(q.t, 20*time.Millisecond)
 			plan = usePlan(q.t, q.r, q.action, repo.UseAction{Namespace: q.namespace})
 		}
 		*q.last = plan.CreatedAt
@@ -80,9 +80,9 @@ func (q queue) add(count int) (ids []repo.ID) {
 	return ids
 }
 
-// claim asks for one plan of the queue, for a new owner.
+// claim asks for one plan of the queue, for a new owner, and an hour.
 func (q queue) claim() repo.Claim {
-	return repo.Claim{Owner: randomName(), Namespaces: []string{q.namespace}}
+	return repo.Claim{Owner: randomName(), Namespaces: []string{q.namespace}, TTL: time.Hour}
 }
 
 func (q queue) take(claim repo.Claim) []repo.ClaimedPlan {
@@ -155,7 +155,8 @@ func testClaim(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	full := fullPlan(t, r)
 	ids := append([]repo.ID{full.ID}, q.add(1)...)
-	claim := repo.Claim{Owner: randomName(), Namespaces: []string{full.Namespace, q.namespace, q.namespace}, Limit: 9, TTL: time.Minute}
+	claim := repo.Claim{Owner: randomName(), Namespaces: []string{full.Namespace, q.namespace, q.namespace}, Limit: 9, TTL: time.Hour / 2}
+	begun := time.Now()
 	claimed := q.take(claim)
 	slices.SortFunc(claimed, func(a, b repo.ClaimedPlan) int { return slices.Index(ids, a.Plan.ID) - slices.Index(ids, b.Plan.ID) })
 	wantClaimed(t, claimed, ids...)
@@ -169,7 +170,7 @@ func testClaim(t *testing.T, r repo.Repositories) {
 		if c.Lease.Key != repo.PlanLease(c.Plan.ID) || c.Lease.Owner != claim.Owner || c.Lease.Fence < 1 {
 			t.Errorf("the lease is %+v", c.Lease)
 		}
-		wantLife(t, c.Lease, c.Lease.AcquiredAt, time.Minute)
+		wantLife(t, c.Lease, begun, claim.TTL)
 		wantSame(t, "lease", listLeases(t, r, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: c.Lease.Key.Name}, 0), []repo.Lease{c.Lease})
 	}
 	if again := q.take(claim); again == nil || len(again) > 0 {

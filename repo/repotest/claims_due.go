@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -171,7 +172,7 @@ func testWorkRetries(t *testing.T, store repo.Store) {
 		return fmt.Errorf("call %d", calls[plan.ID]) //nolint:err113 // any error
 	})
 	failed, final := waitFor(t, store, ids[0], repo.PlanErrored), waitFor(t, store, ids[1], repo.PlanErrored)
-	await(t, "plan that is snoozed", func() bool { return getPlan(t, store, ids[2]).Version == 3 })
+	await.For(t, "plan that is snoozed", func() bool { return getPlan(t, store, ids[2]).Version == 3 })
 	w.stop(t)
 	if failed.Attempt != 2 || failed.ErrorMessage != "call 3" || calls[ids[0]] != 3 {
 		t.Errorf("after %d calls: %+v", calls[ids[0]], failed)
@@ -194,9 +195,7 @@ func testWorkWaitsUntilDue(t *testing.T, store repo.Store) {
 	plan := usePlan(t, store, q.action, repo.UseAction{Namespace: q.namespace, NotBefore: due})
 	claim := q.claim()
 	claim.Wait = true
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	claimed, err := store.Plans().Claim(ctx, claim)
+	claimed, err := store.Plans().Claim(await.Context(t), claim)
 	wantClaimed(t, must(t, claimed, err), plan.ID)
 	if claimed[0].Lease.AcquiredAt.Before(plan.NotBefore) {
 		t.Errorf("claimed at %v, before %v", claimed[0].Lease.AcquiredAt, plan.NotBefore)

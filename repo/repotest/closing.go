@@ -3,6 +3,7 @@ package repotest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -25,15 +26,10 @@ func closeStore(t *testing.T, store repo.Store) {
 }
 
 func testClosed(t *testing.T, store repo.Store) {
-	s := store.Sessions()
-	o := newOperations(t, s)
+	all, before := newRefusable(t, store), repositories(store)
 	closeStore(t, store)
-	for _, sessions := range []repo.Sessions{s, store.Sessions()} {
-		for name, run := range o.all(t.Context(), sessions) {
-			if err := run(); !errors.Is(err, repo.ErrClosed) {
-				t.Errorf("%s after Close gave %v, want ErrClosed", name, err)
-			}
-		}
+	for _, of := range []map[string]reflect.Value{before, repositories(store)} {
+		all.wantRefused(t.Context(), of, func(err error) bool { return errors.Is(err, repo.ErrClosed) })
 	}
 	err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
 		t.Error("fn runs on a closed store")

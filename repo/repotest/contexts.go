@@ -1,11 +1,9 @@
 package repotest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"strings"
+	"reflect"
 	"testing"
 	"time"
 
@@ -17,12 +15,12 @@ func contextTests() []test {
 		{"Canceled", func(t *testing.T, store repo.Store) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			testContextEnded(t, store.Sessions(), ctx, context.Canceled)
+			testContextEnded(t, store, ctx, context.Canceled)
 		}},
 		{"DeadlineExceeded", func(t *testing.T, store repo.Store) {
 			ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 			defer cancel()
-			testContextEnded(t, store.Sessions(), ctx, context.DeadlineExceeded)
+			testContextEnded(t, store, ctx, context.DeadlineExceeded)
 		}},
 		{"Stream", testStreamContext},
 		{"EndsMeanwhile", testContextEndsMeanwhile},
@@ -30,78 +28,47 @@ func contextTests() []test {
 	}
 }
 
-// operations are calls of all methods of Sessions, which are valid but for one.
-type operations struct {
-	id, fresh, doomed, imported repo.ID
-	document                    []byte
+// refusable are calls that are ready to be made where they must not begin.
+type refusable struct {
+	f     *fixture
+	calls []call
+	args  []args
 }
 
-func newOperations(t *testing.T, s repo.Sessions) *operations {
+func newRefusable(t *testing.T, store repo.Store) refusable {
 	t.Helper()
-	o := &operations{id: create(t, s), fresh: repo.NewID(), doomed: create(t, s), imported: create(t, s)}
-	appendTo(t, s, o.id, user("x"))
-	o.document = export(t, s, o.imported)
-	remove(t, s, o.imported)
-	return o
+	all := refusable{f: newFixture(t, store, spaceOf(store))}
+	for _, c := range contract {
+		if c.only != views {
+			all.calls, all.args = append(all.calls, c), append(all.args, c.args(all.f))
+		}
+	}
+	return all
 }
 
-func (o *operations) all(ctx context.Context, s repo.Sessions) map[string]func() error {
-	return map[string]func() error{
-		"Get":            func() error { _, err := s.Get(ctx, o.id); return err },
-		"Read":           func() error { _, err := s.Read(ctx, repo.ReadSessions{IDs: []repo.ID{o.id}, Last: 1}); return err },
-		"List":           func() error { _, err := s.List(ctx, repo.SessionFilter{AnyOwner: true}, repo.Page{}); return err },
-		"Namespaces":     func() error { _, err := s.Namespaces(ctx, repo.Page{}); return err },
-		"Create":         func() error { _, err := s.Create(ctx, repo.NewSession{ID: o.fresh}); return err },
-		"Update":         func() error { _, err := s.Update(ctx, o.id, repo.SessionUpdate{Actor: ptr("x")}); return err },
-		"AddUsage":       func() error { _, err := s.AddUsage(ctx, o.id, repo.NewUsage{Cost: 1}); return err },
-		"Delete":         func() error { _, err := s.Delete(ctx, o.doomed); return err },
-		"Message":        func() error { _, err := s.Message(ctx, o.id, repo.NewID()); return err },
-		"MessagesFrom":   func() error { _, err := s.MessagesFrom(ctx, o.id, 0, 1); return err },
-		"MessagesBefore": func() error { _, err := s.MessagesBefore(ctx, o.id, 1, 1); return err },
-		"LastMessages":   func() error { _, err := s.LastMessages(ctx, o.id, 1); return err },
-		"MessagesOfCall": func() error { _, err := s.MessagesOfCall(ctx, o.id, "x"); return err },
-		"Turn":           func() error { _, err := s.Turn(ctx, o.id, "x"); return err },
-		"Stream":         func() error { _, err := collect(s.Messages(ctx, o.id, 0)); return err },
-		"Follow":         func() error { _, err := collect(s.Follow(ctx, o.id, 0)); return err },
-		"Append":         func() error { _, err := s.Append(ctx, o.id, user(secret)); return err },
-		"Append by id":   func() error { _, err := s.Append(ctx, o.id, fullMessage()); return err },
-		"AppendAt":       func() error { _, err := appendAt(ctx, s, o.id, 1, user(secret)); return err },
-		"Export":         func() error { return s.Export(ctx, o.id, io.Discard) },
-		"Import": func() error {
-			_, err := s.Import(ctx, bytes.NewReader(o.document), true)
-			return err
-		},
-		// Whether it may is decided before it reads.
-		"Import of no document": func() error {
-			_, err := s.Import(ctx, strings.NewReader(""), true)
-			return err
-		},
+// wantRefused makes all calls, which must change nothing.
+func (all refusable) wantRefused(ctx context.Context, of map[string]reflect.Value, is func(error) bool) {
+	all.f.t.Helper()
+	for i, c := range all.calls {
+		_, err := c.runOn(ctx, of, all.args[i])
+		if !is(err) {
+			all.f.t.Errorf("%s gave %v", c.name, err)
+		}
+		if errors.Is(err, repo.ErrUnknownOutcome) {
+			all.f.t.Errorf("%s gave %v, but nothing can have been sent", c.name, err)
+		}
+		wantDiscreet(all.f.t, err)
 	}
 }
 
 // A context that has already ended stops every operation before it begins.
 //
 //nolint:revive // the context is what is tested
-func testContextEnded(t *testing.T, s repo.Sessions, ctx context.Context, want error) {
-	o := newOperations(t, s)
-	before := get(t, s, o.id)
-	for name, run := range o.all(ctx, s) {
-		err := run()
-		if !errors.Is(err, want) {
-			t.Errorf("%s gave %v, want %v", name, err, want)
-		}
-		if errors.Is(err, repo.ErrUnknownOutcome) {
-			t.Errorf("%s gave %v, but nothing can have been sent", name, err)
-		}
-		wantDiscreet(t, err)
-	}
-	wantSession(t, get(t, s, o.id), before)
-	wantCount(t, s, o.id, 1)
-	wantCount(t, s, o.doomed, 0)
-	for _, id := range []repo.ID{o.fresh, o.imported} {
-		_, err := s.Get(t.Context(), id)
-		wantNotFound(t, err, "session", id)
-	}
+func testContextEnded(t *testing.T, store repo.Store, ctx context.Context, want error) {
+	all := newRefusable(t, store)
+	before := all.f.read()
+	all.wantRefused(ctx, repositories(store), func(err error) bool { return errors.Is(err, want) })
+	wantSame(t, "store afterwards", all.f.read(), before)
 }
 
 // If a context ends during an append, the append returns the context's error and
@@ -113,6 +80,7 @@ func testContextEndsMeanwhile(t *testing.T, store repo.Store) {
 	id := create(t, s)
 	for round := range rounds {
 		message := fullMessage()
+		// short: whenever it ends, the test holds.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(round)*50*time.Microsecond)
 		stored, err := s.Append(ctx, id, message)
 		cancel()

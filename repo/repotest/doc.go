@@ -14,5 +14,6 @@
 //
 // Every subtest opens a store and runs in parallel. Stores may share a database:
 // no subtest relies on exclusive use. [RunRepositories] tests repositories that
-// are bound to a transaction.
+// are bound to a transaction. Where something has to expire, the suite waits; [Elapse]
+// and [Bubbles] spare it that.
 package repotest

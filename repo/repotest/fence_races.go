@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -91,7 +92,7 @@ func testFenceNaive(t *testing.T, store repo.Store) {
 			if err != nil || len(page.Items) == 0 || page.Items[0].Fence != lease.Fence {
 				return false
 			}
-			time.Sleep(2 * time.Millisecond) // a round trip, during which the lease may be lost
+			time.Sleep(2 * time.Millisecond) // pace: a round trip, during which the lease may be lost
 			_, err = store.Sessions().Append(t.Context(), id, message)
 			if err != nil {
 				t.Error(err)
@@ -123,14 +124,10 @@ func overtaken(t *testing.T, store repo.Store, write func(id repo.ID, lease repo
 			}
 		})
 	}()
-	await(t, "the writers write", func() bool { return rounds.Load() >= writers })
+	await.For(t, "the writers write", func() bool { return rounds.Load() >= writers })
 	overtake(t, store, lease)
 	next := get(t, store.Sessions(), id).MessageCount
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("the writers go on")
-	}
+	await.Value(t, "the writers end", done)
 	accepted = len(readAll(t, store.Sessions(), id))
 	return accepted - int(next), accepted
 }
@@ -166,7 +163,7 @@ func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 			}
 		})
 	}()
-	await(t, "the workers work", func() bool { return moved.Load() > 10 && progressed.Load() > 10 })
+	await.For(t, "the workers work", func() bool { return moved.Load() > 10 && progressed.Load() > 10 })
 	now := overtake(t, store, first)
 	left := getPlan(t, store, plan.ID)
 	if left.State == repo.PlanErrored {
@@ -177,11 +174,7 @@ func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 	}
 	must(t, left, second(store.Plans().Progress(t.Context(), plan.ID, repo.Progress{CheckpointID: ptr("second"), Fence: now.Fence})))
 	left = getPlan(t, store, plan.ID)
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("the workers go on")
-	}
+	await.Value(t, "the workers end", done)
 	wantSame(t, "plan", getPlan(t, store, plan.ID), left)
 }
 

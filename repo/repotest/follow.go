@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
@@ -39,21 +40,19 @@ func followTests() []test {
 	}
 }
 
-// patience bounds each wait for something that comes within a second or so.
-const patience = time.Minute
-
 // following is a goroutine that follows a session.
 type following struct {
 	t        *testing.T
 	messages chan repo.Message
 	ended    chan error
 	stop     context.CancelFunc
+	late     <-chan struct{} // closed at the end of the test's time
 }
 
 func follow(t *testing.T, s repo.Sessions, id repo.ID, from int64) *following {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	f := &following{t: t, messages: make(chan repo.Message, 10_000), ended: make(chan error, 1), stop: stop}
+	f := &following{t, make(chan repo.Message, 10_000), make(chan error, 1), stop, await.Context(t).Done()}
 	t.Cleanup(stop)
 	go func() {
 		var end error
@@ -83,7 +82,7 @@ func (f *following) wants(messages ...repo.Message) {
 			wantMessage(f.t, got, want)
 		case err := <-f.ended:
 			f.t.Fatalf("Follow ended with %v, want message %d", err, want.Sequence)
-		case <-time.After(patience):
+		case <-f.late:
 			f.t.Fatalf("message %d did not come", want.Sequence)
 		}
 	}
@@ -92,18 +91,13 @@ func (f *following) wants(messages ...repo.Message) {
 // end returns the error that ends it, before which no message comes.
 func (f *following) end() error {
 	f.t.Helper()
+	err := await.Value(f.t, "Follow ends", f.ended)
 	select {
-	case err := <-f.ended:
-		select {
-		case got := <-f.messages:
-			f.t.Errorf("message %d came before the end", got.Sequence)
-		default:
-		}
-		return err
-	case <-time.After(patience):
-		f.t.Fatal("Follow did not end")
-		return nil
+	case got := <-f.messages:
+		f.t.Errorf("message %d came before the end", got.Sequence)
+	default:
 	}
+	return err
 }
 
 func wantDeleted(t *testing.T, err error, id repo.ID) {
@@ -209,7 +203,7 @@ func awaitFollowers(t *testing.T, s repo.Sessions, ids ...repo.ID) {
 	for _, id := range ids {
 		get(t, s, id)
 	}
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // pace: they usually wait by then
 }
 
 // wantDeletedOrMissing is for a follower that may have begun only afterwards.
@@ -231,7 +225,7 @@ func testFollowContext(t *testing.T, s repo.Sessions) {
 	if err := waiting.end(); !errors.Is(err, context.Canceled) {
 		t.Errorf("its context ended while it waited, and Follow with %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // short: no message comes, so it ends however late
 	defer cancel()
 	for err := range errorsOf(s.Follow(ctx, id, 3)) {
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -293,11 +287,7 @@ func testFollowSlow(t *testing.T, s repo.Sessions) {
 		quick.wants(appendTo(t, s, id, users(100)...)...)
 	}
 	close(release)
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatal("the slow one did not get everything")
-	}
+	await.Value(t, "the slow one gets everything", done)
 	wantMessages(t, got, readAll(t, s, id))
 }
 
@@ -416,7 +406,7 @@ func testFollowTransaction(t *testing.T, store repo.Store) {
 			select {
 			case m := <-f.messages:
 				t.Errorf("message %d was seen before the commit", m.Sequence)
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(5 * time.Millisecond): // pace: it would come by then
 			}
 			return failure
 		})
@@ -487,8 +477,7 @@ func testFollowRace(t *testing.T, store repo.Store) {
 	const sessions, writers, rounds, followers = 3, 6, 20, 18
 	const total = writers * rounds * 5
 	s := store.Sessions()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := await.Context(t)
 	var ids []repo.ID
 	for range sessions {
 		ids = append(ids, create(t, s))
@@ -581,8 +570,7 @@ func differences(got, all []repo.Message) (missed, twice, disordered int) {
 func testFollowDeleteRace(t *testing.T, store repo.Store) {
 	const rounds, followers = 25, 6
 	s := store.Sessions()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := await.Context(t)
 	key := newKey(store)
 	session := repo.NewSession{Namespace: key.Namespace, Key: key.Key}
 	createAs(t, s, session)

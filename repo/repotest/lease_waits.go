@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -21,7 +22,6 @@ func patient(lease repo.NewLease) repo.NewLease {
 // Guarantee: Leases: A lease that is released is given to the next one who waits.
 func testLeaseWaits(t *testing.T, store repo.Store) {
 	asked := newLease()
-	asked.TTL = time.Hour
 	first := acquire(t, store, asked)
 	ctx, giveUp := context.WithCancel(t.Context())
 	gaveUp := make(chan error, 1)
@@ -70,11 +70,21 @@ func testLeaseWaits(t *testing.T, store repo.Store) {
 
 // A lease that expires is given to one who waits.
 func testLeaseWaitsForExpiry(t *testing.T, store repo.Store) {
-	asked := newLease()
-	asked.TTL = repo.MinLeaseTTL
+	asked, lives := newLease(), livesOf(store)
+	asked.TTL = lives.ofLife(repo.MinLeaseTTL)
 	first := acquire(t, store, asked)
-	next, err := store.Leases().Acquire(t.Context(), patient(ofAnother(asked)))
-	if must(t, next, err); next.Fence <= first.Fence || next.AcquiredAt.Before(first.ExpiresAt) {
+	acquired := make(chan repo.Lease, 1)
+	go func() {
+		next, err := store.Leases().Acquire(t.Context(), patient(ofAnother(asked)))
+		if err != nil {
+			t.Error(err)
+		}
+		acquired <- next
+	}()
+	time.Sleep(20 * time.Millisecond) // pace: it may be waiting by now
+	lives.elapse(t, Aged{Leases: []repo.Lease{first}})
+	next := await.Value(t, "who waits gets the lease", acquired)
+	if next.Fence <= first.Fence || lives.age == nil && next.AcquiredAt.Before(first.ExpiresAt) {
 		t.Errorf("%+v was acquired after %+v", next, first)
 	}
 }
@@ -84,7 +94,7 @@ func testLeaseWaitsForExpiry(t *testing.T, store repo.Store) {
 func testLeaseSlots(t *testing.T, store repo.Store) {
 	const slots, contenders = 3, 12
 	asked := newLease()
-	asked.Slots, asked.TTL = slots, time.Hour
+	asked.Slots = slots
 	var mu sync.Mutex
 	holders, most := map[repo.LeaseKey]bool{}, 0
 	var running sync.WaitGroup
@@ -122,7 +132,7 @@ func testLeaseSlots(t *testing.T, store repo.Store) {
 // An owner has one slot, however often it asks. When all are held, the error has the one that expires first.
 func testLeaseSlotsHeld(t *testing.T, store repo.Store) {
 	asked := newLease()
-	asked.Slots = 2
+	asked.Slots, asked.TTL = 2, time.Hour/2
 	first := acquire(t, store, asked)
 	again := acquire(t, store, asked)
 	if again.Key != first.Key || again.Fence != first.Fence || first.Key == asked.Key || first.Key.Kind != asked.Key.Kind {
@@ -172,9 +182,7 @@ func testLeaseAwait(t *testing.T, store repo.Store) {
 	} {
 		parent := usePlan(t, store, q.action, repo.UseAction{Namespace: "parents/" + q.namespace})
 		usePlan(t, store, q.action, repo.UseAction{Namespace: q.namespace, ParentID: parent.ID})
-		claim := q.claim()
-		claim.TTL = time.Hour
-		claimed := q.take(claim)[0]
+		claimed := q.takeOne()
 		ended := make(chan error, 1)
 		go func() { ended <- store.Leases().Await(t.Context(), claimed.Lease) }()
 		tick()

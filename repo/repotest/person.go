@@ -132,7 +132,7 @@ func (p *person) plans(store repo.Store, session repo.ID, number string) {
 	_, err = store.Actions().Create(p.ctx, repo.NewAction{Name: claimed, ActionDefinition: repo.ActionDefinition{Reusable: true}})
 	p.ok(err)
 	claim := func(owner string) repo.Plan {
-		found, err := plans.Claim(p.ctx, repo.Claim{Owner: owner, Actions: []string{claimed}, TTL: time.Minute})
+		found, err := plans.Claim(p.ctx, repo.Claim{Owner: owner, Actions: []string{claimed}, TTL: time.Hour})
 		p.ok(err)
 		if len(found) == 0 {
 			return repo.Plan{}

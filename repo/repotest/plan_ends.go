@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -152,7 +153,7 @@ func testPlanDeleteMissing(t *testing.T, r repo.Repositories) {
 // sweepAway sweeps until none of the plans is there. A sweep waits for nobody, so it passes over what another one is deleting.
 func sweepAway(t *testing.T, r repo.Repositories, ids ...repo.ID) {
 	t.Helper()
-	await(t, "plans that were kept long enough are deleted", func() bool {
+	await.For(t, "plans that were kept long enough are deleted", func() bool {
 		sweep(t, r)
 		return !slices.ContainsFunc(ids, func(id repo.ID) bool {
 			_, err := r.Plans().Get(t.Context(), id)
@@ -200,16 +201,16 @@ func testPlanKeep(t *testing.T, r repo.Repositories) {
 
 // A plan that is queued after its deadline is errored, and no claim takes it.
 func testPlanMaxAge(t *testing.T, r repo.Repositories) {
-	q := newQueue(t, r)
-	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: time.Millisecond})
-	id := q.add(1)[0]
-	plan := getPlan(t, r, id)
-	if plan.Deadline.Sub(plan.CreatedAt) != time.Millisecond {
+	q, lives := newQueue(t, r), livesOf(r)
+	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: time.Microsecond})
+	plan := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
+	id := plan.ID
+	if plan.Deadline.Sub(plan.CreatedAt) != time.Microsecond {
 		t.Errorf("created at %v, the deadline is %v", plan.CreatedAt, plan.Deadline)
 	}
-	time.Sleep(20 * time.Millisecond)
+	tick()
 	wantClaimed(t, q.take(q.claim()))
-	await(t, "the plan is errored", func() bool {
+	await.For(t, "the plan is errored", func() bool {
 		sweep(t, r)
 		return getPlan(t, r, id).State == repo.PlanErrored
 	})
@@ -227,10 +228,16 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	sweep(t, r)
 	wantClaimed(t, q.take(q.claim()), id)
 
-	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: 500 * time.Millisecond})
-	q.add(1)
-	expired := q.takeOne()
-	time.Sleep(time.Until(expired.Plan.Deadline) + 20*time.Millisecond)
-	release(t, r, expired.Lease)
+	var expired []repo.ClaimedPlan
+	for age := lives.ofLife(time.Second / 2); len(expired) == 0; age *= 2 { // until it is claimed before its deadline
+		q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: age})
+		usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
+		expired = q.take(q.claim())
+	}
+	lives.elapse(t, Aged{Plans: []repo.Plan{expired[0].Plan}})
+	await.For(t, "its deadline passes", func() bool {
+		return getPlan(t, r, expired[0].Plan.ID).Deadline.Add(20 * time.Millisecond).Before(time.Now())
+	})
+	release(t, r, expired[0].Lease)
 	wantClaimed(t, q.take(q.claim())) // it would be queued again after its deadline
 }

@@ -40,6 +40,12 @@ func usePlan(t *testing.T, r repo.Repositories, action string, use repo.UseActio
 	return must(t, plan, err)
 }
 
+// fullPlan is a plan with a value in each field.
+func fullPlan(t *testing.T, r repo.Repositories) repo.Plan {
+	t.Helper()
+	return usePlan(t, r, createAction(t, r, fullDefinition()), fullUse())
+}
+
 func getPlan(t *testing.T, r repo.Repositories, id repo.ID) repo.Plan {
 	t.Helper()
 	plan, err := r.Plans().Get(t.Context(), id)

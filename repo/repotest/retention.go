@@ -37,12 +37,12 @@ func OldTurns(t *testing.T, store removal.Keeper, run func(age time.Duration, dr
 	add(false, false)
 	check(time.Hour, false, 0)
 	add(true, true)
-	time.Sleep(2 * time.Millisecond)
+	passes(t, 2*time.Millisecond)
 	check(time.Millisecond, true, each)
 	add(true, true)
 	check(time.Millisecond, false, each)
 	add(false, true)
-	time.Sleep(2 * time.Millisecond)
+	passes(t, 2*time.Millisecond)
 	removed, held := int64(0), int64(0)
 	for next, more := (time.Time{}), true; more; more = !next.IsZero() {
 		gone, kept, reached, err := store.Removal().RemoveTurns(t.Context(), next, time.Now(), 5, false)
@@ -91,7 +91,7 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 		move(t, store, top.ID, repo.TransitionComplete)
 	}
 	move(t, store, usePlan(t, store, action, repo.UseAction{Namespace: repo.DefaultNamespace, SessionID: held}).ID, repo.TransitionCancel)
-	time.Sleep(2 * time.Millisecond)
+	passes(t, 2*time.Millisecond)
 	would, did := run(time.Millisecond, true), run(time.Millisecond, false)
 	if would != did || did.Sessions != 4 || did.Plans != 1 || did.Held != 3 || did.Changed != 1 {
 		t.Errorf("a dry run says %+v; the run did %+v", would, did)

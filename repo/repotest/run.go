@@ -64,7 +64,7 @@ type test struct {
 	run  func(t *testing.T, store repo.Store)
 }
 
-func (g group) run(t *testing.T, open func(t *testing.T) repo.Store, times int) {
+func (g group) run(t *testing.T, open func(t *testing.T) repo.Store, chosen choice, times int) {
 	t.Helper()
 	t.Run(g.name, func(t *testing.T) {
 		t.Parallel()
@@ -72,7 +72,11 @@ func (g group) run(t *testing.T, open func(t *testing.T) repo.Store, times int) 
 			for range times {
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
-					test.run(t, open(t))
+					if timed()[g.name+"/"+test.name] {
+						chosen.inTime(t, open, test.run)
+					} else {
+						test.run(t, open(t))
+					}
 				})
 			}
 		}

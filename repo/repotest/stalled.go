@@ -7,8 +7,8 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -74,24 +74,18 @@ func testStalled(t *testing.T, store repo.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- call(ctx, stalled) }()
-		for stalled.calls.Load() < 2 && len(ended) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		await.For(t, name+" stalls", func() bool { return stalled.calls.Load() == 2 || len(ended) > 0 })
 		cancel()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: its context ended, and it gave %v", name, err)
-			}
-			wantDiscreet(t, err)
-		case <-time.After(5 * time.Second):
-			t.Errorf("%s: its context has ended, and it has not", name)
+		err := await.Value(t, name+" ends with its context", ended)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: its context ended, and it gave %v", name, err)
 		}
+		wantDiscreet(t, err)
 		close(stalled.released)
 		if calls := stalled.calls.Load(); calls != 2 {
 			t.Errorf("%s: %d calls of the caller's, want 2", name, calls)
 		}
-		_, err := s.Get(t.Context(), imported)
+		_, err = s.Get(t.Context(), imported)
 		wantNotFound(t, err, "session", imported)
 	}
 	importFrom(t, s, bytes.NewReader(whole))

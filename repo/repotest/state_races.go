@@ -80,9 +80,10 @@ func testStateRacingKeys(t *testing.T, store repo.Store) {
 		}
 		return whole
 	}
+	meet := meeting(t)
 	naive := lost(func(scope repo.Scope, key string) error {
 		whole := read(scope)
-		tick() // a real program does something with it
+		meet()
 		whole[key] = json.RawMessage(`1`)
 		value, err := json.Marshal(whole)
 		if err != nil {
@@ -108,6 +109,7 @@ func testStateRacingIncrements(t *testing.T, store repo.Store) {
 	})
 	wantState(t, store, scope, map[string]string{"n": fmt.Sprint(goroutines * rounds), "twice": fmt.Sprint(2 * goroutines * rounds)})
 	// The naive way: read, add, write.
+	meet := meeting(t)
 	together(goroutines, func(int) {
 		for range rounds {
 			n := 0
@@ -116,7 +118,7 @@ func testStateRacingIncrements(t *testing.T, store repo.Store) {
 					t.Error(err)
 				}
 			}
-			tick()
+			meet()
 			if _, err := store.State().Change(t.Context(), []repo.StateChange{set(scope, "naive", fmt.Sprint(n+1))}); err != nil {
 				t.Error(err)
 			}

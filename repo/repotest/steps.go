@@ -2,9 +2,11 @@ package repotest
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -34,10 +36,24 @@ func appendTo(t *testing.T, s repo.Sessions, id repo.ID, messages ...repo.NewMes
 	return must(t, stored, err)
 }
 
+// stocked creates a session with a value in every field, and two messages like fullMessage.
+func stocked(t *testing.T, r repo.Repositories) (repo.ID, []repo.Message) {
+	t.Helper()
+	given := fullSession(r)
+	createAs(t, r.Sessions(), given)
+	return given.ID, appendTo(t, r.Sessions(), given.ID, fullMessage(), fullMessage())
+}
+
 func readAll(t *testing.T, s repo.Sessions, id repo.ID) []repo.Message {
 	t.Helper()
 	messages, err := collect(s.Messages(t.Context(), id, 0))
 	return must(t, messages, err)
+}
+
+// whole reads a session with all its messages.
+func whole(t *testing.T, r repo.Repositories, id repo.ID) any {
+	t.Helper()
+	return []any{get(t, r.Sessions(), id), readAll(t, r.Sessions(), id)}
 }
 
 func must[V any](t *testing.T, value V, err error) V {
@@ -82,6 +98,30 @@ func spaceOf(of any) string {
 }
 
 // tick waits until the clock has advanced by at least a microsecond.
-func tick() { time.Sleep(10 * time.Microsecond) }
+func tick() {
+	for now := time.Now().UnixMicro(); time.Now().UnixMicro() <= now; {
+		time.Sleep(time.Microsecond) // pace: the clock is looked at again
+	}
+}
+
+// meeting returns what waits, in naive ways, until two have called it: so both have read before either writes.
+func meeting(t *testing.T) func() {
+	t.Helper()
+	var calls atomic.Int64
+	met := make(chan struct{})
+	return func() {
+		if calls.Add(1) == 2 {
+			close(met)
+		}
+		await.Value(t, "two read", met)
+	}
+}
+
+// passes waits until d has passed.
+func passes(t *testing.T, d time.Duration) {
+	t.Helper()
+	end := time.Now().Add(d)
+	await.For(t, d.String()+" pass", func() bool { return time.Now().After(end) })
+}
 
 func ptr[V any](value V) *V { return &value }

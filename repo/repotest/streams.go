@@ -2,7 +2,6 @@ package repotest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -399,33 +398,4 @@ func testStreamsRemoveNothing(t *testing.T, r repo.Repositories) {
 	want := stream
 	want.Status = repo.StreamFinished
 	wantStream(t, getStream(t, r, stream.Key), want)
-}
-
-// streamOperations returns valid operations on streams.
-func streamOperations(ctx context.Context, r repo.Repositories, stream repo.Stream) map[string]func() error {
-	streams := r.Streams()
-	return map[string]func() error{
-		"Streams.Open":          func() error { return second(streams.Open(ctx, newStream())) },
-		"Streams.Get":           func() error { return second(streams.Get(ctx, stream.Key)) },
-		"Streams.Append":        func() error { return second(streams.Append(ctx, stream, []byte("x"))) },
-		"Streams.Finish":        func() error { return streams.Finish(ctx, stream) },
-		"Streams.Fail":          func() error { return streams.Fail(ctx, stream, "why") },
-		"Streams.RemoveExpired": func() error { return third(streams.RemoveExpired(ctx, 1)) },
-		"Streams.List":          func() error { return second(streams.List(ctx, repo.NewID(), repo.Page{})) },
-		"Streams.Delete":        func() error { return streams.Delete(ctx, stream.Key) },
-		"Streams.FollowSession": func() (failed error) {
-			for _, err := range streams.FollowSession(ctx, repo.NewID()) {
-				failed = err
-				break
-			}
-			return failed
-		},
-		"Streams.Follow": func() (failed error) {
-			for _, err := range streams.Follow(ctx, stream.Key, repo.StreamPosition{}) {
-				failed = err
-				break
-			}
-			return failed
-		},
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
@@ -35,8 +36,6 @@ func streamsFollowTests() []test {
 		{"Expiry", testStreamsExpiry},
 		{"Removal", testStreamsRemoval},
 		{"RemovalShowsNoOlder", testStreamsRemovalShowsNoOlder},
-		{"Contexts", testStreamsContexts},
-		onPlans("Buffers", testBuffers[repo.Streams](streamBuffers)),
 	}
 }
 
@@ -105,12 +104,7 @@ func (f *streaming) wants(stream repo.Stream, from int64, data ...[]byte) {
 	f.t.Helper()
 	var got []repo.StreamPart
 	for range data {
-		select {
-		case part := <-f.parts:
-			got = append(got, part)
-		case <-time.After(patience):
-			f.t.Fatalf("part %d did not come", from+int64(len(got)))
-		}
+		got = append(got, await.Value(f.t, "the next part", f.parts))
 	}
 	wantParts(f.t, got, stream, from, data)
 }
@@ -118,18 +112,13 @@ func (f *streaming) wants(stream repo.Stream, from int64, data ...[]byte) {
 // end returns the error that ends it, before which no part comes.
 func (f *streaming) end() error {
 	f.t.Helper()
+	err := await.Value(f.t, "Follow ends", f.ended)
 	select {
-	case err := <-f.ended:
-		select {
-		case part := <-f.parts:
-			f.t.Errorf("part %d came before the end", part.Sequence)
-		default:
-		}
-		return err
-	case <-time.After(patience):
-		f.t.Fatal("Follow did not end")
-		return nil
+	case part := <-f.parts:
+		f.t.Errorf("part %d came before the end", part.Sequence)
+	default:
 	}
+	return err
 }
 
 func (f *streaming) wantFinished() {
@@ -242,7 +231,7 @@ func testFollowersAsked(t *testing.T, r repo.Repositories) {
 	if _, err := parts.Next(ctx); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last part: %v", err)
 	}
-	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // short: nothing comes, so it ends however late
 	defer cancel()
 	if _, err := messages.Next(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a context that ends: %v", err)
@@ -294,7 +283,7 @@ func testStreamsFollowEndIsAwaited(t *testing.T, r repo.Repositories) {
 		addParts(t, r, &stream, parts...)
 		reader, beyond := followParts(t, r, stream.Key, repo.StreamPosition{}), followParts(t, r, stream.Key, repo.StreamPosition{Sequence: 9})
 		reader.wants(stream, 0, parts...)
-		time.Sleep(20 * time.Millisecond) // they may be waiting by now
+		time.Sleep(20 * time.Millisecond) // pace: they may be waiting by now
 		endStream(t, r, stream, status)
 		if err := reader.end(); status == repo.StreamFailed {
 			wantStreamFailed(t, err, stream, "why")
@@ -365,7 +354,7 @@ func testStreamsFollowContext(t *testing.T, r repo.Repositories) {
 		t.Errorf("after %d parts Follow ended with %v", count, ended)
 	}
 	waiting := followParts(t, r, stream.Key, repo.StreamPosition{Sequence: 10})
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(10 * time.Millisecond) // pace: it may be waiting by now
 	waiting.stop()
 	if err := waiting.end(); !errors.Is(err, context.Canceled) {
 		t.Errorf("Follow ended with %v", err)
@@ -432,11 +421,6 @@ func testStreamsFollowInTransaction(t *testing.T, store repo.Store) {
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		_, err := readParts(tx.Streams().Follow(ctx, stream.Key, repo.StreamPosition{}), 1)
 		wantInvalid(t, err, "transaction")
-		for name, run := range streamOperations(ctx, store, stream) {
-			if err := run(); !isInside(err) {
-				t.Errorf("%s inside of InTx gave %v", name, err)
-			}
-		}
 		return nil
 	}); err != nil {
 		t.Error(err)
@@ -457,33 +441,30 @@ func testStreamsFollowClose(t *testing.T, store repo.Store) {
 	if err := reader.end(); !errors.Is(err, repo.ErrClosed) {
 		t.Errorf("Follow ended with %v", err)
 	}
-	for name, run := range streamOperations(t.Context(), store, stream) {
-		if err := run(); !errors.Is(err, repo.ErrClosed) {
-			t.Errorf("%s after Close gave %v", name, err)
-		}
-	}
-}
-
-// A context that has ended stops every operation.
-func testStreamsContexts(t *testing.T, store repo.Store) {
-	stream := openStream(t, store, newStream())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, run := range streamOperations(ctx, store, stream) {
-		if err := run(); !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrUnknownOutcome) {
-			t.Errorf("%s gave %v", name, err)
-		}
-	}
-	wantStream(t, getStream(t, store, stream.Key), stream)
 }
 
 // awaitExpiry waits until a stream has expired.
 func awaitExpiry(t *testing.T, r repo.Repositories, key string) {
 	t.Helper()
-	await(t, "the stream expires", func() bool {
+	await.For(t, "the stream expires", func() bool {
 		_, err := r.Streams().Get(t.Context(), key)
 		return errors.Is(err, repo.ErrGone) || errors.Is(err, repo.ErrNotFound)
 	})
+}
+
+// expiring opens a stream that is to expire, and appends parts. The life may be too short for that on a machine that is
+// busy: then it is tried again, with a longer one.
+func expiring(t *testing.T, r repo.Repositories, asked repo.NewStream, parts ...[]byte) repo.Stream {
+	t.Helper()
+	for asked.TTL = livesOf(r).ofLife(repo.MinStreamTTL); ; asked.TTL *= 2 {
+		stream := openStream(t, r, asked)
+		next, err := r.Streams().Append(t.Context(), stream, parts...)
+		if err == nil {
+			stream.Next = next
+			return stream
+		}
+		wantStreamGone(t, err, stream)
+	}
 }
 
 // What has expired is gone for all, and those who wait are told.
@@ -507,18 +488,17 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 	default:
 		wantStreamGone(t, err, stream)
 	}
-	for name, run := range streamOperations(t.Context(), store, stream) {
-		switch name {
-		case "Streams.Open", "Streams.RemoveExpired", "Streams.List", "Streams.FollowSession":
-			continue
-		}
-		if err := run(); !errors.Is(err, repo.ErrGone) && !errors.Is(err, repo.ErrNotFound) {
-			t.Errorf("%s gave %v", name, err)
+	f := newFixture(t, store, spaceOf(store))
+	f.made["stream"] = stream
+	for _, method := range []string{"Get", "Follow", "Append", "Finish", "Fail", "Delete"} {
+		for _, c := range callsOf("Streams." + method) {
+			if _, err := c.run(t.Context(), store, c.args(f)); !errors.Is(err, repo.ErrGone) && !errors.Is(err, repo.ErrNotFound) {
+				t.Errorf("%s gave %v", c.name, err)
+			}
 		}
 	}
-	_, err = readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 1}), 1)
+	_, err := readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 1}), 1)
 	wantStreamGone(t, err, stream)
-	asked.TTL = time.Hour
 	again := openStream(t, store, asked)
 	if again.ID == stream.ID || again.Fence <= stream.Fence || again.Next != 0 {
 		t.Errorf("opened %+v after %+v, which had expired", again, stream)
@@ -532,29 +512,24 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 func testStreamsRemoval(t *testing.T, store repo.Store) {
 	kept, keptParts := openStream(t, store, newStream()), someParts(5)
 	addParts(t, store, &kept, keptParts...)
-	const count = 3
-	var last repo.NewStream
-	for range count {
-		last = newStream()
-		last.TTL = 2 * time.Second
-		stream := openStream(t, store, last)
-		// It may have expired on a busy machine.
-		if _, err := store.Streams().Append(t.Context(), stream, someParts(7)...); err != nil {
-			wantStreamGone(t, err, stream)
-		}
+	var doomed []repo.Stream
+	for range 3 {
+		doomed = append(doomed, expiring(t, store, newStream(), someParts(7)...))
 	}
-	awaitExpiry(t, store, last.Key)
+	livesOf(store).elapse(t, Aged{Streams: doomed})
+	last := doomed[2].Key
+	awaitExpiry(t, store, last)
 	// Others may be at it, too, if the store's data are not this test's alone.
-	await(t, "the streams are removed", func() bool {
+	await.For(t, "the streams are removed", func() bool {
 		count, parts, err := store.Streams().RemoveExpired(t.Context(), 4)
 		if must(t, count, err); parts > 4 || count > 4 {
 			t.Errorf("removed %d streams and %d parts, the limit is 4", count, parts)
 		}
-		_, err = store.Streams().Get(t.Context(), last.Key)
+		_, err = store.Streams().Get(t.Context(), last)
 		if errors.Is(err, repo.ErrGone) {
 			return false
 		}
-		wantNoStream(t, err, last.Key)
+		wantNoStream(t, err, last)
 		return true
 	})
 	got, err := readParts(store.Streams().Follow(t.Context(), kept.Key, repo.StreamPosition{}), 5)
@@ -565,19 +540,12 @@ func testStreamsRemoval(t *testing.T, store repo.Store) {
 // longer, the newest one.
 func testStreamsRemovalShowsNoOlder(t *testing.T, store repo.Store) {
 	asked := newStream()
-	asked.TTL = time.Hour
 	older, parts := openStream(t, store, asked), someParts(3)
 	addParts(t, store, &older, parts...)
 	endStream(t, store, older, repo.StreamFinished)
-	asked.TTL = repo.MinStreamTTL
-	newer := openStream(t, store, asked)
-	if _, err := store.Streams().Append(t.Context(), newer, someParts(3)...); err != nil { // it may have expired on a busy machine
-		wantStreamGone(t, err, newer)
-	}
-	await(t, "the stream expires", func() bool {
-		_, err := store.Streams().Get(t.Context(), asked.Key)
-		return errors.Is(err, repo.ErrGone)
-	})
+	newer := expiring(t, store, asked, someParts(3)...)
+	livesOf(store).elapse(t, Aged{Streams: []repo.Stream{newer}})
+	awaitExpiry(t, store, asked.Key)
 	for range 10 {
 		count, parts, err := store.Streams().RemoveExpired(t.Context(), 2)
 		if must(t, count, err)+parts == 0 {

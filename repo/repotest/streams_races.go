@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -157,7 +158,7 @@ func testStreamsNaive(t *testing.T, store repo.Store) {
 					if err != nil || current.Version != fence {
 						break
 					}
-					time.Sleep(rand.N(time.Duration(try+1) * 2 * time.Millisecond)) // a round trip, longer for some than for others
+					time.Sleep(rand.N(time.Duration(try+1) * 2 * time.Millisecond)) // pace: a round trip, longer for some than for others
 					appendTo(t, store.Sessions(), id, user(strconv.FormatInt(fence, 10)))
 				}
 			}
@@ -210,7 +211,7 @@ func testStreamsOpeners(t *testing.T, store repo.Store) {
 // Guarantee: Streams: A follower gets each part once, in order, and how the stream ended.
 func testStreamsResume(t *testing.T, store repo.Store) {
 	const readers, total = 12, 300
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(await.Context(t))
 	defer cancel()
 	stream, parts := openStream(t, store, newStream()), someParts(total)
 	key := stream.Key
@@ -297,7 +298,7 @@ func testStreamsRacingEnds(t *testing.T, store repo.Store) {
 			case 1:
 				err = store.Streams().Fail(t.Context(), stream, "why")
 			default:
-				time.Sleep(time.Duration(rand.N(2000)) * time.Microsecond)
+				time.Sleep(time.Duration(rand.N(2000)) * time.Microsecond) // pace: before or after the end
 				_, err = store.Streams().Append(t.Context(), stream, []byte("x"))
 			}
 			if _, ended := errors.AsType[*repo.RefusedError](err); err != nil && !ended {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -192,9 +193,7 @@ func testStreamsDeletedSession(t *testing.T, r repo.Repositories) {
 // opened follows the streams of a session.
 func opened(t *testing.T, r repo.Repositories, sessionID repo.ID) (next func() repo.Stream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	pull, stop := iter.Pull2(r.Streams().FollowSession(ctx, sessionID))
+	pull, stop := iter.Pull2(r.Streams().FollowSession(await.Context(t), sessionID))
 	t.Cleanup(stop)
 	return func() repo.Stream {
 		t.Helper()
@@ -219,7 +218,7 @@ func testStreamsFollowSession(t *testing.T, store repo.Store) {
 	second := streamOf(t, store, sessionID)
 	wantStream(t, next(), second)
 	endStream(t, store, again, repo.StreamFinished)
-	time.AfterFunc(10*time.Millisecond, func() { streamOf(t, store, sessionID) })
+	time.AfterFunc(10*time.Millisecond, func() { streamOf(t, store, sessionID) }) // pace: next may be waiting by then
 	third := next()
 	wantSame(t, "session", third.Session, sessionID)
 	if third.ID == first.ID || third.ID == second.ID {
@@ -268,13 +267,8 @@ func testStreamsRestart(t *testing.T, store repo.Store) {
 	}
 	asked.Restart = false
 	restarted = openStream(t, store, asked)
-	select {
-	case part := <-reader.parts:
-		if !part.Restart || part.Sequence != 2 || len(part.Data) > 0 {
-			t.Errorf("got %+v, want a restart", part)
-		}
-	case <-time.After(patience):
-		t.Fatal("the restart did not come")
+	if part := await.Value(t, "the restart comes", reader.parts); !part.Restart || part.Sequence != 2 || len(part.Data) > 0 {
+		t.Errorf("got %+v, want a restart", part)
 	}
 	more := someParts(1)
 	addParts(t, store, &restarted, more...)

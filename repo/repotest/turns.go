@@ -1078,7 +1078,7 @@ func testTurnRacingKeys(t *testing.T, store repo.Store) {
 	if len(found) != writers*keys {
 		t.Errorf("%d of %d keys were lost", writers*keys-len(found), writers*keys)
 	}
-	scope = shared()
+	scope, meet := shared(), meeting(t)
 	write(func(writer, i int) repo.StateChange {
 		whole := map[string]int{}
 		if value, err := store.State().Get(t.Context(), scope, "map"); err == nil {
@@ -1086,7 +1086,7 @@ func testTurnRacingKeys(t *testing.T, store repo.Store) {
 				t.Error(err)
 			}
 		}
-		tick() // a real program does something with it
+		meet()
 		whole[fmt.Sprintf("%d/%d", writer, i)] = 1
 		text, err := json.Marshal(whole)
 		if err != nil {

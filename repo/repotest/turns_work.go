@@ -1,7 +1,6 @@
 package repotest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -210,8 +210,7 @@ func testTurnRacingWork(t *testing.T, store repo.Store) {
 	turn.Open = nil
 	shared := &repo.NewStream{Key: randomName(), Owner: "o"}
 	id := create(t, store.Sessions())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	var running sync.WaitGroup
 	woken := make(chan repo.ID, racing+1)
 	for range racing + 1 {

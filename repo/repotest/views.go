@@ -38,8 +38,6 @@ var leftOfViews = map[string]string{
 	"Activity/Order":           "several namespaces",
 	"Audit/Conflicts":          "several namespaces",
 	"Audit/ZeroValue":          "several namespaces",
-	"Buffers/Plans":            "several namespaces",
-	"Buffers/Sessions":         "several namespaces",
 	"ClaimRaces/Cancel":        "several namespaces",
 	"Claims/Claim":             "several namespaces",
 	"Claims/Fair":              "several namespaces",

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -96,7 +97,7 @@ func TestAuditOfEverybodyAtOnce(t *testing.T) {
 	if left, err := writer.Close(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("%d entries came back, %v", len(left), err)
 	}
-	pgtest.Await(t, time.Minute, "what is old is pruned", func() bool { return pruned.Load() >= old }) // sealed first, on a busy machine late
+	await.For(t, "what is old is pruned", func() bool { return pruned.Load() >= old }) // sealed first, on a busy machine late
 	stop()
 	background.Wait()
 	stats := writer.Stats()
@@ -155,7 +156,7 @@ func pruneAudit(ctx context.Context, t *testing.T, store *agentstore.Store, prun
 		}
 		pruned.Add(done.Entries)
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // pace: until it looks again
 		case <-ctx.Done():
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -109,7 +109,7 @@ func TestOnePoolForAllSpellings(t *testing.T) {
 func awaitConnections(t *testing.T, databaseURL string, want int) {
 	t.Helper()
 	pool := pgtest.NewPool(t, databaseURL)
-	pgtest.Await(t, time.Minute, fmt.Sprintf("the server has %d connections of ours", want), func() bool {
+	await.For(t, fmt.Sprintf("the server has %d connections of ours", want), func() bool {
 		return want == pgtest.Value[int](t, pool, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'agentstore'`)
 	})

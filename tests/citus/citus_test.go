@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
@@ -145,12 +146,11 @@ func open(t testing.TB, databaseURL string, options agentstore.Options) *agentst
 
 const shards, writers = 4, 32
 
-// load appends to a session of each writer until it is stopped. It returns how many were acknowledged and failed in each namespace.
+// load appends to a session of each writer until it is stopped. It counts what was acknowledged and failed in each namespace.
 type load struct {
 	views                              []repo.Store
 	sessions                           []repo.ID
 	acknowledged, unavailable, unknown []atomic.Int64
-	slowest                            atomic.Int64
 	ends                               sync.WaitGroup
 	stop                               context.CancelFunc
 }
@@ -172,19 +172,17 @@ func begin(t *testing.T, store *agentstore.Store) *load {
 		l.sessions[i] = session.ID
 		l.ends.Go(func() {
 			for ctx.Err() == nil {
-				began := time.Now()
 				_, err := l.views[i].Sessions().Append(ctx, session.ID, repo.NewMessage{ID: repo.NewID(), Role: repo.RoleUser, Content: "hello"})
 				switch {
 				case err == nil:
 					l.acknowledged[i].Add(1)
-					l.slowest.Store(max(l.slowest.Load(), int64(time.Since(began))))
 				case ctx.Err() != nil:
 				case errors.Is(err, repo.ErrUnknownOutcome):
 					l.unknown[i].Add(1)
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) // pace: until the next attempt
 				case errors.Is(err, repo.ErrUnavailable):
 					l.unavailable[i].Add(1)
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) // pace: until the next attempt
 				default:
 					t.Error(err)
 					return
@@ -209,6 +207,28 @@ func (l *load) end(t *testing.T) (total int64) {
 		total += l.acknowledged[i].Load()
 	}
 	return total
+}
+
+func (l *load) acknowledgedOf(i int) int64 { return l.acknowledged[i].Load() }
+func (l *load) outcomesOf(i int) int64 {
+	return l.acknowledged[i].Load() + l.unavailable[i].Load() + l.unknown[i].Load()
+}
+
+// twoMore waits until each writer has two more of something: what was under way before has ended then.
+func twoMore(t *testing.T, what string, of func(writer int) int64) {
+	t.Helper()
+	before := make([]int64, writers)
+	for i := range before {
+		before[i] = of(i)
+	}
+	await.For(t, what, func() bool {
+		for i := range before {
+			if of(i) < before[i]+2 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // wantDown writes to a session whose node is down. Nothing was sent, so no outcome is unknown.
@@ -249,22 +269,21 @@ func testRebalance(t *testing.T, all nodes) {
 	before := places(t, all.coordinator, name)
 	only(true)
 	l := begin(t, store)
-	followed := make(chan int64, 1)
+	var followed atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	go func() {
-		next := int64(0)
 		for message, err := range l.views[0].Sessions().Follow(ctx, l.sessions[0], 0) {
-			if err != nil || message.Sequence != next {
+			if err != nil || message.Sequence != followed.Load() {
 				if ctx.Err() == nil {
-					t.Errorf("the follower got %d, want %d: %v", message.Sequence, next, err)
+					t.Errorf("the follower got %d, want %d: %v", message.Sequence, followed.Load(), err)
 				}
 				break
 			}
-			next++
+			followed.Add(1)
 		}
-		followed <- next
 	}()
-	lease, err := l.views[1].Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "held"}, Owner: "holder", TTL: 5 * time.Second})
+	lease, err := l.views[1].Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "held"}, Owner: "holder", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,13 +291,13 @@ func testRebalance(t *testing.T, all nodes) {
 	go func() {
 		defer close(renewing)
 		for ctx.Err() == nil {
-			if _, err := l.views[1].Leases().Renew(ctx, lease, 5*time.Second); err == nil {
+			if _, err := l.views[1].Leases().Renew(ctx, lease, time.Hour); err == nil {
 				renewed++
 			} else if ctx.Err() == nil {
 				t.Errorf("the lease: %v", err)
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // pace: until the next renewal
 		}
 	}()
 	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: schema.Shards(name, shards)[0]})
@@ -290,20 +309,17 @@ func testRebalance(t *testing.T, all nodes) {
 	}
 	after := places(t, all.coordinator, name)
 	total := l.end(t)
-	time.Sleep(time.Second)
+	await.For(t, "the follower has all that was acknowledged", func() bool { return followed.Load() >= l.acknowledged[0].Load() })
 	stop()
 	<-renewing
 	if len(before) != 1 || len(after) != 2 {
 		t.Errorf("the shards were on %v, and are on %v", before, after)
 	}
-	if got := <-followed; got < l.acknowledged[0].Load() {
-		t.Errorf("the follower got %d of %d messages", got, l.acknowledged[0].Load())
-	}
 	failed := int64(0)
 	for i := range l.unavailable {
 		failed += l.unavailable[i].Load() + l.unknown[i].Load()
 	}
-	t.Logf("%d appends were acknowledged beside the move, %d failed, the slowest took %s; the lease was renewed %d times", total, failed, time.Duration(l.slowest.Load()).Round(time.Millisecond), renewed)
+	t.Logf("%d appends were acknowledged beside the move, %d failed; the lease was renewed %d times", total, failed, renewed)
 }
 
 // places returns how many shards are on each node.
@@ -342,16 +358,16 @@ func testNodeKilled(t *testing.T, all nodes) {
 		}
 		return counts
 	}
-	time.Sleep(3 * time.Second)
+	twoMore(t, "appends to all nodes", l.acknowledgedOf)
 	first := sum()
 	all.clusters[0].Stop(t, syscall.SIGKILL)
-	time.Sleep(2 * time.Second)
+	twoMore(t, "outcomes while a node is down", l.outcomesOf)
 	down, doubts := sum(), l.doubts()
-	time.Sleep(3 * time.Second)
+	twoMore(t, "more outcomes while a node is down", l.outcomesOf)
 	still, more := sum(), l.doubts()-doubts
 	l.wantDown(t)
 	all.clusters[0].Start(t)
-	time.Sleep(3 * time.Second)
+	twoMore(t, "appends to all nodes again", l.acknowledgedOf)
 	var beforeOthers, duringOthers, affected int64
 	for i := range first {
 		if l.unavailable[i].Load() > 0 {
@@ -360,16 +376,9 @@ func testNodeKilled(t *testing.T, all nodes) {
 		}
 		beforeOthers, duringOthers = beforeOthers+first[i], duringOthers+still[i]-down[i]
 	}
-	after := sum()
-	stuck := 0
-	for i := range after {
-		if after[i] == still[i] {
-			stuck++
-		}
-	}
 	total := l.end(t)
-	if affected == 0 || affected == writers || stuck > 0 || duringOthers == 0 || more > 0 {
-		t.Errorf("%d appends were in doubt while the node was down; %d of %d namespaces were unavailable, %d did not go on afterwards, the others made %d appends meanwhile", more, affected, writers, stuck, duringOthers)
+	if affected == 0 || affected == writers || duringOthers == 0 || more > 0 {
+		t.Errorf("%d appends were in doubt while the node was down; %d of %d namespaces were unavailable, the others made %d appends meanwhile", more, affected, writers, duringOthers)
 	}
-	t.Logf("%d appends, %d in doubt; %d of %d namespaces were unavailable; the others made %d appends in 3 s before, and %d in 3 s meanwhile", total, l.doubts(), affected, writers, beforeOthers, duringOthers)
+	t.Logf("%d appends, %d in doubt; %d of %d namespaces were unavailable; the others made %d appends before, and %d meanwhile", total, l.doubts(), affected, writers, beforeOthers, duringOthers)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -38,7 +39,7 @@ func through(t *testing.T, coordinator, name string) *pgtest.Losing {
 	move(at, network.Addr)
 	t.Cleanup(func() {
 		move(network.Addr, at)
-		pgtest.Await(t, time.Minute, "all nodes know it", func() (known bool) {
+		await.For(t, "all nodes know it", func() (known bool) {
 			run(t, coordinator, "SELECT bool_and(metadatasynced) FROM pg_dist_node WHERE hasmetadata", &known)
 			return known
 		})
@@ -65,7 +66,7 @@ func testLostAnswers(t *testing.T, all nodes) {
 					network.Lose(piece, away)
 					err := test.write(t.Context(), store, id)
 					lost = network.Stop()
-					time.Sleep(50 * time.Millisecond) // the node may still be working
+					time.Sleep(50 * time.Millisecond) // pace: the node may still be working, and write it later
 					count := test.written(t, other, id)
 					switch {
 					case count > 1, err == nil && count == 0, err != nil && count > 0 && !errors.Is(err, repo.ErrUnknownOutcome):

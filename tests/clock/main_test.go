@@ -1,9 +1,10 @@
 package clock
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

@@ -20,9 +20,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// patience bounds waits. Only a failure takes that long.
-const patience = 30 * time.Second
-
 // server is a server whose programs the tests run.
 type server struct{ *pgtest.Cluster }
 
@@ -97,7 +94,7 @@ func use(t *testing.T, store *agentstore.Store) {
 		_, err = store.Plans().Use(ctx, tables.Action, repo.UseAction{SessionID: session.ID})
 		check(t, err)
 	}
-	claimed, err := store.Plans().Claim(ctx, repo.Claim{Owner: "user", Limit: 1})
+	claimed, err := store.Plans().Claim(ctx, repo.Claim{Owner: "user", Limit: 1, TTL: time.Hour})
 	check(t, err)
 	if len(claimed) != 1 {
 		t.Fatalf("%d plans claimed", len(claimed))

@@ -3,11 +3,11 @@ package copies
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
@@ -30,7 +30,7 @@ func (s server) testReplicated(t *testing.T) {
 	}
 	end := func(from, to *pgx.Conn, name string) {
 		pgtest.Unsubscribe(t, to, name)
-		pgtest.Await(t, patience, "the slot is free", func() bool {
+		await.For(t, "the slot is free", func() bool {
 			return pgtest.Value[bool](t, from, "SELECT NOT bool_or(active) FROM pg_replication_slots WHERE slot_name = $1", name)
 		})
 		pgtest.Exec(t, from, "SELECT pg_drop_replication_slot('"+name+"')")
@@ -70,13 +70,13 @@ func (s server) testReplicated(t *testing.T) {
 func arrived(t *testing.T, publisher, subscriber string) {
 	t.Helper()
 	var different []string
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	defer func() {
+		if len(different) > 0 {
+			t.Logf("the subscriber has other rows in %s", strings.Join(different, ", "))
+		}
+	}()
+	await.For(t, "the subscriber has all", func() bool {
 		different = tables.Different(contents(t, publisher, "public"), contents(t, subscriber, "public"))
-		if len(different) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the subscriber has other rows in %s", strings.Join(different, ", "))
-		}
-	}
+		return len(different) == 0
+	})
 }

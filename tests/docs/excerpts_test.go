@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -78,8 +79,9 @@ func TestTutorialBegins(t *testing.T) {
 // TestShort checks what is promised to those who read.
 func TestShort(t *testing.T) {
 	t.Parallel()
-	for document, words := range map[string]int{"README.md": 900, "docs/recipes.md": 900, "docs/tutorial.md": 1200} {
-		if n := len(strings.Fields(read(t, filepath.Join(root, document)))); n > words {
+	word := regexp.MustCompile(`\S*[\pL\d]\S*`) // not the lines of tables
+	for document, words := range map[string]int{"AGENTS.md": 400, "README.md": 900, "docs/recipes.md": 900, "docs/tutorial.md": 1200} {
+		if n := len(word.FindAllString(read(t, filepath.Join(root, document)), -1)); n > words {
 			t.Errorf("%s has %d words, more than %d", document, n, words)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,8 +43,8 @@ func readmePrograms(t *testing.T, markdown string) []program {
 	return programs
 }
 
-// TestReadmeRuns runs each program of README.md unchanged, with no module but
-// agentstore's own, on an empty database.
+// TestReadmeRuns runs each program of README.md unchanged, with no module but agentstore's own, and
+// then on PostgreSQL, by the one change that README.md says.
 func TestReadmeRuns(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
@@ -54,10 +55,16 @@ func TestReadmeRuns(t *testing.T) {
 	if len(programs) < 1 {
 		t.Errorf("README.md has %d programs", len(programs))
 	}
-	databaseURL := pgtest.NewEmptyDatabase(t)
 	for _, p := range programs {
-		if got := run(t, p.source, databaseURL); got != p.prints {
-			t.Errorf("printed\n%s\nREADME.md has\n%s\nfor\n%s", got, p.prints, p.source)
+		const memory = "memory://hello"
+		onPostgres := strings.Replace(p.source, strconv.Quote(memory), strconv.Quote(pgtest.NewEmptyDatabase(t)), 1)
+		if onPostgres == p.source || !strings.Contains(string(readme), "in place of `"+memory+"`") {
+			t.Errorf("README.md does not say how this uses PostgreSQL:\n%s", p.source)
+		}
+		for _, source := range []string{p.source, onPostgres} {
+			if got := run(t, source, ""); got != p.prints {
+				t.Errorf("printed\n%s\nREADME.md has\n%s\nfor\n%s", got, p.prints, source)
+			}
 		}
 	}
 }

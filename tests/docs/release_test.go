@@ -5,12 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const module = "github.com/seed-df90f812/agentstore"
@@ -107,8 +104,14 @@ func (r repository) run(environment []string, script string) string {
 }
 
 func (r repository) try(environment []string, script string) (output string, err error) {
-	command := exec.CommandContext(r.t.Context(), "bash", "-euc", script)
-	command.Dir = r.directory
+	return try(r.t, r.directory, environment, script)
+}
+
+// try runs a script in a directory, outside of the workspace, with a git that has no settings but these.
+func try(t *testing.T, directory string, environment []string, script string) (output string, err error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bash", "-euc", script)
+	command.Dir = directory
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 	command.Env = append(command.Env, environment...)

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
@@ -77,11 +78,12 @@ func TestAuditTrailOfASubscriber(t *testing.T) {
 	same := func(when string) {
 		t.Helper()
 		want, got := pgtest.Value[string](t, publisher, state), ""
-		for deadline := time.Now().Add(time.Minute); got != want; time.Sleep(20 * time.Millisecond) {
-			if got = pgtest.Value[string](t, subscriber, state); time.Now().After(deadline) {
-				t.Fatalf("%s: the subscriber has %s, the publisher %s (entries, unsealed ones, leaves, pruned ones)", when, got, want)
+		defer func() {
+			if got != want {
+				t.Logf("%s: the subscriber has %s, the publisher %s (entries, unsealed ones, leaves, pruned ones)", when, got, want)
 			}
-		}
+		}()
+		await.For(t, "the subscriber has what the publisher has", func() bool { got = pgtest.Value[string](t, subscriber, state); return got == want })
 	}
 	same("copied")
 	seal()

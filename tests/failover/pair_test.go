@@ -31,6 +31,6 @@ func newPair(t *testing.T, synchronous bool) pair {
 		t.Fatal(err)
 	}
 	return pair{primary, replica, fmt.Sprintf(
-		"postgres://postgres:%s@127.0.0.1:%s,127.0.0.1:%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=2",
+		"postgres://postgres:%s@127.0.0.1:%s,127.0.0.1:%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=60",
 		primary.Password, primary.Port, replica.Port)}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 // writers append to one session until they are stopped. Each sends a message again,
@@ -56,7 +56,7 @@ func (w *writers) write(ctx context.Context) {
 				w.unfinished++
 				w.mu.Unlock()
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(20 * time.Millisecond): // pace: until it sends the message again
 			}
 		}
 	}
@@ -69,9 +69,9 @@ func (w *writers) count() int {
 }
 
 // await waits until count messages are acknowledged.
-func (w *writers) await(t *testing.T, count int, atMost time.Duration) {
+func (w *writers) await(t *testing.T, count int) {
 	t.Helper()
-	pgtest.Await(t, atMost, fmt.Sprintf("%d messages are acknowledged", count), func() bool { return w.count() >= count })
+	await.For(t, fmt.Sprintf("%d messages are acknowledged", count), func() bool { return w.count() >= count })
 }
 
 // end stops the writers when they have finished their messages.

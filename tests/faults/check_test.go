@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -112,22 +113,23 @@ func inspect(t *testing.T, databaseURL string, sessions []repo.ID, acknowledged 
 	return f
 }
 
-// settleBound is how long after the last call something may be left behind. The
-// driver allows a connection that does not answer 15 s to close, in the background.
-const settleBound = 20 * time.Second
-
-// checkNothingLeft fails the test unless, within settleBound, no connection is in
-// use, no goroutine is at work, and the server has no lock and no transaction of
-// ours.
+// checkNothingLeft waits until no connection is in use, no goroutine is at work, and the server has no
+// lock and no transaction of ours.
 func checkNothingLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) {
 	t.Helper()
-	var left string
-	for deadline := time.Now().Add(settleBound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if left = whatIsLeft(t, databaseURL, pool); left == "" {
-			return
+	awaitNone(t, "nothing is left", func() string { return whatIsLeft(t, databaseURL, pool) })
+}
+
+// awaitNone waits until nothing is found.
+func awaitNone(t *testing.T, what string, find func() string) {
+	t.Helper()
+	var found string
+	defer func() {
+		if found != "" {
+			t.Log(found)
 		}
-	}
-	t.Errorf("%v later this is left: %s", settleBound, left)
+	}()
+	await.For(t, what, func() bool { found = find(); return found == "" })
 }
 
 func whatIsLeft(t *testing.T, databaseURL string, pool *pgxpool.Pool) string {
@@ -182,40 +184,43 @@ func goroutines() []string {
 	return stacks
 }
 
-// checkGoroutines fails the test unless, within settleBound, no more goroutines run
-// than before.
+// checkGoroutines waits until no more goroutines run than before.
 func checkGoroutines(t *testing.T, before int) {
 	t.Helper()
-	var stacks []string
-	for deadline := time.Now().Add(settleBound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if stacks = goroutines(); len(stacks) <= before {
-			return
+	awaitNone(t, "goroutines end", func() string {
+		if stacks := goroutines(); len(stacks) > before {
+			return fmt.Sprintf("%d goroutines, %d before:\n%s", len(stacks), before, strings.Join(stacks, "\n\n"))
 		}
-	}
-	t.Errorf("%d goroutines, %d before:\n%s", len(stacks), before, strings.Join(stacks, "\n\n"))
+		return ""
+	})
 }
 
 // connect connects to a server that may be starting.
-func connect(t *testing.T, databaseURL string) *pgx.Conn {
+func connect(t *testing.T, databaseURL string) (conn *pgx.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		conn, err := pgx.Connect(ctx, databaseURL)
-		if err == nil {
-			return conn
+	awaitNone(t, "the server answers", func() string {
+		var err error
+		if conn, err = pgx.Connect(t.Context(), databaseURL); err != nil {
+			return err.Error()
 		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return ""
+	})
+	return conn
 }
 
 func disconnect(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
+}
+
+// makeAction makes an action for many plans.
+func makeAction(t *testing.T, store repo.Store, name string, attempts int) {
+	t.Helper()
+	definition := repo.ActionDefinition{Reusable: true, MaxAttempts: attempts}
+	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: name, ActionDefinition: definition}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func execute(t *testing.T, databaseURL, sql string, arguments ...any) {

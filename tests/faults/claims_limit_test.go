@@ -2,17 +2,14 @@ package faults
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -39,14 +36,11 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	definition := repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}
 	for _, action := range limitedActions {
-		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: action, ActionDefinition: definition}); err != nil {
-			t.Fatal(err)
-		}
+		makeAction(t, store, action, 1000)
 	}
 	pgtest.Exec(t, store.Pool(), "CREATE TABLE accepted (plan uuid, fence bigint)") // what workers wrote as they completed a plan
-	task.DatabaseURL, task.Namespace = databaseURL, "one"
+	task.Namespace = "one"
 	for _, namespace := range []string{"one", "two"} {
 		if err := store.Plans().SetLimit(t.Context(), repo.PlanLimit{Namespace: namespace, AtOnce: limit}); err != nil {
 			t.Fatal(err)
@@ -59,26 +53,10 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 			}
 		}
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	started := 0
-	start := func() *exec.Cmd {
-		started++
-		task.Process = fmt.Sprint("process ", started)
-		command := pgtest.Again(ctx, workTaskVariable, task)
-		command.Stderr = os.Stderr
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		running.Go(func() { _ = command.Wait() })
-		return command
-	}
-	commands := make([]*exec.Cmd, processes)
-	for i := range commands {
-		commands[i] = start()
-	}
+	workers := startCrew(t, databaseURL, workTaskVariable, processes, func(databaseURL, name string) any {
+		task.DatabaseURL, task.Process = databaseURL, name
+		return task
+	})
 	// A statement sees what was committed at one moment.
 	sampled := make(chan int, 1)
 	sampling, stop := context.WithCancel(t.Context())
@@ -93,6 +71,7 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 				break
 			}
 			found = max(found, now)
+			time.Sleep(time.Millisecond) // pace: the workers work
 		}
 		sampled <- found
 	}()
@@ -100,14 +79,9 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 		return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE state <> 'complete'")
 	}
 	for range kills {
-		time.Sleep(500 * time.Millisecond)
-		victim := rand.N(processes)
-		if err := commands[victim].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		commands[victim] = start()
+		workers.replace(t, rand.N(processes), func() bool { return left() == 0 })
 	}
-	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	await.For(t, "all plans are complete", func() bool { return left() == 0 })
 	stop()
 	if lost := pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM (
 			SELECT p.id FROM plans p LEFT JOIN accepted a ON a.plan = p.id GROUP BY p.id, p.fence HAVING count(a.fence) <> 1 OR min(a.fence) <> p.fence
@@ -126,7 +100,7 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 // Guarantee: Claims: Killed workers exceed no limit; their places are free with their leases.
 func TestLimitsOfKilledWorkers(t *testing.T) {
 	const limit = 3
-	plans, processes, kills := pgtest.Choose(2000, 60), pgtest.Choose(32, 4), pgtest.Choose(20, 2)
+	plans, processes, kills := pgtest.Choose(2000, 40), pgtest.Choose(32, 4), pgtest.Choose(20, 2)
 	task := workTask{Workers: 4, Work: 5 * time.Millisecond, Anywhere: true}
 	if most := mostClaimed(t, task, limit, plans, processes, kills); most != limit {
 		t.Errorf("%d plans were claimed at once, the limit is %d", most, limit)

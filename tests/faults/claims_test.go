@@ -2,14 +2,10 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -35,13 +32,7 @@ type workTask struct {
 const workTaskVariable = "AGENTSTORE_FAULTS_WORKERS"
 
 // runWorkers is the main function of a process of workers.
-func runWorkers(text string) error {
-	var task workTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // if nobody kills it
-	defer cancel()
+func runWorkers(ctx context.Context, task workTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 4})
 	if err != nil {
 		return err
@@ -56,14 +47,14 @@ func runWorkers(text string) error {
 // work claims plans, and completes those that it still has after its work.
 func (task workTask) work(ctx context.Context, store *agentstore.Store, owner string) error {
 	for {
-		claim := repo.Claim{Owner: owner, Namespaces: []string{task.Namespace}, TTL: repo.MinLeaseTTL, Wait: true}
+		claim := repo.Claim{Owner: owner, Namespaces: []string{task.Namespace}, TTL: time.Hour, Wait: true}
 		if task.Anywhere {
 			claim.Namespaces, claim.AllNamespaces = nil, true
 			// So that they run into each other, and look at different plans.
 			claim.Wait, claim.Actions = false, []string{limitedActions[rand.N(len(limitedActions))]}
 		}
 		if task.AtOnce > 0 && task.claimed(ctx, store) >= task.AtOnce {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // pace: until it looks again
 			continue
 		}
 		claimed, err := store.Plans().Claim(ctx, claim)
@@ -74,10 +65,10 @@ func (task workTask) work(ctx context.Context, store *agentstore.Store, owner st
 			return err
 		}
 		if len(claimed) == 0 {
-			time.Sleep(rand.N(5 * time.Millisecond))
+			time.Sleep(rand.N(5 * time.Millisecond)) // pace: until it looks again
 			continue
 		}
-		time.Sleep(task.Work + rand.N(task.Work))
+		time.Sleep(task.Work + rand.N(task.Work)) // pace: the work
 		for _, c := range claimed {
 			err := task.complete(ctx, store, owner, c)
 			if err != nil && !errors.Is(err, repo.ErrConflict) && !errors.Is(err, repo.ErrUnknownOutcome) {
@@ -113,56 +104,27 @@ func (task workTask) complete(ctx context.Context, store *agentstore.Store, owne
 func TestKilledWorkers(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "work", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 1000}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "work", 1000)
 	const namespace = "work"
 	plans, processes := pgtest.Choose(10_000, 200), 4
 	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond, false, 0}
-	var running sync.WaitGroup
-	defer running.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel() // kills those that are left
-	started := 0
-	start := func() (*exec.Cmd, string) {
-		started++
-		task.Process = fmt.Sprint("process ", started)
-		command := pgtest.Again(ctx, workTaskVariable, task)
-		command.Stderr = os.Stderr
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		running.Go(func() { _ = command.Wait() })
-		return command, task.Process
-	}
 	pgtest.Exec(t, store.Pool(), `WITH made AS (
 		INSERT INTO plans (id, namespace, action_name, root_id, phase, state, max_attempts)
 		SELECT m.id, $1, 'local/work', m.id, 'strategize', 'queued', 1000 FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $2::integer)) AS m
 		RETURNING id
 	) INSERT INTO plan_history (plan_id, version, transition, to_phase, to_state) SELECT id, 1, 'use', 'strategize', 'queued' FROM made`, namespace, plans)
-	commands, names := make([]*exec.Cmd, processes), make([]string, processes)
-	for i := range commands {
-		commands[i], names[i] = start()
-	}
 	left := func() int {
 		return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE state <> 'complete'")
 	}
+	workers := startCrew(t, databaseURL, workTaskVariable, processes, func(databaseURL, name string) any {
+		task.DatabaseURL, task.Process = databaseURL, name
+		return task
+	})
 	kills := 0
-	for most := pgtest.Choose(1_000_000, 4); kills < most; time.Sleep(200 * time.Millisecond) {
-		victim := rand.N(processes)
-		pgtest.Await(t, time.Minute, "the process has claimed a plan, or all are done", func() bool {
-			return left() == 0 || pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM leases WHERE owner LIKE $1)", names[victim]+"/%")
-		})
-		if left() == 0 {
-			break
-		}
-		if err := commands[victim].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		commands[victim], names[victim] = start()
+	for most := pgtest.Choose(1_000_000, 4); kills < most && workers.replace(t, rand.N(processes), func() bool { return left() == 0 }); {
 		kills++
 	}
-	pgtest.Await(t, 5*time.Minute, "all plans are complete", func() bool { return left() == 0 })
+	await.For(t, "all plans are complete", func() bool { return left() == 0 })
 	expired := 0
 	for _, id := range pgtest.Value[[]pgtype.UUID](t, store.Pool(), "SELECT array_agg(id) FROM plans") {
 		expired += checkClaimed(t, store, id.Bytes)

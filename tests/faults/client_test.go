@@ -37,7 +37,7 @@ type clientTask struct {
 	Session     repo.ID
 	First       int // the number of the first client
 	Clients     int
-	Operations  int // of each client
+	Operations  int // of each client, but for those that are refused
 }
 
 // clientEnv passes the task to a client process, as JSON.
@@ -58,15 +58,11 @@ func (c clientTask) open(ctx context.Context) (store messages, end func(), err e
 	if c.Naive {
 		return openNaive(ctx, c.DatabaseURL)
 	}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // faults may be under way
-		opened, err := agentstore.Open(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 2 * time.Second})
-		if err == nil {
-			return expecting{opened.Sessions()}, func() { _ = opened.Close() }, nil
-		}
-		if time.Since(begun) > recoveryBound {
-			return nil, nil, err
-		}
+	opened, err := openPatiently(ctx, c.DatabaseURL, agentstore.Options{MaxConns: 4, ConnectTimeout: 10 * time.Second})
+	if err != nil {
+		return nil, nil, err
 	}
+	return expecting{opened.Sessions()}, func() { _ = opened.Close() }, nil
 }
 
 // run makes the calls. record gets each operation twice, before the call (with an
@@ -88,13 +84,10 @@ type client struct {
 	record  func(operation)
 }
 
-// clientTimeout is how long a client waits for an answer.
-const clientTimeout = time.Second
-
 func (c client) run(ctx context.Context, operations int) {
 	var next int64 // according to what the client has seen
 	var again *operation
-	for number := 0; number < operations && ctx.Err() == nil; number++ {
+	for number, made := 0, 0; made < operations && ctx.Err() == nil; number++ {
 		o := c.choose(next)
 		if again != nil {
 			o, again = *again, nil
@@ -105,6 +98,9 @@ func (c client) run(ctx context.Context, operations int) {
 		c.call(ctx, &o)
 		o.Return = monotonic()
 		c.record(o)
+		if o.Outcome != refused {
+			made++
+		}
 		switch o.Outcome {
 		case done:
 			next = max(next, o.First+int64(len(o.Messages)), o.From+int64(len(o.Read)))
@@ -115,7 +111,7 @@ func (c client) run(ctx context.Context, operations int) {
 			if len(o.Messages) > 0 && rand.N(3) > 0 {
 				again = &operation{Kind: o.Kind, Messages: o.Messages, Expected: o.Expected}
 			}
-			time.Sleep(rand.N(10 * time.Millisecond))
+			time.Sleep(20*time.Millisecond + rand.N(20*time.Millisecond)) // pace: until the next call
 		}
 	}
 }
@@ -139,8 +135,6 @@ func (c client) choose(next int64) operation {
 
 // call makes the call and notes its outcome.
 func (c client) call(ctx context.Context, o *operation) {
-	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
-	defer cancel()
 	var result []repo.Message
 	var err error
 	batch := make([]repo.NewMessage, len(o.Messages))
@@ -177,30 +171,24 @@ func (c client) call(ctx context.Context, o *operation) {
 	}
 }
 
-// clientMain runs the task and prints operations, one on each line, without
+// runClients runs the task and prints operations, one on each line, without
 // buffering.
-func clientMain() int {
-	var task clientTask
-	if err := json.Unmarshal([]byte(os.Getenv(clientEnv)), &task); err != nil {
-		fmt.Fprintln(os.Stderr, "client:", err)
-		return 2
-	}
-	store, end, err := task.open(context.Background())
+func runClients(ctx context.Context, task clientTask) error {
+	store, end, err := task.open(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "client:", err)
-		return 1
+		return err
 	}
 	defer end()
 	var mu sync.Mutex
 	encoder := json.NewEncoder(os.Stdout)
-	task.run(context.Background(), store, func(o operation) {
+	task.run(ctx, store, func(o operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := encoder.Encode(o); err != nil {
 			panic(err)
 		}
 	})
-	return 0
+	return nil
 }
 
 // process is a client process.
@@ -261,6 +249,16 @@ func (h *history) record(o operation) {
 		h.last = map[[2]int]operation{}
 	}
 	h.last[[2]int{o.Client, o.Number}] = o
+}
+
+// done returns how many operations are done.
+func (h *history) done() (count int) {
+	for _, o := range h.operations() {
+		if o.Outcome == done {
+			count++
+		}
+	}
+	return count
 }
 
 func (h *history) operations() []operation {

@@ -54,6 +54,6 @@ func openPatiently(ctx context.Context, databaseURL string, options agentstore.O
 		if err == nil || ctx.Err() != nil {
 			return store, err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // pace: until the next attempt
 	}
 }

@@ -3,7 +3,6 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/window"
@@ -31,13 +31,7 @@ const compactTaskVariable, compacterName = "AGENTSTORE_FAULTS_COMPACTER", "compa
 var compactOptions = window.Options{Tokens: 1000, Estimate: func(repo.Message) int64 { return 10 }}
 
 // runCompacter is the main function of such a process.
-func runCompacter(text string) error {
-	var task compactTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // if nobody kills it
-	defer cancel()
+func runCompacter(ctx context.Context, task compactTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err
@@ -71,7 +65,7 @@ func TestKilledCompacter(t *testing.T) {
 		add(90)
 		task.kill(t)
 		add(2)
-		pgtest.Await(t, time.Minute, "the server has ended what the process has sent", func() bool {
+		await.For(t, "the server has ended what the process has sent", func() bool {
 			return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", compacterName) == 0
 		})
 		w, err := window.Read(t.Context(), store.Sessions(), task.Session, compactOptions)
@@ -128,7 +122,7 @@ func (task compactTask) kill(t *testing.T) {
 		t.Fatalf("the process printed %q: %v, %v", line, err, command.Wait())
 	}
 	if task.Ends {
-		time.Sleep(rand.N(40 * time.Millisecond))
+		time.Sleep(rand.N(40 * time.Millisecond)) // pace: before its summary is stored, or after that
 	}
 	_ = command.Process.Kill() // it may have ended
 	_ = command.Wait()

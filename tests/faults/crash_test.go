@@ -3,9 +3,8 @@ package faults
 import (
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // The server or its processes crash. Acknowledged messages are on disk; ids tell
@@ -20,7 +19,7 @@ var crashes = []fault{
 		return func() { s.cluster.Start(t) }
 	}},
 	// The postmaster then ends all other backends, too, and recovers by itself.
-	{name: "SIGKILL of a backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
+	{name: "SIGKILL of a backend", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		conn := connect(t, s.url)
 		defer disconnect(conn)
 		var pid int
@@ -31,13 +30,13 @@ var crashes = []fault{
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		pgtest.Await(t, time.Minute, "the postmaster ends the others", func() bool {
+		await.For(t, "the postmaster ends the others", func() bool {
 			_, err := conn.Exec(t.Context(), "SELECT")
 			return err != nil
 		})
 		return nil
 	}},
-	{name: "pg_terminate_backend", times: 20, short: 2, strike: func(t *testing.T, s *scene) func() {
+	{name: "pg_terminate_backend", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		if terminate(t, s.url) == 0 {
 			t.Fatal("the store has no backend")
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // disk is a server whose disk can be full. Its tables and its write-ahead log are
@@ -136,22 +136,27 @@ func (d *disk) faults() []fault {
 			if !d.mounted {
 				// Segments of the log are 1 MB large; tables soon have more.
 				empty := limitFiles(t, s, "1048576")
-				s.awaitSeen(t, fileTooLarge, effectBound)
+				s.awaitSeen(t, fileTooLarge)
 				return empty
 			}
 			empty := fill(t, d.data)
-			s.awaitSeen(t, diskFull, effectBound)
+			s.awaitSeen(t, diskFull)
 			return empty
 		}},
 		// The server panics, cannot recover without room, and stops.
 		{name: "disk full (write-ahead log)", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
+			conn := connect(t, s.url)
+			defer disconnect(conn)
 			var empty func()
 			if d.mounted {
 				empty = fill(t, d.wal)
 			} else {
 				empty = limitFiles(t, s, "65536")
 			}
-			pgtest.Await(t, recoveryBound, "the server has ended, its disk being full", func() bool { return !s.cluster.Running() })
+			await.For(t, "the server has ended, its disk being full", func() bool {
+				_, _ = conn.Exec(t.Context(), "SELECT pg_switch_wal()") // it needs another file sooner
+				return !s.cluster.Running()
+			})
 			return func() {
 				empty()
 				s.cluster.Start(t)
@@ -214,7 +219,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(time.Millisecond): // pace: until it takes what has become free
 			}
 		}
 	}()

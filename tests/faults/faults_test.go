@@ -12,7 +12,7 @@ import (
 // Guarantee: Following: A follower misses no message, whatever fails meanwhile.
 // Guarantee: Faults: Through each fault an acknowledged message is stored once.
 func TestFaults(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	var outcomes []outcome
 	for _, f := range slices.Concat(crashes, networks, limitFaults) {
 		t.Run(f.name, func(t *testing.T) { outcomes = append(outcomes, f.run(t, s)) })

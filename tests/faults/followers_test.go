@@ -10,17 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-const (
-	followersPerSession = 8
-	// followBound is the longest time from the end of a fault until followers have
-	// everything. A connection that is dead without anybody having noticed is given up
-	// after 15 seconds.
-	followBound = time.Minute
-)
+const followersPerSession = 8
 
 // followers follow the sessions of a round as another process would, on a pool of their
 // own, which meets the same fault.
@@ -39,7 +34,7 @@ func startFollowers(ctx context.Context, t *testing.T, databaseURL string, ids [
 	t.Helper()
 	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) {
 		c.MaxConns = 4
-		c.ConnConfig.ConnectTimeout = 2 * time.Second
+		c.ConnConfig.ConnectTimeout = 10 * time.Second
 	})
 	f := &followers{store: pgtest.OpenPool(t, pool, agentstore.Options{}), ids: ids, got: map[repo.ID][][]repo.ID{}}
 	ctx, f.cancel = context.WithCancel(ctx)
@@ -53,7 +48,7 @@ func startFollowers(ctx context.Context, t *testing.T, databaseURL string, ids [
 }
 
 func (f *followers) follow(ctx context.Context, id repo.ID, follower int) {
-	for next := int64(0); ctx.Err() == nil; time.Sleep(clientPause) {
+	for next := int64(0); ctx.Err() == nil; time.Sleep(clientPause) { // pace: until it goes on
 		for message, err := range f.store.Sessions().Follow(ctx, id, next) {
 			f.mu.Lock()
 			switch {
@@ -94,9 +89,7 @@ func (f *followers) check(t *testing.T, databaseURL string) {
 				defer f.mu.Unlock()
 				return f.got[id][i]
 			}
-			for deadline := time.Now().Add(followBound); len(seen()) < len(stored) && time.Now().Before(deadline); {
-				time.Sleep(5 * time.Millisecond)
-			}
+			await.For(t, "the follower has as many messages as are stored", func() bool { return len(seen()) >= len(stored) })
 			if missed, twice, moved := followed(seen(), stored); missed+twice+moved > 0 {
 				t.Errorf("a follower of %d messages: missed %d, twice %d, out of order %d", len(stored), missed, twice, moved)
 			}

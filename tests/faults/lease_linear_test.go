@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -85,14 +85,14 @@ type leaser interface {
 // one holder at a time, and the tokens grow.
 // Guarantee: Leases: One owner at a time holds a lease, and tokens grow, whatever connections break.
 func TestLeaseIsLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 8})
 	acquired := 0
 	for round := range pgtest.Choose(12, 1) {
 		// Together, in the full form, 64 contenders acquire more than 10,000 leases.
-		task := leaseTask{DatabaseURL: through, Key: repo.LeaseKey{Kind: "round", Name: fmt.Sprint(round)}, Contenders: pgtest.Choose(16, 4), Calls: pgtest.Choose(60, 12)}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		task := leaseTask{DatabaseURL: through, Key: repo.LeaseKey{Kind: "round", Name: fmt.Sprint(round)}, Contenders: pgtest.Choose(16, 4), Calls: pgtest.Choose(60, 8)}
+		ctx, cancel := context.WithCancel(await.Context(t))
 		var trouble sync.WaitGroup
 		var processes []func() []leaseCall
 		for process := range pgtest.Choose(3, 2) {
@@ -100,16 +100,17 @@ func TestLeaseIsLinearizable(t *testing.T) {
 			processes = append(processes, startClients[leaseCall](t, leaseTaskVariable, task.Name, task))
 		}
 		over, end := context.WithCancel(ctx)
-		trouble.Go(func() { s.cutEvery(over, t, 100*time.Millisecond) })
+		var made atomic.Int64
+		trouble.Go(func() { s.cutEvery(over, t, 100*time.Millisecond, func() int { return int(made.Load()) }) })
 		task.Name = ""
-		calls := task.contend(ctx, store.Leases())
+		calls := task.contend(ctx, store.Leases(), &made)
 		for _, end := range processes {
 			calls = append(calls, end()...)
 		}
 		end()
 		trouble.Wait()
 		cancel()
-		result, leases := checkLease(t, calls, time.Minute)
+		result, leases := checkLease(t, calls)
 		if result != porcupine.Ok {
 			for _, c := range calls {
 				t.Logf("%+v", c)
@@ -123,16 +124,13 @@ func TestLeaseIsLinearizable(t *testing.T) {
 
 // The same contenders and the same checker find a lease that is read, and then written.
 func TestNaiveLeaseIsNotLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	execute(t, s.url, "CREATE TABLE naive_lease (holder text, token bigint); INSERT INTO naive_lease VALUES ('', 0); CREATE SEQUENCE naive_tokens")
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{MaxConns: 8})
-	for range 50 {
-		calls := leaseTask{Contenders: 8, Calls: 10}.contend(t.Context(), naiveLeaser{store})
-		if result, _ := checkLease(t, calls, 5*time.Second); result == porcupine.Illegal {
-			return
-		}
-	}
-	t.Fatal("50 histories of the naive lease are linearizable: the checker does not catch it")
+	await.For(t, "a history of the naive lease is not linearizable", func() bool {
+		result, _ := checkLease(t, leaseTask{Contenders: 8, Calls: 10}.contend(t.Context(), naiveLeaser{store}, new(atomic.Int64)))
+		return result == porcupine.Illegal
+	})
 }
 
 // naiveLeaser looks whether the lease is free, and then takes it.
@@ -168,7 +166,7 @@ func (n naiveLeaser) Release(ctx context.Context, lease repo.Lease) error {
 }
 
 // checkLease checks a history, and returns how often the lease was acquired.
-func checkLease(t *testing.T, calls []leaseCall, limit time.Duration) (result porcupine.CheckResult, acquired int) {
+func checkLease(t *testing.T, calls []leaseCall) (result porcupine.CheckResult, acquired int) {
 	t.Helper()
 	var operations []porcupine.Operation
 	tokens, conflicts := map[int64]bool{}, 0
@@ -178,7 +176,8 @@ func checkLease(t *testing.T, calls []leaseCall, limit time.Duration) (result po
 		}
 	}
 	calls = append(calls, lateAttempts(calls)...)
-	if !narrowLease(calls) {
+	// Tokens only grow, as a plan's version does.
+	if !narrow(calls, (*leaseCall).seen, func(c *leaseCall) (begun, returned *int64) { return &c.Call, &c.Return }) {
 		return porcupine.Illegal, len(tokens)
 	}
 	for i, c := range calls {
@@ -190,7 +189,7 @@ func checkLease(t *testing.T, calls []leaseCall, limit time.Duration) (result po
 		}
 		operations = append(operations, porcupine.Operation{ClientId: i, Input: c, Call: c.Call, Return: c.Return})
 	}
-	result = porcupine.CheckOperationsTimeout(leaseModel, operations, limit)
+	result = porcupine.CheckOperationsTimeout(leaseModel, operations, time.Until(await.End(t)))
 	t.Logf("%d calls, %d conflicts, %d leases: %s", len(calls), conflicts, len(tokens), result)
 	return result, len(tokens)
 }
@@ -240,7 +239,7 @@ func TestLateAttemptOfALease(t *testing.T) {
 			{Kind: acquireLease, Owner: "a", Outcome: conflicted, Holder: "b", HolderToken: 2, Call: 7, Return: 8},
 			{Kind: acquireLease, Owner: "b", Outcome: done, Token: 2, Call: 9, Return: 10},
 		}
-		if got, _ := checkLease(t, calls, time.Minute); got != want {
+		if got, _ := checkLease(t, calls); got != want {
 			t.Errorf("doubt since %d: %s, want %s", doubt, got, want)
 		}
 	}
@@ -257,33 +256,6 @@ func (c *leaseCall) seen() int64 {
 	return c.Token
 }
 
-// narrowLease is narrow for leases: tokens only grow, as a plan's version does.
-func narrowLease(calls []leaseCall) bool {
-	byToken := map[int64][]int{}
-	for i := range calls {
-		if token := calls[i].seen(); token > 0 {
-			byToken[token] = append(byToken[token], i)
-		}
-	}
-	tokens := slices.Sorted(maps.Keys(byToken))
-	begun, returned := int64(math.MinInt64), int64(math.MaxInt64)
-	for _, token := range tokens {
-		before := begun
-		for _, i := range byToken[token] {
-			calls[i].Call = max(calls[i].Call, before)
-			begun = max(begun, calls[i].Call)
-		}
-	}
-	for _, token := range slices.Backward(tokens) {
-		after := returned
-		for _, i := range byToken[token] {
-			calls[i].Return = min(calls[i].Return, after)
-			returned = min(returned, calls[i].Return)
-		}
-	}
-	return !slices.ContainsFunc(calls, func(c leaseCall) bool { return c.Call > c.Return })
-}
-
 // leaseTask is the task of a process of contenders.
 type leaseTask struct {
 	DatabaseURL, Name string
@@ -294,24 +266,18 @@ type leaseTask struct {
 const leaseTaskVariable = "AGENTSTORE_FAULTS_CONTENDERS"
 
 // runContenders is the main function of such a process.
-func runContenders(text string) error {
-	var task leaseTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
+func runContenders(ctx context.Context, task leaseTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = store.Close() }()
 	ready()
-	return json.NewEncoder(os.Stdout).Encode(task.contend(ctx, store.Leases()))
+	return json.NewEncoder(os.Stdout).Encode(task.contend(ctx, store.Leases(), new(atomic.Int64)))
 }
 
-// contend has contenders of one process, and returns their calls.
-func (task leaseTask) contend(ctx context.Context, leases leaser) []leaseCall {
+// contend has contenders of one process, which count the calls that they have made, and returns these.
+func (task leaseTask) contend(ctx context.Context, leases leaser, made *atomic.Int64) []leaseCall {
 	var mu sync.Mutex
 	var all []leaseCall
 	var working sync.WaitGroup
@@ -331,6 +297,7 @@ func (task leaseTask) contend(ctx context.Context, leases leaser) []leaseCall {
 				if ctx.Err() != nil {
 					return // its outcome is not known
 				}
+				made.Add(1)
 				mu.Lock()
 				all = append(all, call)
 				mu.Unlock()
@@ -340,8 +307,8 @@ func (task leaseTask) contend(ctx context.Context, leases leaser) []leaseCall {
 				case call.Kind == releaseLease && rand.N(4) > 0 || call.Kind == renewLease && call.Outcome != done, i >= task.Calls:
 					held = repo.Lease{} // sometimes it goes on with what it has released
 				case call.Outcome == conflicted:
-					i-- // it has done nothing
-					time.Sleep(rand.N(time.Duration(task.Contenders) * 5 * time.Millisecond))
+					i--                                                                       // it has done nothing
+					time.Sleep(rand.N(time.Duration(task.Contenders) * 5 * time.Millisecond)) // pace: until it tries again
 				}
 			}
 		})
@@ -356,20 +323,18 @@ func (c *leaseCall) do(ctx context.Context, leases leaser, asked repo.NewLease, 
 	defer func() { c.Return = time.Now().UnixNano() }()
 	for ctx.Err() == nil {
 		begun := time.Now().UnixNano()
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		c.Outcome, c.Token = done, held.Fence
 		var err error
 		switch c.Kind {
 		case acquireLease:
 			var lease repo.Lease
-			lease, err = leases.Acquire(attempt, asked)
+			lease, err = leases.Acquire(ctx, asked)
 			c.Token = lease.Fence
 		case renewLease:
-			_, err = leases.Renew(attempt, held, 0)
+			_, err = leases.Renew(ctx, held, 0)
 		case releaseLease:
-			err = leases.Release(attempt, held)
+			err = leases.Release(ctx, held)
 		}
-		cancel()
 		if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
 			c.Outcome, c.Holder, c.HolderToken = conflicted, conflict.Holder, conflict.Fence
 			return
@@ -384,6 +349,6 @@ func (c *leaseCall) do(ctx context.Context, leases leaser, asked repo.NewLease, 
 		if errors.Is(err, repo.ErrUnknownOutcome) && c.Doubt == 0 {
 			c.Doubt = begun
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // pace: until the next attempt
 	}
 }

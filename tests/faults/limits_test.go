@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 )
 
 // The SQLSTATEs that callers must have seen, to show that the fault had an effect.
@@ -21,27 +22,20 @@ const (
 	fileTooLarge       = "XX000" // the server has no more specific code
 )
 
-// effectBound is how long a fault may take until a caller has seen it. It promises nothing:
-// it is long enough for a busy machine.
-const effectBound = time.Minute
-
 // The server's limits are reached.
 var limitFaults = []fault{
 	{name: "too many clients", times: 20, short: 1, strike: func(t *testing.T, s *scene) func() {
 		// Connect now: later there is no connection left to end the store's.
 		conn := connect(t, s.url)
 		var others []*pgx.Conn
-		for deadline := time.Now().Add(effectBound); s.seen(tooManyConnections) == 0; {
+		await.For(t, "a caller sees that there are too many clients", func() bool {
 			others = append(others, occupy(t, s.url)...)
 			if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE application_name = 'agentstore'`); err != nil {
 				t.Fatal(err)
 			}
-			if time.Now().After(deadline) {
-				t.Error("no caller saw that there are too many clients")
-				break
-			}
-		}
+			return s.seen(tooManyConnections) > 0
+		})
 		return func() {
 			for _, other := range append(others, conn) {
 				disconnect(other)
@@ -49,12 +43,14 @@ var limitFaults = []fault{
 		}
 	}},
 	{
-		name: "statement_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
-		options: agentstore.Options{StatementTimeout: 50 * time.Millisecond},
+		name: "statement_timeout", times: 20, short: 1,
+		// short: the blocked statements wait until it fires; after others clients send again
+		options: agentstore.Options{StatementTimeout: 300 * time.Millisecond},
 		strike:  func(t *testing.T, s *scene) func() { return block(t, s, queryCanceled) },
 	},
 	{
-		name: "lock_timeout", times: 20, short: 1, callTimeout: 2 * time.Second,
+		name: "lock_timeout", times: 20, short: 1,
+		// short: the sessions stay locked until it has fired; after others clients send again
 		options: agentstore.Options{LockTimeout: 50 * time.Millisecond},
 		strike:  func(t *testing.T, s *scene) func() { return block(t, s, lockNotAvailable) },
 	},
@@ -86,6 +82,6 @@ func block(t *testing.T, s *scene, kind string) func() {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM session_counters ORDER BY session_id FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitSeen(t, kind, effectBound)
+	s.awaitSeen(t, kind)
 	return func() { disconnect(conn) }
 }

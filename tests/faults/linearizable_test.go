@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -28,12 +29,12 @@ const (
 // between its call and its return, must explain all results.
 // Guarantee: Faults: Appends and reads are linearizable while connections, the server and clients are killed.
 func TestLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
 	for range pgtest.Choose(12, 1) {
 		session := pgtest.NewSession(t, store)
-		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 50)}, true)
+		all := s.histories(t, clientTask{DatabaseURL: through, Session: session, Clients: clientsOfProcess, Operations: pgtest.Choose(100, 10)}, true)
 		awaitEnd(t, s.url)
 		var last []repo.ID
 		for message, err := range store.Sessions().Messages(t.Context(), session, 0) {
@@ -51,7 +52,7 @@ func TestLinearizable(t *testing.T) {
 
 // The same clients and the same checker find a sequence that is read before the lock.
 func TestNaiveIsNotLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	databaseURL := s.url
 	execute(t, databaseURL, naiveSchema)
 	store, end, err := openNaive(t.Context(), databaseURL)
@@ -59,7 +60,7 @@ func TestNaiveIsNotLinearizable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer end()
-	for range 10 {
+	await.For(t, "a history of the naive store is not linearizable", func() bool {
 		session := repo.NewID()
 		execute(t, databaseURL, "INSERT INTO naive_counters VALUES ($1, 0)", pgtype.UUID{Bytes: session, Valid: true})
 		all := s.histories(t, clientTask{DatabaseURL: databaseURL, Naive: true, Session: session, Clients: 4, Operations: 25}, false)
@@ -72,11 +73,8 @@ func TestNaiveIsNotLinearizable(t *testing.T) {
 			ids[i] = message.ID
 		}
 		report(t, all, ids)
-		if check(t, all, ids) == porcupine.Illegal {
-			return
-		}
-	}
-	t.Fatal("10 histories of the naive store are linearizable: the checker does not catch it")
+		return check(t, all, ids) == porcupine.Illegal
+	})
 }
 
 // histories runs the task's clients here and in other processes and returns all of
@@ -100,7 +98,7 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 	defer cancel()
 	var wg sync.WaitGroup
 	if faults {
-		wg.Go(func() { s.trouble(ctx, t, processes[0]) })
+		wg.Go(func() { s.trouble(ctx, t, processes[0], here.done) })
 	}
 	task.run(t.Context(), store, here.record)
 	all := here.operations()
@@ -113,16 +111,16 @@ func (s *stage) histories(t *testing.T, task clientTask, faults bool) []operatio
 }
 
 // trouble injects faults in turn until ctx ends, and then repairs the server and the
-// network. The victim is killed early.
-func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process) {
+// network. The victim is killed early. Between two faults operations are done.
+func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process, calls func() int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
+		progress(ctx, t, 50*time.Millisecond, calls)
 		switch turn % 4 {
 		case 0:
 			terminate(t, s.url)
 		case 1:
 			s.proxy.Stop()
-			time.Sleep(rand.N(20 * time.Millisecond))
+			time.Sleep(rand.N(20 * time.Millisecond)) // pace: a cut of any length
 			if err := s.proxy.Start(); err != nil {
 				t.Error(err)
 				return
@@ -145,7 +143,7 @@ func (s *stage) trouble(ctx context.Context, t *testing.T, victim *process) {
 // stored or will never be.
 func awaitEnd(t *testing.T, databaseURL string) {
 	t.Helper()
-	pgtest.Await(t, settleBound, "no backend works", func() bool {
+	await.For(t, "no backend works", func() bool {
 		conn := connect(t, databaseURL)
 		defer disconnect(conn)
 		var busy int

@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
 const (
@@ -35,9 +35,8 @@ type acknowledgement struct {
 // load has clients that append one message after the other, and send each again, by
 // its id, until it is acknowledged.
 type load struct {
-	sessions    repo.Sessions
-	ids         []repo.ID
-	callTimeout time.Duration
+	sessions repo.Sessions
+	ids      []repo.ID
 	// onBegin and onAck, if set, are called for each message, by all writers
 	// concurrently.
 	onBegin func(session, message repo.ID)
@@ -48,6 +47,8 @@ type load struct {
 	successes []atomic.Int64 // for each writer, when its last acknowledged call began
 
 	mu           sync.Mutex
+	calls        context.Context // of the calls that begin now
+	endCalls     context.CancelFunc
 	acknowledged []acknowledgement
 	errors       map[string]int // seen by callers, by kind
 	failures     []error        // not explained by a fault
@@ -58,16 +59,46 @@ var began = time.Now()
 // now returns a monotonic time.
 func now() int64 { return int64(time.Since(began)) }
 
-func startLoad(ctx context.Context, sessions repo.Sessions, ids []repo.ID, callTimeout time.Duration) *load {
-	l := &load{sessions: sessions, ids: ids, callTimeout: callTimeout}
+func newLoad(sessions repo.Sessions, ids []repo.ID) *load {
+	l := &load{
+		sessions: sessions, ids: ids, stopping: make(chan struct{}), successes: make([]atomic.Int64, writers), errors: map[string]int{},
+	}
+	l.giveUp()
+	return l
+}
+
+func startLoad(ctx context.Context, sessions repo.Sessions, ids []repo.ID) *load {
+	l := newLoad(sessions, ids)
 	l.start(ctx)
 	return l
 }
 
+// giveUp ends the contexts of the calls that are under way, as callers do that wait no longer.
+func (l *load) giveUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.endCalls != nil {
+		l.endCalls()
+	}
+	l.calls, l.endCalls = context.WithCancel(context.Background())
+}
+
+// giveUpUntil has callers give up, who wait longer each time, until something is so.
+func (l *load) giveUpUntil(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	pause := 50 * time.Millisecond
+	await.For(t, what, func() bool {
+		if holds() {
+			return true
+		}
+		time.Sleep(pause) // pace: for so long they wait for an answer
+		l.giveUp()
+		pause *= 2
+		return false
+	})
+}
+
 func (l *load) start(ctx context.Context) {
-	l.stopping = make(chan struct{})
-	l.successes = make([]atomic.Int64, writers)
-	l.errors = map[string]int{}
 	for w := range writers {
 		l.running.Go(func() {
 			for i := 0; !l.stopped(); i++ {
@@ -120,14 +151,18 @@ func (l *load) deliver(ctx context.Context, writer int, session, message repo.ID
 		if !isExcused(err) {
 			return false
 		}
-		time.Sleep(clientPause + rand.N(clientPause))
+		time.Sleep(clientPause + rand.N(clientPause)) // pace: until it sends the message again
 	}
 	return false
 }
 
 func (l *load) call(ctx context.Context, session, message repo.ID) ([]repo.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.callTimeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	l.mu.Lock()
+	given := l.calls
+	l.mu.Unlock()
+	defer context.AfterFunc(given, cancel)()
 	return l.sessions.Append(ctx, session, newMessage(message))
 }
 
@@ -179,24 +214,26 @@ func (l *load) seen(kind string) int {
 }
 
 // awaitSeen waits until a caller has seen an error of a kind.
-func (l *load) awaitSeen(t *testing.T, kind string, bound time.Duration) {
+func (l *load) awaitSeen(t *testing.T, kind string) {
 	t.Helper()
-	pgtest.Await(t, bound, fmt.Sprintf("a caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
+	await.For(t, fmt.Sprintf("a caller saw an error %q", kind), func() bool { return l.seen(kind) > 0 })
 }
 
 // awaitAll waits until each writer has had a call acknowledged that it began after
 // the given time, and returns how long after that time this was.
-func (l *load) awaitAll(t *testing.T, since int64, bound time.Duration) time.Duration {
+func (l *load) awaitAll(t *testing.T, since int64) time.Duration {
 	t.Helper()
-	pgtest.Await(t, bound, "every writer's messages are acknowledged again", func() bool {
-		for w := range l.successes {
-			if l.successes[w].Load() <= since {
-				return l.failed()
-			}
-		}
-		return true
-	})
+	await.For(t, "every writer's messages are acknowledged again", func() bool { return l.allSince(since) || l.failed() })
 	return time.Duration(now() - since)
+}
+
+func (l *load) allSince(since int64) bool {
+	for w := range l.successes {
+		if l.successes[w].Load() <= since {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *load) failed() bool {

@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
@@ -13,15 +16,11 @@ import (
 
 // The test binary is also the binary of the writer and client processes.
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv(writerEnv) != "":
-		os.Exit(writerMain())
-	case os.Getenv(clientEnv) != "":
-		os.Exit(clientMain())
-	}
 	for variable, main := range map[string]func(task string) error{
-		planTaskVariable: runPlanClients, leaseTaskVariable: runContenders, holdTaskVariable: runHolder, workTaskVariable: runWorkers,
-		streamTaskVariable: runStreamWriters, compactTaskVariable: runCompacter, slotsTaskVariable: runSlots,
+		writerEnv: taskOf(runWriter), clientEnv: taskOf(runClients),
+		planTaskVariable: taskOf(runPlanClients), leaseTaskVariable: taskOf(runContenders), holdTaskVariable: taskOf(runHolder),
+		workTaskVariable: taskOf(runWorkers), streamTaskVariable: taskOf(runStreamWriters), compactTaskVariable: taskOf(runCompacter),
+		slotsTaskVariable: taskOf(runSlots),
 	} {
 		if task := os.Getenv(variable); task != "" {
 			if err := main(task); err != nil {
@@ -35,6 +34,19 @@ func TestMain(m *testing.M) {
 	// The proxy leaves goroutines behind if one direction of a connection ends while
 	// it still has data.
 	os.Exit(pgtest.Main(m, goleak.IgnoreAnyFunction(proxyFunction), goleak.IgnoreAnyFunction(proxyReader)))
+}
+
+// taskOf is the main function of a process that has a task as JSON.
+func taskOf[Task any](run func(context.Context, Task) error) func(text string) error {
+	return func(text string) error {
+		var task Task
+		if err := json.Unmarshal([]byte(text), &task); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
+		defer cancel()
+		return run(ctx, task)
+	}
 }
 
 // proxyFunction is on the stack of each goroutine of the proxy that carries data, and

@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -162,7 +163,7 @@ func check(t *testing.T, history []operation, last []repo.ID) porcupine.CheckRes
 	checked = append(checked, porcupine.Operation{
 		Input: operation{Kind: readFrom, Limit: math.MaxInt64, Read: last}, Call: end + 1, Return: end + 2,
 	})
-	return porcupine.CheckOperationsTimeout(model, checked, time.Minute)
+	return porcupine.CheckOperationsTimeout(model, checked, time.Until(await.End(t)))
 }
 
 // The checker distinguishes legal histories from illegal ones.

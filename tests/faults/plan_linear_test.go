@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -78,18 +80,16 @@ var planModel = porcupine.Model{
 // all.
 // Guarantee: Plans: Transitions and reads are linearizable while connections and the server are killed.
 func TestPlanIsLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
+	makeAction(t, store, "a", 1)
 	for range pgtest.Choose(20, 1) {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 25), true, func(ctx context.Context, n int) (planMover, func(), error) {
+		calls := s.movePlan(t, plan.ID, pgtest.Choose(40, 15), true, func(ctx context.Context, n int) (planMover, func(), error) {
 			// Another name makes it a separate pool.
 			store, err := agentstore.Open(ctx, fmt.Sprintf("%s&application_name=client%d", through, n), agentstore.Options{})
 			if err != nil {
@@ -108,12 +108,10 @@ func TestPlanIsLinearizable(t *testing.T) {
 
 // The same clients and the same checker find a move without its condition.
 func TestNaivePlanIsNotLinearizable(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{})
-	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
+	makeAction(t, store, "a", 1)
+	await.For(t, "a history of the naive store is not linearizable", func() bool {
 		plan, err := store.Plans().Use(t.Context(), "a", repo.UseAction{})
 		if err != nil {
 			t.Fatal(err)
@@ -121,11 +119,8 @@ func TestNaivePlanIsNotLinearizable(t *testing.T) {
 		calls := s.movePlan(t, plan.ID, 20, false, func(context.Context, int) (planMover, func(), error) {
 			return naiveMover{store}, func() {}, nil
 		})
-		if checkPlan(t, store, plan.ID, calls) == porcupine.Illegal {
-			return
-		}
-	}
-	t.Fatal("20 histories of the naive store are linearizable: the checker does not catch it")
+		return checkPlan(t, store, plan.ID, calls) == porcupine.Illegal
+	})
 }
 
 // planMover is the part of repo.Plans that the test calls.
@@ -173,15 +168,16 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var trouble sync.WaitGroup
+	var made atomic.Int64
 	var processes []func() []planCall
 	if faults {
 		for n := range 2 {
 			task := planTask{s.proxy.through(t, s.url), id, fmt.Sprintf("process%d/", n), calls / 2}
 			processes = append(processes, startClients[planCall](t, planTaskVariable, task.Name, task))
 		}
-		trouble.Go(func() { s.planTrouble(ctx, t) })
+		trouble.Go(func() { s.cutEvery(ctx, t, 20*time.Millisecond, func() int { return int(made.Load()) }) })
 	}
-	all := planClients(ctx, movers[:], id, "", calls)
+	all := planClients(ctx, movers[:], id, "", calls, &made)
 	for _, end := range processes {
 		all = append(all, end()...)
 	}
@@ -194,8 +190,8 @@ func (s *stage) movePlan(t *testing.T, id repo.ID, calls int, faults bool, open 
 	return operations
 }
 
-// planClients are the clients of one process.
-func planClients(ctx context.Context, movers []planMover, id repo.ID, name string, calls int) []planCall {
+// planClients are the clients of one process. They count the calls that they have made.
+func planClients(ctx context.Context, movers []planMover, id repo.ID, name string, calls int, made *atomic.Int64) []planCall {
 	const clients = 8
 	var mu sync.Mutex
 	var all []planCall
@@ -212,6 +208,7 @@ func planClients(ctx context.Context, movers []planMover, id repo.ID, name strin
 				call.Call = time.Now().UnixNano()
 				call.do(ctx, movers[(client+i)%len(movers)], id)
 				call.Return = time.Now().UnixNano()
+				made.Add(1)
 				mu.Lock()
 				all = append(all, call)
 				mu.Unlock()
@@ -233,24 +230,17 @@ type planTask struct {
 const planTaskVariable = "AGENTSTORE_FAULTS_PLAN_CLIENTS"
 
 // runPlanClients is the main function of such a process.
-func runPlanClients(text string) error {
-	var task planTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx := context.Background()
+func runPlanClients(ctx context.Context, task planTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = store.Close() }()
 	ready()
-	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls))
+	return json.NewEncoder(os.Stdout).Encode(planClients(ctx, []planMover{store.Plans()}, task.Plan, task.Name, task.Calls, new(atomic.Int64)))
 }
 
 func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	var plan repo.Plan
 	var err error
 	if c.Transition == "" {
@@ -271,21 +261,24 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 	}
 }
 
-func (s *stage) planTrouble(ctx context.Context, t *testing.T) {
-	s.cutEvery(ctx, t, 20*time.Millisecond)
+// progress pauses for one to four times a length, and then until a call has been made since: on a slow machine
+// nobody would get anywhere between two faults.
+func progress(ctx context.Context, t *testing.T, pause time.Duration, calls func() int) {
+	before := calls()
+	time.Sleep(pause + rand.N(3*pause)) // pace: faults come at any moment
+	await.For(t, "a call between two faults", func() bool { return ctx.Err() != nil || calls() > before })
 }
 
-// cutEvery ends backends and cuts connections, in turn, after pauses of one to four times
-// a length.
-func (s *stage) cutEvery(ctx context.Context, t *testing.T, pause time.Duration) {
+// cutEvery ends backends and cuts connections, in turn, whenever there was progress.
+func (s *stage) cutEvery(ctx context.Context, t *testing.T, pause time.Duration, calls func() int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		time.Sleep(pause + rand.N(3*pause))
+		progress(ctx, t, pause, calls)
 		if turn%2 == 0 {
 			terminate(t, s.url)
 			continue
 		}
 		s.proxy.Stop()
-		time.Sleep(rand.N(20 * time.Millisecond))
+		time.Sleep(rand.N(20 * time.Millisecond)) // pace: a cut of any length
 		if err := s.proxy.Start(); err != nil {
 			t.Error(err)
 			return
@@ -333,16 +326,15 @@ func checkPlan(t *testing.T, store *agentstore.Store, id repo.ID, calls []porcup
 	}
 	t.Logf("%d calls: %d done, %d conflicted, %d past the limit, %d unknown; version %d",
 		len(calls), counts[done], counts[conflicted], counts[refused], counts[unknown], len(events))
-	if !narrow(known) {
+	if !narrow(known, versionOf, func(o *porcupine.Operation) (begun, returned *int64) { return &o.Call, &o.Return }) {
 		return porcupine.Illegal
 	}
-	return porcupine.CheckOperationsTimeout(planModel, known, time.Minute)
+	return porcupine.CheckOperationsTimeout(planModel, known, time.Until(await.End(t)))
 }
 
-// version returns the plan's version when the call took effect, or 0 if the call does
-// not show it.
-func (c *planCall) version() int64 {
-	switch c.Outcome {
+// versionOf returns the plan's version when a call took effect, or 0 if the call does not show it.
+func versionOf(o *porcupine.Operation) int64 {
+	switch c := o.Input.(planCall); c.Outcome {
 	case done:
 		return c.After.Version
 	case conflicted:
@@ -354,31 +346,35 @@ func (c *planCall) version() int64 {
 // narrow excludes from each call times at which it cannot have taken effect. A plan's
 // version only grows, so a call took effect after the beginning of all that found an
 // older version, and before the end of all that found a newer one. The checker would
-// find that by trying, but not within a minute if faults leave many calls open for
-// long. It reports whether each call has some time left.
-func narrow(calls []porcupine.Operation) bool {
-	byVersion := map[int64][]int{}
+// find that by trying, but not in a day if faults leave many calls open for long. seen returns
+// the version, or 0 if the call does not show it. It reports whether each call has some time left.
+func narrow[C any](calls []C, seen func(*C) int64, times func(*C) (begun, returned *int64)) bool {
+	byVersion := map[int64][]*C{}
 	for i := range calls {
-		call := calls[i].Input.(planCall)
-		if version := call.version(); version > 0 {
-			byVersion[version] = append(byVersion[version], i)
+		if version := seen(&calls[i]); version > 0 {
+			byVersion[version] = append(byVersion[version], &calls[i])
 		}
 	}
 	versions := slices.Sorted(maps.Keys(byVersion))
-	begun, returned := int64(math.MinInt64), int64(math.MaxInt64)
+	latest, earliest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, version := range versions {
-		before := begun
-		for _, i := range byVersion[version] {
-			calls[i].Call = max(calls[i].Call, before)
-			begun = max(begun, calls[i].Call)
+		before := latest
+		for _, c := range byVersion[version] {
+			begun, _ := times(c)
+			*begun = max(*begun, before)
+			latest = max(latest, *begun)
 		}
 	}
 	for _, version := range slices.Backward(versions) {
-		after := returned
-		for _, i := range byVersion[version] {
-			calls[i].Return = min(calls[i].Return, after)
-			returned = min(returned, calls[i].Return)
+		after := earliest
+		for _, c := range byVersion[version] {
+			_, returned := times(c)
+			*returned = min(*returned, after)
+			earliest = min(earliest, *returned)
 		}
 	}
-	return !slices.ContainsFunc(calls, func(o porcupine.Operation) bool { return o.Call > o.Return })
+	return !slices.ContainsFunc(calls, func(c C) bool {
+		begun, returned := times(&c)
+		return *begun > *returned
+	})
 }

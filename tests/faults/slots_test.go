@@ -2,17 +2,14 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -30,13 +27,7 @@ const slotsTaskVariable = "AGENTSTORE_FAULTS_SLOTS"
 const slotsLock = 310031
 
 // runSlots is the main function of such a process.
-func runSlots(text string) error {
-	var task slotsTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // if nobody kills it
-	defer cancel()
+func runSlots(ctx context.Context, task slotsTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 2*task.Workers + 2})
 	if err != nil {
 		return err
@@ -49,7 +40,7 @@ func runSlots(text string) error {
 }
 
 func (task slotsTask) work(ctx context.Context, store *agentstore.Store, owner string) error {
-	asked := repo.NewLease{Key: repo.LeaseKey{Kind: "slots", Name: "x"}, Owner: owner, TTL: repo.MinLeaseTTL, Slots: task.Slots, Wait: true}
+	asked := repo.NewLease{Key: repo.LeaseKey{Kind: "slots", Name: "x"}, Owner: owner, TTL: time.Hour, Slots: task.Slots, Wait: true}
 	for {
 		if task.Naive {
 			list, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: "slots", Held: true}, repo.Page{})
@@ -57,10 +48,10 @@ func (task slotsTask) work(ctx context.Context, store *agentstore.Store, owner s
 				return err
 			}
 			if len(list.Items) >= task.Slots {
-				time.Sleep(rand.N(5 * time.Millisecond))
+				time.Sleep(rand.N(5 * time.Millisecond)) // pace: until it looks again
 				continue
 			}
-			time.Sleep(rand.N(10 * time.Millisecond)) // who counts does not know what happens meanwhile
+			time.Sleep(rand.N(10 * time.Millisecond)) // pace: who counts does not know what happens meanwhile
 			asked.Key.Name, asked.Slots = owner, 1
 		}
 		held, err := repo.Hold(ctx, store, asked)
@@ -86,7 +77,7 @@ func inSlot(ctx context.Context, store *agentstore.Store) error {
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", slotsLock); err != nil {
 		return err
 	}
-	time.Sleep(rand.N(10 * time.Millisecond))
+	time.Sleep(rand.N(10 * time.Millisecond)) // pace: the work
 	_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock_shared($1)", slotsLock)
 	return err
 }
@@ -95,48 +86,27 @@ func inSlot(ctx context.Context, store *agentstore.Store) error {
 // once, at most, and after the last kill.
 func mostInSlots(t *testing.T, task slotsTask, processes, kills int) (most, last int) {
 	t.Helper()
-	task.DatabaseURL = pgtest.NewDatabase(t)
-	conn := pgtest.Connect(t, task.DatabaseURL)
-	var running sync.WaitGroup
-	defer running.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	started := 0
-	start := func() *exec.Cmd {
-		started++
-		task.Process = fmt.Sprint("process ", started)
-		command := pgtest.Again(ctx, slotsTaskVariable, task)
-		command.Stderr = os.Stderr
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		running.Go(func() { _ = command.Wait() })
-		return command
-	}
-	commands := make([]*exec.Cmd, processes)
-	for i := range commands {
-		commands[i] = start()
-	}
-	// sample looks until so many were in a slot, for a time at least.
-	sample := func(enough int, lasts time.Duration) (found int) {
-		begin := time.Now()
-		pgtest.Await(t, time.Minute, fmt.Sprintf("%d workers are in a slot", enough), func() bool {
+	databaseURL := pgtest.NewDatabase(t)
+	conn := pgtest.Connect(t, databaseURL)
+	workers := startCrew(t, databaseURL, slotsTaskVariable, processes, func(databaseURL, name string) any {
+		task.DatabaseURL, task.Process = databaseURL, name
+		return task
+	})
+	// sample looks until so many were in a slot, and many times at least.
+	sample := func(enough int) (found int) {
+		for looks, end := 0, await.End(t); found < enough || looks < 500; looks++ {
 			found = max(found, pgtest.Value[int](t, conn, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND granted AND mode = 'ShareLock'", slotsLock))
-			return found >= enough && time.Since(begin) > lasts
-		})
+			if time.Now().After(end) {
+				t.Fatalf("%d workers were in a slot at once, not %d", found, enough)
+			}
+		}
 		return found
 	}
 	for range kills {
-		most = max(most, sample(task.Slots, 500*time.Millisecond))
-		victim := rand.N(processes)
-		if err := commands[victim].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		commands[victim] = start()
+		most = max(most, sample(task.Slots))
+		workers.replace(t, rand.N(processes), func() bool { return false })
 	}
-	// What the killed ones held is free by then.
-	most = max(most, sample(1, repo.MinLeaseTTL*time.Duration(min(kills, 1))))
-	last = sample(task.Slots+map[bool]int{true: 1}[task.Naive], time.Second)
+	last = sample(task.Slots + map[bool]int{true: 1}[task.Naive])
 	return max(most, last), last
 }
 

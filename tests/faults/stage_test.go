@@ -2,11 +2,13 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -23,24 +25,47 @@ type stage struct {
 // fsync.
 func newCluster(t *testing.T, settings ...string) *pgtest.Cluster {
 	t.Helper()
-	cluster := pgtest.NewCluster(t, "--wal-segsize=1")
-	cluster.Start(t, append(settings, "max_connections=60", "shared_buffers=32MB", "fsync=on")...)
+	cluster := pgtest.NewCluster(t, segments)
+	cluster.Start(t, append(settings, lowLimits()...)...)
 	return cluster
+}
+
+const segments = "--wal-segsize=1"
+
+func lowLimits() []string { return []string{"max_connections=60", "shared_buffers=32MB", "fsync=on"} }
+
+var stages int
+
+// shared is the server of the tests that need no other settings.
+var shared *pgtest.Cluster
+
+// newSharedStage returns a stage with a database of its own, on the shared server.
+func newSharedStage(t *testing.T) *stage {
+	t.Helper()
+	if shared == nil {
+		shared = pgtest.KeepCluster(t, segments)
+	}
+	shared.LogAtEnd(t)
+	if !shared.Running() {
+		shared.Start(t, lowLimits()...)
+	}
+	if err := schema.Up(t.Context(), shared.URL("template1")); err != nil { // which databases are copied from
+		t.Fatal(err)
+	}
+	return newStage(t, shared)
 }
 
 func newStage(t *testing.T, cluster *pgtest.Cluster) *stage {
 	t.Helper()
-	execute(t, cluster.URL("postgres"), "CREATE DATABASE faults")
-	databaseURL := cluster.URL("faults")
-	if err := schema.Up(t.Context(), databaseURL); err != nil {
+	stages++
+	name := fmt.Sprint("faults", stages)
+	execute(t, cluster.URL("postgres"), "CREATE DATABASE "+name)
+	databaseURL := cluster.URL(name)
+	if err := schema.Up(t.Context(), databaseURL); err != nil { // nothing is to be done in a copy
 		t.Fatal(err)
 	}
 	return &stage{cluster, databaseURL, newProxy(t, cluster.Port)}
 }
-
-// recoveryBound is the longest time from the end of a fault until each of the 32
-// writers has had a message acknowledged that it sent after the fault.
-const recoveryBound = 10 * time.Second
 
 // fault is something that fails.
 type fault struct {
@@ -51,10 +76,8 @@ type fault struct {
 	proxied bool
 	// options are the options of the store.
 	options agentstore.Options
-	// callTimeout bounds each call of a client. Zero means a second.
-	callTimeout time.Duration
-	// hold is how long the fault lasts after strike has returned.
-	hold time.Duration
+	// lasts: after strike has returned, the fault lasts until a client has noticed it.
+	lasts bool
 	// unnoticed: the fault may cause neither an error nor a new connection.
 	unnoticed bool
 	// strike injects the fault, under load, and returns a function that ends it.
@@ -77,12 +100,13 @@ func (f fault) run(t *testing.T, s *stage) outcome {
 	if f.proxied {
 		databaseURL = s.proxy.through(t, s.url)
 	}
-	if f.callTimeout == 0 {
-		f.callTimeout = time.Second
-	}
 	f.options.MaxConns = 16
-	f.options.ConnectTimeout = 2 * time.Second
-	store := pgtest.OpenStore(t, databaseURL, f.options)
+	f.options.ConnectTimeout = 10 * time.Second
+	store, err := openPatiently(await.Context(t), databaseURL, f.options) // its statement_timeout is short, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
 	o := outcome{name: f.name, errors: map[string]int{}}
 	for round := range pgtest.Choose(f.times, f.short) {
 		f.once(t, s, store, databaseURL, round, &o)
@@ -103,32 +127,37 @@ func (f fault) once(t *testing.T, s *stage, store *agentstore.Store, databaseURL
 	ctx, cancel := context.WithCancel(t.Context())
 	ids := make([]repo.ID, sessionsPerRound)
 	for i := range ids {
-		session, err := store.Sessions().Create(ctx, repo.NewSession{})
-		if err != nil {
+		if err := insist(ctx, func(ctx context.Context) error {
+			session, err := store.Sessions().Create(ctx, repo.NewSession{})
+			ids[i] = session.ID
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
-		ids[i] = session.ID
 	}
 	connections := store.Pool().Stat().NewConnsCount()
 	followers := startFollowers(ctx, t, databaseURL, ids)
 	defer followers.stop(t) // if the test ends early
-	l := startLoad(ctx, store.Sessions(), ids, f.callTimeout)
+	l := startLoad(ctx, store.Sessions(), ids)
 	defer l.running.Wait() // if the test ends early
 	defer cancel()
-	l.awaitAll(t, now(), recoveryBound)
-	time.Sleep(rand.N(30 * time.Millisecond))
+	noticed := func() bool { return l.seen("") > 0 || store.Pool().Stat().NewConnsCount() != connections }
+	l.awaitAll(t, now())
+	time.Sleep(rand.N(30 * time.Millisecond)) // pace: it strikes at any moment
 
 	heal := f.strike(t, &scene{s, l, store, round})
-	time.Sleep(f.hold)
+	if f.lasts {
+		await.For(t, "a client notices the fault", noticed)
+	}
 	if heal != nil {
 		heal()
 	}
-	recovery := l.awaitAll(t, now(), recoveryBound)
+	recovery := l.awaitAll(t, now())
 	l.stop(t)
 	followers.check(t, s.url)
 	followers.stop(t)
 
-	if !f.unnoticed && l.seen("") == 0 && store.Pool().Stat().NewConnsCount() == connections {
+	if !f.unnoticed && !noticed() {
 		t.Error("no client noticed the fault")
 	}
 	o.add(l, inspect(t, s.url, ids, l.acknowledged, nil), recovery)

@@ -3,7 +3,6 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -37,13 +37,7 @@ const streamTaskVariable = "AGENTSTORE_FAULTS_STREAM_WRITERS"
 func part(fence, sequence int64) string { return fmt.Sprintf("%d/%d", fence, sequence) }
 
 // runStreamWriters is the main function of such a process.
-func runStreamWriters(text string) error {
-	var task streamTask
-	if err := json.Unmarshal([]byte(text), &task); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+func runStreamWriters(ctx context.Context, task streamTask) error {
 	store, err := openPatiently(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 4})
 	if err != nil {
 		return err
@@ -69,7 +63,7 @@ func runStreamWriters(text string) error {
 func (task streamTask) write(ctx context.Context, store *agentstore.Store, key string, told <-chan struct{}) error {
 	var stream repo.Stream
 	err := insist(ctx, func(ctx context.Context) (err error) {
-		stream, err = store.Streams().Open(ctx, repo.NewStream{Key: key, Owner: task.Owner})
+		stream, err = store.Streams().Open(ctx, repo.NewStream{Key: key, Owner: task.Owner, TTL: time.Hour})
 		return err
 	})
 	add := appending(store.Streams().Append)
@@ -91,7 +85,7 @@ func (task streamTask) write(ctx context.Context, store *agentstore.Store, key s
 		select {
 		case <-told:
 			return insist(ctx, func(ctx context.Context) error { return store.Streams().Finish(ctx, stream) })
-		case <-time.After(time.Millisecond):
+		case <-time.After(time.Millisecond): // pace: until the next part
 		}
 	}
 	if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced {
@@ -128,13 +122,11 @@ func writingAhead(writer *live.PartWriter) adder {
 // insist makes a call until no fault explains its result.
 func insist(ctx context.Context, call func(context.Context) error) error {
 	for {
-		attempt, cancel := context.WithTimeout(ctx, time.Second)
-		err := call(attempt)
-		cancel()
+		err := call(ctx)
 		if err == nil || !isExcused(err) || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(clientPause)
+		time.Sleep(clientPause) // pace: until the next attempt
 	}
 }
 
@@ -147,7 +139,7 @@ func (n naiveParts) Append(ctx context.Context, stream repo.Stream, parts ...[]b
 	if err := n.store.Pool().QueryRow(ctx, "SELECT fence FROM streams WHERE id = $1", id).Scan(&fence); err != nil {
 		return stream.Next, errors.Join(repo.ErrUnavailable, err)
 	}
-	time.Sleep(2 * time.Millisecond) // where it may be stopped
+	time.Sleep(10 * time.Millisecond) // pace: here it is likely to be stopped
 	if fence != stream.Fence {
 		return stream.Next, &repo.FencedError{}
 	}
@@ -219,7 +211,7 @@ func (w *streamWriters) read(output io.Reader) {
 // await waits until the process has written parts to each of the streams.
 func (w *streamWriters) await(t *testing.T, keys []string, parts int) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "the process has written to each stream", func() bool {
+	await.For(t, "the process has written to each stream", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, key := range keys {
@@ -229,6 +221,16 @@ func (w *streamWriters) await(t *testing.T, keys []string, parts int) {
 		}
 		return true
 	})
+}
+
+// parts returns how many parts are acknowledged.
+func (w *streamWriters) parts() (count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wrote := range w.wrote {
+		count += len(wrote)
+	}
+	return count
 }
 
 // end waits for the process. Ended: by a signal, or by itself.

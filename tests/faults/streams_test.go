@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -34,7 +35,7 @@ type streamFindings struct {
 // notifications and no position.
 // Guarantee: Streams: Parts and their order survive crashes and broken connections.
 func TestStreams(t *testing.T) {
-	s := newStage(t, newCluster(t))
+	s := newSharedStage(t)
 	for round := range pgtest.Choose(20, 1) {
 		if found := s.replaceWriters(t, round, false); found != (streamFindings{}) {
 			t.Fatalf("round %d: %+v", round, found)
@@ -44,13 +45,13 @@ func TestStreams(t *testing.T) {
 		PERFORM pg_notify('naive', (SELECT key FROM streams WHERE id = NEW.stream_id) || ' ' || convert_from(NEW.data, 'UTF8')); RETURN NULL;
 	END $$; CREATE TRIGGER naive AFTER INSERT ON stream_parts FOR EACH ROW EXECUTE FUNCTION naive()`)
 	var naive streamFindings
-	for round := 100; naive.late == 0 || naive.missed == 0; round++ {
-		if round == 120 {
-			t.Fatalf("the faults and checks do not catch the naive ones: %+v", naive)
-		}
+	round := 100
+	await.For(t, "the faults and checks catch the naive ones", func() bool {
 		found := s.replaceWriters(t, round, true)
 		naive.late, naive.missed = naive.late+found.late, naive.missed+found.missed
-	}
+		round++
+		return naive.late > 0 && naive.missed > 0
+	})
 	t.Logf("naive: %+v", naive)
 }
 
@@ -59,7 +60,7 @@ func TestStreams(t *testing.T) {
 func (s *stage) replaceWriters(t *testing.T, round int, naive bool) (found streamFindings) {
 	t.Helper()
 	const keys, parts = 4, 50
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithCancel(await.Context(t))
 	defer cancel() // kills what is left
 	task := streamTask{DatabaseURL: s.proxy.through(t, s.url), Naive: naive}
 	for n := range keys {
@@ -75,7 +76,7 @@ func (s *stage) replaceWriters(t *testing.T, round int, naive bool) (found strea
 		killed := start("killed")
 		killed.await(t, task.Keys, 1)
 		tails = s.tailStreams(ctx, t, task)
-		s.underCuts(t, func() { killed.await(t, task.Keys, parts) })
+		s.underCuts(t, killed.parts, func() { killed.await(t, task.Keys, parts) })
 		if err := killed.command.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -98,15 +99,16 @@ func (s *stage) replaceWriters(t *testing.T, round int, naive bool) (found strea
 		t.Fatal(err)
 	}
 	stopped.end(t, false)
-	s.underCuts(t, func() { last.await(t, task.Keys, parts) })
+	s.underCuts(t, last.parts, func() { last.await(t, task.Keys, parts) })
 	if err := last.input.Close(); err != nil { // it finishes the streams
 		t.Fatal(err)
 	}
 	last.end(t, false)
 	if naive { // they would not learn that nothing follows
-		for !tails.over() {
+		await.For(t, "the naive followers end", func() bool {
 			execute(t, s.url, "NOTIFY naive, 'end'")
-		}
+			return tails.over()
+		})
 	}
 	tails.end(t)
 
@@ -142,12 +144,12 @@ func (s *stage) replaceWriters(t *testing.T, round int, naive bool) (found strea
 	return found
 }
 
-// underCuts does something while connections are cut and backends end.
-func (s *stage) underCuts(t *testing.T, do func()) {
+// underCuts does something while connections are cut and backends end, and parts are written in between.
+func (s *stage) underCuts(t *testing.T, parts func() int, do func()) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	var trouble sync.WaitGroup
-	trouble.Go(func() { s.cutEvery(ctx, t, 200*time.Millisecond) })
+	trouble.Go(func() { s.cutEvery(ctx, t, 200*time.Millisecond, parts) })
 	defer trouble.Wait()
 	defer end()
 	do()
@@ -216,14 +218,14 @@ func (f *streamTails) over() bool {
 	select {
 	case <-f.ended:
 		return true
-	case <-time.After(10 * time.Millisecond):
+	default:
 		return false
 	}
 }
 
 func (f *streamTails) end(t *testing.T) {
 	t.Helper()
-	pgtest.Await(t, followBound, "the followers have come to the end", f.over)
+	await.For(t, "the followers have come to the end", f.over)
 	select {
 	case err := <-f.failed:
 		t.Errorf("no fault explains what a follower got: %v", err)
@@ -246,7 +248,7 @@ func tailPatiently(store *agentstore.Store) func(ctx context.Context, key string
 			if !errors.Is(failed, repo.ErrUnavailable) {
 				return failed
 			}
-			time.Sleep(clientPause)
+			time.Sleep(clientPause) // pace: until it goes on
 		}
 	}
 }
@@ -277,7 +279,7 @@ func tailNaively(databaseURL string) func(ctx context.Context, key string, got f
 			}
 		}
 		for !listen() && ctx.Err() == nil {
-			time.Sleep(clientPause)
+			time.Sleep(clientPause) // pace: until it goes on
 		}
 		return ctx.Err()
 	}

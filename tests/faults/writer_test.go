@@ -3,12 +3,10 @@ package faults
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -23,19 +21,12 @@ type writerTask struct {
 	Sessions    []repo.ID
 }
 
-// writerMain writes until the process is killed. It prints each message before it
+// runWriter writes until the process is killed. It prints each message before it
 // first sends it and after it was acknowledged, one on each line, without buffering.
-func writerMain() int {
-	var task writerTask
-	if err := json.Unmarshal([]byte(os.Getenv(writerEnv)), &task); err != nil {
-		fmt.Fprintln(os.Stderr, "writer:", err)
-		return 2
-	}
-	ctx := context.Background()
+func runWriter(ctx context.Context, task writerTask) error {
 	store, err := agentstore.Open(ctx, task.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "writer:", err)
-		return 1
+		return err
 	}
 	var mu sync.Mutex
 	say := func(line string) {
@@ -43,17 +34,12 @@ func writerMain() int {
 		defer mu.Unlock()
 		fmt.Fprintln(os.Stdout, line)
 	}
-	l := &load{
-		sessions:    store.Sessions(),
-		ids:         task.Sessions,
-		callTimeout: time.Minute,
-		onBegin:     func(session, message repo.ID) { say(fmt.Sprint("begin ", session, " ", message, " 0")) },
-		onAck:       func(a acknowledgement) { say(fmt.Sprint("ack ", a.session, " ", a.message, " ", a.sequence)) },
-	}
+	l := newLoad(store.Sessions(), task.Sessions)
+	l.onBegin = func(session, message repo.ID) { say(fmt.Sprint("begin ", session, " ", message, " 0")) }
+	l.onAck = func(a acknowledgement) { say(fmt.Sprint("ack ", a.session, " ", a.message, " ", a.sequence)) }
 	l.start(ctx)
 	l.running.Wait()
-	fmt.Fprintln(os.Stderr, "writer: ended:", l.failures)
-	return 1
+	return fmt.Errorf("the writers have ended: %v", l.failures)
 }
 
 // killWriter starts a process with 32 more writers, kills it when messages of it were

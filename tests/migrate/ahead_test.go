@@ -18,8 +18,9 @@ func TestLibraryOnANewerDatabase(t *testing.T) {
 	t.Parallel()
 	databaseURL, migrator := upgraded(t, expanding)
 	allowed(t, databaseURL)
+	allowedByCommand(t, databaseURL)
 	step(t, migrator, schema.TargetUp(contracting))
-	refused(t, databaseURL)
+	refused(t, databaseURL, "up", "down", "validate")
 	list, err := migrator.Status(t.Context())
 	if err != nil || len(list) != int(contracting) {
 		t.Fatalf("%v, %v", list, err)
@@ -84,6 +85,11 @@ func allowed(t *testing.T, databaseURL string) {
 			t.Errorf("down: %v, %v", steps, err)
 		}
 	}
+}
+
+// allowedByCommand is like allowed, for the command.
+func allowedByCommand(t *testing.T, databaseURL string) {
+	t.Helper()
 	for args, want := range map[string]string{
 		"validate":      fmt.Sprintf("valid: the database is at version %d", expanding),
 		"up --dry-run":  fmt.Sprintf("nothing to do: the database is at version %d", expanding),
@@ -100,8 +106,8 @@ func allowed(t *testing.T, databaseURL string) {
 	}
 }
 
-// refused checks that this library refuses the database, and changes nothing.
-func refused(t *testing.T, databaseURL string) {
+// refused checks that this library and the verbs of its command refuse the database, and change nothing.
+func refused(t *testing.T, databaseURL string, verbs ...string) {
 	t.Helper()
 	conn := pgtest.Connect(t, databaseURL)
 	before := catalog(t, conn)
@@ -128,7 +134,7 @@ func refused(t *testing.T, databaseURL string) {
 	if err != nil || list[len(list)-1].State != schema.StateUnknown {
 		t.Errorf("status %v, %v", list, err)
 	}
-	for _, verb := range []string{"up", "down", "validate"} {
+	for _, verb := range verbs {
 		if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", verb); code != 4 || !strings.Contains(stderr, "newer than this binary") {
 			t.Errorf("%s: exit code %d: %s", verb, code, stderr)
 		}

@@ -31,7 +31,7 @@ func TestCommandPrintsALinePerVersion(t *testing.T) {
 		{"down", down.String() + fmt.Sprintf("the database is at version %d\n", schema.Latest()-1)},
 		{"up --steps 1", `up    \w+  applied in .*\nthe database is at version \d+\n`},
 		{"down --to 0", fmt.Sprintf(`(down  \w+  reverted in .*\n){%d}the database is at version 0\n`, schema.Latest())},
-		{"up --to 1 --timeout 1m", `up    0001_\w+  applied in .*\nthe database is at version 1\n`},
+		{"up --to 1 --timeout 1h", `up    0001_\w+  applied in .*\nthe database is at version 1\n`},
 	} {
 		code, stdout, stderr := execute(t.Context(), t, databaseURL, append([]string{"migrate"}, strings.Fields(test.args)...)...)
 		if code != 0 || stderr != "" || !regexp.MustCompile("^"+test.want+"$").MatchString(stdout) {

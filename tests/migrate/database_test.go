@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -18,19 +17,8 @@ func open(t *testing.T, databaseURL string, options schema.Options) *schema.Migr
 }
 
 // empty and migrated return a new database.
-func empty(t *testing.T) string { return pgtest.NewEmptyDatabase(t) }
-
-func migrated(t *testing.T) string {
-	t.Helper()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	if err := schema.Up(t.Context(), databaseURL); err != nil {
-		t.Fatal(err)
-	}
-	return databaseURL
-}
-
-// patience bounds waits. Only a failure takes that long.
-const patience = time.Minute
+func empty(t *testing.T) string    { return pgtest.NewEmptyDatabase(t) }
+func migrated(t *testing.T) string { return pgtest.NewDatabase(t) }
 
 // lockID is the key of the migration lock, which libraries of all versions share.
 const lockID int64 = 0x6167656e_7473746f

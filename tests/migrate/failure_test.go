@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -67,17 +67,15 @@ func TestCancelInMidMigrationLeavesACleanState(t *testing.T) {
 		_, err := migrator.Run(ctx, schema.TargetLatest())
 		result <- err
 	}()
-	pgtest.Await(t, patience, "the long version runs", func() bool {
+	await.For(t, "the long version runs", func() bool {
 		return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')")
 	})
-	cancelled := time.Now()
 	cancel(reason)
-	err := <-result
+	err := await.Value(t, "the end of the run", result)
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
 		t.Errorf("got %v", err)
 	}
-	t.Logf("returned %s after the cancellation: %v", time.Since(cancelled).Round(time.Millisecond), err)
-	pgtest.Await(t, patience, "the lock is free", func() bool { return pgtest.Value[int64](t, conn, heldLocks, lockID) == 0 })
+	await.For(t, "the lock is free", func() bool { return pgtest.Value[int64](t, conn, heldLocks, lockID) == 0 })
 	checkVersion(t, conn, 1, "long")
 
 	migrations["0002_long.sql"] = file("CREATE TABLE long ();", "DROP TABLE long;")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -31,7 +32,7 @@ func newGate(t *testing.T, databaseURL, table string) *gate {
 // number of them is blocked by the gate.
 func (g *gate) waitFor(t *testing.T, connected, held int) {
 	t.Helper()
-	pgtest.Await(t, patience, fmt.Sprintf("%d migrators connected, %d held at the gate", connected, held), func() bool {
+	await.For(t, fmt.Sprintf("%d migrators connected, %d held at the gate", connected, held), func() bool {
 		return pgtest.Value[bool](t, g.look, `
 SELECT count(*) = $1 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = $2
 FROM pg_stat_activity

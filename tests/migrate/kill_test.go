@@ -4,8 +4,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -18,14 +18,14 @@ func TestWaitingMigratorTakesOverFromAKilledOne(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	gate := newGate(t, databaseURL, "messages")
-	killed := agentstore(t, databaseURL, "migrate", "up")
+	killed := agentstore(t, databaseURL, "migrate", "up", "--lock-timeout", "1h")
 	gate.waitFor(t, 1, 1)
 	if got := pgtest.Value[int64](t, gate.look, heldLocks, lockID); got != 1 {
 		t.Fatalf("%d sessions hold the lock during the migration", got)
 	}
-	next := agentstore(t, databaseURL, "migrate", "up")
+	next := agentstore(t, databaseURL, "migrate", "up", "--lock-timeout", "1h")
 	gate.waitFor(t, 2, 1)
-	pgtest.Await(t, patience, "the next one has tried to get the lock", func() bool {
+	await.For(t, "the next one has tried to get the lock", func() bool {
 		return pgtest.Value[bool](t, gate.look, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'agentstore migrate' AND query LIKE '%pg_try_advisory_lock%')`)
 	})
@@ -55,19 +55,19 @@ func TestSignalRollsBackAndFreesTheLock(t *testing.T) {
 			databaseURL := pgtest.NewEmptyDatabase(t)
 			look := pgtest.Connect(t, databaseURL)
 			gate := newGate(t, databaseURL, "messages")
-			process := agentstore(t, databaseURL, "migrate", "up", "--progress-every", "20ms")
+			process := agentstore(t, databaseURL, "migrate", "up", "--lock-timeout", "1h", "--progress-every", "20ms")
 			gate.waitFor(t, 1, 1)
-			time.Sleep(100 * time.Millisecond) // time for a line that it still runs
+			await.For(t, "a line that it still runs", func() bool { return strings.Contains(process.stderr.String(), "still running after") })
 			if err := process.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			if code := process.exit(t); code != 130 {
 				t.Errorf("exit code %d: %s", code, process.stderr.String())
 			}
-			if !strings.Contains(process.stdout.String(), "rolled back") || !strings.Contains(process.stderr.String(), "still running after") {
+			if !strings.Contains(process.stdout.String(), "rolled back") {
 				t.Errorf("stdout %q, stderr %q", process.stdout.String(), process.stderr.String())
 			}
-			pgtest.Await(t, patience, "the lock is free", func() bool {
+			await.For(t, "the lock is free", func() bool {
 				return pgtest.Value[int64](t, look, heldLocks, lockID) == 0
 			})
 			if pgtest.Value[bool](t, look, "SELECT to_regclass('sessions') IS NOT NULL") {

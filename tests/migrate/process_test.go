@@ -6,8 +6,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/tests/command"
 )
@@ -15,7 +15,25 @@ import (
 // process is a command that runs concurrently with the test.
 type process struct {
 	*exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout, stderr output
+}
+
+// output is what a process has printed so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // agentstore starts the real command on a database.
@@ -35,7 +53,6 @@ func start(t *testing.T, cmd *exec.Cmd, env string) *process {
 	p := &process{Cmd: cmd}
 	p.Env = append(os.Environ(), env)
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
-	p.WaitDelay = 5 * time.Second
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

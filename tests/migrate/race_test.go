@@ -12,7 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-const racers = 12
+var racers = pgtest.Choose(12, 8)
 
 // race starts processes on one empty database. The gate holds them until all have
 // looked at the database and the first is in the middle of its migration.
@@ -38,7 +38,7 @@ func TestProcessesMigrateOneEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	// One is held at the gate, and has the lock, for which the others wait.
 	databaseURL, processes, failed := race(t, func(databaseURL string) *process {
-		return agentstore(t, databaseURL, "migrate", "up")
+		return agentstore(t, databaseURL, "migrate", "up", "--lock-timeout", "1h")
 	}, 1)
 	var output strings.Builder
 	for _, process := range processes {

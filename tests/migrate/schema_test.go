@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
 
@@ -107,10 +108,11 @@ func TestEightMigratorsMakeOneSchema(t *testing.T) {
 func TestSchemasAreMigratedAtOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
-	other := open(t, databaseURL, schema.Options{Schema: "other", LockTimeout: -1})
-	same := open(t, pgtest.WithParameter(databaseURL, "search_path", "first"), schema.Options{LockTimeout: -1})
+	migrations := fstest.MapFS{"0001_a.sql": file("CREATE TABLE a ();", "DROP TABLE a;")}
+	other := open(t, databaseURL, schema.Options{Schema: "other", LockTimeout: -1, Migrations: migrations})
+	same := open(t, pgtest.WithParameter(databaseURL, "search_path", "first"), schema.Options{LockTimeout: -1, Migrations: migrations})
 	var locked, beside error
-	_, err := open(t, databaseURL, schema.Options{Schema: "first", Progress: func(event schema.Event) {
+	_, err := open(t, databaseURL, schema.Options{Schema: "first", Migrations: migrations, Progress: func(event schema.Event) {
 		if event.Kind == schema.EventStarted && locked == nil {
 			_, locked = same.Run(t.Context(), schema.TargetLatest())
 			_, beside = other.Run(t.Context(), schema.TargetLatest())

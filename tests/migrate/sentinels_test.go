@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -21,7 +20,7 @@ func TestErrorsHaveSentinels(t *testing.T) {
 	databaseURL := pgtest.NewEmptyDatabase(t)
 	conn := pgtest.Connect(t, databaseURL)
 	all := func(databaseURL string, migrations fs.FS) map[string]func(context.Context) error {
-		options := schema.Options{LockTimeout: -1, TableLockTimeout: 10 * time.Millisecond, Migrations: migrations}
+		options := schema.Options{LockTimeout: -1, Migrations: migrations}
 		with := func(call func(context.Context, *schema.Migrator) error) func(context.Context) error {
 			return func(ctx context.Context) error {
 				migrator, err := schema.Open(ctx, databaseURL, options)
@@ -65,7 +64,8 @@ func TestErrorsHaveSentinels(t *testing.T) {
 		"no SQL":                {databaseURL, fstest.MapFS{"0001_one.sql": {Data: []byte("SELECT 1;")}}, t.Context(), []string{"Run"}, schema.ErrFailed},
 		"the connection ends":   {databaseURL, one("SELECT pg_terminate_backend(pg_backend_pid());"), t.Context(), []string{"Run"}, schema.ErrUnavailable},
 		"no files":              {databaseURL, fstest.MapFS{}, t.Context(), []string{"Run", "Plan"}, schema.ErrInvalid},
-		"statement timeout":     {pgtest.WithParameter(databaseURL, "statement_timeout", "50"), one("SELECT pg_sleep(60);"), t.Context(), []string{"Run"}, schema.ErrFailed},
+		// short: the statement takes longer, so it fires however late
+		"statement timeout": {databaseURL, one("SET LOCAL statement_timeout = 50;\nSELECT pg_sleep(3600);"), t.Context(), []string{"Run"}, schema.ErrFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for call, do := range all(test.databaseURL, test.migrations) {

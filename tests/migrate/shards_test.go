@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -21,9 +22,9 @@ func TestProcessesMigrateShards(t *testing.T) {
 		conn := pgtest.Connect(t, databaseURL)
 		var processes []*process
 		for range racers {
-			processes = append(processes, agentstore(t, databaseURL, "migrate", "up", "--shards", "4"))
+			processes = append(processes, agentstore(t, databaseURL, "migrate", "up", "--shards", "4", "--lock-timeout", "1h"))
 		}
-		pgtest.Await(t, patience, "the first has begun", func() bool {
+		await.For(t, "the first has begun", func() bool {
 			return pgtest.Value[bool](t, conn, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname LIKE 'agentstore%')")
 		})
 		for n, process := range processes[:killed+1] {
@@ -31,12 +32,12 @@ func TestProcessesMigrateShards(t *testing.T) {
 			if n == killed {
 				signal = syscall.SIGSTOP
 			}
-			time.Sleep(rand.N(50 * time.Millisecond))
+			time.Sleep(rand.N(50 * time.Millisecond)) // pace: the signals come at any moment of a migration
 			if err := process.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // pace: the others go on, or wait for the one that stands still
 		_ = processes[killed].Process.Signal(syscall.SIGCONT)
 		for n, process := range processes {
 			if code := process.exit(t); code != 0 && n >= killed {
@@ -48,7 +49,7 @@ func TestProcessesMigrateShards(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		pgtest.Await(t, patience, "no lock is left", func() bool {
+		await.For(t, "no lock is left", func() bool {
 			return pgtest.Value[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	storeapi "github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
@@ -63,7 +64,7 @@ func TestDownWithLiveDataRefuses(t *testing.T) {
 				t.Fatalf("version %d: steps %v, error %v", version, steps, err)
 			}
 		}
-		if version <= schema.Latest() {
+		if version == schema.Latest() {
 			if code, _, stderr := execute(t.Context(), t, databaseURL, "migrate", "down"); code != 6 {
 				t.Errorf("version %d: exit code %d: %s", version, code, stderr)
 			}
@@ -96,14 +97,14 @@ func TestDownWaitsForARunningWriter(t *testing.T) {
 		_, err := migrator.Run(t.Context(), schema.TargetDownSteps(1))
 		result <- err
 	}()
-	pgtest.Await(t, patience, "the revert waits", func() bool {
+	await.For(t, "the revert waits", func() bool {
 		return pgtest.Value[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'sessions'::regclass
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-result; !errors.Is(err, schema.ErrDataLoss) {
+	if err := await.Value(t, "the end of the revert", result); !errors.Is(err, schema.ErrDataLoss) {
 		t.Errorf("got %v, want ErrDataLoss", err)
 	}
 }

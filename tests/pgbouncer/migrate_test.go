@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -24,12 +24,11 @@ func TestMigrationsAreRefused(t *testing.T) {
 			bounced := withMode(pgtest.NewBouncer(t, direct, "transaction", connections), mode)
 			// The pooler has several idle sessions when the migrator connects.
 			warm(t, bounced, connections)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx := await.Context(t)
 			_, err := agentstore.Open(ctx, bounced, agentstore.Options{Migrate: true})
 			if upErr := schema.Up(ctx, bounced); !errors.Is(err, schema.ErrPooled) || !errors.Is(upErr, schema.ErrPooled) {
 				t.Errorf("%d connections, %s: Open gave %v, Up gave %v, want ErrPooled", connections, mode, err, upErr)
 			}
-			cancel()
 			conn, err := pgx.Connect(t.Context(), direct)
 			if err != nil {
 				t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -161,10 +161,11 @@ func TestTurns(t *testing.T) {
 // Guarantee: Servers and roles: The conformance suite passes behind PgBouncer in transaction mode.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 10), documentedMode)
+	databaseURL := pgtest.NewDatabase(t)
+	bounced := withMode(pgtest.NewBouncer(t, databaseURL, "transaction", 10), documentedMode)
 	open := pgtest.Opener(t, bounced, agentstore.Options{MaxConns: 16})
 	if pgtest.Full() {
-		repotest.Run(t, open)
+		repotest.Run(t, open, pgtest.Elapse(databaseURL))
 		return
 	}
 	repotest.Run(t, open, repotest.Only("Keys", "Append", "Turns", "Read", "Values", "Use", "State", "Claims", "Fences", "Audit", "Transactions"))
@@ -176,8 +177,7 @@ func TestConformance(t *testing.T) {
 func TestPreparedStatementsFail(t *testing.T) {
 	t.Parallel()
 	bounced := withMode(pgtest.NewBouncer(t, pgtest.NewDatabase(t), "transaction", 3), "cache_statement")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a busy machine
-	defer cancel()
+	ctx := await.Context(t)
 	store, err := agentstore.Open(ctx, bounced, agentstore.Options{MaxConns: 16})
 	if err == nil {
 		defer func() { _ = store.Close() }()

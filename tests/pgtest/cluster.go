@@ -39,6 +39,26 @@ func NewCluster(t testing.TB, initdb ...string) *Cluster {
 	return c
 }
 
+// kept are the clusters that Main removes.
+var kept []*Cluster
+
+// KeepCluster is like NewCluster, for a cluster that tests use one after the other: Main removes it.
+func KeepCluster(t testing.TB, initdb ...string) *Cluster {
+	t.Helper()
+	c, err := newCluster(rand.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept = append(kept, c)
+	if err := c.init(t.Context(), initdb...); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// LogAtEnd logs the end of the server's output if the test has failed.
+func (c *Cluster) LogAtEnd(t testing.TB) { c.logAtEnd(t) }
+
 // Replica makes a streaming replica of a running cluster, with the application name
 // "replica". Start starts it.
 func (c *Cluster) Replica(t testing.TB) *Cluster {
@@ -117,7 +137,7 @@ func (c *Cluster) Command(ctx context.Context, name string, arguments ...string)
 
 // run runs a command to its end.
 func (c *Cluster) run(ctx context.Context, name string, arguments ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if output, err := c.Command(ctx, name, arguments...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(output))
@@ -137,7 +157,7 @@ func (c *Cluster) Start(t testing.TB, settings ...string) {
 // start is like Start. After a postmaster was killed, another one cannot start until the
 // last of its children has noticed and released the shared memory: start then retries.
 func (c *Cluster) start(ctx context.Context, settings ...string) error {
-	first, deadline := c.process == nil, time.Now().Add(time.Minute)
+	first, deadline := c.process == nil, time.Now().Add(patience)
 	c.settings = append(c.settings, settings...)
 	arguments := []string{"-D", c.Data(), "-p", c.Port}
 	for _, setting := range slices.Concat([]string{
@@ -157,7 +177,7 @@ func (c *Cluster) start(ctx context.Context, settings ...string) error {
 		if err == nil || first || c.Running() || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // pace: until the next attempt
 	}
 }
 
@@ -174,7 +194,7 @@ func (c *Cluster) Stop(t testing.TB, signal syscall.Signal) {
 // Promote makes a replica the primary.
 func (c *Cluster) Promote(t testing.TB) {
 	t.Helper()
-	if err := c.run(t.Context(), "pg_ctl", "promote", "--pgdata="+c.Data(), "--wait", "--timeout=30"); err != nil {
+	if err := c.run(t.Context(), "pg_ctl", "promote", "--pgdata="+c.Data(), "--wait", "--timeout=600"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 )
@@ -96,7 +97,7 @@ func makeTemplate(ctx context.Context, server *Server, fill string) (string, err
 }
 
 func dropTemplates(server *Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, made := range templates.all {
 		if made.name == "" {
@@ -125,7 +126,7 @@ func newDatabase(t testing.TB, server *Server, from string) string {
 		t.Fatalf("make a database: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := administer(ctx, server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop the database: %v", err)
@@ -191,17 +192,14 @@ func NewPool(t testing.TB, databaseURL string, configure ...func(*pgxpool.Config
 	return pool
 }
 
-// CheckReturned fails the test if a connection of the pool stays in use for more than 5
-// seconds: releasing one may take a moment.
+// CheckReturned fails the test if a connection of the pool stays in use: releasing one may
+// take a moment.
 func CheckReturned(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		acquired := pool.Stat().AcquiredConns()
-		if acquired == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%d connections are still in use", acquired)
+	// pace: until it looks again; not await.For, because a test's context ends before its cleanups
+	for end := await.End(t); pool.Stat().AcquiredConns() > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("%d connections are still in use", pool.Stat().AcquiredConns())
 			return
 		}
 	}

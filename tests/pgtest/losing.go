@@ -79,17 +79,21 @@ func (l *Losing) carry(client net.Conn) {
 	defer l.atEnd(func() { _, _ = client.Close(), server.Close() })()
 	var mute atomic.Bool
 	answered := make(chan struct{}, 1)
+	hasAnswered := func() {
+		select {
+		case answered <- struct{}{}:
+		default:
+		}
+	}
 	l.running.Go(func() {
 		_, _ = io.Copy(WriterFunc(func(p []byte) (int, error) {
 			if mute.Load() {
-				select {
-				case answered <- struct{}{}:
-				default:
-				}
+				hasAnswered()
 				return len(p), nil
 			}
 			return client.Write(p)
 		}), server)
+		hasAnswered() // it has ended the connection
 		_ = client.Close()
 	})
 	for buffer := make([]byte, 1<<16); ; {
@@ -107,7 +111,7 @@ func (l *Losing) carry(client net.Conn) {
 				l.Lost.Store(true)
 				select {
 				case <-answered:
-				case <-time.After(2 * time.Second): // what has no answer
+				case <-time.After(10 * time.Second): // what has no answer
 				}
 				return
 			}

@@ -92,6 +92,12 @@ func Shared(t testing.TB) *Server {
 }
 
 func stopServer() {
+	for _, c := range kept {
+		if err := c.remove(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest: remove a cluster:", err)
+		}
+	}
+	kept = nil
 	run.once.Do(func() { run.err = errNoServer }) // start none from now on
 	if run.server != nil {
 		dropTemplates(run.server)

@@ -36,8 +36,9 @@ type program struct {
 	ended      chan struct{} // closed when process has ended
 }
 
-// endTimeout is how long the program may take to end.
-const endTimeout = time.Minute
+// patience is how long a server may take to start, to answer or to end, and to run a command. Only a failure takes
+// that long.
+const patience = 10 * time.Minute
 
 func newProgram(shutdown syscall.Signal) (*program, error) {
 	credential, err := serverUser()
@@ -135,10 +136,10 @@ func (p *program) end(signal syscall.Signal) error {
 	select {
 	case <-p.ended:
 		return nil
-	case <-time.After(endTimeout):
+	case <-time.After(patience):
 		_ = p.process.Process.Kill()
 		<-p.ended
-		return fmt.Errorf("the server on port %s did not end within %v of %v", p.Port, endTimeout, signal)
+		return fmt.Errorf("the server on port %s did not end within %v of %v", p.Port, patience, signal)
 	}
 }
 
@@ -147,18 +148,24 @@ func (p *program) remove() error {
 	return errors.Join(p.end(p.shutdown), p.log.Close(), os.RemoveAll(p.Dir))
 }
 
-// removeAtEnd removes the program at the test's end. If the test failed, it logs the end
-// of the program's output.
+// removeAtEnd removes the program at the test's end.
 func (p *program) removeAtEnd(t testing.TB) {
+	t.Cleanup(func() {
+		if err := p.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.logAtEnd(t)
+}
+
+// logAtEnd logs the end of the program's output if the test has failed.
+func (p *program) logAtEnd(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			if p.process != nil && !p.Running() {
 				t.Logf("the server on port %s has ended: %v", p.Port, p.process.ProcessState)
 			}
 			t.Logf("the end of the log of the server on port %s:\n%s", p.Port, p.logTail())
-		}
-		if err := p.remove(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -175,7 +182,7 @@ func (p *program) logTail() string {
 
 // awaitReady waits until the program answers at a URL.
 func (p *program) awaitReady(ctx context.Context, databaseURL string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		conn, err := pgx.Connect(ctx, databaseURL)
@@ -187,7 +194,7 @@ func (p *program) awaitReady(ctx context.Context, databaseURL string) error {
 			return fmt.Errorf("the server ended at once: %s", p.logTail())
 		case <-ctx.Done():
 			return fmt.Errorf("the server does not answer: %w: %s", err, p.logTail())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond): // pace: until the next attempt
 		}
 	}
 }

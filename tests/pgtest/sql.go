@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -67,17 +66,6 @@ func Value[V any](t testing.TB, database Database, sql string, arguments ...any)
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return value
-}
-
-// Await waits until holds returns true. If that takes longer than bound, the test fails;
-// what describes the condition.
-func Await(t testing.TB, bound time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(bound); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", bound, what)
-		}
-	}
 }
 
 // WithDatabase returns the URL of another database of the server.

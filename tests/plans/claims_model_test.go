@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
@@ -36,10 +37,11 @@ type jobs struct {
 	limits     map[repo.PlanLimit]int // by namespace and action
 	all        []*job
 	owners     int
+	end        time.Time // of waits
 }
 
-func newJobs(t *rapid.T, store repo.Store) *jobs {
-	j := &jobs{store: store, limits: map[repo.PlanLimit]int{}}
+func newJobs(t *rapid.T, store repo.Store, end time.Time) *jobs {
+	j := &jobs{store: store, end: end, limits: map[repo.PlanLimit]int{}}
 	for n := range 2 {
 		id := repo.NewID().String()
 		j.namespaces = append(j.namespaces, fmt.Sprint("model/", n, id))
@@ -113,7 +115,7 @@ func (m *jobs) allow(j *job, more int) bool {
 
 func (m *jobs) claim(t *rapid.T) {
 	m.owners++
-	claim := repo.Claim{Owner: fmt.Sprint("worker ", m.owners), Actions: m.actions, Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
+	claim := repo.Claim{Owner: fmt.Sprint("worker ", m.owners), Actions: m.actions, Limit: rapid.IntRange(1, 4).Draw(t, "limit"), TTL: time.Hour}
 	if one := rapid.IntRange(0, 2).Draw(t, "actions"); one < 2 {
 		claim.Actions = m.actions[one : one+1]
 	}
@@ -124,7 +126,7 @@ func (m *jobs) claim(t *rapid.T) {
 		return slices.Contains(claim.Actions, j.Action.String()) && (claim.AllNamespaces || slices.Contains(claim.Namespaces, j.Namespace))
 	}
 	free := func(j *job) bool { return asked(j) && j.State == repo.PlanQueued && !j.later() && m.hasRoom(j) }
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // a plan may be passed over for a moment
+	for ; ; time.Sleep(time.Millisecond) { // pace: a plan may be passed over for a moment
 		got, err := m.store.Plans().Claim(t.Context(), claim)
 		if err != nil || len(got) > claim.Limit {
 			t.Fatalf("claimed %d plans of %d, %v", len(got), claim.Limit, err)
@@ -134,7 +136,7 @@ func (m *jobs) claim(t *rapid.T) {
 		if left < 0 || len(got) > 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(m.end) {
 			t.Fatalf("the plan %+v is not claimed", m.all[left].Plan)
 		}
 	}
@@ -324,8 +326,9 @@ func TestModelOfClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fewerChecks()
+			end := await.End(t)
 			rapid.Check(t, func(t *rapid.T) {
-				m := newJobs(t, store)
+				m := newJobs(t, store, end)
 				t.Repeat(map[string]func(*rapid.T){
 					"use": m.use, "use again": m.use, "limit": m.limit, "claim": m.claim, "claim again": m.claim, "move": m.move, "move on": m.move,
 					"late": m.late, "lose": m.lose, "resume": m.resume, "": m.check,

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -47,12 +47,7 @@ func TestAlterTableUnderLoad(t *testing.T) {
 	// settle waits for load, and reports whether groups were joined meanwhile.
 	settle := func() bool {
 		before, joins := appended.Load(), joined.count.Load()
-		for deadline := time.Now().Add(10 * time.Second); appended.Load() < before+500; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Error("appends do not continue")
-				break
-			}
-		}
+		await.For(t, "appends continue", func() bool { return appended.Load() >= before+500 || t.Failed() })
 		return joined.count.Load() > joins
 	}
 	if !settle() {

@@ -56,10 +56,35 @@ func TestBoundSeesOthers(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	type step func(c boundCase, tx repo.Repositories) error
 	ctx := t.Context()
-	erase := func(c boundCase, tx repo.Repositories) error {
-		_, err := tx.State().Erase(ctx, c.scope().Name)
-		return err
+	deletes := func(c boundCase, tx repo.Repositories) error { return second(tx.Sessions().Delete(ctx, c.session)) }
+	uses := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Plans().Use(ctx, c.action, repo.UseAction{}))
 	}
+	usesBelow := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child}))
+	}
+	addsUsage := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{InputTokens: 1}))
+	}
+	usesKey := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Plans().Use(ctx, c.action, repo.UseAction{Key: c.message.String()}))
+	}
+	usesSessionsKey := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Plans().Use(ctx, c.action, repo.UseAction{Key: "k", SessionID: c.session}))
+	}
+	appends := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Sessions().Append(ctx, c.session, user("a")))
+	}
+	appendsOnce := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Sessions().Append(ctx, c.session, repo.NewMessage{ID: c.message, Role: repo.RoleUser, Content: "a"}))
+	}
+	updates := func(c boundCase, tx repo.Repositories) error {
+		return second(tx.Actions().Update(ctx, c.action, 1, repo.ActionDefinition{Reusable: true}))
+	}
+	links := func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) }
+	unlinks := func(c boundCase, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, c.session, c.root) }
+	changesA := func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) }
+	erase := func(c boundCase, tx repo.Repositories) error { return second(tx.State().Erase(ctx, c.scope().Name)) }
 	// What was erased stays so, and the scope is a new one.
 	onlyA := func(t *testing.T, c boundCase) bool {
 		states, err := store.State().Read(ctx, c.scope())
@@ -74,34 +99,19 @@ func TestBoundSeesOthers(t *testing.T) {
 		holds func(t *testing.T, c boundCase) bool
 	}{
 		"append after append": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
-				return err
-			},
+			first: appends,
 			second: func(c boundCase, tx repo.Repositories) error {
 				_, err := tx.Sessions().Append(ctx, c.session, user("b"))
 				return err
 			},
 		},
 		"the same message twice": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{ID: c.message, Role: repo.RoleUser, Content: "a"})
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, c.session, repo.NewMessage{ID: c.message, Role: repo.RoleUser, Content: "a"})
-				return err
-			},
+			first:  appendsOnce,
+			second: appendsOnce,
 		},
 		"add usage after add usage": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{InputTokens: 1})
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().AddUsage(ctx, c.session, repo.NewUsage{InputTokens: 1})
-				return err
-			},
+			first:  addsUsage,
+			second: addsUsage,
 		},
 		"update after add usage": {
 			first: func(c boundCase, tx repo.Repositories) error {
@@ -125,47 +135,29 @@ func TestBoundSeesOthers(t *testing.T) {
 			},
 		},
 		"delete after append": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
+			first:  appends,
+			second: deletes,
 		},
 		"delete after link": {
-			first: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
+			first:  links,
+			second: deletes,
 		},
 		"append after delete": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Append(ctx, c.session, user("a"))
-				return err
-			},
+			first:  deletes,
+			second: appends,
 		},
 		"link after delete": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			first:  deletes,
+			second: links,
 		},
 		"unlink after link": {
-			first:  func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
-			second: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, c.session, c.root) },
+			first:  links,
+			second: unlinks,
 		},
 		"link after unlink": {
-			prepare: func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
-			first:   func(c boundCase, tx repo.Repositories) error { return tx.Plans().Unlink(ctx, c.session, c.root) },
-			second:  func(c boundCase, tx repo.Repositories) error { return tx.Plans().Link(ctx, c.session, c.root) },
+			prepare: links,
+			first:   unlinks,
+			second:  links,
 			holds: func(t *testing.T, c boundCase) bool {
 				session, err := store.Sessions().Get(ctx, c.session)
 				return err == nil && len(session.Plans) == 1
@@ -182,34 +174,19 @@ func TestBoundSeesOthers(t *testing.T) {
 			},
 		},
 		"update after update": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Actions().Update(ctx, c.action, 1, repo.ActionDefinition{Reusable: true})
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Actions().Update(ctx, c.action, 1, repo.ActionDefinition{Reusable: true})
-				return err
-			},
+			first:  updates,
+			second: updates,
 		},
 		"use after archive": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Actions().Archive(ctx, c.action)
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{})
-				return err
-			},
+			first:  func(c boundCase, tx repo.Repositories) error { return second(tx.Actions().Archive(ctx, c.action)) },
+			second: uses,
 		},
 		"use after update": {
 			first: func(c boundCase, tx repo.Repositories) error {
 				_, err := tx.Actions().Update(ctx, c.action, 0, repo.ActionDefinition{Reusable: true, Description: "new"})
 				return err
 			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{})
-				return err
-			},
+			second: uses,
 			holds: func(t *testing.T, c boundCase) bool { // read committed sees the first step
 				page, err := store.Plans().List(ctx, repo.PlanFilter{}, repo.Page{Limit: 1})
 				return err == nil && page.Items[0].Description == "new"
@@ -228,54 +205,30 @@ func TestBoundSeesOthers(t *testing.T) {
 			second: func(c boundCase, tx repo.Repositories) error { return tx.Actions().Delete(ctx, c.action+"b") },
 		},
 		"use a key twice": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: c.message.String()})
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: c.message.String()})
-				return err
-			},
+			first:  usesKey,
+			second: usesKey,
 		},
 		"use a session's key twice": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: "k", SessionID: c.session})
-				return err
-			},
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{Key: "k", SessionID: c.session})
-				return err
-			},
+			first:  usesSessionsKey,
+			second: usesSessionsKey,
 		},
 		"use for a session after delete": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
+			first: deletes,
 			second: func(c boundCase, tx repo.Repositories) error {
 				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{SessionID: c.session})
 				return err
 			},
 		},
 		"use below a plan that was applied": {
-			first: func(c boundCase, tx repo.Repositories) error { return c.move(tx, c.child, applied...) },
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
-				return err
-			},
+			first:  func(c boundCase, tx repo.Repositories) error { return c.move(tx, c.child, applied...) },
+			second: usesBelow,
 		},
 		"use below a plan that was cancelled": {
-			first: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.child, repo.TransitionCancel) },
-			second: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
-				return err
-			},
+			first:  func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.child, repo.TransitionCancel) },
+			second: usesBelow,
 		},
 		"cancel after use below a child": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Plans().Use(ctx, c.action, repo.UseAction{ParentID: c.child})
-				return err
-			},
+			first:  usesBelow,
 			second: func(c boundCase, tx repo.Repositories) error { return c.transition(tx, c.root, repo.TransitionCancel) },
 			holds:  func(t *testing.T, c boundCase) bool { return c.orphans(t) == 0 },
 		},
@@ -300,11 +253,11 @@ func TestBoundSeesOthers(t *testing.T) {
 		},
 		"change a key after another": {
 			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
-			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			first:   changesA,
 			second:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "b", nil) },
 		},
 		"make a scope twice": {
-			first:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			first:  changesA,
 			second: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "b", nil) },
 		},
 		"set a key that must not exist": {
@@ -313,7 +266,7 @@ func TestBoundSeesOthers(t *testing.T) {
 			refused: repo.ErrConflict,
 		},
 		"change under a condition on another scope": {
-			first: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			first: changesA,
 			second: func(c boundCase, tx repo.Repositories) error {
 				_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: c.session}, Key: "a", Value: []byte(`1`)}}, repo.ScopeVersion{Scope: c.scope()})
 				return err
@@ -322,7 +275,7 @@ func TestBoundSeesOthers(t *testing.T) {
 		"change after erase": {
 			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
 			first:   erase,
-			second:  func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second:  changesA,
 			holds:   onlyA,
 		},
 		// The scope's new row comes before the erased one's, which the late transaction still sees.
@@ -340,19 +293,16 @@ func TestBoundSeesOthers(t *testing.T) {
 				return err
 			},
 			first:  erase,
-			second: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			second: changesA,
 			holds:  onlyA,
 		},
 		"erase after change": {
 			prepare: func(c boundCase, tx repo.Repositories) error { return c.change(tx, "prepared", nil) },
-			first:   func(c boundCase, tx repo.Repositories) error { return c.change(tx, "a", nil) },
+			first:   changesA,
 			second:  erase,
 		},
 		"change a session's state after delete": {
-			first: func(c boundCase, tx repo.Repositories) error {
-				_, err := tx.Sessions().Delete(ctx, c.session)
-				return err
-			},
+			first: deletes,
 			second: func(c boundCase, tx repo.Repositories) error {
 				_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: c.session}, Key: "a", Value: []byte(`1`)}})
 				return err

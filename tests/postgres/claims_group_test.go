@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -22,7 +23,9 @@ func TestClaimsShareStatements(t *testing.T) {
 	const workers, limit = 40, 3
 	tracer := newClaimTracer()
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 4 })
-	for attempt := 1; ; attempt++ {
+	attempt := 0
+	await.For(t, "claims meet, and share statements", func() bool {
+		attempt++
 		namespace := fmt.Sprint("queue", attempt)
 		queueMany(t, store.Pool(), namespace, workers*limit)
 		before := tracer.claims.count.Load()
@@ -60,14 +63,8 @@ func TestClaimsShareStatements(t *testing.T) {
 			})
 		}
 		running.Wait()
-		statements := tracer.claims.count.Load() - before
-		if t.Failed() || statements < workers/2 {
-			return
-		}
-		if attempt == 20 {
-			t.Fatalf("%d statements for %d claims", statements, workers)
-		}
-	}
+		return t.Failed() || tracer.claims.count.Load()-before < workers/2
+	})
 }
 
 // If there are fewer plans than claims that share a statement, those who asked first have

@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -27,21 +27,9 @@ func TestClaimSkipsALeaseThatIsLocked(t *testing.T) {
 	}
 	// As a renewal in time, which the claim's snapshot does not show.
 	pgtest.Exec(t, tx, "UPDATE leases SET expires_at = now() + interval '1 hour' WHERE owner = 'slow'")
-	claimed := make(chan []repo.ClaimedPlan, 1)
-	go func() {
-		got, err := store.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 9})
-		if err != nil {
-			t.Error(err)
-		}
-		claimed <- got
-	}()
-	select {
-	case got := <-claimed:
-		if len(got) != 1 || got[0].Plan.ID != ids[2] {
-			t.Errorf("claimed %+v, want the third", got)
-		}
-	case <-time.After(time.Minute):
-		t.Error("the claim waits for the transaction")
+	got, err := store.Plans().Claim(await.Context(t), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 9})
+	if err != nil || len(got) != 1 || got[0].Plan.ID != ids[2] {
+		t.Errorf("claimed %+v, want the third; %v", got, err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

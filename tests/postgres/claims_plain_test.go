@@ -68,13 +68,14 @@ func TestPicksAlike(t *testing.T) {
 func TestPlainClaimThatIsCanceled(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	pool := pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["statement_timeout"] = "100" })
-	store := plainStore(t, pool)
+	pool := pgtest.NewPool(t, databaseURL)
 	queueMany(t, pool, "queue", 1)
+	// short: the look finds the table locked, so it is canceled however late.
+	canceled := plainStore(t, pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "statement_timeout", "100")))
 	ask := repo.Claim{Owner: "worker", Namespaces: []string{"queue"}}
-	err := pgx.BeginFunc(t.Context(), pgtest.NewPool(t, databaseURL), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		pgtest.Exec(t, tx, "LOCK TABLE plan_limits")
-		if _, err := store.Plans().Claim(t.Context(), ask); !errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) {
+		if _, err := canceled.Plans().Claim(t.Context(), ask); !errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome) {
 			t.Errorf("a claim whose look is canceled: %v", err)
 		}
 		return nil
@@ -82,7 +83,7 @@ func TestPlainClaimThatIsCanceled(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if claimed := claim(t, store, ask); len(claimed) != 1 {
+	if claimed := claim(t, plainStore(t, pool), ask); len(claimed) != 1 {
 		t.Errorf("claimed %d", len(claimed))
 	}
 }

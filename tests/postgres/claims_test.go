@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -118,13 +119,10 @@ func TestClaimAgainstTheNaiveOne(t *testing.T) {
 		}
 		return plan.Bytes, true, err
 	}
-	for range 100 {
+	await.For(t, "the naive claim is caught", func() bool {
 		queuePlans(t, store, "naive", 20)
-		if claimedTwice(t, 20, naive) > 0 {
-			return
-		}
-	}
-	t.Error("the naive claim was never caught")
+		return claimedTwice(t, 20, naive) > 0
+	})
 }
 
 // namedStatements counts the statements of a query.
@@ -173,18 +171,19 @@ func TestClaimWaitsWithoutPolling(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	tracer := newClaimTracer()
 	workers := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 2 })
+	loneTracer := newClaimTracer() // of a process with one worker
+	lone := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = loneTracer, 2 })
 	other := process(t, databaseURL)
 	queuePlans(t, other, "elsewhere", 1)
 	const waiting = 20
 	claimed := make(chan repo.ClaimedPlan, waiting)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	begin := time.Now()
-	for n := range waiting {
+	work := func(store *agentstore.Store, namespace string, n int) {
 		running.Go(func() {
 			// With a TTL of its own each is a statement, so that they can be counted.
-			ttl := time.Minute + time.Duration(n)*time.Second
-			got, err := workers.Plans().Claim(ctx, repo.Claim{Owner: fmt.Sprint("worker ", n), Namespaces: []string{"queue"}, TTL: ttl, Wait: true})
+			ttl := time.Hour - time.Duration(n)*time.Second
+			got, err := store.Plans().Claim(ctx, repo.Claim{Owner: fmt.Sprint("worker ", n), Namespaces: []string{namespace}, TTL: ttl, Wait: true})
 			if err == nil {
 				claimed <- got[0]
 			} else if ctx.Err() == nil {
@@ -192,28 +191,26 @@ func TestClaimWaitsWithoutPolling(t *testing.T) {
 			}
 		})
 	}
+	for n := range waiting {
+		work(workers, "queue", n)
+	}
+	work(lone, "idle", waiting)
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
-	awaitListeners(t, other.Pool(), 1)
-	pgtest.Await(t, time.Minute, "all wait, and two polls", func() bool {
-		return tracer.claims.count.Load() >= waiting && tracer.polls.count.Load() >= 2
+	awaitListeners(t, other.Pool(), 2)
+	await.For(t, "all wait, and two polls of each process", func() bool {
+		return tracer.claims.count.Load() >= waiting && min(tracer.polls.count.Load(), loneTracer.polls.count.Load()) >= 2
 	})
 	if claims := tracer.claims.count.Load(); claims != waiting {
 		t.Errorf("%d claims of %d workers", claims, waiting)
 	}
-	polls := tracer.polls.count.Load()
-	if most := int64(time.Since(begin)/(400*time.Millisecond)) + 2; polls > most {
-		t.Errorf("%d polls in %v", polls, time.Since(begin))
+	if polls, one := tracer.polls.count.Load(), loneTracer.polls.count.Load(); polls > waiting/4*one {
+		t.Errorf("%d polls for %d workers, and %d for one", polls, waiting, one)
 	}
 	wants := func(id repo.ID) {
 		t.Helper()
-		select {
-		case got := <-claimed:
-			if got.Plan.ID != id {
-				t.Errorf("claimed %v, want %v", got.Plan.ID, id)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("nobody was woken")
+		if got := await.Value(t, "a worker is woken", claimed); got.Plan.ID != id {
+			t.Errorf("claimed %v, want %v", got.Plan.ID, id)
 		}
 	}
 	wants(queuePlans(t, other, "queue", 1)[0])
@@ -245,18 +242,22 @@ func TestClaimExpires(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	ids := queuePlans(t, store, "queue", 2)
-	dead := claim(t, store, repo.Claim{Owner: "dead", Namespaces: []string{"queue"}, TTL: repo.MinLeaseTTL})
-	alive := claim(t, store, repo.Claim{Owner: "alive", Namespaces: []string{"queue"}, TTL: repo.MinLeaseTTL})
-	if _, err := store.Leases().Renew(t.Context(), alive[0].Lease, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	taken, err := store.Plans().Claim(ctx, repo.Claim{Owner: "successor", Namespaces: []string{"queue"}, Limit: 2, Wait: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(taken) != 1 || taken[0].Plan.ID != ids[0] || taken[0].Plan.Attempt != 2 || taken[0].Lease.AcquiredAt.Before(dead[0].Lease.ExpiresAt) {
+	claim(t, store, repo.Claim{Owner: "dead", Namespaces: []string{"queue"}})
+	claim(t, store, repo.Claim{Owner: "alive", Namespaces: []string{"queue"}})
+	begun, successor := writesOf(store).Begun, make(chan []repo.ClaimedPlan, 1)
+	go func() {
+		taken, err := store.Plans().Claim(await.Context(t), repo.Claim{Owner: "successor", Namespaces: []string{"queue"}, Limit: 2, Wait: true})
+		if err != nil {
+			t.Error(err)
+		}
+		successor <- taken
+	}()
+	awaitClaimsWait(t, store, 1, begun)
+	// As if a time had passed, after which one of them has renewed its lease.
+	pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = now() WHERE owner = 'dead'")
+	pgtest.Exec(t, store.Pool(), "UPDATE plan_claims SET check_at = now()")
+	taken := <-successor
+	if len(taken) != 1 || taken[0].Plan.ID != ids[0] || taken[0].Plan.Attempt != 2 {
 		t.Errorf("taken over: %+v", taken)
 	}
 }

@@ -2,14 +2,24 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
+
+// awaitClaimsWait waits until so many claims wait, which have looked in vain in groups after those that had begun.
+func awaitClaimsWait(t *testing.T, store *agentstore.Store, count int, begun int64) {
+	t.Helper()
+	await.For(t, fmt.Sprintf("%d claims wait", count), func() bool {
+		writes := writesOf(store)
+		return store.Stats().Followers.Claims == count && writes.Begun > begun && writes.Groups == 0
+	})
+}
 
 // Claims that wait end with the error of what will not pass, as followers do: nobody would
 // ever wake them.
@@ -31,31 +41,20 @@ func TestWaitingClaimsGetErrors(t *testing.T) {
 			databaseURL := pgtest.NewDatabase(t)
 			pool := pgtest.NewPool(t, databaseURL)
 			store := pgtest.OpenPool(t, pool, agentstore.Options{})
-			errs := make(chan error)
+			errs := make(chan error, 3)
 			var waiting sync.WaitGroup
-			defer waiting.Wait()
+			t.Cleanup(waiting.Wait)
 			for _, namespace := range []string{"a", "a", "b"} {
 				waiting.Go(func() {
 					_, err := store.Plans().Claim(t.Context(), repo.Claim{Owner: "o", Namespaces: []string{namespace}, Wait: true})
 					errs <- err
 				})
 			}
-			time.Sleep(500 * time.Millisecond) // so that they wait
+			awaitClaimsWait(t, store, 3, 0)
 			test.harm(t, pgtest.Connect(t, databaseURL), pool.Close)
-			late := time.After(10 * time.Second)
 			for range 3 {
-				select {
-				case err := <-errs:
-					if !errors.Is(err, test.want) {
-						t.Errorf("a waiting claim: %v", err)
-					}
-				case <-late:
-					t.Error("a claim still waits after 10 s, although claims fail for good")
-					late = nil
-					go func() { _ = store.Close() }()
-					if err := <-errs; !errors.Is(err, repo.ErrClosed) {
-						t.Errorf("after Close: %v", err)
-					}
+				if err := await.Value(t, "a claim ends", errs); !errors.Is(err, test.want) {
+					t.Errorf("a waiting claim: %v", err)
 				}
 			}
 		})

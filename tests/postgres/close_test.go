@@ -129,7 +129,7 @@ func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {
 			})
 		}
 	}
-	time.Sleep(rand.N(50 * time.Millisecond))
+	time.Sleep(rand.N(50 * time.Millisecond)) // pace: somewhere in the load
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -34,7 +34,7 @@ func TestErrorsOfCommits(t *testing.T) {
 		_, err := store.Sessions().Append(ctx, id, user("behind a lock"))
 		waiting <- err
 	}()
-	time.Sleep(100 * time.Millisecond) // it was skipped, and waits
+	awaitLockWait(t, store.Pool())
 	release()
 	if err := <-waiting; !errors.Is(err, repo.ErrInvalid) {
 		t.Errorf("an append that waited: %v", err)
@@ -128,7 +128,7 @@ func TestUnansweredCommit(t *testing.T) {
 		return err
 	})
 	close(network.release)
-	pgtest.Await(t, time.Minute, "the commit has arrived, which the test is about", func() bool {
+	await.For(t, "the commit has arrived, which the test is about", func() bool {
 		_, err := other.Sessions().Get(t.Context(), id)
 		return err == nil
 	})

@@ -27,30 +27,37 @@ func opener(t *testing.T, databaseURL string) func(t *testing.T) repo.Store {
 
 func TestConformanceOfPool(t *testing.T) {
 	t.Parallel()
-	repotest.Run(t, opener(t, pgtest.NewDatabase(t)), pgtest.Races())
+	databaseURL := pgtest.NewDatabase(t)
+	repotest.Run(t, opener(t, databaseURL), pgtest.Races(), pgtest.Elapse(databaseURL))
 }
 
 // InTx has the repositories of Bind, and notes besides what is to be announced.
 func TestConformanceInTx(t *testing.T) {
 	t.Parallel()
-	repotest.RunRepositories(t, repotest.InTx(opener(t, pgtest.NewDatabase(t))), pgtest.Parts("Append", "Turns", "Use", "Claims", "Streams")...)
+	databaseURL := pgtest.NewDatabase(t)
+	repotest.RunRepositories(t, repotest.InTx(opener(t, databaseURL)),
+		append(pgtest.Parts("Append", "Turns", "Use", "Claims", "Streams", "PlanEnds"), pgtest.Elapse(databaseURL))...)
 }
 
 func TestConformanceOfBind(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL)
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
-		pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "State", "Leases", "Audit")...)
+		append(pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "State", "Leases", "Audit"),
+			pgtest.Elapse(databaseURL))...)
 }
 
 // What a distributed engine is sent (package tests/citus) means the same on one server.
 func TestConformanceOfPlainStatements(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.NewPool(t, pgtest.NewDatabase(t), func(config *pgxpool.Config) { config.MaxConns = 16 })
+	databaseURL := pgtest.NewDatabase(t)
+	pool := pgtest.NewPool(t, databaseURL, func(config *pgxpool.Config) { config.MaxConns = 16 })
 	repotest.Run(t, func(t *testing.T) repo.Store {
 		t.Helper()
 		return plainStore(t, pool)
-	}, pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces", "Leases", "LeaseRaces", "Claims", "ClaimRaces", "PlanEnds")...)
+	}, append(pgtest.Parts("Append", "Turns", "Streams", "StreamsRaces", "Leases", "LeaseRaces", "Claims", "ClaimRaces", "PlanEnds"),
+		pgtest.Elapse(databaseURL))...)
 }
 
 // beginner is a pool with any configuration.

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -38,10 +38,7 @@ func TestOperationsAfterADeadlock(t *testing.T) {
 		id, _ := link(t)
 		deadlock(t, databaseURL, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", id,
 			"SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", id,
-			func() error {
-				_, err := store.Sessions().Delete(t.Context(), id)
-				return err
-			})
+			func() error { return second(store.Sessions().Delete(t.Context(), id)) })
 		if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
 			t.Errorf("after the deletion: %v", err)
 		}
@@ -84,22 +81,18 @@ func deadlock(t *testing.T, databaseURL, first string, firstID repo.ID, second s
 	if err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Exec(t, tx, "SET LOCAL deadlock_timeout = '1min'")
+	pgtest.Exec(t, tx, "SET LOCAL deadlock_timeout = '1h'")
 	pgtest.Exec(t, tx, first, [16]byte(firstID))
 	done := make(chan error, 1)
 	go func() { done <- operation() }()
 	// In a transaction, pg_stat_activity keeps what it had when it was first read.
 	const waiting = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))`
-	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		select {
-		case err := <-done:
-			t.Fatalf("the operation did not wait for the transaction: %v", err)
-		default:
+	await.For(t, "the operation waits for the transaction", func() bool {
+		if len(done) > 0 {
+			t.Fatalf("the operation did not wait for the transaction: %v", <-done)
 		}
-		if err := tx.QueryRow(t.Context(), waiting).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return pgtest.Value[bool](t, tx, waiting)
+	})
 	if _, err := tx.Exec(t.Context(), second, [16]byte(secondID)); err != nil {
 		t.Errorf("the transaction was aborted: %v", err)
 	}

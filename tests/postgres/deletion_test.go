@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -38,7 +38,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 					}
 				})
 			}
-			pgtest.Await(t, time.Minute, "some messages", func() bool {
+			await.For(t, "some messages", func() bool {
 				session, err := store.Sessions().Get(t.Context(), id)
 				return err == nil && session.MessageCount > 2
 			})
@@ -82,18 +82,18 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	}
 	naive := pgtest.NewStore(t, agentstore.Options{MaxConns: 12})
 	pgtest.Exec(t, naive.Pool(), "DROP TRIGGER session_counters_delete ON session_counters")
-	if rows := left(t, naive, func(ctx context.Context, id repo.ID) error {
-		return pgx.BeginTxFunc(ctx, naive.Pool(), pgx.TxOptions{}, func(tx pgx.Tx) error {
-			for _, statement := range []string{
-				"DELETE FROM messages WHERE session_id = $1", "DELETE FROM session_turns WHERE session_id = $1", "DELETE FROM sessions WHERE id = $1",
-			} {
-				if _, err := tx.Exec(ctx, statement, [16]byte(id)); err != nil {
-					return err
+	await.For(t, "the naive way leaves some", func() bool {
+		return left(t, naive, func(ctx context.Context, id repo.ID) error {
+			return pgx.BeginTxFunc(ctx, naive.Pool(), pgx.TxOptions{}, func(tx pgx.Tx) error {
+				for _, statement := range []string{
+					"DELETE FROM messages WHERE session_id = $1", "DELETE FROM session_turns WHERE session_id = $1", "DELETE FROM sessions WHERE id = $1",
+				} {
+					if _, err := tx.Exec(ctx, statement, [16]byte(id)); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
-	}); rows == 0 {
-		t.Error("the naive way has left none: this test finds nothing")
-	}
+				return nil
+			})
+		}) > 0
+	})
 }

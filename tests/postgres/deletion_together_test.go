@@ -31,6 +31,7 @@ func TestDeletionTogetherWaitsForNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids = append(ids, session.ID)
+		setBack(t, store.Pool(), session.ID, 2*time.Hour)
 	}
 	writer, err := store.Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
@@ -45,8 +46,7 @@ func TestDeletionTogetherWaitsForNobody(t *testing.T) {
 	if all[0].Err != nil || !errors.Is(all[1].Err, repo.ErrContention) || all[2].Err != nil {
 		t.Errorf("%+v", all)
 	}
-	time.Sleep(2 * time.Millisecond)
-	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}}
+	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Hour}}
 	if report, err := retention.Run(t.Context(), store, policy); err != nil || report.Sessions != 1 || report.Changed != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,20 +50,12 @@ func expire(t *testing.T, store *agentstore.Store) {
 
 func beginTx(t *testing.T, store *agentstore.Store) pgx.Tx {
 	t.Helper()
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	return tx
+	return beginOn(t, store.Pool())
 }
 
 func awaitLock(t *testing.T, store *agentstore.Store) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "a statement waits for a lock", func() bool {
-		return pgtest.Value[bool](t, store.Pool(), `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND datname = current_database())`)
-	})
+	awaitLockWait(t, store.Pool())
 }
 
 // A session is made while somebody who began before waits for its lease, whom its maker does
@@ -124,10 +115,12 @@ func TestFenceOfASessionMadeMeanwhile(t *testing.T) {
 // acquires it waits for the transaction: there is no deadlock.
 func TestFenceLocksTheSessionFirst(t *testing.T) {
 	t.Parallel()
-	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
+	// Of a deadlock the transaction learns, not the other one, who would try again.
+	store := pgtest.OpenStore(t, pgtest.WithParameter(pgtest.NewDatabase(t), "deadlock_timeout", "1h"), agentstore.Options{MaxConns: 6})
 	id := repo.NewID()
 	createWith(t, store, id)
 	tx := beginTx(t, store)
+	pgtest.Exec(t, tx, "SET LOCAL deadlock_timeout = '5ms'")
 	bound := postgres.Bind(tx)
 	if err := appendUnder(t.Context(), bound, id, 0); err != nil {
 		t.Fatal(err)
@@ -138,8 +131,6 @@ func TestFenceLocksTheSessionFirst(t *testing.T) {
 		result <- err
 	}()
 	awaitLock(t, store)
-	// Whoever waits looks for a deadlock once, so that it would be the transaction that ends.
-	time.Sleep(3 * pgtest.Value[time.Duration](t, store.Pool(), "SELECT 1000000 * extract(epoch FROM 1000 * current_setting('deadlock_timeout')::interval)::bigint") / 2)
 	own := acquireFor(t, bound, repo.SessionLease(id))
 	if err := appendUnder(t.Context(), bound, id, own.Fence); err != nil {
 		t.Error(err)
@@ -223,7 +214,7 @@ func TestFencedGroups(t *testing.T) {
 			})
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // so that they queue
+	awaitQueued(t, store, sessions*writers/2)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

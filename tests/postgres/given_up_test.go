@@ -3,10 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -78,12 +79,21 @@ func TestGivenUpBeforeSent(t *testing.T) {
 			return err
 		},
 	}
+	// begins waits until a group waits for a connection, and so many writes for a group.
+	begins := func(writes int) {
+		await.For(t, fmt.Sprintf("a group, and %d writes", writes), func() bool {
+			now := writesOf(store)
+			return now.Groups == 1 && now.Waiting == writes
+		})
+	}
 	for name, write := range writes {
 		release := occupy(t, store)
-		short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
-		err := write(short, sessions[0])
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, repo.ErrUnknownOutcome) {
+		each, leave := context.WithCancel(ctx)
+		result := make(chan error, 1)
+		go func() { result <- write(each, sessions[0]) }()
+		begins(0)
+		leave()
+		if err := <-result; !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrUnknownOutcome) {
 			t.Errorf("%s: %v", name, err)
 		}
 		release()
@@ -103,14 +113,14 @@ func TestGivenUpBeforeSent(t *testing.T) {
 			_, err := store.Sessions().Append(each, session, user([]string{"no", "no", "yes"}[i]))
 			results[i] <- err
 		}()
-		time.Sleep(20 * time.Millisecond) // until it waits, which cannot be observed
+		begins(i)
 	}
 	for i := range 2 {
 		leave[i]()
 		if err := <-results[i]; !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrUnknownOutcome) {
 			t.Errorf("append %d: %v", i, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		begins(0)
 	}
 	release()
 	if err := <-results[2]; err != nil {

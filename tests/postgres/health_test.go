@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -36,7 +37,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	is := func(h postgres.Holder) bool { return h.PID == pid }
-	pgtest.Await(t, time.Minute, "the holder and the dead versions are seen", func() bool {
+	await.For(t, "the holder and the dead versions are seen", func() bool {
 		health, err := store.Health(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestHealthOfIdleTransaction(t *testing.T) {
 		}
 	}
 	pgtest.Exec(t, pool, "VACUUM session_counters")
-	pgtest.Await(t, time.Minute, "the versions that vacuum could not remove are seen", func() bool {
+	await.For(t, "the versions that vacuum could not remove are seen", func() bool {
 		return pgtest.Value[int64](t, pool, "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'session_counters'") >= 200
 	})
 	health, err := store.Health(t.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -29,10 +31,7 @@ func TestManyHeldSessions(t *testing.T) {
 			databaseURL := pgtest.NewDatabase(t)
 			holder := pgtest.NewPool(t, databaseURL)
 			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections})
-			ids := make([]repo.ID, held+20)
-			for i := range ids {
-				ids[i] = pgtest.NewSession(t, store)
-			}
+			ids := newSessions(t, store, held+20)
 			tx, err := holder.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -48,43 +47,45 @@ func TestManyHeldSessions(t *testing.T) {
 			}
 
 			results := make([][2]error, held)
-			var waiting, others sync.WaitGroup
+			var waiting, leaving, others sync.WaitGroup
 			for i, id := range ids[:held] {
 				for k := range results[i] {
 					waiting.Go(func() { _, results[i][k] = store.Sessions().Append(t.Context(), id, user("waits")) })
 				}
 			}
 			// One more for each append whose caller gives up.
+			givingUp, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
 			for _, id := range ids[:held] {
-				waiting.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-					defer cancel()
-					if _, err := store.Sessions().Append(ctx, id, user("gives up")); !errors.Is(err, context.DeadlineExceeded) {
+				leaving.Go(func() {
+					if _, err := store.Sessions().Append(givingUp, id, user("gives up")); !errors.Is(err, context.Canceled) {
 						t.Errorf("an append that gives up: %v", err)
 					}
 				})
 			}
-			time.Sleep(300 * time.Millisecond)
-			locks := pgtest.Value[int](t, holder, `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-			if most := connections / 4; locks > most {
-				t.Errorf("%d connections of %d wait for locks", locks, connections)
+			fewWait := func() {
+				locks := pgtest.Value[int](t, holder, `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+				if most := connections / 4; locks > most {
+					t.Errorf("%d connections of %d wait for locks", locks, connections)
+				}
 			}
+			await.For(t, "the sessions are known to be held", func() bool { fewWait(); return heldWrites(store).Held >= 2*held })
+			giveUp()
+			leaving.Wait()
+			fewWait()
+			ctx := await.Context(t) // the sessions stay held until these have come back
 			for _, id := range ids[held:] {
 				others.Go(func() {
 					for range 10 {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 						if _, err := store.Sessions().Append(ctx, id, user("another")); err != nil {
 							t.Errorf("an append to another session: %v", err)
 						}
-						cancel()
 					}
 				})
 			}
 			// Reads and appends to a missing session are not affected either.
 			others.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
 				if _, err := store.Sessions().Append(ctx, repo.NewID(), user("nowhere")); !errors.Is(err, repo.ErrNotFound) {
 					t.Errorf("an append to no session: %v", err)
 				}
@@ -113,6 +114,16 @@ func TestManyHeldSessions(t *testing.T) {
 	}
 }
 
+// heldWrites returns what is known of the appends of a store.
+func heldWrites(store *agentstore.Store) postgres.CommitterStats {
+	for _, stats := range store.Stats().Committers {
+		if stats.Kind == "append" {
+			return stats
+		}
+	}
+	return postgres.CommitterStats{}
+}
+
 // Transactions leave one connection of a pool of 4, and for each of their sessions an
 // append has waited since the first began: appends to other sessions use that
 // connection.
@@ -123,7 +134,7 @@ func TestTransactionsAndWaiters(t *testing.T) {
 	other := pgtest.NewSession(t, store)
 	var open, waiting sync.WaitGroup
 	held, end := make(chan struct{}, 3), make(chan struct{})
-	for range 3 {
+	for i := range 3 {
 		id := pgtest.NewSession(t, store)
 		open.Go(func() {
 			if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
@@ -141,14 +152,12 @@ func TestTransactionsAndWaiters(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		time.Sleep(50 * time.Millisecond) // until it waits, which cannot always be observed
+		await.For(t, "it waits", func() bool { stats := heldWrites(store); return stats.Held+stats.Groups > i })
 	}
 	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // an append to a held session would wait forever
-		if _, err := store.Sessions().Append(ctx, other, user("another")); err != nil {
+		if _, err := store.Sessions().Append(await.Context(t), other, user("another")); err != nil {
 			t.Errorf("an append to another session: %v", err)
 		}
-		cancel()
 	}
 	close(end)
 	open.Wait()
@@ -194,11 +203,9 @@ func TestWaiterLeavesAConnection(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					<-held
+					await.Value(t, "a transaction begins", held)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				if err := operation(ctx, store, other); err != nil {
+				if err := operation(await.Context(t), store, other); err != nil {
 					t.Errorf("with %d transactions open: %v", connections-1, err)
 				}
 				close(end)
@@ -216,21 +223,22 @@ func TestWaiterLeavesAConnection(t *testing.T) {
 func TestContendedBesideHeld(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	holder := pgtest.NewPool(t, databaseURL)
-	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4})
+	holder, seen := pgtest.NewPool(t, databaseURL), newRecorder()
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4, Observer: seen})
 	shared := pgtest.NewSession(t, store)
+	begin := time.Now()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	for range 3 {
 		id := pgtest.NewSession(t, store)
 		defer hold(t, holder, id)()
 		waiting.Go(func() {
-			if _, err := store.Sessions().Append(t.Context(), id, user("waits")); err != nil {
+			ctx := context.WithValue(t.Context(), ctxKey("caller"), "held")
+			if _, err := store.Sessions().Append(ctx, id, user("waits")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond) // until they wait, which cannot always be observed
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -248,20 +256,27 @@ func TestContendedBesideHeld(t *testing.T) {
 			})
 		}
 	}
-	time.Sleep(3 * time.Second) // until it is known which sessions are held for long
-	// If the held sessions took their turns, each append would wait for three of 250 ms.
-	const appends, bound = 20, 12 * time.Second
-	begin, longest := time.Now(), time.Duration(0)
-	for range appends {
-		start := time.Now()
-		if _, err := store.Sessions().Append(t.Context(), shared, user("waits its turn")); err != nil {
+	for range 30 {
+		if _, err := store.Sessions().Append(await.Context(t), shared, user("waits its turn")); err != nil {
 			t.Fatal(err)
 		}
-		longest = max(longest, time.Since(start))
 	}
-	t.Logf("%d appends in %v, the longest %v", appends, time.Since(begin), longest)
-	if time.Since(begin) > bound {
-		t.Errorf("%d appends took %v beside sessions that are held, the longest %v", appends, time.Since(begin), longest)
+	// After each turn, of 250 ms, a held session rests: first for 5 s, and then for twice as long as before.
+	// Otherwise each of the appends would wait for a turn of each of them.
+	took, turns, most := time.Since(begin), 0, 3
+	for rests := 5 * time.Second; rests < 2*took+10*time.Second; rests *= 2 {
+		most += 3
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, group := range seen.groups {
+		if group.Waits && slices.Contains(group.callers, any("held")) {
+			turns++
+		}
+	}
+	t.Logf("%d turns of held sessions in %v", turns, took)
+	if turns > most {
+		t.Errorf("held sessions took %d turns in %v, want %d at most", turns, took, most)
 	}
 }
 
@@ -283,12 +298,12 @@ func TestHeldAppendAt(t *testing.T) {
 		if _, err := postgres.Bind(tx).Sessions().Append(t.Context(), id, given); err != nil {
 			t.Fatal(err)
 		}
-		results := make([]error, 3)
+		results, waits := make([]error, 3), awaitsRow(t, store, holder)
 		var waiting sync.WaitGroup
 		waiting.Go(func() { _, results[0] = appendAt(t.Context(), store.Sessions(), id, 0, user("too late")) })
 		waiting.Go(func() { _, results[1] = appendAt(t.Context(), store.Sessions(), id, 1, user("fits")) })
 		waiting.Go(func() { _, results[2] = store.Sessions().Append(t.Context(), id, given) })
-		time.Sleep(100 * time.Millisecond)
+		waits()
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}

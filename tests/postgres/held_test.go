@@ -11,35 +11,53 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// besideHeld is the harness for a held session: an open transaction has appended to
-// it, and an append to it waits, while other sessions are appended to. It returns how
-// many of 16 appends to other sessions did not end within a time.
-func besideHeld(t *testing.T, store *agentstore.Store, within time.Duration, add func(ctx context.Context, id repo.ID) error) (failed int) {
+// awaitsRow returns a function that waits until a write that is made from now on is known to wait for
+// a row: a statement waits for a lock, or the store has tried again and again.
+func awaitsRow(t *testing.T, store *agentstore.Store, others pgtest.Database) (wait func()) {
 	t.Helper()
-	held := pgtest.NewSession(t, store)
-	others := make([]repo.ID, 16)
-	for i := range others {
-		others[i] = pgtest.NewSession(t, store)
+	before := store.Pool().Stat().AcquireCount()
+	return func() {
+		t.Helper()
+		await.For(t, "a write waits for a row", func() bool {
+			return store.Pool().Stat().AcquireCount() >= before+5 || pgtest.Value[bool](t, others, `SELECT EXISTS (
+				SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+		})
 	}
+}
+
+// besideHeld is the harness for a held session: an open transaction has appended to it, and an
+// append to it waits, while 16 other sessions are appended to. It returns how many of these appends
+// failed. Those that have to come back do so while the session is held. stopped, if set, says
+// when they are known not to, and are given up.
+func besideHeld(
+	t *testing.T, store *agentstore.Store, add func(ctx context.Context, id repo.ID) error, stopped func() bool,
+) (failed int) {
+	t.Helper()
+	conn := pgtest.Connect(t, store.Pool().Config().ConnString())
+	held, others := pgtest.NewSession(t, store), newSessions(t, store, 16)
 	waiting := make(chan error, 1)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		if _, err := tx.Sessions().Append(ctx, held, user("in the transaction")); err != nil {
 			return err
 		}
+		waits := awaitsRow(t, store, conn)
 		go func() { waiting <- add(t.Context(), held) }()
-		time.Sleep(50 * time.Millisecond) // until it waits, which cannot always be observed
+		waits()
+		besides, giveUp := context.WithCancel(await.Context(t))
+		defer giveUp()
 		errs := make([]error, len(others))
 		var all sync.WaitGroup
 		for i, id := range others {
-			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), within)
-				defer cancel()
-				errs[i] = add(ctx, id)
-			})
+			all.Go(func() { errs[i] = add(besides, id) })
+		}
+		if stopped != nil {
+			await.For(t, "the others are stopped", stopped)
+			giveUp()
 		}
 		all.Wait()
 		for _, err := range errs {
@@ -54,7 +72,7 @@ func besideHeld(t *testing.T, store *agentstore.Store, within time.Duration, add
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waiting; err != nil {
+	if err := await.Value(t, "the append that waited", waiting); err != nil {
 		t.Errorf("the append that waited: %v", err)
 	}
 	session, err := store.Sessions().Get(t.Context(), held)
@@ -73,10 +91,10 @@ func TestHeldSessionStopsNoOther(t *testing.T) {
 		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
 			t.Parallel()
 			store := pgtest.NewStore(t, agentstore.Options{MaxConns: connections})
-			failed := besideHeld(t, store, time.Minute, func(ctx context.Context, id repo.ID) error {
+			failed := besideHeld(t, store, func(ctx context.Context, id repo.ID) error {
 				_, err := store.Sessions().Append(ctx, id, user("outside"))
 				return err
-			})
+			}, nil)
 			if failed > 0 {
 				t.Errorf("%d appends to other sessions failed", failed)
 			}
@@ -99,37 +117,39 @@ func TestLockTimeoutIsTheSessionsOwn(t *testing.T) {
 func lockTimeoutIsTheSessionsOwn(t *testing.T, connections int) {
 	databaseURL := pgtest.NewDatabase(t)
 	holder := pgtest.NewPool(t, databaseURL)
-	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 100 * time.Millisecond})
-	held := pgtest.NewSession(t, store)
-	others := make([]repo.ID, 16)
-	for i := range others {
-		others[i] = pgtest.NewSession(t, store)
-	}
-	release := hold(t, holder, held)
-	defer release()
-	deadline := time.Now().Add(2 * time.Second)
-	var all sync.WaitGroup
+	ids := newSessions(t, pgtest.OpenPool(t, holder, agentstore.Options{}), 17)
+	// short: one session stays held, and nobody waits for another
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 500 * time.Millisecond})
+	defer hold(t, holder, ids[0])()
+	ctx := await.Context(t)
+	var waiting, all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			for time.Now().Before(deadline) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if _, err := store.Sessions().Append(ctx, held, user("waits")); !errors.Is(err, repo.ErrContention) {
+		waiting.Go(func() {
+			for range 2 {
+				if _, err := store.Sessions().Append(ctx, ids[0], user("waits")); !errors.Is(err, repo.ErrContention) {
 					t.Errorf("an append to the held session: %v", err)
 				}
-				cancel()
 			}
 		})
 	}
-	for _, id := range others {
+	ended := make(chan struct{})
+	for _, id := range ids[1:] {
 		all.Go(func() {
-			for time.Now().Before(deadline) {
-				if _, err := store.Sessions().Append(t.Context(), id, user("another")); err != nil {
+			for {
+				if _, err := store.Sessions().Append(ctx, id, user("another")); err != nil {
 					t.Errorf("an append to another session: %v", err)
 					return
 				}
+				select {
+				case <-ended:
+					return
+				default:
+				}
 			}
 		})
 	}
+	waiting.Wait()
+	close(ended)
 	all.Wait()
 }
 
@@ -208,7 +228,7 @@ func TestNaiveGroupCommitIsStopped(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
 	naive := newNaiveGroupCommit(t, naivePool(t, store))
-	if failed := besideHeld(t, store, 2*time.Second, naive.append); failed != 16 {
+	if failed := besideHeld(t, store, naive.append, func() bool { return len(naive.jobs) == 16 }); failed != 16 {
 		t.Errorf("%d of 16 appends to other sessions failed: the harness does not catch a group that waits", failed)
 	}
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -47,11 +47,9 @@ func TestHintOfAnotherRow(t *testing.T) {
 	for range 3 {
 		for _, messages := range [][]repo.NewMessage{{user("one")}, {user("one"), user("two")}} {
 			for range 2 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if _, err := store.Sessions().Append(ctx, other, messages...); err != nil {
+				if _, err := store.Sessions().Append(await.Context(t), other, messages...); err != nil {
 					t.Fatal(err)
 				}
-				cancel()
 			}
 			pgtest.Exec(t, pool, "UPDATE session_counters SET updated_at = updated_at")
 		}

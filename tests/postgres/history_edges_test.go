@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -23,7 +24,7 @@ import (
 func TestDeletionAfterItsFork(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
-	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	for _, level := range levels {
 		for generations := 1; generations <= 3; generations++ {
 			id := pgtest.NewSession(t, store)
 			if _, err := store.Sessions().Append(t.Context(), id, texts("a", "b")...); err != nil {
@@ -81,7 +82,6 @@ func TestFamilyRace(t *testing.T) {
 		}
 		return alive[rand.IntN(len(alive))]
 	}
-	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 	var running sync.WaitGroup
 	for w := range 8 {
 		sessions, pool := stores[w%2].Sessions(), stores[w%2].Pool()
@@ -140,7 +140,7 @@ func TestFamilyRace(t *testing.T) {
 					mu.Unlock()
 					err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: levels[rand.IntN(3)]}, func(tx pgx.Tx) error {
 						pgtest.Value[int](t, tx, "SELECT count(*) FROM sessions")
-						time.Sleep(rand.N(10 * time.Millisecond))
+						time.Sleep(rand.N(10 * time.Millisecond)) // pace: others do something meanwhile
 						_, err := postgres.Bind(tx).Sessions().Delete(t.Context(), id)
 						return err
 					})
@@ -196,7 +196,7 @@ const leftRows = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM
 // wantLeft waits until what deletions have left is removed, and a count is zero.
 func wantLeft(t *testing.T, store *agentstore.Store, count string) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "what is deleted to be gone", func() bool {
+	await.For(t, "what is deleted to be gone", func() bool {
 		if _, _, err := store.Sessions().RemoveDeleted(t.Context(), 0); err != nil {
 			t.Error(err)
 		}

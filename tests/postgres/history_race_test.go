@@ -73,7 +73,7 @@ func (task historyTask) run(ctx context.Context, sessions repo.Sessions) ([]move
 					if !is || conflict.Kind != "head" || !task.Careful {
 						break
 					}
-					time.Sleep(rand.N(50 * time.Millisecond))
+					time.Sleep(rand.N(50 * time.Millisecond)) // pace: others get through
 					one, err = task.move(ctx, sessions, what)
 				}
 				mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -17,24 +16,11 @@ import (
 )
 
 // pools opens stores on one database that share nothing, as those of several processes.
-func pools(t *testing.T, count int) []*agentstore.Store {
+func pools(t *testing.T, count int) (stores []*agentstore.Store) {
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
-	stores := make([]*agentstore.Store, count)
-	for i := range stores {
-		config, err := pgxpool.ParseConfig(databaseURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		if stores[i], err = agentstore.OpenPool(t.Context(), pool, agentstore.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = stores[i].Close() })
+	for range count {
+		stores = append(stores, process(t, databaseURL))
 	}
 	return stores
 }
@@ -117,7 +103,7 @@ func TestForkBesideSnapshot(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	pool := store.Pool()
-	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	for _, level := range levels {
 		id := pgtest.NewSession(t, store)
 		if _, err := store.Sessions().Append(t.Context(), id, texts("a", "b")...); err != nil {
 			t.Fatal(err)

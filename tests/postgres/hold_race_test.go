@@ -3,9 +3,9 @@ package postgres
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -43,14 +43,14 @@ func TestHoldBesideDeletion(t *testing.T) {
 				return pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") >= clients
 			}
 		}
-		pgtest.Await(t, time.Minute, "the deletion to wait", waiting(1))
+		await.For(t, "the deletion to wait", waiting(1))
 		held := make(chan error, 1)
 		go func() { held <- store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: id, Reason: "x"}) }()
 		var hold error
 		if naive {
 			hold = <-held // nothing keeps it waiting
 		} else {
-			pgtest.Await(t, time.Minute, "the hold to wait", waiting(2))
+			await.For(t, "the hold to wait", waiting(2))
 		}
 		if err := locker.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

@@ -39,8 +39,8 @@ func TestIdleSessions(t *testing.T) {
 		later := now.Add(time.Hour)
 		wants(0, nil)
 		wants(0, map[string]time.Time{"ns0": sessions[0].CreatedAt.Add(-time.Minute), "other": later})
-		wants(4, map[string]time.Time{"ns0": later, "ns1": now.Add(-time.Minute)})
-		if longest := wants(8, map[string]time.Time{"ns0": now.Add(2 * time.Minute), "ns1": later}); longest < time.Hour || longest > 62*time.Minute {
+		wants(4, map[string]time.Time{"ns0": later, "ns1": sessions[1].CreatedAt.Add(-time.Minute)})
+		if longest := wants(8, map[string]time.Time{"ns0": now.Add(2 * time.Minute), "ns1": later}); longest < time.Hour || longest > later.Sub(sessions[0].CreatedAt)+2*time.Minute {
 			t.Errorf("the first one is due for %v", longest)
 		}
 		for _, hold := range []repo.LegalHold{{SessionID: sessions[0].ID}, {Namespace: "ns0", Owner: "owner2"}, {Namespace: "ns1"}} {

@@ -411,7 +411,7 @@ func TestStatementsThatCheckTheirLevel(t *testing.T) {
 		},
 	}
 	for name, statement := range statements {
-		for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		for _, level := range levels {
 			err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 				written, err := statement(tx)
 				if err == nil && written != (level == pgx.ReadCommitted) {

@@ -1,16 +1,15 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -112,8 +111,7 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 		t.Logf("this server has only English messages: %v", err)
 	}
 	id := pgtest.NewSession(t, store)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	err = pgx.BeginFunc(ctx, store.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT FROM sessions FOR UPDATE"); err != nil {
 			return err
@@ -124,22 +122,27 @@ func TestServerOfAnotherLanguage(t *testing.T) {
 			_, err := store.Sessions().Update(ctx, id, repo.SessionUpdate{Actor: new("a")})
 			updated <- err
 		}()
-		for ended := false; !ended && ctx.Err() == nil; {
-			// Not pg_stat_activity, of which a transaction sees only its first state.
-			if err := tx.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_locks
-				WHERE NOT granted AND pid <> pg_backend_pid()`).Scan(&ended); err != nil {
-				return err
+		// Not pg_stat_activity, of which a transaction sees only its first state.
+		const waiting = "SELECT coalesce(max(pid), 0) FROM pg_locks WHERE NOT granted AND pid <> ALL ($1)"
+		ended := 0
+		await.For(t, "the update waits", func() bool { ended = pgtest.Value[int](t, tx, waiting, []int{0}); return ended != 0 })
+		pgtest.Exec(t, tx, "SELECT pg_terminate_backend($1)", ended)
+		await.For(t, "the update ends", func() bool {
+			select {
+			case err := <-updated:
+				if !errors.Is(err, repo.ErrUnknownOutcome) {
+					t.Errorf("a write whose connection the server ended: %v, want %v", err, repo.ErrUnknownOutcome)
+				}
+				t.Logf("the server said: %v", err)
+				return true
+			default:
 			}
-		}
-		select {
-		case err := <-updated:
-			if !errors.Is(err, repo.ErrUnknownOutcome) {
-				t.Errorf("a write whose connection the server ended: %v, want %v", err, repo.ErrUnknownOutcome)
+			again := pgtest.Value[int](t, tx, waiting, []int{ended}) != 0
+			if again {
+				t.Error("a write whose connection the server ended was sent again")
 			}
-			t.Logf("the server said: %v", err)
-		case <-time.After(3 * time.Second):
-			t.Error("a write whose connection the server ended was sent again")
-		}
+			return again
+		})
 		return nil
 	})
 	if err != nil {

@@ -3,13 +3,13 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -20,38 +20,35 @@ import (
 func TestCancelReachesAnotherProcess(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDatabase(t)
-	here, there := process(t, database), process(t, database)
-	count := pgtest.Choose(400, 60)
-	queueMany(t, here.Pool(), "queue", count)
+	tracer := &claimTracer{polls: namedStatements{name: "LeaseListEnded"}}
+	here, there := process(t, database), process(t, database, func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
 	ctx, stop := context.WithCancel(t.Context())
-	begun, ended := make(chan repo.ID), make(chan time.Time)
-	worked := make(chan error, 1)
+	defer stop()
+	begun, ended, worked := make(chan repo.ID, 1), make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		claim := repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, TTL: time.Hour}
 		worked <- repo.Work(ctx, there, claim, func(ctx context.Context, claimed repo.ClaimedPlan) error {
 			begun <- claimed.Plan.ID
 			<-ctx.Done()
-			ended <- time.Now()
+			ended <- struct{}{}
 			return ctx.Err()
 		})
 	}()
-	var took []time.Duration
-	for range count {
-		id := <-begun
-		before := time.Now()
+	await.For(t, "a worker is told, and not by a poll, which may come first", func() bool {
+		before := tracer.polls.count.Load()
+		queueMany(t, here.Pool(), "queue", 1)
+		id := await.Value(t, "the worker's claim", begun)
+		await.For(t, "a poll", func() bool { return tracer.polls.count.Load() > before })
+		before = tracer.polls.count.Load()
 		if _, err := here.Plans().Transition(t.Context(), id, repo.TransitionCancel, repo.Cause{Reason: "enough"}); err != nil {
 			t.Fatal(err)
 		}
-		took = append(took, (<-ended).Sub(before))
-	}
+		await.Value(t, "the end of the work", ended)
+		return tracer.polls.count.Load()-before <= 1 // the look after the hint
+	})
 	stop()
-	if err := <-worked; !errors.Is(err, context.Canceled) {
+	if err := await.Value(t, "the worker's end", worked); !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-	slices.Sort(took)
-	t.Logf("of %d cancellations, half took %v, 99 %% %v, and the last %v", count, took[count/2], took[count*99/100], took[count-1])
-	if took[count/2] > 400*time.Millisecond { // what the poll takes, without load
-		t.Errorf("half of them took more than %v", took[count/2])
 	}
 }
 
@@ -101,51 +98,55 @@ func TestEndsAreAnnounced(t *testing.T) {
 			return err
 		}, 1},
 		"acquired": {&tracer.polls, func(c repo.ClaimedPlan) error {
-			_, err := there.Leases().Acquire(t.Context(), repo.NewLease{Key: c.Lease.Key, Owner: "waits", Wait: true})
+			_, err := there.Leases().Acquire(t.Context(), repo.NewLease{Key: c.Lease.Key, Owner: "waits", Wait: true, TTL: time.Hour})
 			return err
 		}, func(c repo.ClaimedPlan) error { return here.Leases().Release(t.Context(), c.Lease) }, 0},
 		"a turn's plan": {&tracer.claims, func(repo.ClaimedPlan) error {
-			_, err := there.Plans().Claim(t.Context(), repo.Claim{Owner: repo.NewID().String(), Wait: true})
+			_, err := there.Plans().Claim(t.Context(), repo.Claim{Owner: repo.NewID().String(), Wait: true, TTL: time.Hour})
 			return err
 		}, func(repo.ClaimedPlan) error {
 			_, err := here.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: session, Action: "answer"})
 			return err
 		}, 0},
 	} {
-		hinted := false
-		for range 20 { // a poll may come first
+		await.For(t, name+": a hint, and not by a poll, which may come first", func() bool {
 			c := claim()
 			before, ended := test.polls.count.Load(), make(chan error, 1)
 			go func() { ended <- test.waits(c) }()
 			awaitListeners(t, here.Pool(), 1)
-			pgtest.Await(t, time.Minute, "a poll", func() bool { return test.polls.count.Load() > before })
+			await.For(t, "a poll", func() bool { return test.polls.count.Load() > before })
 			before = test.polls.count.Load()
 			if err := test.do(c); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if err := <-ended; err != nil && !errors.Is(err, repo.ErrConflict) {
+			if err := await.Value(t, name+" ends the wait", ended); err != nil && !errors.Is(err, repo.ErrConflict) {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if hinted = test.polls.count.Load()-before <= test.looks; hinted {
-				break
+			return test.polls.count.Load()-before <= test.looks
+		})
+	}
+	// A hint that comes before the wait is not lost: there is one look at once, and not one after a poll. It has come
+	// when a later one has.
+	await.For(t, "a release before the wait is known at once", func() bool {
+		c, later := claim(), claim()
+		ended := make(chan error, 1)
+		go func() { ended <- end(later) }()
+		awaitListeners(t, here.Pool(), 1)
+		await.For(t, "the wait begins", func() bool { return there.Stats().Followers.Leases > 0 })
+		for _, lease := range []repo.Lease{c.Lease, later.Lease} {
+			if err := here.Leases().Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if !hinted {
-			t.Errorf("%s: each time a poll found it", name)
+		if err := await.Value(t, "the later hint", ended); !errors.Is(err, repo.ErrConflict) {
+			t.Fatal(err)
 		}
-	}
-	// A hint that comes before the wait is not lost.
-	c := claim()
-	if err := here.Leases().Release(t.Context(), c.Lease); err != nil {
-		t.Fatal(err)
-	}
-	before := time.Now()
-	if err := here.Leases().Await(t.Context(), c.Lease); !errors.Is(err, repo.ErrConflict) {
-		t.Error(err)
-	}
-	if took := time.Since(before); took > 300*time.Millisecond {
-		t.Errorf("it took %v to learn of a release that was before", took)
-	}
+		before := tracer.polls.count.Load()
+		if err := end(c); !errors.Is(err, repo.ErrConflict) {
+			t.Fatal(err)
+		}
+		return tracer.polls.count.Load()-before == 1
+	})
 }
 
 // A turn waits for whoever changes its action, and uses it as it is then.

@@ -148,7 +148,7 @@ func TestRowsThatATriggerLeavesOut(t *testing.T) {
 	}
 
 	// Parts of a stream.
-	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: "k", Owner: "o", TTL: time.Minute})
+	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: "k", Owner: "o", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

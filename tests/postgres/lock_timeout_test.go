@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -21,10 +22,12 @@ func TestLockTimeoutOfSettings(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, databaseURL string) *agentstore.Store{
 		"the URL's": func(t *testing.T, databaseURL string) *agentstore.Store {
 			t.Helper()
+			// short: the session stays held
 			return pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "lock_timeout", "50ms"), agentstore.Options{MaxConns: 1})
 		},
 		"the database's": func(t *testing.T, databaseURL string) *agentstore.Store {
 			t.Helper()
+			// short: the session stays held
 			pgtest.Exec(t, pgtest.NewPool(t, databaseURL), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 50', current_database()); END $$`)
 			return pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 1})
 		},
@@ -32,7 +35,7 @@ func TestLockTimeoutOfSettings(t *testing.T) {
 			t.Helper()
 			return pgtest.OpenPool(t, pgtest.NewPool(t, databaseURL, func(c *pgxpool.Config) {
 				c.MaxConns = 1
-				c.ConnConfig.RuntimeParams["lock_timeout"] = "0.05s"
+				c.ConnConfig.RuntimeParams["lock_timeout"] = "0.05s" // short: the session stays held
 			}), agentstore.Options{})
 		},
 	} {
@@ -40,13 +43,10 @@ func TestLockTimeoutOfSettings(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
 			others := pgtest.NewPool(t, databaseURL)
+			id := pgtest.NewSession(t, pgtest.OpenPool(t, others, agentstore.Options{}))
 			store := open(t, databaseURL)
-			id := pgtest.NewSession(t, store)
-			release := hold(t, others, id)
-			defer release()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if _, err := store.Sessions().Append(ctx, id, user("x")); !errors.Is(err, repo.ErrContention) {
+			defer hold(t, others, id)()
+			if _, err := store.Sessions().Append(await.Context(t), id, user("x")); !errors.Is(err, repo.ErrContention) {
 				t.Errorf("an append to a held session: %v", err)
 			}
 		})
@@ -64,8 +64,10 @@ func TestLockTimeoutOfAttempts(t *testing.T) {
 				t.Parallel()
 				databaseURL := pgtest.NewDatabase(t)
 				other := pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", "other"), agentstore.Options{})
+				// short: the rows stay locked
 				store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: timeout})
-				ids, stream := newSessions(t, store, 2), openStream(t, store, "a")
+				conn := pgtest.Connect(t, databaseURL)
+				ids, stream := newSessions(t, other, 2), openStream(t, other, "a")
 				turn := repo.Turn{State: []repo.StateChange{plusOne("fresh", "n")}}
 				if err := other.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 					if _, err := tx.State().Change(ctx, turn.State); err != nil {
@@ -87,15 +89,18 @@ func TestLockTimeoutOfAttempts(t *testing.T) {
 							return err
 						},
 					} {
-						limit, want := 20*time.Second, repo.ErrContention
+						want, waits, ended := repo.ErrContention, awaitsRow(t, store, conn), make(chan error, 1)
+						ctx, cancel := context.WithCancel(t.Context())
+						defer cancel()
+						go func() { ended <- operation(ctx) }()
 						if timeout == 0 {
-							limit, want = time.Second, context.DeadlineExceeded
+							want = context.Canceled
+							waits()
+							cancel()
 						}
-						ctx, cancel := context.WithTimeout(t.Context(), limit)
-						if err := operation(ctx); !errors.Is(err, want) {
+						if err := await.Value(t, name, ended); !errors.Is(err, want) {
 							t.Errorf("%s gave %v, want %v", name, err, want)
 						}
-						cancel()
 					}
 					return nil
 				}); err != nil {

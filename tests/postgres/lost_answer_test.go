@@ -5,9 +5,12 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -64,13 +67,13 @@ func TestLostAnswers(t *testing.T) {
 				network := pgtest.NewLosing(t, u.Host)
 				u.Host = network.Addr
 				lossy := pgtest.WithParameter(u.String(), "default_query_exec_mode", mode)
-				store, other := pgtest.OpenStore(t, lossy, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+				store, other := openBreaking(t, lossy), pgtest.OpenStore(t, direct, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					id := pgtest.NewSession(t, other)
 					network.Lose(piece, false)
 					err := test.write(t.Context(), store, id)
 					lost = network.Stop()
-					time.Sleep(50 * time.Millisecond) // the server may still be working
+					awaitDone(t, store, other.Pool())
 					written := test.written(other.Sessions().Get(t.Context(), id))
 					if written != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("the answer to piece %d lost: %v; written: %v", piece, err, written)
@@ -81,53 +84,67 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// openBreaking opens a store whose connections to the server break, and which has one at a time.
+func openBreaking(t *testing.T, databaseURL string) *agentstore.Store {
+	t.Helper()
+	return pgtest.OpenStore(t, pgtest.WithParameter(databaseURL, "application_name", lossyName), agentstore.Options{MaxConns: 1})
+}
+
+// awaitDone waits until the server has done all that a lossy store has sent: whatever connection
+// it came by, it has ended.
+func awaitDone(t *testing.T, lossy *agentstore.Store, others pgtest.Database) {
+	t.Helper()
+	lossy.Pool().Reset()
+	await.For(t, "the server has done what was sent", func() bool {
+		return pgtest.Value[int](t, others, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lossy'") == 0
+	})
+}
+
 // If an append's answer was lost, and its session is then locked for longer than the
 // lock timeout, the error does not say that nothing was written.
 func TestLockTimeoutAfterALostAnswer(t *testing.T) {
 	t.Parallel()
-	for range 20 { // until the append's answer is lost, and the lock comes before the second attempt
+	await.For(t, "the answer that is lost is the append's", func() bool {
 		direct := pgtest.NewDatabase(t)
 		u, err := url.Parse(direct)
 		if err != nil {
 			t.Fatal(err)
 		}
-		network := pgtest.NewLosing(t, u.Host)
+		network, locked := pgtest.NewLosing(t, u.Host), make(chan struct{})
 		u.Host = network.Addr
-		// One connection, which does not wait for rows.
-		store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
+		// One connection, which does not wait for rows. There is no other before the session is locked.
+		store := pgtest.OpenPool(t, pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) {
+			c.MaxConns = 1
+			c.ConnConfig.RuntimeParams["application_name"] = "lossy"
+			c.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+				if network.Lost.Load() {
+					<-locked
+					config.RuntimeParams["lock_timeout"] = "100ms" // short: the session stays locked
+				}
+				return nil
+			}
+		}), agentstore.Options{})
 		holder := pgtest.NewPool(t, direct)
 		id := pgtest.NewSession(t, store)
 		if _, err := store.Sessions().Append(t.Context(), id, user("prepares the statement")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // until that is announced
 		network.Left.Store(1)
 		appended := make(chan error, 1)
 		go func() {
 			_, err := store.Sessions().Append(t.Context(), id, user("written"))
 			appended <- err
 		}()
-		for !network.Lost.Load() {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(10 * time.Millisecond) // until the server has committed
+		await.For(t, "an answer is lost", network.Lost.Load)
+		awaitDone(t, store, holder)
+		wasWritten := pgtest.Value[int](t, holder, "SELECT count(*) FROM messages") == 2
 		release := hold(t, holder, id)
-		err = <-appended
+		close(locked)
+		err = await.Value(t, "the append", appended)
 		release()
-		if err == nil {
-			continue // the second attempt was first
+		if wasWritten && !errors.Is(err, repo.ErrUnknownOutcome) {
+			t.Errorf("%v, but it is stored", err)
 		}
-		session, read := store.Sessions().Get(t.Context(), id)
-		if read != nil {
-			t.Fatal(read)
-		}
-		if session.MessageCount == 1 {
-			continue // another answer was lost
-		}
-		if !errors.Is(err, repo.ErrUnknownOutcome) {
-			t.Errorf("%v, but %d messages are stored", err, session.MessageCount)
-		}
-		return
-	}
-	t.Fatal("the second attempt came before the lock each time")
+		return wasWritten
+	})
 }

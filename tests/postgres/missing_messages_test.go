@@ -1,13 +1,13 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"io"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -39,8 +39,7 @@ func TestMissingMessages(t *testing.T) {
 				}
 			}
 			pgtest.Exec(t, pgtest.Connect(t, databaseURL), "DELETE FROM messages WHERE session_id = $1 AND "+test.removed, [16]byte(id))
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
+			ctx := await.Context(t)
 			if err := store.Sessions().Export(ctx, id, io.Discard); !errors.Is(err, repo.ErrUnavailable) {
 				t.Errorf("Export: %v", err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -21,7 +22,7 @@ import (
 func claimMany(t *testing.T, store *agentstore.Store, namespace string, count int) []repo.ClaimedPlan {
 	t.Helper()
 	queueMany(t, store.Pool(), namespace, count)
-	claimed := claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{namespace}, Limit: count})
+	claimed := claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{namespace}, Limit: count, TTL: time.Hour})
 	if len(claimed) != count {
 		t.Fatalf("claimed %d of %d", len(claimed), count)
 	}
@@ -143,8 +144,7 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 			}
 			waiting := make(chan error, 1)
 			go func() { waiting <- complete(t.Context(), claimed[0]) }()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := await.Context(t) // for the others: the row stays locked until they have come back
 			var running sync.WaitGroup
 			for _, c := range claimed[1:] {
 				running.Go(func() {
@@ -214,7 +214,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 	}
 	network := pgtest.NewLosing(t, u.Host)
 	u.Host = network.Addr
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	store, other := openBreaking(t, u.String()), pgtest.OpenStore(t, direct, agentstore.Options{})
 	for piece, lost := int32(1), true; lost; piece++ {
 		claimed := claimMany(t, other, fmt.Sprint("queue", piece), 4)
 		errs := make([]error, len(claimed))
@@ -227,7 +227,7 @@ func TestLostAnswersOfTransitions(t *testing.T) {
 		}
 		running.Wait()
 		lost = network.Stop()
-		time.Sleep(50 * time.Millisecond) // the server may still be working
+		awaitDone(t, store, other.Pool())
 		for i, c := range claimed {
 			plan, err := other.Plans().Get(t.Context(), c.Plan.ID)
 			if moved := plan.State == repo.PlanComplete; err != nil || moved != (errs[i] == nil) && !errors.Is(errs[i], repo.ErrUnknownOutcome) {
@@ -251,7 +251,7 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 	for _, count := range []int{10, 10_000, 10} {
 		pgtest.Exec(t, pool, "ANALYZE")
 		queueMany(t, pool, "queue", count)
-		for _, c := range claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 10}) {
+		for _, c := range claim(t, store, repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Limit: 10, TTL: time.Hour}) {
 			if _, err := store.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence}); err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +274,7 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 	tracer := newClaimTracer()
 	workers := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 2 })
 	other := process(t, databaseURL)
-	for range 20 { // a poll may come first
+	await.For(t, "a worker is woken, and not by a poll, which may come first", func() bool {
 		c := claimMany(t, other, "queue", 1)[0]
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionComplete, repo.Cause{}); err != nil {
 			t.Fatal(err)
@@ -282,21 +282,18 @@ func TestTransitionsWakeWorkers(t *testing.T) {
 		claimed := make(chan error, 1)
 		before := tracer.polls.count.Load()
 		go func() {
-			_, err := workers.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Wait: true})
+			_, err := workers.Plans().Claim(t.Context(), repo.Claim{Owner: "worker", Namespaces: []string{"queue"}, Wait: true, TTL: time.Hour})
 			claimed <- err
 		}()
 		awaitListeners(t, other.Pool(), 1)
-		pgtest.Await(t, time.Minute, "a poll", func() bool { return tracer.polls.count.Load() > before })
+		await.For(t, "a poll", func() bool { return tracer.polls.count.Load() > before })
 		polls := tracer.polls.count.Load()
 		if _, err := other.Plans().Transition(t.Context(), c.Plan.ID, repo.TransitionExecute, repo.Cause{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-claimed; err != nil {
+		if err := await.Value(t, "the worker's claim", claimed); err != nil {
 			t.Fatal(err)
 		}
-		if tracer.polls.count.Load() == polls {
-			return
-		}
-	}
-	t.Error("each time a poll found the plan")
+		return tracer.polls.count.Load() == polls
+	})
 }

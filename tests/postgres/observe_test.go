@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -155,7 +156,7 @@ func TestObserverOfGroups(t *testing.T) {
 	}
 	wait.Wait()
 	var stats postgres.Stats
-	pgtest.Await(t, time.Minute, "the last group ends, whose writes were answered", func() bool {
+	await.For(t, "the last group ends, whose writes were answered", func() bool {
 		stats = store.Stats()
 		return len(stats.Committers) != 1 || stats.Committers[0].Groups == 0 && stats.Pool.Acquired == 0
 	})
@@ -214,7 +215,7 @@ func TestObserverOfHeldSession(t *testing.T) {
 		_, err := store.Sessions().Append(ctx, id, user("x"))
 		first <- err
 	}()
-	pgtest.Await(t, time.Minute, "the session is held", func() bool {
+	await.For(t, "the session is held", func() bool {
 		stats := store.Stats().Committers
 		return len(stats) == 1 && stats[0].Begun >= 2
 	})
@@ -227,7 +228,7 @@ func TestObserverOfHeldSession(t *testing.T) {
 		_, err := store.Sessions().Append(t.Context(), id, user("x"))
 		second <- err
 	}()
-	pgtest.Await(t, time.Minute, "it is tried", func() bool { return store.Stats().Committers[0].Groups > 0 })
+	await.For(t, "it is tried", func() bool { return store.Stats().Committers[0].Groups > 0 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -341,11 +342,11 @@ func TestObserverSeesNoContents(t *testing.T) {
 			valid("append", err)
 			_, err = store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: session.ID, ID: marker, Messages: []repo.NewMessage{user(marker)}})
 			valid("append_turn", err)
-			lease, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: marker}, Owner: marker, TTL: time.Minute})
+			lease, err := store.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: marker}, Owner: marker, TTL: time.Hour})
 			valid("acquire", err)
-			_, err = store.Leases().Renew(ctx, lease, time.Minute)
+			_, err = store.Leases().Renew(ctx, lease, time.Hour)
 			valid("renew", err)
-			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: marker, Owner: marker})
+			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: marker, Owner: marker, TTL: time.Hour})
 			valid("open", err)
 			_, err = store.Streams().Append(ctx, stream, []byte(marker))
 			valid("streams.append", err)
@@ -393,6 +394,7 @@ func TestObserverSeesNoContents(t *testing.T) {
 // call calls a method with arguments that contain the marker, and loops over what it yields.
 func call(t *testing.T, method reflect.Value, session repo.ID) {
 	t.Helper()
+	// short: it ends those that follow or wait, however late
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	args := []reflect.Value{reflect.ValueOf(ctx)}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -47,9 +47,7 @@ func TestOpenErrorsAreClearAndHoldNoPassword(t *testing.T) {
 		{"wrong password", at(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), password) }), repo.ErrPermission, "28P01"},
 		{"no such database", at(func(u *url.URL) { u.Path = "/nowhere" }), repo.ErrSchema, "nowhere"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err := agentstore.Open(ctx, test.databaseURL, agentstore.Options{})
-		cancel()
+		_, err := agentstore.Open(await.Context(t), test.databaseURL, agentstore.Options{})
 		for _, sentinel := range repo.Sentinels() {
 			if errors.Is(err, sentinel) != errors.Is(test.is, sentinel) {
 				t.Errorf("%s: %v is %v: %t", test.name, err, sentinel, errors.Is(err, sentinel))
@@ -90,8 +88,8 @@ func TestOpenOptions(t *testing.T) {
 	for field, options := range map[string]agentstore.Options{
 		"options.MaxConns":         {MaxConns: -1},
 		"options.ConnectTimeout":   {ConnectTimeout: -1},
-		"options.StatementTimeout": {StatementTimeout: time.Microsecond},
-		"options.LockTimeout":      {LockTimeout: -time.Second},
+		"options.StatementTimeout": {StatementTimeout: time.Microsecond}, // short: it is refused
+		"options.LockTimeout":      {LockTimeout: -time.Second},          // short: it is refused
 	} {
 		_, err := agentstore.Open(t.Context(), databaseURL, options)
 		var invalid *repo.InvalidError
@@ -100,7 +98,7 @@ func TestOpenOptions(t *testing.T) {
 		}
 	}
 
-	first := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 3, StatementTimeout: 7 * time.Second, LockTimeout: 5 * time.Second})
+	first := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 3, StatementTimeout: 70 * time.Second, LockTimeout: 50 * time.Second})
 	if got := first.Pool().Config().MaxConns; got != 3 {
 		t.Errorf("MaxConns %d", got)
 	}
@@ -108,7 +106,7 @@ func TestOpenOptions(t *testing.T) {
 	if err := first.Pool().QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('lock_timeout')").Scan(&statement, &lock); err != nil {
 		t.Fatal(err)
 	}
-	if statement != "7s" || lock != "5s" {
+	if statement != "70s" || lock != "50s" {
 		t.Errorf("timeouts %s and %s", statement, lock)
 	}
 	// Another opener shares the pool, or gets an error if its options differ.

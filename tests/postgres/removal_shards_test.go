@@ -25,12 +25,12 @@ func TestRemovalsInShards(t *testing.T) {
 	t.Parallel()
 	store := openShards(t, pgtest.NewEmptyDatabase(t), agentstore.Options{MaxConns: 2})
 	const tenants = 12
-	policy := retention.Policy{Sessions: map[string]time.Duration{}, Turns: time.Millisecond}
+	policy := retention.Policy{Sessions: map[string]time.Duration{}, Turns: time.Microsecond}
 	scope := repo.Scope{Name: "user:person"}
 	for i := range tenants {
 		namespace := fmt.Sprint("tenant ", i)
 		view := store.In(namespace)
-		policy.Sessions[namespace] = time.Millisecond
+		policy.Sessions[namespace] = time.Microsecond
 		for _, owner := range []string{"person", "another"} {
 			session, err := view.Sessions().Create(t.Context(), repo.NewSession{Owner: owner})
 			if err != nil {
@@ -48,7 +48,6 @@ func TestRemovalsInShards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * time.Millisecond)
 	run := func() (all retention.Report) {
 		t.Helper()
 		for _, shard := range store.Shards() {
@@ -95,13 +94,13 @@ func TestRemovalsInShards(t *testing.T) {
 	if want := (retention.Report{Sessions: tenants - 2, Messages: 2 * (tenants - 2), Held: 1}); would != want || did != want {
 		t.Errorf("a dry run says %+v, the run did %+v", would, did)
 	}
-	policy.Turns = time.Millisecond
+	policy.Turns = time.Microsecond
 	if did := run(); did != (retention.Report{Held: 2}) { // the session, and its turn
 		t.Errorf("%+v", did)
 	}
 }
 
-// All of it on one connection, by a role of another isolation level whose statements may take a second, while an old snapshot is open.
+// All of it on one connection, by a role of another isolation level, while an old snapshot is open.
 func TestRemovalsUnderSettings(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"serializable", "repeatable read"} {
@@ -114,7 +113,7 @@ func TestRemovalsUnderSettings(t *testing.T) {
 			}
 			defer func() { _ = old.Rollback(context.WithoutCancel(t.Context())) }()
 			pgtest.Value[int](t, old, "SELECT count(*) FROM sessions")
-			url := pgtest.WithParameter(pgtest.WithParameter(databaseURL, "statement_timeout", "1000"), "default_transaction_isolation", level)
+			url := pgtest.WithParameter(databaseURL, "default_transaction_isolation", level)
 			store := pgtest.OpenStore(t, url, agentstore.Options{MaxConns: 1})
 			repotest.Person(t, store, "canary@example.com", "1")
 			request := erase.Request{Owner: "canary@example.com", Scopes: []string{"canary@example.com"}, Key: []byte("sixteen bytes or")}
@@ -122,9 +121,8 @@ func TestRemovalsUnderSettings(t *testing.T) {
 				t.Errorf("%+v, %v", receipt, err)
 			}
 			id := pgtest.NewSession(t, store)
-			time.Sleep(2 * time.Millisecond)
-			ages := map[string]time.Duration{repo.DefaultNamespace: time.Millisecond}
-			policy := retention.Policy{Sessions: ages, Plans: ages, Turns: time.Millisecond, Audit: time.Hour}
+			ages := map[string]time.Duration{repo.DefaultNamespace: time.Microsecond}
+			policy := retention.Policy{Sessions: ages, Plans: ages, Turns: time.Microsecond, Audit: time.Hour}
 			policy.Wait = func(ctx context.Context) error {
 				other := retention.Policy{Plans: map[string]time.Duration{"other": time.Hour}}
 				if _, err := retention.Run(ctx, store, other); err == nil || !errors.Is(err, repo.ErrConflict) {

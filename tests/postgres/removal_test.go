@@ -1,11 +1,15 @@
 package postgres
 
 import (
+	"errors"
 	"testing"
-	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -28,17 +32,25 @@ func TestRemovalOfALongSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := func() int64 {
-		return pgtest.Value[int64](t, store.Pool(), "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM session_turns) + (SELECT count(*) FROM session_remains)")
+	rows := func(in pgtest.Database) int64 {
+		return pgtest.Value[int64](t, in, "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM session_turns) + (SELECT count(*) FROM session_remains)")
+	}
+	if err := pgx.BeginFunc(t.Context(), store.Pool(), func(tx pgx.Tx) error {
+		if err := second(postgres.Bind(tx).Sessions().Delete(t.Context(), id)); err != nil {
+			return err
+		}
+		if rows(tx) == 1500 {
+			t.Error("one transaction removes all")
+		}
+		return errUndone
+	}); !errors.Is(err, errUndone) {
+		t.Fatal(err)
 	}
 	deleted, err := store.Sessions().Delete(t.Context(), id)
 	if err != nil || deleted.Messages != 1500 || deleted.Kept != 1500 {
 		t.Fatalf("%+v, %v", deleted, err)
 	}
-	if rows() == 1500 {
-		t.Error("one transaction removed all")
-	}
-	pgtest.Await(t, time.Minute, "the rest to go", func() bool { return rows() == 1500 })
+	await.For(t, "the rest to go", func() bool { return rows(store.Pool()) == 1500 })
 	page, err := store.Sessions().MessagesFrom(t.Context(), fork.ID, 1400, 1000)
 	if err != nil || len(page) != 100 {
 		t.Errorf("the fork has %d of 100 messages, %v", len(page), err)
@@ -46,7 +58,7 @@ func TestRemovalOfALongSession(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), fork.ID); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Await(t, time.Minute, "all to go", func() bool { return rows() == 0 })
+	await.For(t, "all to go", func() bool { return rows(store.Pool()) == 0 })
 }
 
 // A session is restored while rows of its deletion are left: these go first, and nothing of the restored one.

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,10 +60,7 @@ func whileDeleting(t *testing.T, store *agentstore.Store, level pgx.TxIsoLevel, 
 		defer close(done)
 		isNew, err = create(ctx, creating, id)
 	}()
-	pgtest.Await(t, time.Minute, "the creation waits", func() bool {
-		return pgtest.Value[int](t, pool, `SELECT count(*)::int FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
-	})
+	pgtest.AwaitLockWait(t, pool, 1)
 	if err := deleting.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}

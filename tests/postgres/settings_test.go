@@ -154,7 +154,7 @@ func TestConformanceUnderSettings(t *testing.T) {
 	alterDatabase(t, databaseURL, hostile...)
 	open := opener(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", "simple_protocol"))
 	if pgtest.Full() {
-		repotest.Run(t, open, pgtest.Races())
+		repotest.Run(t, open, pgtest.Races(), pgtest.Elapse(databaseURL))
 		return
 	}
 	// Each kind of value, but no races.
@@ -170,7 +170,8 @@ func TestConformanceInAnotherTimeZone(t *testing.T) {
 	pool := pgtest.NewPool(t, pgtest.WithParameter(databaseURL, "default_query_exec_mode", "simple_protocol"))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories {
 		return pgtest.OpenPool(t, pool, agentstore.Options{})
-	}, pgtest.Parts("List", "Activity", "Messages", "Export", "Plans", "Leases", "Streams", "Audit")...) // which have times
+	}, append(pgtest.Parts("List", "Activity", "Messages", "Export", "Plans", "Leases", "Streams", "Audit"), // which have times
+		pgtest.Elapse(databaseURL))...)
 }
 
 // refusal checks an error that names a setting and its value.

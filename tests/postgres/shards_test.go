@@ -55,7 +55,7 @@ func TestConformanceOfShards(t *testing.T) {
 		t.Cleanup(func() { _ = store.Close() })
 		return sharded{store}
 	}, func(store sharded, namespace string) repo.Store { return store.In(namespace) },
-		pgtest.Parts("Append", "Transactions", "Claims", "StreamsFollow", "Closing")...)
+		append(pgtest.Parts("Append", "Transactions", "Claims", "StreamsFollow", "Closing"), pgtest.Elapse(databaseURL))...)
 }
 
 // Views of all shards write at once, on fewer connections than there are shards: each row is in its own shard.

@@ -8,9 +8,9 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -94,24 +94,17 @@ func TestStalledReadersAndWriters(t *testing.T) {
 				ended <- call(ctx, &stalled{bytes.NewReader(document.Bytes()), document.Len() / 2 % 200_000, &stalls, released})
 			}()
 		}
-		pgtest.Await(t, time.Minute, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
-		soon, stop := context.WithTimeout(t.Context(), time.Minute)
-		if _, err := sessions.Append(soon, working, user("x")); err != nil {
+		await.For(t, fmt.Sprintf("%s: all %d stall", name, conns), func() bool { return stalls.Load() >= conns })
+		if _, err := sessions.Append(await.Context(t), working, user("x")); err != nil {
 			t.Errorf("%s: beside those that stall an append fails: %v", name, err)
 		}
-		if _, err := sessions.Get(soon, working); err != nil {
+		if _, err := sessions.Get(await.Context(t), working); err != nil {
 			t.Errorf("%s: beside those that stall a read fails: %v", name, err)
 		}
-		stop()
 		cancel()
 		for range conns {
-			select {
-			case err := <-ended:
-				if !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
-					t.Errorf("%s: after its context ended it gave %v", name, err)
-				}
-			case <-time.After(5 * time.Second):
-				t.Errorf("%s: it still runs after its context has ended", name)
+			if err := await.Value(t, name+": to end with its context", ended); !errors.Is(err, context.Canceled) || errors.Is(err, repo.ErrImport) {
+				t.Errorf("%s: after its context ended it gave %v", name, err)
 			}
 		}
 		close(released)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -58,7 +59,7 @@ func TestStreamOpenedBesideAppends(t *testing.T) {
 				stream.Next = next
 			}
 		})
-		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // pace: the other one appends meanwhile
 		taken := openStream(t, b, "a")
 		if _, err := b.Streams().Append(t.Context(), taken, []byte("y")); err != nil {
 			t.Errorf("after it was opened at %d: %v", taken.Next, err)
@@ -80,8 +81,8 @@ func TestHeldStreamBesideSameParts(t *testing.T) {
 	}
 	release := lock(t, pgtest.NewPool(t, databaseURL), "SELECT FROM streams WHERE key = 'held' FOR UPDATE")
 	defer release()
+	ctx := await.Context(t)
 	for i := range int64(200) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		waits, leave := context.WithCancel(ctx)
 		var all, waiting sync.WaitGroup
 		for _, stream := range streams {
@@ -98,7 +99,6 @@ func TestHeldStreamBesideSameParts(t *testing.T) {
 		all.Wait()
 		leave()
 		waiting.Wait()
-		cancel()
 		if t.Failed() {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -20,7 +21,7 @@ import (
 
 func streamOf(t *testing.T, r repo.Repositories, sessionID repo.ID) repo.Stream {
 	t.Helper()
-	stream, err := r.Streams().Open(t.Context(), repo.NewStream{Key: repo.NewID().String(), Owner: "writer", Session: sessionID})
+	stream, err := r.Streams().Open(t.Context(), repo.NewStream{Key: repo.NewID().String(), Owner: "writer", Session: sessionID, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +39,7 @@ func TestStreamsOfSessionOtherProcess(t *testing.T) {
 	writer := process(t, databaseURL)
 	reader := process(t, databaseURL, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "reader" })
 	sessionID := pgtest.NewSession(t, writer)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	next, stop := iter.Pull2(reader.Streams().FollowSession(ctx, sessionID))
+	next, stop := iter.Pull2(reader.Streams().FollowSession(await.Context(t), sessionID))
 	defer stop()
 	wants := func(want repo.Stream) {
 		t.Helper()
@@ -89,7 +88,7 @@ func TestStreamsGoWithTheirSession(t *testing.T) {
 					}
 				})
 			}
-			pgtest.Await(t, time.Minute, "some streams", func() bool {
+			await.For(t, "some streams", func() bool {
 				list, err := store.Streams().List(t.Context(), id, repo.Page{})
 				return err == nil && len(list.Items) > 4
 			})
@@ -141,7 +140,7 @@ func TestStreamsGoWithTheirSession(t *testing.T) {
 	if _, err := store.Sessions().Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Await(t, time.Minute, "the store removes what is left", func() bool {
+	await.For(t, "the store removes what is left", func() bool {
 		return pgtest.Value[int](t, store.Pool(), parts, [16]byte(stream.ID)) == 0
 	})
 

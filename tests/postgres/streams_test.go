@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -57,6 +57,7 @@ func tailStream(t *testing.T, store repo.Repositories, key string, from repo.Str
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
+		defer close(f.parts)
 		var end error
 		for part, err := range store.Streams().Follow(ctx, key, from) {
 			if end = err; err == nil {
@@ -74,29 +75,19 @@ func tailStream(t *testing.T, store repo.Repositories, key string, from repo.Str
 func (f *streamTail) wants(t *testing.T, from, count int64) {
 	t.Helper()
 	for want := from; want < from+count; want++ {
-		select {
-		case part := <-f.parts:
-			if part.Sequence != want {
-				t.Fatalf("part %d came, want %d", part.Sequence, want)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("part %d did not come", want)
+		if part := await.Value(t, fmt.Sprint("part ", want), f.parts); part.Sequence != want || part.StreamID.IsZero() {
+			t.Fatalf("part %d of %s came, want %d", part.Sequence, part.StreamID, want)
 		}
 	}
 }
 
 func (f *streamTail) end(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-f.ended:
-		if len(f.parts) > 0 {
-			t.Errorf("%d parts came before the end", len(f.parts))
-		}
-		return err
-	case <-time.After(time.Minute):
-		t.Fatal("Follow did not end")
-		return nil
+	err := await.Value(t, "the end of Follow", f.ended)
+	if len(f.parts) > 0 {
+		t.Errorf("%d parts came before the end", len(f.parts))
 	}
+	return err
 }
 
 // Parts and ends get to other processes, whatever happens to the connections of those.
@@ -193,17 +184,14 @@ func TestLockedStreamStopsNoOther(t *testing.T) {
 	release := lock(t, others, "SELECT FROM streams WHERE id = $1 FOR UPDATE", [16]byte(locked.ID))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	bounded, end := context.WithTimeout(t.Context(), time.Minute)
-	defer end()
+	bounded := await.Context(t)
 	waiting, withdrawn := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := store.Streams().Append(t.Context(), locked, []byte("x"))
-		waiting <- err
-	}()
-	go func() {
-		_, err := store.Streams().Append(ctx, repo.Stream{Key: "locked", ID: locked.ID, Fence: locked.Fence, Next: 2}, []byte("y"))
-		withdrawn <- err
-	}()
+	awaitTried(t, store, 0, func() {
+		go func() { waiting <- second(store.Streams().Append(t.Context(), locked, []byte("x"))) }()
+		go func() {
+			withdrawn <- second(store.Streams().Append(ctx, repo.Stream{Key: "locked", ID: locked.ID, Fence: locked.Fence, Next: 2}, []byte("y")))
+		}()
+	})
 	for range 50 {
 		next, err := store.Streams().Append(bounded, free, []byte("x"))
 		if err != nil {
@@ -233,40 +221,28 @@ func TestLockedStreamStopsNoOther(t *testing.T) {
 // Appends to many streams at the same time are few transactions.
 func TestStreamGroups(t *testing.T) {
 	t.Parallel()
-	const streams, parts = 64, 4
+	const streams = 64
 	store, others := openNarrow(t)
-	transactions := func() int64 {
-		return pgtest.Value[int64](t, others, "SELECT count(DISTINCT xmin::text) FROM stream_parts")
+	release := lock(t, others, "LOCK TABLE stream_parts IN SHARE MODE")
+	var running sync.WaitGroup
+	add := func(stream repo.Stream) {
+		running.Go(func() { addPart(t, store, &stream) })
 	}
-	for range 20 { // until the callers are there before the lock is released
-		pgtest.Exec(t, others, "DELETE FROM stream_parts")
-		var open [streams]repo.Stream
-		for i := range open {
-			open[i] = openStream(t, store, repo.NewID().String())
-		}
-		release := lock(t, others, "LOCK TABLE stream_parts IN SHARE MODE")
-		var running sync.WaitGroup
-		for i := range open {
-			running.Go(func() {
-				for range parts {
-					next, err := store.Streams().Append(t.Context(), open[i], []byte("x"))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					open[i].Next = next
-				}
-			})
-		}
-		awaitLockWait(t, others)
-		time.Sleep(20 * time.Millisecond)
-		release()
-		running.Wait()
-		if t.Failed() || transactions() <= streams*parts/4 {
-			return
-		}
+	open := make([]repo.Stream, streams)
+	for i := range open {
+		open[i] = openStream(t, store, repo.NewID().String())
 	}
-	t.Errorf("%d appends were %d transactions", streams*parts, transactions())
+	add(open[0]) // a group by itself
+	pgtest.AwaitLockWait(t, others, 1)
+	for _, stream := range open[1:] {
+		add(stream)
+	}
+	awaitQueued(t, store, streams-1)
+	release()
+	running.Wait()
+	if transactions := pgtest.Value[int](t, others, "SELECT count(DISTINCT xmin::text) FROM stream_parts"); transactions > streams/8 {
+		t.Errorf("%d appends were %d transactions", streams, transactions)
+	}
 }
 
 // Appends to one stream that follow one another are joined; one that does not fit fails
@@ -293,7 +269,7 @@ func TestStreamJoinedAppends(t *testing.T) {
 			}
 		})
 	}
-	awaitLockWait(t, others)
+	pgtest.AwaitLockWait(t, others, 1)
 	release()
 	running.Wait()
 	var want []byte
@@ -314,15 +290,7 @@ func TestStreamLostAnswers(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			direct := pgtest.NewDatabase(t)
-			u, err := url.Parse(direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := pgtest.NewLosing(t, u.Host)
-			u.Host = network.Addr
-			store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
-			other := pgtest.OpenStore(t, direct, agentstore.Options{})
+			store, other, network := openLossy(t, mode, agentstore.Options{})
 			for piece, lost := int32(1), true; lost; piece++ {
 				var stream repo.Stream
 				key, count := fmt.Sprint(piece), int64(0)
@@ -378,7 +346,7 @@ func TestStreamSweep(t *testing.T) {
 	}
 	kept := openStream(t, store, "kept")
 	addPart(t, store, &kept)
-	pgtest.Await(t, time.Minute, "the streams are removed", func() bool {
+	await.For(t, "the streams are removed", func() bool {
 		openStream(t, store, "other")
 		return pgtest.Value[int](t, conn, "SELECT count(*) FROM streams WHERE key LIKE 'old%'") == 0
 	})
@@ -451,7 +419,7 @@ func TestStreamFenceAfterTheWait(t *testing.T) {
 		}
 		opened <- stream
 	}()
-	awaitLock(t, store)
+	pgtest.AwaitLockWait(t, store.Pool(), 1)
 	// Others open and finish the stream meanwhile.
 	before := openStream(t, postgres.Bind(tx), "a")
 	if err := postgres.Bind(tx).Streams().Finish(t.Context(), before); err != nil {
@@ -503,8 +471,7 @@ func TestStreamRemovalLeavesLockedOut(t *testing.T) {
 	expireStream(t, others, locked)
 	expireStream(t, others, free)
 	release := lock(t, others, "SELECT FROM streams WHERE id = $1 FOR NO KEY UPDATE", [16]byte(locked.ID))
-	bounded, end := context.WithTimeout(t.Context(), time.Minute)
-	defer end()
+	bounded := await.Context(t)
 	if removed, err := removeExpired(bounded, store, 0); err != nil || removed != (removal{Streams: 1, Parts: 1}) {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
@@ -580,7 +547,7 @@ func TestStreamSlowReader(t *testing.T) {
 					return
 				}
 				next++
-				time.Sleep(pause)
+				time.Sleep(pause) // pace: one reader is slower than the writer
 			}
 			if next != total {
 				t.Errorf("%d parts came, want %d", next, total)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -84,25 +84,19 @@ func TestStuckGroupStopsNoOther(t *testing.T) {
 				release := lock(t, conn, "SELECT pg_advisory_xact_lock(1)")
 				stuck := make(chan error, 1)
 				go func() { stuck <- first(ctx) }()
-				pgtest.Await(t, time.Minute, kind+" is stuck", func() bool {
+				await.For(t, kind+" is stuck", func() bool {
 					return pgtest.Value[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1
 						AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 				})
-				begun := time.Now()
 				ended := make(chan error, len(others))
 				for _, other := range others {
-					go func() {
-						ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-						defer cancel()
-						ended <- other(ctx)
-					}()
+					go func() { ended <- other(ctx) }()
 				}
 				for range others {
-					if err := <-ended; err != nil {
+					if err := await.Value(t, kind+" beside one that is stuck", ended); err != nil {
 						t.Errorf("%s beside one that is stuck: %v", kind, err)
 					}
 				}
-				t.Logf("%s: %d others took %v", kind, len(others), time.Since(begun).Round(time.Millisecond))
 				release()
 				if err := <-stuck; err != nil {
 					t.Errorf("%s that was stuck: %v", kind, err)

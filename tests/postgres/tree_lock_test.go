@@ -22,7 +22,7 @@ func TestChildWaitsForTheTree(t *testing.T) {
 		_, err := store.Plans().Use(t.Context(), f.action, repo.UseAction{ParentID: f.root})
 		made <- err
 	}()
-	awaitLockWait(t, store.Pool())
+	pgtest.AwaitLockWait(t, store.Pool(), 1)
 	release()
 	if err := <-made; err != nil {
 		t.Error(err)

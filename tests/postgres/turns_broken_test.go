@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -123,7 +122,7 @@ func TestTurnsWhoseConnectionIsLost(t *testing.T) {
 		"terminated": func(t *testing.T, other *pgxpool.Pool, conn *pgx.Conn) {
 			pid := conn.PgConn().PID()
 			if pgtest.Value[bool](t, other, "SELECT pg_terminate_backend($1)", int32(pid)) {
-				pgtest.Await(t, time.Minute, "the backend has ended", func() bool {
+				await.For(t, "the backend has ended", func() bool {
 					return !pgtest.Value[bool](t, other, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", int32(pid))
 				})
 			}
@@ -140,7 +139,7 @@ func TestTurnsWhoseConnectionIsLost(t *testing.T) {
 					t.Parallel()
 					direct, tracer := pgtest.NewDatabase(t), &steps{}
 					other := pgtest.OpenStore(t, direct, agentstore.Options{})
-					through := pgtest.WithParameter(pgtest.WithParameter(direct, "application_name", "lost"), "default_query_exec_mode", mode)
+					through := pgtest.WithParameter(pgtest.WithParameter(direct, "application_name", lossyName), "default_query_exec_mode", mode)
 					store := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1, Tracer: tracer})
 					for step, lost := 1, true; lost; step++ {
 						ids := newSessions(t, other, 2)
@@ -154,6 +153,7 @@ func TestTurnsWhoseConnectionIsLost(t *testing.T) {
 						})
 						err := add(t.Context(), store, ids)
 						tracer.begin(nil)
+						awaitArrived(t, store, other)
 						count := wholeTurns(t, other, call, ids, before)
 						if count > 1 || (count == 1) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) && !errors.Is(err, repo.ErrUnavailable) ||
 							count == 1 && errors.Is(err, repo.ErrUnavailable) {
@@ -180,7 +180,7 @@ func TestTurnsCancelledAtEachStep(t *testing.T) {
 				t.Parallel()
 				direct, tracer := pgtest.NewDatabase(t), &steps{}
 				other := pgtest.OpenStore(t, direct, agentstore.Options{})
-				store := pgtest.OpenStore(t, pgtest.WithParameter(direct, "application_name", "cancelled"), agentstore.Options{MaxConns: connections, Tracer: tracer})
+				store := pgtest.OpenStore(t, pgtest.WithParameter(direct, "application_name", lossyName), agentstore.Options{MaxConns: connections, Tracer: tracer})
 				for step, ended := 1, true; ended; step++ {
 					ids := newSessions(t, other, 2)
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
@@ -202,10 +202,7 @@ func TestTurnsCancelledAtEachStep(t *testing.T) {
 					if err := add(t.Context(), store, ids); err != nil {
 						t.Errorf("after step %d: %v", step, err)
 					}
-					pgtest.Await(t, time.Minute, "nothing is at the server", func() bool {
-						return !pgtest.Value[bool](t, other.Pool(), `SELECT EXISTS (SELECT FROM pg_stat_activity
-							WHERE datname = current_database() AND application_name = 'cancelled' AND state <> 'idle')`)
-					})
+					awaitArrived(t, store, other)
 					count := wholeTurns(t, other, call, ids, before)
 					if count < 1 || count > 2 || (count == 2) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("ended at step %d: %v; it was done %d times", step, err, count-1)
@@ -223,22 +220,14 @@ func TestLostTurnsTogether(t *testing.T) {
 		for _, call := range []string{"together", "together, creating"} {
 			t.Run(call+" in "+mode, func(t *testing.T) {
 				t.Parallel()
-				direct := pgtest.NewDatabase(t)
-				u, err := url.Parse(direct)
-				if err != nil {
-					t.Fatal(err)
-				}
-				network := pgtest.NewLosing(t, u.Host)
-				u.Host = network.Addr
-				store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
-				other := pgtest.OpenStore(t, direct, agentstore.Options{})
+				store, other, network := openLossy(t, mode, agentstore.Options{})
 				for piece, lost := int32(1), true; lost; piece++ {
 					ids := newSessions(t, other, 2)
 					before := sumOf(t, other, repo.Scope{Name: "shared"}, "n")
 					network.Lose(piece, false)
 					err := severalTurns[call](t.Context(), store, ids)
 					lost = network.Stop()
-					time.Sleep(20 * time.Millisecond) // the server may still be at it
+					awaitArrived(t, store, other)
 					count := wholeTurns(t, other, call, ids, before)
 					if count > 1 || (count == 1) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("the answer to piece %d lost: %v; it was done %d times", piece, err, count)

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -109,13 +108,12 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 							return change(t.Context(), postgres.Bind(tx), id)
 						})
 					}()
-					pgtest.Await(t, time.Minute, "the other one has ended or waits", func() bool {
+					await.For(t, "the other one has ended or waits", func() bool {
 						select {
 						case <-ended:
 							return true
 						default:
-							return pgtest.Value[bool](t, others, `SELECT EXISTS (SELECT FROM pg_stat_activity
-								WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+							return pgtest.LockWaits(t, others) > 0
 						}
 					})
 				}
@@ -152,15 +150,8 @@ func TestLostTurnOfDeletedSession(t *testing.T) {
 	for _, call := range []string{"one", "together"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
-			direct, tracer := pgtest.NewDatabase(t), &eachBatch{}
-			u, err := url.Parse(direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := pgtest.NewLosing(t, u.Host)
-			u.Host = network.Addr
-			store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, Tracer: tracer})
-			other := pgtest.OpenStore(t, direct, agentstore.Options{})
+			tracer := &eachBatch{}
+			store, other, network := openLossy(t, "cache_statement", agentstore.Options{Tracer: tracer})
 			written := 0
 			for try := 0; written == 0 && try < 5; try++ { // on a busy machine the pieces are others each time
 				for piece, lost := int32(1), true; lost; piece++ {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -55,8 +56,9 @@ func turnsOf(ids ...repo.ID) []repo.Turn {
 
 // besideHeldTogether is the harness for turns together of which one needs a row that
 // somebody else holds, a session's or a shared scope's: meanwhile others add to the
-// sessions of the other turns. It returns how many of those failed within the time.
-func besideHeldTogether(t *testing.T, connections int, heldRow string, within time.Duration, way func(*agentstore.Store) adder) (failed int) {
+// sessions of the other turns. All of those must come back, but in a naive way, in which
+// they wait, too: then they are cancelled. It returns how many failed.
+func besideHeldTogether(t *testing.T, connections int, heldRow string, naive bool, way func(*agentstore.Store) adder) (failed int) {
 	t.Helper()
 	databaseURL := pgtest.NewDatabase(t)
 	holder := pgtest.NewPool(t, databaseURL)
@@ -83,25 +85,40 @@ func besideHeldTogether(t *testing.T, connections int, heldRow string, within ti
 	}
 	defer release()
 	waited, errs := make([]error, waiters), make([]error, 2*waiters)
-	for i := range waited {
-		waiting.Go(func() { waited[i] = add(t.Context(), waits(free[i], held)...) })
+	wait := func() {
+		for i := range waited {
+			waiting.Go(func() { waited[i] = add(t.Context(), waits(free[i], held)...) })
+		}
 	}
-	time.Sleep(50 * time.Millisecond) // until they wait, which cannot always be observed
+	switch {
+	case naive:
+		wait()
+		pgtest.AwaitLockWait(t, holder, waiters)
+	case connections > 2:
+		wait()
+		pgtest.AwaitLockWait(t, holder, 1)
+	default: // nobody waits in the database
+		awaitTried(t, store, 0, wait)
+	}
+	ctx, cancel := context.WithCancel(await.Context(t))
+	defer cancel()
 	for i := range errs {
 		others.Go(func() {
 			for range 5 {
-				ctx, cancel := context.WithTimeout(t.Context(), within)
 				if i < waiters {
 					_, errs[i] = store.Sessions().Append(ctx, free[i], user("alone"))
 				} else {
 					errs[i] = add(ctx, turnsOf(free[i%waiters], free[(i+1)%waiters])...)
 				}
-				cancel()
 				if errs[i] != nil {
 					return
 				}
 			}
 		})
+	}
+	if naive {
+		pgtest.AwaitLockWait(t, holder, waiters+1)
+		cancel()
 	}
 	others.Wait()
 	for _, err := range errs {
@@ -112,8 +129,7 @@ func besideHeldTogether(t *testing.T, connections int, heldRow string, within ti
 	if failed > 0 {
 		t.Logf("%d of %d, such as: %v", failed, len(errs), errors.Join(errs...).(interface{ Unwrap() []error }).Unwrap()[0])
 	}
-	if waits := pgtest.Value[int](t, holder, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`); failed == 0 && waits > max(1, connections/4) {
+	if waits := pgtest.LockWaits(t, holder); failed == 0 && waits > max(1, connections/4) {
 		t.Errorf("%d connections of %d wait", waits, connections)
 	}
 	release()
@@ -154,7 +170,7 @@ func TestHeldRowStopsNoOtherOfTurnsTogether(t *testing.T) {
 		for _, connections := range []int{1, 2, 3, 8} {
 			t.Run(fmt.Sprint(row, ", ", connections, " connections"), func(t *testing.T) {
 				t.Parallel()
-				if failed := besideHeldTogether(t, connections, row, 10*time.Second, func(s *agentstore.Store) adder { return addsTo(s) }); failed > 0 {
+				if failed := besideHeldTogether(t, connections, row, false, func(s *agentstore.Store) adder { return addsTo(s) }); failed > 0 {
 					t.Errorf("%d calls failed", failed)
 				}
 			})
@@ -166,7 +182,7 @@ func TestHeldRowStopsNoOtherOfTurnsTogether(t *testing.T) {
 // others.
 func TestNaiveTurnsTogetherStopOthers(t *testing.T) {
 	t.Parallel()
-	failed := besideHeldTogether(t, 8, "session", 200*time.Millisecond, func(s *agentstore.Store) adder {
+	failed := besideHeldTogether(t, 8, "session", true, func(s *agentstore.Store) adder {
 		return func(ctx context.Context, turns ...repo.Turn) error {
 			return s.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error { return addsTo(tx)(ctx, turns...) })
 		}
@@ -188,12 +204,15 @@ func TestTurnsTogetherAreWithdrawn(t *testing.T) {
 			ids := newSessions(t, store, 2)
 			release := hold(t, pgtest.NewPool(t, databaseURL), ids[1])
 			withdrawn := 0
-			end := time.Now().Add(time.Minute)
-			for i := 0; i < 5 || withdrawn == 0 && time.Now().Before(end); i++ { // in whatever step
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(50+17*(i%20))*time.Millisecond)
-				_, err := store.Sessions().AppendTurns(ctx, turnsOf(ids...)...)
+			for i := 0; i < 5 || withdrawn == 0 && i < 200; i++ { // in whatever step
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				awaitTried(t, store, int64(i%5), func() {
+					go func() { ended <- second(store.Sessions().AppendTurns(ctx, turnsOf(ids...)...)) }()
+				})
 				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) {
+				err := await.Value(t, "turns that are withdrawn", ended)
+				if !errors.Is(err, context.Canceled) {
 					t.Errorf("%v", err)
 				}
 				if !errors.Is(err, repo.ErrUnknownOutcome) { // it was not just being tried
@@ -242,15 +261,13 @@ func TestTurnsTogetherWaitWithNothing(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond) // until they wait, each in its own step
+	pgtest.AwaitLockWait(t, holder, 1)
 	releaseFirst()
-	time.Sleep(50 * time.Millisecond)
+	pgtest.AwaitLockWait(t, holder, 1)
 	for _, id := range ids[:callers+1] {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if _, err := store.Sessions().Append(ctx, id, user("alone")); err != nil {
+		if _, err := store.Sessions().Append(await.Context(t), id, user("alone")); err != nil {
 			t.Errorf("an append to a session that is free: %v", err)
 		}
-		cancel()
 	}
 	releaseSecond()
 	all.Wait()
@@ -281,10 +298,8 @@ func TestTurnsTogetherCreateWithNothing(t *testing.T) {
 		}
 		added <- err
 	}()
-	time.Sleep(100 * time.Millisecond) // until it waits, which cannot always be observed
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := store.Sessions().Append(ctx, ids[0], user("alone")); err != nil {
+	pgtest.AwaitLockWait(t, holder, 1)
+	if _, err := store.Sessions().Append(await.Context(t), ids[0], user("alone")); err != nil {
 		t.Errorf("an append to a session that is free: %v", err)
 	}
 	release()
@@ -309,7 +324,7 @@ func TestTurnsTogetherBehindWithdrawn(t *testing.T) {
 	if _, err := store.Sessions().AppendTurns(t.Context(), turnsOf(ids...)...); err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
+	var all, withdrawing sync.WaitGroup
 	defer all.Wait()
 	releases := make([]func(), len(ids))
 	for i, id := range ids {
@@ -318,48 +333,49 @@ func TestTurnsTogetherBehindWithdrawn(t *testing.T) {
 	}
 	withdrawn := func(id repo.ID) (withdraw func()) {
 		ctx, cancel := context.WithCancel(t.Context())
-		all.Go(func() { _, _ = store.Sessions().Append(ctx, id, user("withdrawn")) })
+		withdrawing.Go(func() { _, _ = store.Sessions().Append(ctx, id, user("withdrawn")) })
 		return cancel
 	}
 	// The two connections that may wait do so for others.
 	withdraw := []func(){withdrawn(ids[2]), withdrawn(ids[3])}
-	pgtest.Await(t, time.Minute, "two appends wait", func() bool {
-		return pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 2
-	})
+	pgtest.AwaitLockWait(t, store.Pool(), 2)
 	withdraw = append(withdraw, withdrawn(ids[0]))
-	time.Sleep(50 * time.Millisecond) // until it waits, which cannot be observed
-	all.Go(func() {
-		if _, err := store.Sessions().AppendTurns(t.Context(), turnsOf(ids[:2]...)...); err != nil {
-			t.Error(err)
-		}
+	awaitQueued(t, store, 1)
+	awaitTried(t, store, 2, func() {
+		all.Go(func() {
+			if _, err := store.Sessions().AppendTurns(t.Context(), turnsOf(ids[:2]...)...); err != nil {
+				t.Error(err)
+			}
+		})
 	})
-	time.Sleep(50 * time.Millisecond)
 	for _, withdraw := range slices.Backward(withdraw) { // one of these connections is free
 		withdraw()
 	}
-	time.Sleep(50 * time.Millisecond)
+	withdrawing.Wait()
+	pgtest.AwaitLockWait(t, store.Pool(), 1)
 	releases[0]()
-	time.Sleep(20 * time.Millisecond)
-	within, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := store.Sessions().Append(within, ids[0], user("alone")); err != nil {
-		t.Errorf("an append to a session that is free: %v", err)
+	for range 5 {
+		if _, err := store.Sessions().Append(await.Context(t), ids[0], user("alone")); err != nil {
+			t.Errorf("an append to a session that is free: %v", err)
+		}
 	}
 }
 
 // queueFor makes transactions of another process queue for a session, each of which then
-// has it for some time, until the returned function is called.
-func queueFor(t *testing.T, pool *pgxpool.Pool, id repo.ID, each time.Duration) (stop func()) {
+// has it for some time, until the returned function is called. The server takes that time, so
+// that a client that is late makes it no longer.
+func queueFor(t *testing.T, pool *pgxpool.Pool, id repo.ID) (stop func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	var stopped atomic.Bool
 	for range 3 {
 		all.Go(func() {
 			for !stopped.Load() {
-				release := hold(t, pool, id)
-				time.Sleep(each)
-				release()
+				if _, err := pool.Exec(t.Context(), `WITH held AS MATERIALIZED (SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE)
+					SELECT pg_sleep(0.03) FROM held`, uuidText(id)); err != nil {
+					t.Error(err)
+					return
+				}
 			}
 		})
 	}
@@ -380,16 +396,13 @@ func TestTurnsTogetherQueue(t *testing.T) {
 	channel := pgtest.Value[string](t, listener, `SELECT 'agentstore_' || 'session_counters'::regclass::oid
 		FROM pg_advisory_lock_shared(x'61676e74'::integer, 'session_counters'::regclass::oid::integer)`)
 	pgtest.Exec(t, listener, "LISTEN "+pgx.Identifier{channel}.Sanitize())
-	defer queueFor(t, pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL)), ids[1], 40*time.Millisecond)()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	defer queueFor(t, pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL)), ids[1])()
+	ctx := await.Context(t)
 	const calls = 5
 	for call := range calls {
-		begin := time.Now()
 		if _, err := store.Sessions().AppendTurns(ctx, turnsOf(ids...)...); err != nil {
 			t.Fatalf("call %d: %v", call, err)
 		}
-		t.Logf("call %d took %v", call, time.Since(begin))
 		if _, err := listener.WaitForNotification(ctx); err != nil {
 			t.Fatalf("call %d was not announced: %v", call, err)
 		}
@@ -408,14 +421,13 @@ func TestLockTimeoutOfTurnsTogether(t *testing.T) {
 		t.Run(fmt.Sprint(connections, " connections"), func(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
+			ids := newSessions(t, process(t, databaseURL), 2)
+			// short: the session stays held, so it fires however late
 			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 40 * time.Millisecond})
-			ids := newSessions(t, store, 2)
 			defer hold(t, pgtest.NewPool(t, databaseURL), ids[1])()
 			turns := turnsOf(ids...)
 			turns[0].State = append(turns[0].State, plusOne("shared", "n"))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if _, err := store.Sessions().AppendTurns(ctx, turns...); !errors.Is(err, repo.ErrContention) {
+			if _, err := store.Sessions().AppendTurns(await.Context(t), turns...); !errors.Is(err, repo.ErrContention) {
 				t.Errorf("%v, want %v", err, repo.ErrContention)
 			}
 		})
@@ -446,11 +458,11 @@ func TestTurnsTogetherShareGroups(t *testing.T) {
 		})
 	}
 	add(ids[0], ids[1])
-	awaitLockWait(t, others)
+	pgtest.AwaitLockWait(t, others, 1)
 	for i := range callers {
 		add(ids[i+1], ids[i]) // which shares a session with the next
 	}
-	time.Sleep(50 * time.Millisecond) // until they wait, which cannot be observed
+	awaitQueued(t, store, callers)
 	release()
 	all.Wait()
 	if trips := tracer.count.Load() - before; trips > 10 {
@@ -539,6 +551,7 @@ func TestTurnsTogetherOfSeveralProcesses(t *testing.T) {
 // inOrderGiven appends to sessions in one transaction, which locks one after the other.
 func inOrderGiven(ctx context.Context, store *agentstore.Store, ids ...repo.ID) error {
 	return pgx.BeginFunc(ctx, store.Pool(), func(tx pgx.Tx) error {
+		// short: after it the server looks for a deadlock, and goes on waiting if there is none
 		if _, err := tx.Exec(ctx, "SET LOCAL deadlock_timeout = '5ms'"); err != nil {
 			return err
 		}
@@ -546,7 +559,7 @@ func inOrderGiven(ctx context.Context, store *agentstore.Store, ids ...repo.ID) 
 			if _, err := postgres.Bind(tx).Sessions().Append(ctx, id, user("naive")); err != nil {
 				return err
 			}
-			time.Sleep(time.Millisecond) // a real program does something in between
+			time.Sleep(time.Millisecond) // pace: a real program does something in between
 		}
 		return nil
 	})

@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -61,7 +61,7 @@ func (l *delayed) arrive(t *testing.T) {
 // awaitEnd waits until the backend of a client that has gone has ended.
 func awaitEnd(t *testing.T, store *agentstore.Store, pid int32) {
 	t.Helper()
-	pgtest.Await(t, time.Minute, "the late statement has ended", func() bool {
+	await.For(t, "the late statement has ended", func() bool {
 		return !pgtest.Value[bool](t, store.Pool(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
 	})
 }
@@ -237,7 +237,7 @@ func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, the
 			got, err = store.Sessions().AddUsage(t.Context(), created.ID, add)
 			added <- err
 		}()
-		awaitLockWait(t, store.Pool())
+		pgtest.AwaitLockWait(t, store.Pool(), 1)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -68,14 +67,7 @@ func (u useToLose) check(t *testing.T, store repo.Store) (made repo.ID) {
 // Guarantee: Plans: A use whose answer is lost makes one plan at most.
 func TestUseWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	direct := pgtest.NewDatabase(t)
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := pgtest.NewLosing(t, u.Host)
-	u.Host = network.Addr
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	store, other, network := openLossy(t, "cache_statement", agentstore.Options{})
 	for name, newUse := range usesToLose(t, other) {
 		found := 0
 		for piece, lost := int32(1), true; lost; piece++ {
@@ -84,7 +76,7 @@ func TestUseWhoseAnswerIsLost(t *testing.T) {
 			network.Lose(piece, false)
 			plan, err := store.Plans().Use(t.Context(), use.action, use.UseAction)
 			lost = network.Stop()
-			time.Sleep(20 * time.Millisecond) // the server may still be working
+			awaitArrived(t, store, other)
 			made := use.check(t, other)
 			switch {
 			case err == nil && made == plan.ID:

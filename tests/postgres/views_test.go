@@ -11,10 +11,12 @@ import (
 
 func TestConformanceOfViews(t *testing.T) {
 	t.Parallel()
-	open := opener(t, pgtest.NewDatabase(t))
+	databaseURL := pgtest.NewDatabase(t)
+	open := opener(t, databaseURL)
 	repotest.RunViews(t, func(t *testing.T) *agentstore.Store { return open(t).(*agentstore.Store) },
 		func(store *agentstore.Store, namespace string) repo.Store { return store.In(namespace) },
-		pgtest.Parts("Sessions", "Keys", "Deletion", "Turns", "Use", "Claims", "State", "Leases", "Streams", "StreamsFollow", "TurnRaces")...)
+		append(pgtest.Parts("Sessions", "Keys", "Deletion", "Turns", "Use", "Claims", "State", "Leases", "Streams", "StreamsFollow", "TurnRaces"),
+			pgtest.Elapse(databaseURL))...)
 }
 
 func TestViewsApart(t *testing.T) {

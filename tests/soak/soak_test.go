@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -51,18 +52,26 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	// The first sample is taken when each worker has done its work many times.
-	time.Sleep(total / 10)
-	first := l.report(t, "start", take(store))
-	time.Sleep(total * 4 / 10)
-	middle := l.report(t, "middle", take(store))
-	time.Sleep(total / 2)
-	last := l.report(t, "end", take(store))
-	if l.errors.Load() == 0 {
-		pgtest.Await(t, time.Minute, "work of each kind", func() bool { // for which the seconds were too few on a busy machine
-			return l.appends.Load() > 0 && l.plans.Load() > 0 && l.entries.Load() > 0 && l.reads.Load() > 0
+	// A sample is taken when work of each kind was done several times since the one before.
+	sampled := func(when string, lasts time.Duration) sample {
+		goals := map[*atomic.Int64]int64{}
+		for _, count := range []*atomic.Int64{&l.appends, &l.plans, &l.entries, &l.reads} {
+			goals[count] = count.Load() + 10
+		}
+		time.Sleep(lasts) // pace: as long as was asked for
+		await.For(t, "work of each kind", func() bool {
+			for count, goal := range goals {
+				if count.Load() < goal && l.errors.Load() == 0 {
+					return false
+				}
+			}
+			return true
 		})
+		return l.report(t, when, take(store))
 	}
+	first := sampled("start", total/10)
+	middle := sampled("middle", total*4/10)
+	last := sampled("end", total/2)
 	stop()
 	all.Wait()
 	if left, err := l.writer.Close(t.Context()); err != nil || len(left) != 0 {
@@ -145,7 +154,7 @@ func (l *load) workers() []func(context.Context) error {
 	return append(workers, l.plan, l.record, l.record, l.seal)
 }
 
-func rest(d time.Duration) { time.Sleep(d) }
+func rest(d time.Duration) { time.Sleep(d) } // pace: others work
 
 func (l *load) append(ctx context.Context, id repo.ID) error {
 	defer rest(5 * time.Millisecond)

@@ -1,7 +1,6 @@
 package tls
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/url"
@@ -9,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
@@ -107,8 +106,7 @@ func TestVerifyFullOfServerWithoutTLS(t *testing.T) {
 // not the password.
 func refused(t *testing.T, what, databaseURL, password string, is error, says string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := await.Context(t)
 	store, err := agentstore.Open(ctx, databaseURL, agentstore.Options{})
 	if err == nil {
 		_ = store.Close()

@@ -14,7 +14,7 @@ import (
 )
 
 // meanwhile is as long as a round trip. To yield is not enough: on a busy machine nobody may come in between.
-func meanwhile() { time.Sleep(100 * time.Microsecond) }
+func meanwhile() { time.Sleep(100 * time.Microsecond) } // pace: others come in between
 
 // countingStore uses the count of messages, read before, as the next sequence.
 type countingStore struct{ repo.Store }
@@ -274,7 +274,7 @@ func (s queueSessions) Follow(ctx context.Context, id repo.ID, from int64) iter.
 			case <-ctx.Done():
 				yield(repo.Message{}, ctx.Err())
 				return
-			case <-time.After(time.Second): // so that the suite ends
+			case <-time.After(time.Second): // pace: the suite has to fail, and to end
 				yield(repo.Message{}, repo.ErrUnavailable)
 				return
 			}

@@ -1,15 +1,14 @@
 package wrongstore
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
@@ -52,8 +51,6 @@ var faults = map[string]fault{
 func TestWrongStoresFail(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
 			binary, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -63,8 +60,9 @@ func TestWrongStoresFail(t *testing.T) {
 				group, _, _ := strings.Cut(test, "/")
 				groups = append(groups, group)
 			}
-			command := exec.CommandContext(ctx, binary, "-test.run=^TestSuite$/^("+strings.Join(groups, "|")+")$", "-test.timeout=2m")
-			command.Env = append(os.Environ(), faultEnv+"="+name)
+			run := "-test.run=^TestSuite$/^(" + strings.Join(groups, "|") + ")$"
+			command := exec.CommandContext(await.Context(t), binary, run, "-test.timeout=0")
+			command.Env = append(os.Environ(), faultEnv+"="+name, "AGENTSTORE_TEST_PATIENCE=1m")
 			output, err := command.CombinedOutput()
 			// The suite must have failed, not crashed or timed out.
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {

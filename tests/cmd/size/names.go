@@ -74,7 +74,10 @@ func countValues(values []*doc.Value) (count int) {
 	return count
 }
 
-// countDocuments counts the words of the documents, as wc -w does.
+// guarantees is a list that is generated from tests, which a reader looks things up in.
+const guarantees = "docs/guarantees.md"
+
+// countDocuments counts the words of the documents, as wc -w does, without the list of guarantees.
 func countDocuments(ctx context.Context) ([]row, error) {
 	files, err := tracked(ctx, "*.md")
 	if err != nil {
@@ -82,13 +85,16 @@ func countDocuments(ctx context.Context) ([]row, error) {
 	}
 	words := 0
 	for _, name := range files {
+		if name == guarantees {
+			continue
+		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
 		words += len(bytes.Fields(text))
 	}
-	return []row{rowOf("of documents (*.md)", words, "words")}, nil
+	return []row{rowOf("of documents (*.md, without "+guarantees+")", words, "words")}, nil
 }
 
 // countMutants counts the lines that the command that makes them lists.
