@@ -130,10 +130,20 @@ func (r repository) release() {
 	r.run(nil, blocks[0][2])
 }
 
-// isReleased checks that each module that requires agentstore requires the version, and that each has a tag, on one commit.
-func (r repository) isReleased() {
-	t := r.t
-	t.Helper()
+// TestRelease makes a release of a copy, and checks what is to be true after one. For go and git the copy is the
+// repository at GitHub.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	u := newUser(t, r)
+	r.release()
+	t.Run("Steps", func(t *testing.T) { t.Parallel(); testReleaseSteps(t, repository{t, r.directory}) })
+	t.Run("README", func(t *testing.T) { t.Parallel(); u.t = t; testReadmeLines(t, u) })
+}
+
+// testReleaseSteps checks that after a release each module that requires agentstore requires the
+// version, and that each has a tag, on one commit.
+func testReleaseSteps(t *testing.T, r repository) {
 	if changed := r.run(nil, "git status --porcelain"); changed != "" {
 		t.Errorf("not committed: %s", changed)
 	}
@@ -155,38 +165,5 @@ func (r repository) isReleased() {
 	slices.Sort(tags)
 	if got := strings.Fields(r.run(nil, "git tag --points-at v0.1.0")); !slices.Equal(got, tags) {
 		t.Errorf("tags %v, want %v", got, tags)
-	}
-}
-
-// TestReleasedCommandInstalls makes a release, and runs the line of README.md that installs the command.
-// For go, the copy is the repository at GitHub. Only in full does it compile.
-func TestReleasedCommandInstalls(t *testing.T) {
-	t.Parallel()
-	install := regexp.MustCompile(`(?m)^go install ` + module + `/cmd/agentstore@latest$`).FindString(read(t, filepath.Join(root, "README.md")))
-	if install == "" {
-		t.Fatal("README.md does not install the command")
-	}
-	r := newRepository(t)
-	r.release()
-	r.isReleased()
-	programs := t.TempDir()
-	environment := []string{
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + r.directory + ".insteadOf", "GIT_CONFIG_VALUE_0=https://" + module,
-		"GOPRIVATE=" + module, "GOBIN=" + programs, "GOFLAGS=-modcacherw -trimpath",
-		// The version would stay in the usual cache for ever. Other modules come from there, where they were verified.
-		"GOMODCACHE=" + t.TempDir(), "GOSUMDB=off",
-		"GOPROXY=file://" + strings.TrimSpace(r.run(nil, "go env GOMODCACHE")) + "/cache/download," + strings.TrimSpace(r.run(nil, "go env GOPROXY")),
-	}
-	// What is on main has a replace, which is why the tagged commit differs from it.
-	if output, err := r.try(environment, strings.Replace(install, "@latest", "@main", 1)); err == nil || !strings.Contains(output, "replace directives") {
-		t.Errorf("installing main: %v\n%s", err, output)
-	}
-	if !pgtest.Full() { // without the compiler, which would begin at nothing
-		r.run(environment, strings.Replace(install, "go install ", "go install -n ", 1))
-		return
-	}
-	r.run(environment, install)
-	if version := r.run(nil, filepath.Join(programs, "agentstore")+" version"); !strings.HasPrefix(version, "agentstore v0.1.0, ") {
-		t.Errorf("installed %s", version)
 	}
 }
