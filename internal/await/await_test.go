@@ -79,6 +79,7 @@ func (r *recorder) Fatalf(format string, arguments ...any) {
 	runtime.Goexit()
 }
 
+// Real time: the deadline of the test itself.
 func TestEndIsBeforeTheDeadline(t *testing.T) {
 	deadline, ok := t.Deadline()
 	if !ok {

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 // that begins with "Real time:". Short lives are allowed there without a reason for each.
 var realTime = []string{
 	"internal/await/await.go",
+	"internal/await/await_test.go",
 }
 
 // enough is a time that no machine takes for what a test does between two of its events.
@@ -160,9 +162,10 @@ func look(path string, text []byte) (found []string, reasons map[string]int, err
 			}
 		}
 	}
-	if err := l.learnPackage(); err != nil {
+	if err := learnPackage(filepath.Dir(path)); err != nil {
 		return nil, nil, err
 	}
+	maps.Copy(l.constants, packages[filepath.Dir(path)])
 	ast.Inspect(file, l.learn)
 	ast.Inspect(file, l.visit)
 	return l.found, l.reasons, nil
@@ -191,9 +194,17 @@ func (l *looker) report(at ast.Node, format string, arguments ...any) {
 	}
 }
 
-// learnPackage notes the constants of the files beside this one.
-func (l *looker) learnPackage() error {
-	beside, err := filepath.Glob(filepath.Join(filepath.Dir(l.path), "*.go"))
+// packages has the constants of the directories that were read.
+var packages = map[string]map[string]ast.Expr{}
+
+// learnPackage notes the constants of a directory.
+func learnPackage(dir string) error {
+	if packages[dir] != nil {
+		return nil
+	}
+	all := looker{constants: map[string]ast.Expr{}, elapsed: map[string]bool{}, ends: map[string]ast.Expr{}}
+	packages[dir] = all.constants
+	beside, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return err
 	}
@@ -203,7 +214,7 @@ func (l *looker) learnPackage() error {
 			return err
 		}
 		for _, declaration := range file.Decls {
-			l.learn(declaration)
+			all.learn(declaration)
 		}
 	}
 	return nil
