@@ -21,18 +21,17 @@ BENCHFLAGS ?=
 # Modules of their own, beside the root's.
 MODULES := cmd/agentstore examples/jobs otelagentstore tests tests/bench $(addprefix adapters/,a2a adk mcp tests)
 PACKAGES := ./... $(MODULES:%=./%/...)
+COMMAND := ./cmd/agentstore/... ./otelagentstore/... ./adapters/a2a/... ./adapters/adk/... ./adapters/mcp/...
 # Those whose tests need no server.
 QUICK := ./... ./cmd/agentstore/...
-# These have tests whose names begin with TestAmount.
-AMOUNTS := ./internal/export ./repo/memory ./internal/rules ./tests/audit ./tests/command ./tests/postgres
-# In these, goroutines of ours meet: make test has the race detector for them, and for the
-# conformance suite on PostgreSQL. The others test what SQL does, one call at a time.
+# In these, goroutines of ours meet: make test has the race detector for them.
 RACES := ./audit/... ./live ./window ./internal/observed ./repo/memory ./repo/postgres/...
-# What make test/all adds: packages, and tests of other packages, by name. These are frameworks,
-# documents, browsers, copies and failover, tools of the tests, and what another test has shown
-# by another setting.
-REST := adapters/tests/.*|examples/.*|tests/cmd/.*|tests/copies|tests/docs|tests/failover|tests/imports|tests/soak|tests/wrongstore
-REST_TESTS := Browser|ChatPage|EventSource|ConformanceOfBind|ConformanceOfPlainStatements|ConformanceOfShards|ConformanceUnder
+# Of these, make test has the tests of docs/guarantees.md, and make test/all has the others.
+PROMISES := $(addprefix ./tests/,audit bugreports clock command grants inspect live pgbouncer plans tables tls)
+WHOLE := $(addprefix ./tests/,faults migrate pgtest timing)
+# These are in make test/all only: frameworks and documents, whose programs are built one by one,
+# several servers, and the tests' own tools.
+REST := ./adapters/tests/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
 # Without what only debuggers read, the test binaries are linked in two thirds of the time. make lint vets.
 TEST := go test -json -ldflags=-w -vet=off
 ONCE = -timeout $(if $(AGENTSTORE_TEST_FULL),120m,40m) -p 2 -parallel 6 $(TESTFLAGS)
@@ -64,25 +63,28 @@ test/quick: ## Run what needs no server, and the conformance suite on one of bin
 	@{ $(TEST) -parallel 16 $(QUICK) && \
 		$(DISPOSABLE) -server local $(TEST) -count 1 -parallel 16 -run '^TestConformanceOfPool$$' ./tests/postgres; } | $(TIMES) -slowest 5
 
-# Most tests wait for the server, so more of them than processors run at once; and the package
-# that takes longest is the first.
+# Most tests wait for the server, so more of them than processors run at once. Tests of amounts
+# would take minutes with the race detector, and are compiled without it only.
 .PHONY: test
-test: ## Run the suite on a disposable PostgreSQL: each promise once, in minutes
+test: ## Run the unit tests, the conformance suite, faults, and each guarantee once, in minutes
 	@bash tests/install.sh
-	@$(DISPOSABLE) -server '$(SERVER)' bash -c '{ \
-		rest=$$(go list $(PACKAGES) | grep -vE "/($(REST))$$") && races=$$(go list $(RACES)) && \
-		$(TEST) $(ONCE) -skip "$(REST_TESTS)" ./tests/postgres $$(grep -vxF "$$races" <<< "$$rest") && \
-		$(TEST) $(ONCE) -race $$races && \
-		$(TEST) $(ONCE) -race -run "^TestConformanceOfPool$$" ./tests/postgres; }' | $(TIMES)
+	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
+		promised=$$(go run ./tests/cmd/guarantees -tests) && races=$$(go list $(RACES)) || exit 1; \
+		$(TEST) $(ONCE) -race -run "$$promised|^TestConformanceOfPool$$" ./tests/postgres || failed=1; \
+		$(TEST) $(ONCE) -race $$races || failed=1; \
+		$(TEST) $(ONCE) -skip Amount $$(go list ./... $(COMMAND) | grep -vxF "$$races") $(WHOLE) || failed=1; \
+		$(TEST) $(ONCE) -run "$$promised" $(PROMISES) || failed=1; \
+		exit $$failed' | $(TIMES)
 
-# Tests of amounts would take minutes with the race detector, so that they are compiled without
-# it only.
 .PHONY: test/all
-test/all: ## Run what make test leaves out: frameworks, documents, browsers, failover, other settings
+test/all: ## Run what make test leaves out: other settings, amounts, frameworks, documents, browsers
 	@bash tests/install.sh
-	@$(DISPOSABLE) -server '$(SERVER)' bash -c '{ \
-		$(TEST) $(ONCE) $$(go list $(PACKAGES) | grep -E "/($(REST))$$") && \
-		$(TEST) $(ONCE) -run "$(REST_TESTS)|Amount" $(AMOUNTS) ./tests/live ./tests/inspect; }' | $(TIMES)
+	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
+		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
+		$(TEST) $(ONCE) -skip "$$promised|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) $(REST) || failed=1; \
+		$(TEST) $(ONCE) -run Amount ./... || failed=1; \
+		exit $$failed' | $(TIMES)
 
 .PHONY: test/slow
 test/slow: ## Run make test on one processor beside two busy loops, three times
@@ -99,7 +101,7 @@ test/citus: ## Run the suite on three nodes of Citus, move shards, and kill a no
 # AGENTSTORE_TEST_FULL is explained in tests/pgtest.
 .PHONY: test/full
 test/full: ## Run all of that with repetitions, large amounts and every mode, and the matrix: for hours
-	@$(MAKE) test AGENTSTORE_TEST_FULL=1
+	@$(MAKE) test test/all AGENTSTORE_TEST_FULL=1
 	@$(TEST) -race -count 20 -run '^TestConformance$$/(Races|Concurrency|Follow)$$' ./repo/memory | $(TIMES) -slowest 0
 	$(MAKE) test/matrix
 

@@ -1,14 +1,16 @@
 // Command guarantees writes docs/guarantees.md from the comments of the tests.
 //
-//	guarantees
+//	guarantees [-tests]
 //
-// Run it in the root of the repository. The comment of a function that shows a guarantee
+// With -tests it prints a regular expression that matches the tests' names instead, for make
+// test. Run it in the root of the repository. The comment of a function that shows a guarantee
 // has a line for it, with a section and a sentence:
 //
 //	// Guarantee: Turns: A turn is stored whole or not at all.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -32,8 +34,13 @@ var sections = []string{
 }
 
 func main() {
-	text, err := generate(".")
-	if err == nil {
+	onlyTests := flag.Bool("tests", false, "print a regular expression for the tests")
+	flag.Parse()
+	text, tests, err := generate(".")
+	switch {
+	case err == nil && *onlyTests:
+		_, err = fmt.Printf("^(%s)$\n", strings.Join(tests, "|"))
+	case err == nil:
 		err = os.WriteFile(document, []byte(text), 0o644)
 	}
 	if err != nil {
@@ -42,10 +49,11 @@ func main() {
 	}
 }
 
-// generate returns the document for the repository in a directory.
-func generate(root string) (string, error) {
+// generate returns the document for the repository in a directory, and the names of the tests
+// in it. The others are parts of the conformance suite.
+func generate(root string) (document string, tests []string, err error) {
 	found := map[string][]string{}
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -58,10 +66,12 @@ func generate(root string) (string, error) {
 		if err != nil {
 			return err
 		}
-		return collect(name, filepath.ToSlash(relative), found)
+		of, err := collect(name, filepath.ToSlash(relative), found)
+		tests = append(tests, of...)
+		return err
 	})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	var text strings.Builder
 	text.WriteString(introduction)
@@ -69,14 +79,15 @@ func generate(root string) (string, error) {
 		fmt.Fprintf(&text, "\n## %s\n\n%s", section, strings.Join(found[section], ""))
 	}
 	text.WriteString(limits)
-	return text.String(), nil
+	return text.String(), tests, nil
 }
 
-// collect adds the guarantees of a file to those of each section.
-func collect(name, shown string, found map[string][]string) error {
+// collect adds the guarantees of a file to those of each section, and returns its tests that
+// have one.
+func collect(name, shown string, found map[string][]string) (tests []string, err error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, declaration := range file.Decls {
 		function, isFunction := declaration.(*ast.FuncDecl)
@@ -90,10 +101,30 @@ func collect(name, shown string, found map[string][]string) error {
 			}
 			section, sentence, _ := strings.Cut(rest, ": ")
 			if !slices.Contains(sections, section) || !strings.HasSuffix(sentence, ".") {
-				return fmt.Errorf("%s: %q is not a section of the document and a sentence", name, rest)
+				return nil, fmt.Errorf("%s: %q is not a section of the document and a sentence", name, rest)
 			}
 			found[section] = append(found[section], fmt.Sprintf("- [%s](../%s#%s)\n", sentence, shown, function.Name.Name))
+			if name := testOf(file, function.Name.Name); name != "" && !slices.Contains(tests, name) {
+				tests = append(tests, name)
+			}
 		}
 	}
-	return nil
+	return tests, nil
+}
+
+// testOf returns the test that a function is, or is a part of: the one in the file that names it.
+func testOf(file *ast.File, name string) (test string) {
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok || !strings.HasPrefix(function.Name.Name, "Test") {
+			continue
+		}
+		ast.Inspect(function, func(node ast.Node) bool {
+			if named, ok := node.(*ast.Ident); ok && named.Name == name {
+				test = function.Name.Name
+			}
+			return true
+		})
+	}
+	return test
 }

@@ -12,7 +12,7 @@ const root = "../../.."
 // TestCurrent checks that the document is what the tests say.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
-	want, err := generate(root)
+	want, _, err := generate(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestWrongSection(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(directory, "x_test.go"), []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := generate(directory); err == nil || !strings.Contains(err.Error(), "not a section") {
+		if _, _, err := generate(directory); err == nil || !strings.Contains(err.Error(), "not a section") {
 			t.Errorf("%s: %v", comment, err)
 		}
 	}
