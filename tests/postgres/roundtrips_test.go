@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func (r *roundTrips) note(sql string) {
 }
 
 func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if ctx.Value(operationKey{}) != nil || !strings.HasPrefix(data.SQL, "-- name: SessionRemove ") {
+	if ctx.Value(operationKey{}) != nil || !sweeps(data.SQL) {
 		r.note(data.SQL)
 	}
 	return ctx
@@ -48,14 +49,19 @@ func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 func (r *roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 func (r *roundTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	queued := data.Batch.QueuedQueries
-	swept := strings.HasPrefix(queued[0].SQL, "-- name: StreamExpire ") && ctx.Value(operationKey{}) == nil
-	if !swept && !strings.HasPrefix(queued[len(queued)-1].SQL, "-- name: LiveNotify ") {
+	swept := slices.ContainsFunc(queued, func(q *pgx.QueuedQuery) bool { return sweeps(q.SQL) })
+	if (!swept || ctx.Value(operationKey{}) != nil) && !strings.HasPrefix(queued[len(queued)-1].SQL, "-- name: LiveNotify ") {
 		r.note(queued[0].SQL)
 	}
 	return ctx
 }
 func (r *roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (r *roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// sweeps says whether a statement removes what has expired, or what a deletion has left.
+func sweeps(sql string) bool {
+	return strings.HasPrefix(sql, "-- name: StreamExpire ") || strings.HasPrefix(sql, "-- name: SessionRemove ")
+}
 
 // of returns those of an operation.
 func (r *roundTrips) of(ctx context.Context, run func(context.Context) error) ([]string, error) {
