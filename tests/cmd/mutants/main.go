@@ -82,7 +82,8 @@ func run(ctx context.Context) error {
 	}
 	defer server.Stop()
 	bench := &bench{dir: dir, sqlc: program, server: server.URL, timeout: *timeout, binaries: map[killer]string{}, environment: append(os.Environ(),
-		"AGENTSTORE_TEST_DATABASE_URL="+server.URL, "AGENTSTORE_TEST_SERVER=url")}
+		"AGENTSTORE_TEST_DATABASE_URL="+server.URL, "AGENTSTORE_TEST_SERVER=url",
+		"AGENTSTORE_TEST_PATIENCE=1m")} // of the tests that wait in vain, as they have to
 	if err := bench.prepare(ctx, chosen, found); err != nil {
 		return err
 	}
