@@ -146,7 +146,7 @@ func (c call) invoke(ctx context.Context, on reflect.Value, args args) (results 
 // collect returns what an iterator yields, up to an error or the item behind which it waits.
 func (c call) collect(iterator reflect.Value) (items []any, err error) {
 	for item, failed := range iterator.Seq2() {
-		if err, _ = failed.Interface().(error); err != nil {
+		if err, _ = reflect.TypeAssert[error](failed); err != nil {
 			break
 		}
 		if items = append(items, item.Interface()); len(items) == c.waits {
