@@ -17,6 +17,14 @@ type group struct {
 
 func (g group) begin() int64 { return g.messages[0].Sequence }
 
+// end returns the sequence of the last message that was stored.
+func (g group) end() (last int64) {
+	for _, m := range g.messages {
+		last = max(last, m.Sequence)
+	}
+	return last
+}
+
 func (g group) loose() bool { return !g.call && g.messages[0].CallID != "" }
 
 // groupsOf joins calls and their results. A message with a call id is a call if it is an assistant's, and a result if it is

@@ -97,6 +97,14 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	if found == nil {
 		return h, &repo.NotFoundError{Kind: "session", ID: sessionID}
 	}
+	covered := int64(none)
+	for i := range found.Messages {
+		if m := &found.Messages[i]; m.Kind == repo.KindSummary {
+			if to, is := rules.Covered(m); is && to > covered {
+				h.summary, covered = m, to
+			}
+		}
+	}
 	pins := map[repo.ID]bool{}
 	all := found.Messages
 	path := &path{sessions, sessionID, map[repo.ID]bool{}}
@@ -104,7 +112,7 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		path.has[m.ID] = true
 	}
 	stay := o.Pins
-	if late := lateResult(all); late != nil && found.Cut { // its call is far behind
+	if late := lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
 		stay = append(slices.Clip(stay), late.ID)
 	}
 	for _, id := range stay {
@@ -117,17 +125,9 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		}
 		all = append(all, pinned...)
 	}
-	slices.SortStableFunc(all, func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	all = slices.SortedStableFunc(slices.Values(all), func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
 	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
-	covered := int64(-1)
-	for i := range all {
-		if m := &all[i]; m.Kind == repo.KindSummary {
-			if to, is := rules.Covered(m); is && to > covered {
-				h.summary, covered = m, to
-			}
-		}
-	}
 	for _, m := range all {
 		switch {
 		case m.Kind == repo.KindSummary: // those that are older, too
@@ -148,14 +148,15 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	return h, err
 }
 
-// lateResult returns the newest message if it is the result of a call that is not among them.
-func lateResult(messages []repo.Message) *repo.Message {
+// lateResult returns the newest message if it is the result of a call that is not among those that no summary covers.
+func lateResult(messages []repo.Message, covered int64) *repo.Message {
 	for i := range slices.Backward(messages) {
 		m := &messages[i]
 		if isInstruction(*m) {
 			continue
 		}
-		if m.CallID == "" || isCall(*m) || slices.ContainsFunc(messages, func(c repo.Message) bool { return isCall(c) && c.CallID == m.CallID }) {
+		isCalled := func(c repo.Message) bool { return isCall(c) && c.CallID == m.CallID && c.Sequence > covered }
+		if m.CallID == "" || isCall(*m) || slices.ContainsFunc(messages, isCalled) {
 			return nil
 		}
 		return m
