@@ -128,14 +128,14 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		h.messages = snapshot.Sessions[0].Messages
 		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
 	}
-	groups := groupsOf(h.others(covered))
+	groups := o.groups(h.others(covered))
 	if asked == none { // it may be the last one here
 		asked = h.asked()
 	}
 	end := len(groups)
 	if !full {
 		end = o.newest(groups)
-	} else if end > 1 && groups[end-1].call { // results may be on the next page
+	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
 		end--
 	}
 	for i, g := range groups[:end] {

@@ -3,6 +3,7 @@ package window
 import (
 	"cmp"
 	"context"
+	"iter"
 	"math"
 	"slices"
 
@@ -20,6 +21,9 @@ type Options struct {
 	Pins []repo.ID
 	// Estimate returns how many tokens a message has. Nil: the function [Estimate].
 	Estimate func(repo.Message) int64
+	// Calls returns the ids of the calls that a message makes, each of which a result has as its CallID. Without results
+	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID.
+	Calls func(repo.Message) []string
 }
 
 const maxMessages, maxPins = 1000, 100
@@ -38,8 +42,8 @@ type Window struct {
 	// it, which no summary covers, were left out.
 	From int64
 	Cut  bool
-	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, and results
-	// without a call.
+	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, results
+	// without a call, and those after the first one of a call.
 	Dropped []repo.Message
 }
 
@@ -107,12 +111,12 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	}
 	pins := map[repo.ID]bool{}
 	all := found.Messages
-	path := &path{sessions, sessionID, map[repo.ID]bool{}}
+	path := &path{o, sessions, sessionID, map[repo.ID]bool{}}
 	for _, m := range all {
 		path.has[m.ID] = true
 	}
 	stay := o.Pins
-	if late := lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
+	if late := o.lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
 		stay = append(slices.Clip(stay), late.ID)
 	}
 	for _, id := range stay {
@@ -149,19 +153,13 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 }
 
 // lateResult returns the newest message if it is the result of a call that is not among those that no summary covers.
-func lateResult(messages []repo.Message, covered int64) *repo.Message {
-	for i := range slices.Backward(messages) {
-		m := &messages[i]
-		if isInstruction(*m) {
-			continue
-		}
-		isCalled := func(c repo.Message) bool { return isCall(c) && c.CallID == m.CallID && c.Sequence > covered }
-		if m.CallID == "" || isCall(*m) || slices.ContainsFunc(messages, isCalled) {
-			return nil
-		}
-		return m
+func (o Options) lateResult(messages []repo.Message, covered int64) *repo.Message {
+	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
+	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
+	if len(groups) == 0 || !groups[len(groups)-1].loose() {
+		return nil
 	}
-	return nil
+	return &groups[len(groups)-1].messages[0]
 }
 
 // asks reports whether a message is a user's, and no result of a call.
@@ -189,12 +187,15 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 
 // path finds messages of a session's transcript. has are those that are known to be in it, or not.
 type path struct {
+	Options
+
 	sessions  Reader
 	sessionID repo.ID
 	has       map[repo.ID]bool
 }
 
-// pinned returns a message with those of its call. The session may have it, or some of these, on other branches.
+// pinned returns a message with those of its call. The session may have it, or some of these, on other branches, and
+// other calls with the same id: the nearest ones belong together.
 func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
 	m, err := p.sessions.Message(ctx, p.sessionID, id)
 	if err != nil {
@@ -203,18 +204,42 @@ func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, e
 	if is, err := p.contains(ctx, m); err != nil || !is {
 		return nil, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
 	}
-	if m.CallID == "" {
-		return []repo.Message{m}, nil
+	pinned = []repo.Message{m}
+	call := &m
+	if isResult(m) {
+		makes := func(c repo.Message) bool { return c.Sequence < m.Sequence && slices.Contains(p.calls(c), m.CallID) }
+		if call, err = p.first(ctx, m.CallID, makes, slices.Backward); err != nil || call == nil {
+			return pinned, err
+		}
+		pinned = append(pinned, *call)
 	}
-	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, m.CallID)
-	for _, m := range all {
-		if is, err := p.contains(ctx, m); err != nil {
+	for _, id := range p.calls(*call) {
+		isLater := func(r repo.Message) bool { return r.Sequence > call.Sequence }
+		next, err := p.first(ctx, id, isLater, slices.All)
+		if err != nil {
 			return nil, err
-		} else if is {
-			pinned = append(pinned, m)
+		}
+		if next != nil && isResult(*next) {
+			pinned = append(pinned, *next)
 		}
 	}
-	return pinned, err
+	return pinned, nil
+}
+
+// first returns the first message with a call's id that is in the transcript, of those that are looked for.
+func (p *path) first(ctx context.Context, call string, is func(repo.Message) bool,
+	in func([]repo.Message) iter.Seq2[int, repo.Message],
+) (*repo.Message, error) {
+	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, call)
+	for _, m := range in(all) {
+		if !is(m) {
+			continue
+		}
+		if there, err := p.contains(ctx, m); err != nil || there {
+			return &m, err
+		}
+	}
+	return nil, err
 }
 
 func (p *path) contains(ctx context.Context, m repo.Message) (bool, error) {
