@@ -134,7 +134,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	}
 	end := len(groups)
 	if !full {
-		end = o.newest(groups)
+		end = o.tail(groups)
 	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
 		end--
 	}
@@ -196,8 +196,8 @@ func (h history) others(covered int64) (others []repo.Message) {
 	return others
 }
 
-// newest returns where the groups begin that have at most the target together: with a user's message, if there is one.
-func (o Options) newest(groups []group) int {
+// tail returns where the groups begin that have at most the target together: with a user's message, if there is one.
+func (o Options) tail(groups []group) int {
 	begin := len(groups)
 	tokens, messages := int64(target*float64(o.Tokens)), int(target*float64(o.Messages))
 	for ; begin > 0; begin-- {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -19,7 +20,8 @@ type Options struct {
 	Messages int
 	// Pins are the ids of messages that always stay, at most 100. Those of a call stay with its results.
 	Pins []repo.ID
-	// Estimate returns how many tokens a message has. Nil: the function [Estimate].
+	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
+	// [Estimate].
 	Estimate func(repo.Message) int64
 	// Calls returns the ids of the calls that a message makes, each of which a result has as its CallID. Without results
 	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID.
@@ -28,8 +30,9 @@ type Options struct {
 
 const maxMessages, maxPins = 1000, 100
 
-// mostTokens is what Estimate returns of a message at most, so that sums do not overflow.
-const mostTokens = math.MaxInt64 / 10_000
+// mostTokens is what Estimate returns of a message at most, so that sums do not overflow. For more than enough tokens a
+// store reads no more messages: their bytes end it.
+const mostTokens, enough = math.MaxInt64 / 10_000, limits.MaxReadBytes
 
 // Window is what goes into a prompt.
 type Window struct {
@@ -54,8 +57,9 @@ type Reader interface {
 	MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error)
 }
 
-// Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the session
-// is, in one round trip unless there are pins, or the user's last message is far behind.
+// Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
+// session is, in one round trip unless there are pins, the user's last message is far behind, or options.Estimate finds
+// less than half of what the function Estimate does.
 //
 // Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
 // user's last message, if that is one of the last 1,000, and for the newest one, with its calls and results; NotFoundError if there is
@@ -91,15 +95,40 @@ func (o Options) estimate(m repo.Message) int64 {
 	return Estimate(m)
 }
 
+// newest reads the newest messages that fit, and those that stay with them. The store counts as the function Estimate
+// does: where options.Estimate finds less, more is read.
+func (o Options) newest(ctx context.Context, sessions Reader, sessionID repo.ID) (*repo.SessionSnapshot, error) {
+	read := repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens}
+	if o.Estimate != nil {
+		read.Tokens = 2 * min(o.Tokens, mostTokens) // most models' tokens are fewer, and one round trip is enough
+	}
+	for {
+		snapshot, err := sessions.Read(ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		found := snapshot.Sessions[0]
+		if found == nil {
+			return nil, &repo.NotFoundError{Kind: "session", ID: sessionID}
+		}
+		tokens, messages := o.Tokens, o.Messages
+		for _, m := range found.Messages {
+			if !isInstruction(m) {
+				tokens, messages = tokens-o.estimate(m), messages-1
+			}
+		}
+		if o.Estimate == nil || !found.Cut || tokens <= 0 || messages <= 0 || read.Tokens > enough {
+			return found, nil
+		}
+		read.Tokens *= 64
+	}
+}
+
 // read reads the newest messages that fit, and those that stay.
 func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (h history, err error) {
-	snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens})
+	found, err := o.newest(ctx, sessions, sessionID)
 	if err != nil {
 		return h, err
-	}
-	found := snapshot.Sessions[0]
-	if found == nil {
-		return h, &repo.NotFoundError{Kind: "session", ID: sessionID}
 	}
 	covered := int64(none)
 	for i := range found.Messages {
