@@ -41,9 +41,9 @@ func (o Options) fit(h history) (w Window, err error) {
 		tokens, messages = tokens-o.estimate(*h.summary), messages-1
 	}
 	var others []group
-	pinned := int64(none) // the user's last message that stays anyway
+	pinned, late := int64(none), lateGroup(groups) // pinned is the user's last message that stays anyway
 	for i := range groups {
-		if groups[i].stays = slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
+		if groups[i].stays = i == late || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
 			if isUser(groups[i]) {
 				pinned = groups[i].begin()
 			}
@@ -95,6 +95,23 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	return w, nil
+}
+
+// lateGroup returns the group of the newest message if others have begun since, or none.
+func lateGroup(groups []group) int {
+	newest, last := none, none
+	for i, g := range groups {
+		if isInstruction(g.messages[0]) {
+			continue
+		}
+		if last = i; newest == none || g.end() > groups[newest].end() {
+			newest = i
+		}
+	}
+	if newest == last {
+		return none
+	}
+	return newest
 }
 
 // choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could

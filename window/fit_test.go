@@ -153,6 +153,17 @@ func TestPromptsAreAccepted(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d tokens", seed, w.Tokens, o.Tokens)
 		}
 		checkComplete(t, seed, all, w)
+		newest := int64(-1)
+		kept, _ := whole(o.groups(h.messages), h.cut)
+		for _, g := range kept {
+			if !isInstruction(g.messages[0]) {
+				newest = max(newest, g.end())
+			}
+		}
+		isNewest := func(m repo.Message) bool { return m.Sequence == newest }
+		if newest >= 0 && !slices.ContainsFunc(w.Messages, isNewest) {
+			t.Fatalf("seed %d: message %d, the newest, is missing", seed, newest)
+		}
 		at := slices.IndexFunc(w.Messages, asks)
 		if slices.ContainsFunc(all, asks) && at < 0 {
 			t.Fatalf("seed %d: the question is missing", seed)
@@ -177,10 +188,10 @@ func TestPromptsAreAccepted(t *testing.T) {
 func needed(o Options, h history) (tokens int64, messages int) {
 	groups, _ := whole(o.groups(h.messages), h.cut)
 	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
-	newest, question := -1, -1
+	newest, question, late := -1, -1, lateGroup(groups)
 	for i, g := range groups {
 		switch {
-		case isInstruction(g.messages[0]):
+		case isInstruction(g.messages[0]) || i == late:
 			add(g)
 			continue
 		case isUser(g):
