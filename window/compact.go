@@ -132,15 +132,17 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if asked == none { // it may be the last one here
 		asked = h.asked()
 	}
-	end := len(groups)
+	end, newest := len(groups), none
 	if !full {
 		end = o.tail(groups)
+		newest, _ = newestGroup(groups)
 	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
 		end--
 	}
 	for i, g := range groups[:end] {
 		room -= o.tokensOf(g)
-		if asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits || room < 0 && i > 0 {
+		stays := i == newest || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		if stays || room < 0 && i > 0 {
 			end = i
 			break
 		}

@@ -41,9 +41,11 @@ func (o Options) fit(h history) (w Window, err error) {
 		tokens, messages = tokens-o.estimate(*h.summary), messages-1
 	}
 	var others []group
-	pinned, late := int64(none), lateGroup(groups) // pinned is the user's last message that stays anyway
+	pinned := int64(none) // the user's last message that stays anyway
+	newest, last := newestGroup(groups)
 	for i := range groups {
-		if groups[i].stays = i == late || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
+		isLate := i == newest && i != last
+		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
 			if isUser(groups[i]) {
 				pinned = groups[i].begin()
 			}
@@ -97,9 +99,10 @@ func (o Options) fit(h history) (w Window, err error) {
 	return w, nil
 }
 
-// lateGroup returns the group of the newest message if others have begun since, or none.
-func lateGroup(groups []group) int {
-	newest, last := none, none
+// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a result
+// which came late. None: there are only instructions.
+func newestGroup(groups []group) (newest, last int) {
+	newest, last = none, none
 	for i, g := range groups {
 		if isInstruction(g.messages[0]) {
 			continue
@@ -108,10 +111,7 @@ func lateGroup(groups []group) int {
 			newest = i
 		}
 	}
-	if newest == last {
-		return none
-	}
-	return newest
+	return newest, last
 }
 
 // choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could

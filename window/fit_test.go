@@ -188,10 +188,11 @@ func TestPromptsAreAccepted(t *testing.T) {
 func needed(o Options, h history) (tokens int64, messages int) {
 	groups, _ := whole(o.groups(h.messages), h.cut)
 	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
-	newest, question, late := -1, -1, lateGroup(groups)
+	newest, question := -1, -1
+	latest, last := newestGroup(groups)
 	for i, g := range groups {
 		switch {
-		case isInstruction(g.messages[0]) || i == late:
+		case isInstruction(g.messages[0]) || i == latest && i != last:
 			add(g)
 			continue
 		case isUser(g):

@@ -23,8 +23,9 @@ type Options struct {
 	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
 	// [Estimate].
 	Estimate func(repo.Message) int64
-	// Calls returns the ids of the calls that a message makes, each of which a result has as its CallID. Without results
-	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID.
+	// Calls returns the ids of the calls that a message makes, each of which one result has as its CallID. Without results
+	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID, by which
+	// a pin, or a result that comes late, also finds a call that is far behind.
 	Calls func(repo.Message) []string
 }
 

@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,27 +13,28 @@ import (
 
 // The question that nobody has answered yet stays with all that came since. What is before it is covered.
 func testUnanswered(t *testing.T, store repo.Store) {
-	ask := func(tokens int64) repo.NewMessage {
-		return repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: tokens}
-	}
 	for name, test := range map[string]struct {
 		budget, question int64
 		before, calls    int
 		call, result     int64
 		added, tooLarge  bool
+		role             repo.Role // empty: the user's
 	}{
 		"alone":            {budget: 1000, question: 900},
 		"too large":        {budget: 1000, question: 1100, tooLarge: true},
 		"behind calls":     {budget: 1000, question: 50, calls: 30, call: 10, result: 18},
 		"a large result":   {budget: 590, question: 50, calls: 1, call: 10, result: 420},
 		"after others":     {budget: 1000, question: 50, before: 20, calls: 20, call: 10, result: 20, added: true},
+		"nobody asks":      {budget: 1000, question: 50, role: repo.RoleSystem, calls: 1, call: 10, result: 800},
 		"large, as others": {budget: 1000, question: 900, before: 20, added: true},
 	} {
 		id, o := newSession(t, store), window.Options{Tokens: test.budget}
+		test.role = cmp.Or(test.role, repo.RoleUser)
 		if test.before > 0 {
 			add(t, store, id, test.before)
 		}
-		question := appendAll(t, store, id, ask(test.question))[0]
+		ask := repo.NewMessage{Role: test.role, Content: "the question", Tokens: test.question}
+		question := appendAll(t, store, id, ask)[0]
 		for i := range test.calls {
 			addCall(t, store, id, fmt.Sprint("call ", i), test.call, test.result)
 		}
