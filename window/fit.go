@@ -99,8 +99,8 @@ func (o Options) fit(h history) (w Window, err error) {
 	return w, nil
 }
 
-// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a result
-// which came late. None: there are only instructions.
+// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a
+// result which came late. None: there are only instructions.
 func newestGroup(groups []group) (newest, last int) {
 	newest, last = none, none
 	for i, g := range groups {

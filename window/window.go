@@ -159,7 +159,8 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		}
 		all = append(all, pinned...)
 	}
-	all = slices.SortedStableFunc(slices.Values(all), func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	bySequence := func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
+	all = slices.SortedStableFunc(slices.Values(all), bySequence)
 	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
 	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
 	for _, m := range all {
