@@ -1,10 +1,12 @@
 package window
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -12,25 +14,29 @@ import (
 // A session is compacted when its prompt has more than four fifths of the budget, down to two fifths, so that it is done rarely.
 const trigger, target = 0.8, 0.4
 
-// Compact has summarize write a summary if the prompt of a session has more than 80 % of options.Tokens: of what comes after the
-// last summary, with that one first, except for the newest messages, which have 40 % at most. The summary is a message of its
-// own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If there is more than fits
-// into options.Tokens, it adds one after the other.
+// Compact has summarize write a summary if the prompt of a session has more than 80 % of options.Tokens: of what comes
+// after the last summary, with that one first, except for the newest messages, which have 40 % at most. The summary is a
+// message of its own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If
+// there is more than fits into options.Tokens, it adds one after the other.
 //
-// One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of the
-// kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the caller's process dies,
-// the next call begins again where the last summary ends. If the session is rewound meanwhile to a message that the summary covers,
-// none is added. One that is rewound later to before the summary does without it.
+// The user's last message stays with all that came since, however much that is: a long run of calls is compacted when
+// the user has spoken again. So does a call that has no result yet, with what follows it, as long as it is among what
+// fits into the prompt.
 //
-// Errors: those of Read and repo.Hold; what summarize returns; LimitExceededError if its summary has more than 40 %; the cause of
-// the end of the lease.
+// One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of
+// the kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the
+// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile to a
+// message that the summary covers, none is added. One that is rewound later to before the summary does without it.
+//
+// Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; LimitExceededError if its
+// summary has more than 40 %; the cause of the end of the lease.
 func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
 	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),
 ) (added bool, err error) {
 	if err := options.check(); err != nil {
 		return false, err
 	}
-	if due, err := options.due(ctx, store.Sessions(), sessionID); err != nil || !due {
+	if due, err := options.due(ctx, store.Sessions(), sessionID); !due {
 		return false, err
 	}
 	key := repo.LeaseKey{Kind: "compact", Name: sessionID.String()}
@@ -55,11 +61,11 @@ func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options O
 	}
 }
 
-// due reports whether the prompt is above the trigger.
+// due reports whether the prompt is above the trigger, perhaps with the error that it does not fit.
 func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (bool, error) {
 	w, err := Read(ctx, sessions, sessionID, o)
 	if full, is := errors.AsType[*repo.LimitExceededError](err); is && (full.Kind == tooLarge || full.Kind == tooMany) {
-		return true, nil
+		return true, err
 	}
 	return w.Cut || float64(w.Tokens) > trigger*float64(o.Tokens), err
 }
@@ -68,12 +74,13 @@ func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (b
 func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID repo.ID,
 	summarize func(context.Context, []repo.Message) (string, error),
 ) (bool, error) {
-	if due, err := o.due(ctx, sessions, sessionID); err != nil || !due {
-		return false, err
+	due, full := o.due(ctx, sessions, sessionID)
+	if !due {
+		return false, full
 	}
 	part, err := o.oldest(ctx, sessions, sessionID)
 	if err != nil || len(part.messages) == 0 {
-		return false, err
+		return false, cmp.Or(err, full)
 	}
 	text, err := summarize(ctx, part.messages)
 	if err != nil {
@@ -101,8 +108,8 @@ type part struct {
 	tokens   int64
 }
 
-// oldest returns the messages that come after the last summary, as many as fit into the budget, without the newest, which have
-// at most the target.
+// oldest returns the messages that come after the last summary, as many as fit into the budget, without what stays: see
+// Compact.
 func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID repo.ID) (p part, err error) {
 	h, err := o.read(ctx, sessions, sessionID)
 	if err != nil {
@@ -112,6 +119,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
+	asked, fits := h.asked(), h.fits()
 	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
@@ -120,27 +128,33 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		h.messages = snapshot.Sessions[0].Messages
 		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
 	}
-	groups := groupsOf(h.others(covered))
-	if !full { // leave the newest
-		if begin := o.newest(groups); begin < len(groups) {
-			next, groups = groups[begin].begin(), groups[:begin]
-		}
+	groups := o.groups(h.others(covered))
+	if asked == none { // it may be the last one here
+		asked = h.asked()
 	}
-	// Results of the last calls may come later, or be on the next page.
-	if end := len(groups) - 1; end >= 0 && groups[end].call && (full && end > 0 || groups[end].isUnderWay()) {
-		next, groups = min(next, groups[end].begin()), groups[:end]
+	end, newest := len(groups), none
+	if !full {
+		end = o.tail(groups)
+		newest, _ = newestGroup(groups)
+	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
+		end--
 	}
-	for i, g := range groups {
-		if room -= o.tokensOf(g); room < 0 && i > 0 {
-			next, groups = g.begin(), groups[:i]
+	for i, g := range groups[:end] {
+		room -= o.tokensOf(g)
+		stays := i == newest || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		if stays || room < 0 && i > 0 {
+			end = i
 			break
 		}
 	}
-	if len(groups) == 0 {
+	if end == 0 {
 		return part{}, nil
 	}
+	if end < len(groups) {
+		next = groups[end].begin()
+	}
 	p.from = groups[0].begin()
-	for _, g := range groups {
+	for _, g := range groups[:end] {
 		p.messages, p.tokens = append(p.messages, g.messages...), p.tokens+o.tokensOf(g)
 		for _, m := range g.messages {
 			if m.Sequence < next { // results may come late
@@ -149,6 +163,29 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		}
 	}
 	return p, nil
+}
+
+// asked returns the sequence of the user's last message, or none.
+func (h history) asked() int64 {
+	if h.question != nil {
+		return h.question.Sequence
+	}
+	for _, m := range slices.Backward(h.messages) {
+		if asks(m) {
+			return m.Sequence
+		}
+	}
+	return none
+}
+
+// fits returns the sequence of the first message that is there because it fits.
+func (h history) fits() int64 {
+	for _, m := range h.messages {
+		if !h.stays(m) {
+			return m.Sequence
+		}
+	}
+	return math.MaxInt64
 }
 
 // others are the messages that do not always stay, and that no summary covers.
@@ -161,8 +198,8 @@ func (h history) others(covered int64) (others []repo.Message) {
 	return others
 }
 
-// newest returns where the groups begin that have at most the target together: with a user's message, if there is one.
-func (o Options) newest(groups []group) int {
+// tail returns where the groups begin that have at most the target together: with a user's message, if there is one.
+func (o Options) tail(groups []group) int {
 	begin := len(groups)
 	tokens, messages := int64(target*float64(o.Tokens)), int(target*float64(o.Messages))
 	for ; begin > 0; begin-- {

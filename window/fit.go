@@ -34,7 +34,7 @@ const tooLarge, tooMany, none = "tokens of the newest messages", "newest message
 
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
-	groups, dropped := whole(groupsOf(h.messages), h.cut)
+	groups, dropped := whole(o.groups(h.messages), h.cut)
 	tokens, messages := o.Tokens, o.Messages
 	covered := h.covered()
 	if h.summary != nil {
@@ -42,8 +42,10 @@ func (o Options) fit(h history) (w Window, err error) {
 	}
 	var others []group
 	pinned := int64(none) // the user's last message that stays anyway
+	newest, last := newestGroup(groups)
 	for i := range groups {
-		if groups[i].stays = slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
+		isLate := i == newest && i != last
+		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
 			if isUser(groups[i]) {
 				pinned = groups[i].begin()
 			}
@@ -95,6 +97,21 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	return w, nil
+}
+
+// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a
+// result which came late. None: there are only instructions.
+func newestGroup(groups []group) (newest, last int) {
+	newest, last = none, none
+	for i, g := range groups {
+		if isInstruction(g.messages[0]) {
+			continue
+		}
+		if last = i; newest == none || g.end() > groups[newest].end() {
+			newest = i
+		}
+	}
+	return newest, last
 }
 
 // choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could
@@ -153,17 +170,21 @@ func (o Options) tokensOf(g group) (sum int64) {
 	return sum
 }
 
-// whole leaves out results whose calls are not there, and, but in the last group, calls without a result: a
-// provider refuses them. Those in the last group are under way. What is missing because others were cut off
-// is not reported.
+// whole leaves out results whose calls are not there, second ones, and, but in the last group, calls without a result:
+// a provider refuses them. Those in the last group are under way. What is missing because others were cut off is not
+// reported.
 func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
+	last := len(groups) - 1
+	for last >= 0 && groups[last].loose() {
+		last--
+	}
 	for i, g := range groups {
 		switch {
 		case g.loose():
 			if !cut {
 				dropped = append(dropped, g.messages...)
 			}
-		case g.call && i < len(groups)-1:
+		case g.isUnderWay() && i < last:
 			answered, without := g.answered()
 			dropped = append(dropped, without...)
 			if len(answered.messages) > 0 {

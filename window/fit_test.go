@@ -7,55 +7,63 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// refused returns why a provider would refuse a prompt: the rules of the providers' interfaces for messages. A result follows its
-// call with nothing but other calls made together and their results in between; every call has a result, except where the prompt
-// ends with those that are under way; a call id is used by one call. Instructions may stand anywhere but between a call and its
-// results.
+// callsIn has the calls of a message in its payload, or one as its call id.
+func callsIn(m repo.Message) []string {
+	if m.Role == repo.RoleAssistant && m.CallID != "" {
+		return []string{m.CallID}
+	}
+	return strings.Fields(string(m.Payload))
+}
+
+// refused returns why a provider would refuse a prompt: the rules of the providers' interfaces for messages. A result
+// follows its call with nothing but other calls made together and their results in between; every call has one result,
+// except where the prompt ends with those that are under way; a call id is used by one call of those made together.
+// Instructions may stand anywhere but between a call and its results.
 func refused(prompt []repo.Message) string {
-	waiting, known := map[string]bool{}, map[string]bool{}
+	waiting := map[string]bool{}
 	results := false
 	for i, m := range prompt {
-		switch {
-		case isCall(m):
-			if results && len(waiting) > 0 {
+		calls := callsIn(m)
+		if results && len(waiting) == 0 {
+			results = false
+		}
+		for _, id := range calls {
+			if results || waiting[id] {
 				return fmt.Sprintf("message %d calls before the results of the calls before are there", i)
 			}
-			if results {
-				clear(known)
-				results = false
-			}
-			waiting[m.CallID], known[m.CallID] = true, true
+			waiting[id] = true
+		}
+		switch {
+		case len(calls) > 0:
 		case m.CallID != "": // a result
-			if !known[m.CallID] {
-				return fmt.Sprintf("message %d is the result of a call that is not right before it", i)
+			if !waiting[m.CallID] {
+				return fmt.Sprintf("message %d is the result of a call that is not right before it, or has one", i)
 			}
 			results = true
 			delete(waiting, m.CallID)
-		default:
-			if len(waiting) > 0 {
-				return fmt.Sprintf("message %d follows calls without results", i)
-			}
-			clear(known)
-			results = false
+		case len(waiting) > 0:
+			return fmt.Sprintf("message %d follows calls without results", i)
 		}
 	}
 	return ""
 }
 
-// randomHistory has turns of users, answers, calls in parallel with one or several results, results that come late or never,
-// results without a call, instructions, and empty contents.
+// randomHistory has turns of users, answers, calls in parallel with one or several results, in messages of their own or
+// in one, with ids that come again, results that come late or never, results without a call, instructions, and empty
+// contents.
 func randomHistory(r *rand.Rand, turns int) []repo.Message {
 	var all []repo.Message
 	var late []string
 	calls := 0
-	add := func(role repo.Role, call string) {
+	add := func(role repo.Role, call, payload string) {
 		m := repo.Message{ID: repo.NewID(), Sequence: int64(len(all)), Follows: int64(len(all)) - 1, Role: role, CallID: call, Tokens: 1 + r.Int64N(50)}
-		if r.IntN(4) > 0 {
+		if m.Payload = []byte(payload); r.IntN(4) > 0 {
 			m.Content = "x"
 		}
 		all = append(all, m)
@@ -63,15 +71,24 @@ func randomHistory(r *rand.Rand, turns int) []repo.Message {
 	for range turns {
 		switch r.IntN(12) {
 		case 0:
-			add(repo.RoleSystem, "")
+			add(repo.RoleSystem, "", "")
 		case 1:
-			add(repo.RoleTool, fmt.Sprint("nobody's ", r.IntN(9)))
+			add(repo.RoleTool, fmt.Sprint("nobody's ", r.IntN(9)), "")
 		case 2, 3, 4, 5:
 			var made []string
+			if r.IntN(3) == 0 {
+				calls = 0
+			}
 			for range 1 + r.IntN(3) {
 				calls++
-				made = append(made, fmt.Sprint("call ", calls))
-				add(repo.RoleAssistant, made[len(made)-1])
+				made = append(made, fmt.Sprint("call", calls))
+			}
+			if r.IntN(6) == 0 {
+				add(repo.RoleAssistant, "", strings.Join(made, " "))
+			} else {
+				for _, call := range made {
+					add(repo.RoleAssistant, call, "")
+				}
 			}
 			r.Shuffle(len(made), func(i, j int) { made[i], made[j] = made[j], made[i] })
 			for _, call := range made {
@@ -80,20 +97,20 @@ func randomHistory(r *rand.Rand, turns int) []repo.Message {
 				case 1:
 					late = append(late, call)
 				default:
-					for range 1 + r.IntN(2) {
-						add(repo.RoleTool, call)
+					for range 1 + r.IntN(4)/3 {
+						add(repo.RoleTool, call, "")
 					}
 				}
 			}
 		case 6:
 			if len(late) > 0 {
-				add(repo.RoleTool, late[0])
+				add(repo.RoleTool, late[0], "")
 				late = late[1:]
 			}
 		case 7, 8:
-			add(repo.RoleAssistant, "")
+			add(repo.RoleAssistant, "", "")
 		default:
-			add(repo.RoleUser, "")
+			add(repo.RoleUser, "", "")
 		}
 	}
 	return all
@@ -110,7 +127,7 @@ func TestPromptsAreAccepted(t *testing.T) {
 	for seed := range uint64(histories) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		all := randomHistory(r, 1+r.IntN(60))
-		o := Options{Tokens: 1 + r.Int64N(1500), Messages: 1000}
+		o := Options{Tokens: 1 + r.Int64N(1500), Messages: 1000, Calls: callsIn}
 		if r.IntN(4) == 0 {
 			o.Messages = 10 + r.IntN(60)
 		}
@@ -136,6 +153,17 @@ func TestPromptsAreAccepted(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d tokens", seed, w.Tokens, o.Tokens)
 		}
 		checkComplete(t, seed, all, w)
+		newest := int64(-1)
+		kept, _ := whole(o.groups(h.messages), h.cut)
+		for _, g := range kept {
+			if !isInstruction(g.messages[0]) {
+				newest = max(newest, g.end())
+			}
+		}
+		isNewest := func(m repo.Message) bool { return m.Sequence == newest }
+		if newest >= 0 && !slices.ContainsFunc(w.Messages, isNewest) {
+			t.Fatalf("seed %d: message %d, the newest, is missing", seed, newest)
+		}
 		at := slices.IndexFunc(w.Messages, asks)
 		if slices.ContainsFunc(all, asks) && at < 0 {
 			t.Fatalf("seed %d: the question is missing", seed)
@@ -158,12 +186,13 @@ func TestPromptsAreAccepted(t *testing.T) {
 
 // needed returns what a prompt has to have: the instructions, the question, and the newest of the others, with its calls and results.
 func needed(o Options, h history) (tokens int64, messages int) {
-	groups, _ := whole(groupsOf(h.messages), h.cut)
+	groups, _ := whole(o.groups(h.messages), h.cut)
 	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
 	newest, question := -1, -1
+	latest, last := newestGroup(groups)
 	for i, g := range groups {
 		switch {
-		case isInstruction(g.messages[0]):
+		case isInstruction(g.messages[0]) || i == latest && i != last:
 			add(g)
 			continue
 		case isUser(g):
@@ -195,13 +224,14 @@ func checkComplete(t *testing.T, seed uint64, all []repo.Message, w Window) {
 		there[m.ID] = true
 	}
 	for _, m := range w.Dropped {
-		if there[m.ID] || m.CallID == "" {
+		if there[m.ID] || m.CallID == "" && len(callsIn(m)) == 0 {
 			t.Fatalf("seed %d: message %d is said to be left out", seed, m.Sequence)
 		}
 		there[m.ID] = true
 	}
 	for _, m := range all {
-		if !there[m.ID] && (isInstruction(m) || m.Sequence >= w.From && len(w.Messages) > 0 && w.From > 0 && m.CallID == "") {
+		ofCall := m.CallID != "" || len(callsIn(m)) > 0
+		if !there[m.ID] && (isInstruction(m) || m.Sequence >= w.From && len(w.Messages) > 0 && w.From > 0 && !ofCall) {
 			t.Fatalf("seed %d: message %d is missing, though the tail begins at %d", seed, m.Sequence, w.From)
 		}
 	}
@@ -250,11 +280,15 @@ func lastThatFit(o Options, all []repo.Message) []repo.Message {
 // The begin of a prompt rarely changes while messages are added.
 func TestPrefixStays(t *testing.T) {
 	t.Parallel()
-	o := Options{Tokens: 2000, Messages: 1000}
+	o := Options{Tokens: 2000, Messages: 1000, Calls: callsIn}
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		all := randomHistory(r, 1000)
-		all = slices.DeleteFunc(all, isInstruction)
+		_, dropped := whole(o.groups(all), false) // what is read for nothing makes prompts shorter, too
+		all = slices.DeleteFunc(all, func(m repo.Message) bool {
+			isSame := func(d repo.Message) bool { return d.ID == m.ID }
+			return isInstruction(m) || slices.ContainsFunc(dropped, isSame)
+		})
 		changes, prompts, from, shortest := 0, 0, int64(-1), o.Tokens
 		for n := 200; n < len(all); n++ {
 			w, err := o.fit(asRead(o, all[:n]))

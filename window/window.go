@@ -3,9 +3,11 @@ package window
 import (
 	"cmp"
 	"context"
+	"iter"
 	"math"
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -18,14 +20,20 @@ type Options struct {
 	Messages int
 	// Pins are the ids of messages that always stay, at most 100. Those of a call stay with its results.
 	Pins []repo.ID
-	// Estimate returns how many tokens a message has. Nil: the function [Estimate].
+	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
+	// [Estimate].
 	Estimate func(repo.Message) int64
+	// Calls returns the ids of the calls that a message makes, each of which one result has as its CallID. Without results
+	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID, by which
+	// a pin, or a result that comes late, also finds a call that is far behind.
+	Calls func(repo.Message) []string
 }
 
 const maxMessages, maxPins = 1000, 100
 
-// mostTokens is what Estimate returns of a message at most, so that sums do not overflow.
-const mostTokens = math.MaxInt64 / 10_000
+// mostTokens is what Estimate returns of a message at most, so that sums do not overflow. For more than enough tokens a
+// store reads no more messages: their bytes end it.
+const mostTokens, enough = math.MaxInt64 / 10_000, limits.MaxReadBytes
 
 // Window is what goes into a prompt.
 type Window struct {
@@ -38,8 +46,8 @@ type Window struct {
 	// it, which no summary covers, were left out.
 	From int64
 	Cut  bool
-	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, and results
-	// without a call.
+	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, results
+	// without a call, and those after the first one of a call.
 	Dropped []repo.Message
 }
 
@@ -50,8 +58,9 @@ type Reader interface {
 	MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error)
 }
 
-// Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the session
-// is, in one round trip unless there are pins, or the user's last message is far behind.
+// Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
+// session is, in one round trip unless there are pins, the user's last message is far behind, or options.Estimate finds
+// less than half of what the function Estimate does.
 //
 // Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
 // user's last message, if that is one of the last 1,000, and for the newest one, with its calls and results; NotFoundError if there is
@@ -87,24 +96,57 @@ func (o Options) estimate(m repo.Message) int64 {
 	return Estimate(m)
 }
 
+// newest reads the newest messages that fit, and those that stay with them. The store counts as the function Estimate
+// does: where options.Estimate finds less, more is read.
+func (o Options) newest(ctx context.Context, sessions Reader, sessionID repo.ID) (*repo.SessionSnapshot, error) {
+	read := repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens}
+	if o.Estimate != nil {
+		read.Tokens = 2 * min(o.Tokens, mostTokens) // most models' tokens are fewer, and one round trip is enough
+	}
+	for {
+		snapshot, err := sessions.Read(ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		found := snapshot.Sessions[0]
+		if found == nil {
+			return nil, &repo.NotFoundError{Kind: "session", ID: sessionID}
+		}
+		tokens, messages := o.Tokens, o.Messages
+		for _, m := range found.Messages {
+			if !isInstruction(m) {
+				tokens, messages = tokens-o.estimate(m), messages-1
+			}
+		}
+		if o.Estimate == nil || !found.Cut || tokens <= 0 || messages <= 0 || read.Tokens > enough {
+			return found, nil
+		}
+		read.Tokens *= 64
+	}
+}
+
 // read reads the newest messages that fit, and those that stay.
 func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (h history, err error) {
-	snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens})
+	found, err := o.newest(ctx, sessions, sessionID)
 	if err != nil {
 		return h, err
 	}
-	found := snapshot.Sessions[0]
-	if found == nil {
-		return h, &repo.NotFoundError{Kind: "session", ID: sessionID}
+	covered := int64(none)
+	for i := range found.Messages {
+		if m := &found.Messages[i]; m.Kind == repo.KindSummary {
+			if to, is := rules.Covered(m); is && to > covered {
+				h.summary, covered = m, to
+			}
+		}
 	}
 	pins := map[repo.ID]bool{}
 	all := found.Messages
-	path := &path{sessions, sessionID, map[repo.ID]bool{}}
+	path := &path{o, sessions, sessionID, map[repo.ID]bool{}}
 	for _, m := range all {
 		path.has[m.ID] = true
 	}
 	stay := o.Pins
-	if late := lateResult(all); late != nil && found.Cut { // its call is far behind
+	if late := o.lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
 		stay = append(slices.Clip(stay), late.ID)
 	}
 	for _, id := range stay {
@@ -117,17 +159,10 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		}
 		all = append(all, pinned...)
 	}
-	slices.SortStableFunc(all, func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	bySequence := func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
+	all = slices.SortedStableFunc(slices.Values(all), bySequence)
 	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
 	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
-	covered := int64(-1)
-	for i := range all {
-		if m := &all[i]; m.Kind == repo.KindSummary {
-			if to, is := rules.Covered(m); is && to > covered {
-				h.summary, covered = m, to
-			}
-		}
-	}
 	for _, m := range all {
 		switch {
 		case m.Kind == repo.KindSummary: // those that are older, too
@@ -148,19 +183,14 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	return h, err
 }
 
-// lateResult returns the newest message if it is the result of a call that is not among them.
-func lateResult(messages []repo.Message) *repo.Message {
-	for i := range slices.Backward(messages) {
-		m := &messages[i]
-		if isInstruction(*m) {
-			continue
-		}
-		if m.CallID == "" || isCall(*m) || slices.ContainsFunc(messages, func(c repo.Message) bool { return isCall(c) && c.CallID == m.CallID }) {
-			return nil
-		}
-		return m
+// lateResult returns the newest message if it is the result of a call that is not among those that no summary covers.
+func (o Options) lateResult(messages []repo.Message, covered int64) *repo.Message {
+	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
+	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
+	if len(groups) == 0 || !groups[len(groups)-1].loose() {
+		return nil
 	}
-	return nil
+	return &groups[len(groups)-1].messages[0]
 }
 
 // asks reports whether a message is a user's, and no result of a call.
@@ -188,12 +218,15 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 
 // path finds messages of a session's transcript. has are those that are known to be in it, or not.
 type path struct {
+	Options
+
 	sessions  Reader
 	sessionID repo.ID
 	has       map[repo.ID]bool
 }
 
-// pinned returns a message with those of its call. The session may have it, or some of these, on other branches.
+// pinned returns a message with those of its call. The session may have it, or some of these, on other branches, and
+// other calls with the same id: the nearest ones belong together.
 func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
 	m, err := p.sessions.Message(ctx, p.sessionID, id)
 	if err != nil {
@@ -202,18 +235,42 @@ func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, e
 	if is, err := p.contains(ctx, m); err != nil || !is {
 		return nil, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
 	}
-	if m.CallID == "" {
-		return []repo.Message{m}, nil
+	pinned = []repo.Message{m}
+	call := &m
+	if isResult(m) {
+		makes := func(c repo.Message) bool { return c.Sequence < m.Sequence && slices.Contains(p.calls(c), m.CallID) }
+		if call, err = p.first(ctx, m.CallID, makes, slices.Backward); err != nil || call == nil {
+			return pinned, err
+		}
+		pinned = append(pinned, *call)
 	}
-	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, m.CallID)
-	for _, m := range all {
-		if is, err := p.contains(ctx, m); err != nil {
+	for _, id := range p.calls(*call) {
+		isLater := func(r repo.Message) bool { return r.Sequence > call.Sequence }
+		next, err := p.first(ctx, id, isLater, slices.All)
+		if err != nil {
 			return nil, err
-		} else if is {
-			pinned = append(pinned, m)
+		}
+		if next != nil && isResult(*next) {
+			pinned = append(pinned, *next)
 		}
 	}
-	return pinned, err
+	return pinned, nil
+}
+
+// first returns the first message with a call's id that is in the transcript, of those that are looked for.
+func (p *path) first(ctx context.Context, call string, is func(repo.Message) bool,
+	in func([]repo.Message) iter.Seq2[int, repo.Message],
+) (*repo.Message, error) {
+	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, call)
+	for _, m := range in(all) {
+		if !is(m) {
+			continue
+		}
+		if there, err := p.contains(ctx, m); err != nil || there {
+			return &m, err
+		}
+	}
+	return nil, err
 }
 
 func (p *path) contains(ctx context.Context, m repo.Message) (bool, error) {

@@ -5,6 +5,7 @@ package a2astore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -22,7 +23,8 @@ type Options struct {
 	// Name tells clusters in one database apart. It has 1 to 100 ASCII letters, digits, '.',
 	// '_' or '-', and begins with a letter or digit. Empty: "a2a".
 	Name string
-	// Authenticator returns the user of a request. Nil: a2asrv.NewTaskStoreAuthenticator.
+	// Authenticator returns the user of a request, whose tasks nobody else gets. It is not asked again for the work of a
+	// request. Nil: a2asrv.NewTaskStoreAuthenticator.
 	Authenticator taskstore.Authenticator
 	// TTL is how long the work of a process that died waits for another one, from
 	// repo.MinLeaseTTL to repo.MaxLeaseTTL. Zero: 15 seconds.
@@ -93,11 +95,33 @@ func (c *Cluster) key(id a2a.TaskID) repo.SessionKey {
 	return repo.SessionKey{Namespace: c.options.Name, Key: string(id)}
 }
 
-// session describes a task's session. Its owner is the user of the request, or nobody.
-func (c *Cluster) session(ctx context.Context, id a2a.TaskID) repo.NewSession {
-	session := repo.NewSession{Namespace: c.options.Name, Key: string(id), Existing: repo.ExistingAny}
-	if user, err := c.options.Authenticator(ctx); err == nil {
-		session.Owner = user
+// session describes the session of a user's task.
+func (c *Cluster) session(id a2a.TaskID, user string) repo.NewSession {
+	return repo.NewSession{Namespace: c.options.Name, Key: string(id), Owner: user, Existing: repo.ExistingAny}
+}
+
+// user returns who makes a request, or has made the one that is worked on.
+func (c *Cluster) user(ctx context.Context) (string, error) {
+	if working, is := workqueue.HeartbeaterFrom(ctx); is {
+		if m, is := working.(*message); is {
+			return m.user, nil
+		}
 	}
-	return session
+	return c.options.Authenticator(ctx)
+}
+
+// sessionOf returns the session of a task of the user's, which may come later. It does not find that of somebody else's.
+func (c *Cluster) sessionOf(ctx context.Context, id a2a.TaskID) (repo.Session, error) {
+	user, err := c.user(ctx)
+	if err == nil && id == "" {
+		err = fmt.Errorf("task has no id: %w", a2a.ErrInvalidParams)
+	}
+	if err != nil {
+		return repo.Session{}, err
+	}
+	session, err := c.store.Sessions().Create(ctx, c.session(id, user))
+	if err == nil && session.Owner != user {
+		err = a2a.ErrTaskNotFound
+	}
+	return session, err
 }

@@ -27,16 +27,24 @@ type tasks struct{ *Cluster }
 const taskKey = "task" // in the session's state
 
 func (t tasks) Create(ctx context.Context, task *a2a.Task) (taskstore.TaskVersion, error) {
-	session := t.session(ctx, task.ID)
+	found, err := t.sessionOf(ctx, task.ID)
+	if errors.Is(err, a2a.ErrTaskNotFound) {
+		err = fmt.Errorf("%w: %w", taskstore.ErrTaskAlreadyExists, err)
+	}
+	if err != nil {
+		return taskstore.TaskVersionMissing, err
+	}
+	session := t.session(task.ID, found.Owner)
 	return t.put(ctx, task, task, repo.Turn{Create: &session})
 }
 
 func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskstore.TaskVersion, error) {
+	if _, err := t.Get(ctx, req.Task.ID); err != nil {
+		return taskstore.TaskVersionMissing, err
+	}
 	turn, expected := repo.Turn{}, int64(req.PrevVersion)
 	if req.PrevVersion != taskstore.TaskVersionMissing {
 		turn.Expected = &expected
-	} else if _, err := t.Get(ctx, req.Task.ID); err != nil { // the session may be there without it
-		return taskstore.TaskVersionMissing, err
 	}
 	return t.put(ctx, req.Task, told(req.Task, req.Event), turn)
 }
@@ -49,8 +57,6 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	value, invalidTask := adapter.EncodeJSON("task", task)
 	if err := errors.Join(invalidEvent, invalid, invalidTask); err != nil {
 		return taskstore.TaskVersionMissing, err
-	} else if task.ID == "" {
-		return taskstore.TaskVersionMissing, fmt.Errorf("task has no id: %w", a2a.ErrInvalidParams)
 	}
 	message.Metadata = metadata
 	change, conflict := repo.StateChange{Key: taskKey, Value: value}, taskstore.ErrConcurrentModification
@@ -93,17 +99,22 @@ func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	return message, err
 }
 
+// Get does not find a task of somebody else's.
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
+	user, err := t.user(ctx)
+	if err != nil {
+		return nil, err
+	}
 	session, _, err := adapter.ReadByKey(ctx, t.store.Sessions(), t.key(id), 1)
 	switch {
 	case errors.Is(err, repo.ErrNotFound), errors.Is(err, repo.ErrInvalid): // no task can have such an id
 		return nil, a2a.ErrTaskNotFound
 	case err != nil:
 		return nil, err
-	case session.State.Value(taskKey) == nil:
+	case session.State.Value(taskKey) == nil || session.Session.Owner != user:
 		return nil, a2a.ErrTaskNotFound
 	}
-	stored := &taskstore.StoredTask{Version: taskstore.TaskVersion(session.Session.MessageCount)}
+	stored := &taskstore.StoredTask{Version: taskstore.TaskVersion(session.Session.MessageCount), User: user}
 	return stored, json.Unmarshal(session.State.Value(taskKey), &stored.Task)
 }
 
@@ -144,7 +155,7 @@ func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTa
 // time of the last update and the id.
 func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []string, err error) {
 	filter := repo.SessionFilter{Namespace: t.options.Name}
-	if filter.Owner, err = t.options.Authenticator(ctx); err != nil || filter.Owner == "" {
+	if filter.Owner, err = t.user(ctx); err != nil || filter.Owner == "" {
 		return nil, a2a.ErrUnauthenticated
 	}
 	read := repo.ReadSessions{Last: 1, WithoutPayload: true, WithoutContent: true}
@@ -207,7 +218,7 @@ func told(task *a2a.Task, event a2a.Event) a2a.Event {
 // CreateReader returns a reader of the events from now on, also of a task that comes later. Of an answer
 // without a task, which nobody can get otherwise, it is one from the begin.
 func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Reader, error) {
-	session, err := e.store.Sessions().Create(ctx, e.session(ctx, id))
+	session, err := e.sessionOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -235,9 +246,12 @@ func (w writer) Write(ctx context.Context, message *eventqueue.Message) error {
 		return nil
 	}
 	m, err := newMessage(message.Event)
+	if err != nil {
+		return err
+	}
+	session, err := w.sessionOf(ctx, w.id)
 	if err == nil {
-		session := w.session(ctx, w.id)
-		_, err = w.store.Sessions().AppendTurn(ctx, repo.Turn{Create: &session, Messages: []repo.NewMessage{m}})
+		_, err = w.store.Sessions().Append(ctx, session.ID, m)
 	}
 	return err
 }

@@ -79,12 +79,17 @@ func (h heartbeat) Heartbeat(context.Context) error { return h.held.Err() }
 // ended, whoever does it.
 type work struct{ *Cluster }
 
+// job is what a plan has: who asks, and for what.
+type job struct {
+	User    string
+	Payload *workqueue.Payload
+}
+
 // key is that of the work. The same message of the same user is the same work, so that a client may
 // send it again after a lost answer. Users without a name are not told apart: their work has no key.
-func (w work) key(ctx context.Context, p *workqueue.Payload) string {
-	user := w.session(ctx, p.TaskID).Owner
-	text, err := json.Marshal([]any{user, p.ExecuteRequest})
-	if user == "" || p.ExecuteRequest == nil || err != nil {
+func (j job) key() string {
+	text, err := json.Marshal([]any{j.User, j.Payload.ExecuteRequest})
+	if j.User == "" || j.Payload.ExecuteRequest == nil || err != nil {
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text)) // a message may be longer than a key
@@ -93,36 +98,41 @@ func (w work) key(ctx context.Context, p *workqueue.Payload) string {
 // Write waits a little while the task has other work: a client may answer before the work that has
 // asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken.
 func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, error) {
-	value, err := adapter.EncodeJSON("work", []*workqueue.Payload{p})
+	user, err := w.user(ctx)
+	if err != nil {
+		return "", err
+	}
+	j := job{user, p}
+	value, err := adapter.EncodeJSON("work", []job{j})
 	if err != nil {
 		return "", err
 	}
 	arguments := []repo.ArgumentValue{{Name: argument, Value: value}}
-	use := repo.UseAction{Key: w.key(ctx, p), Existing: repo.ExistingAny, Arguments: arguments}
+	use := repo.UseAction{Key: j.key(), Existing: repo.ExistingAny, Arguments: arguments}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		err := w.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			plan, err := tx.Plans().Use(ctx, w.action, use)
 			if err != nil {
 				return err
 			}
-			p, err = payload(plan)              // also if it was another one
+			j, err = jobOf(plan)                // also if it was another one
 			if err != nil || plan.Version > 1 { // it was written before, and has begun
 				return err
 			}
-			return w.take(ctx, tx, p, plan.ID.String(), repo.MaxLeaseTTL)
+			return w.take(ctx, tx, j.Payload, plan.ID.String(), repo.MaxLeaseTTL)
 		})
 		if !errors.Is(err, workqueue.ErrLeaseAlreadyTaken) || p.Type != workqueue.PayloadTypeExecute || pause > time.Second {
-			return p.TaskID, err
+			return j.Payload.TaskID, err
 		}
 		time.Sleep(pause) // a second at most: if ctx has ended, the next attempt says so
 	}
 }
 
-// payload returns the work of a plan, which is in a list, since an argument cannot be an object.
-func payload(plan repo.Plan) (*workqueue.Payload, error) {
-	var list [1]workqueue.Payload
+// jobOf returns what a plan has in a list, since an argument cannot be an object.
+func jobOf(plan repo.Plan) (job, error) {
+	var list [1]job
 	err := json.Unmarshal(plan.Arguments[0].Value, &list)
-	return &list[0], err
+	return list[0], err
 }
 
 // Read waits for work. It fails with workqueue.ErrQueueClosed when the cluster or the store is closed.
@@ -154,25 +164,27 @@ type message struct {
 
 	claim   heartbeat
 	payload *workqueue.Payload
+	user    string // who has asked for it: see Cluster.user
 	plan    repo.ID
 	leave   context.CancelFunc // ends the renewing of the leases without a release
 }
 
 // open returns the message of a plan. Nil: there is nothing to do for it now.
 func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
-	p, err := payload(plan)
+	j, err := jobOf(plan)
 	if err != nil {
 		return nil, err
 	}
+	p := j.Payload
 	holding, leave := context.WithCancel(ctx)
-	m := &message{work: w, payload: p, plan: plan.ID, leave: leave}
+	m := &message{work: w, payload: p, user: j.User, plan: plan.ID, leave: leave}
 	if m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner); err == nil {
 		holding = m.claim.held.Context()
 		m.heartbeat, err = w.hold(holding, w.lease(p.Type, p.TaskID), plan.ID.String()) //nolint:contextcheck // it is the claim's
 	}
 	ended := false
 	if err == nil && plan.Attempt > 1 {
-		ended, err = w.ended(ctx, p, plan.Attempt > w.options.MaxAttempts)
+		ended, err = w.ended(workqueue.AttachHeartbeater(ctx, m), p, plan.Attempt > w.options.MaxAttempts)
 	}
 	switch {
 	case err != nil:

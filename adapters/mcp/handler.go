@@ -19,6 +19,9 @@ import (
 // farewell is how long a response may take to end at a shutdown: its client may not read.
 const farewell = time.Second
 
+// ahead is how many events a client may have got that its replica has yet to store: as many as a live.PartWriter holds.
+const ahead = 2000
+
 // anybody owns the streams of a session that was begun without a user.
 const anybody = "anybody"
 
@@ -74,11 +77,11 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 	switch {
 	case err == nil && stream.Owner != anybody && stream.Owner != owner(ctx):
 		http.Error(w, "session user mismatch", http.StatusForbidden)
-	case errors.Is(err, mcp.ErrEventsPurged):
+	case errors.Is(err, mcp.ErrEventsPurged) || err == nil && int64(last) >= stream.Next+ahead:
 		http.Error(w, "failed to replay events", http.StatusBadRequest)
 	case errors.Is(err, repo.ErrNotFound) || errors.Is(err, repo.ErrInvalid):
 		return false
-	case err != nil:
+	case err != nil || int64(last) >= stream.Next:
 		http.Error(w, "events are not available", http.StatusServiceUnavailable)
 	default:
 		s.serve(w, r.WithContext(ctx), stream, id, last)
@@ -108,8 +111,7 @@ func (s *EventStore) serve(w http.ResponseWriter, r *http.Request, stream repo.S
 		fmt.Fprintf(w, "event: prime\nid: %s_%d\ndata: \n\n", id, last) //nolint:gosec // this is not HTML
 	}
 	_ = control.Flush()
-	had := min(last, int(stream.Next)-1) // the last stored event that the client has: it may be the answer
-	for part, err := range s.follow(r.Context(), stream, max(had-1, -1)) {
+	for part, err := range s.follow(r.Context(), stream, max(last-1, -1)) { // what the client has may be the answer
 		if err != nil {
 			return
 		}

@@ -17,10 +17,15 @@ import (
 // Run tests the package on a store.
 func Run(t *testing.T, store repo.Store) {
 	for name, test := range map[string]func(*testing.T, repo.Store){
-		"Read": testRead, "Pins": testPins, "Invalid": testInvalid, "Compact": testCompact, "Concurrent": testConcurrent,
-		"Rewound": testRewound, "Fails": testFails, "CompactFirst": testCompactFirst, "CompactLong": testCompactLong,
-		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls, "Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
-		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned, "CompactMessages": testCompactMessages,
+		"Read": testRead, "Pins": testPins, "Invalid": testInvalid, "Compact": testCompact,
+		"Concurrent": testConcurrent, "Rewound": testRewound, "Fails": testFails, "Unanswered": testUnanswered,
+		"UnansweredFar": testUnansweredFar, "UnderWay": testUnderWay, "GivenUp": testGivenUp,
+		"Estimate": testEstimate, "Picture": testPicture, "ResultTwice": testResultTwice,
+		"SameCallIDs": testSameCallIDs, "SeveralCalls": testSeveralCalls, "CompactLong": testCompactLong,
+		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
+		"Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
+		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
+		"CompactMessages": testCompactMessages,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func TestStores(t *testing.T) {
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
 		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "push": testPush,
 		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
-		"unreadable": testUnreadable, "dying": testDying,
+		"unreadable": testUnreadable, "dying": testDying, "users": testUsers,
 	}
 	for name, databaseURL := range map[string]string{"postgres": pgtest.NewDatabase(t), "memory": "memory://" + t.Name()} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func testTasks(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	wantError(t, err, taskstore.ErrTaskAlreadyExists)
 	stored, err := c.Tasks.Get(ctx, task.ID)
 	must(t, err)
-	if diff := cmp.Diff(stored, &taskstore.StoredTask{Task: task, Version: first}); diff != "" {
+	if diff := cmp.Diff(stored, &taskstore.StoredTask{Task: task, Version: first, User: user}); diff != "" {
 		t.Error(diff)
 	}
 	task.Status.State = a2a.TaskStateWorking
@@ -138,9 +138,9 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 			t.Errorf("work: error %v", err)
 		}
 	}
-	_, err := c.Tasks.Create(t.Context(), &a2a.Task{})
+	_, err := c.Tasks.Create(as(t.Context(), user), &a2a.Task{})
 	wantError(t, err, a2a.ErrInvalidParams)
-	_, err = c.Tasks.Create(t.Context(), &a2a.Task{ID: a2a.TaskID(strings.Repeat("x", repo.MaxKeyBytes+1))})
+	_, err = c.Tasks.Create(as(t.Context(), user), &a2a.Task{ID: a2a.TaskID(strings.Repeat("x", repo.MaxKeyBytes+1))})
 	wantError(t, err, repo.ErrInvalid)
 	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} { // short: all are refused
 		_, err := a2astore.New(t.Context(), memory.New(), options)

@@ -115,7 +115,7 @@ func testWork(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	write(ctx, t, c, execute(id, "and again"))
 	must(t, read(t, c).Complete(ctx))
 	// Other users, and nobody, send messages of their own.
-	for _, other := range []context.Context{as(t.Context(), "bob"), t.Context(), t.Context()} {
+	for _, other := range []context.Context{as(t.Context(), "bob"), as(t.Context(), ""), as(t.Context(), "")} {
 		mine := a2a.NewTaskID()
 		if got := write(other, t, c, execute(mine, "hello")); got != mine {
 			t.Errorf("the work is for %s, want %s", got, mine)
@@ -209,7 +209,7 @@ func (unreleased) Release(context.Context, repo.Lease) error { return repo.ErrUn
 // When work has ended, the task takes other work, even if the process dies right then: nobody
 // claims the ended work again, and its lease was taken for an hour.
 func testDying(t *testing.T, c *a2astore.Cluster, store repo.Store) {
-	ctx, task := t.Context(), a2a.NewTaskID()
+	ctx, task := as(t.Context(), user), a2a.NewTaskID()
 	dying, err := a2astore.New(ctx, withoutRelease{store}, a2astore.Options{Name: "dying"})
 	must(t, err)
 	t.Cleanup(dying.Close)

@@ -396,6 +396,8 @@ func TestHandlerAnswersForOthers(t *testing.T) {
 		}{
 			{"all", "s", "r_0", "alice", 200, ": ok\n\nevent: message\nid: r_1\ndata: two\ndata: lines\n\nevent: message\nid: r_2\ndata: end\n\n"},
 			{"some", "s", "r_1", "alice", 200, ": ok\n\nevent: message\nid: r_2\ndata: end\n\n"},
+			{"not stored yet", "s", "r_3", "alice", 503, "events are not available\n"},
+			{"beyond the end", "s", "r_2000000000", "alice", 400, "failed to replay events\n"},
 			{"another user", "s", "r_0", "bob", 403, "session user mismatch\n"},
 			{"another session", "other", "r_0", "alice", 404, "next\n"},
 			{"another stream", "s", "other_0", "alice", 404, "next\n"},

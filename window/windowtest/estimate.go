@@ -1,0 +1,71 @@
+package windowtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/window"
+)
+
+// counting counts the calls of Read.
+type counting struct {
+	repo.Sessions
+	reads int
+}
+
+func (c *counting) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
+	c.reads++
+	return c.Sessions.Read(ctx, read)
+}
+
+// What the caller's Estimate says decides, and not what the store has counted, or would.
+func testEstimate(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	for i := range 40 {
+		message := repo.NewMessage{Role: repo.RoleUser, Content: strings.Repeat("word ", 200)}
+		if i%2 == 0 {
+			message.Tokens, message.Counter = 1000, "another"
+		}
+		appendAll(t, store, id, message)
+	}
+	for estimate, want := range map[int64]struct{ messages, reads int }{
+		1: {40, 2}, 10: {40, 2}, 25: {40, 2}, 26: {39, 3}, 1000: {1, 1},
+	} {
+		sessions := &counting{Sessions: store.Sessions()}
+		o := window.Options{Tokens: 1000, Estimate: func(repo.Message) int64 { return estimate }}
+		w, err := window.Read(t.Context(), sessions, id, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, cut := len(w.Messages), want.messages < 40
+		if n > want.messages || n < want.messages/2 || w.Cut != cut || sessions.reads > want.reads {
+			t.Errorf("at %d tokens each: %d messages in %d reads, cut: %t", estimate, n, sessions.reads, w.Cut)
+		}
+	}
+	o := window.Options{Tokens: 1000, Estimate: func(repo.Message) int64 { return 10 }}
+	added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) {
+		return "", errors.New("it fits")
+	})
+	if added || err != nil {
+		t.Errorf("%t, %v", added, err)
+	}
+}
+
+// The bytes of a picture are not text.
+func testPicture(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	add(t, store, id, 8)
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "what is this?", Payload: make([]byte, 1<<20)})
+	o := window.Options{Tokens: 200_000, Estimate: func(m repo.Message) int64 {
+		if len(m.Payload) > 0 {
+			return 1500
+		}
+		return window.Estimate(m)
+	}}
+	if w := read(t, store, id, o); len(w.Messages) != 9 || w.Tokens != 1580 || w.Cut {
+		t.Errorf("%d messages, %d tokens, cut: %t", len(w.Messages), w.Tokens, w.Cut)
+	}
+}
