@@ -227,6 +227,24 @@ func (q *Queries) StreamExtend(ctx context.Context, db DBTX, streamIds []pgtype.
 	return err
 }
 
+const streamFind = `-- name: StreamFind :one
+SELECT s.key, coalesce(s.namespace = $1::text OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = $1::text,
+    $1::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = $2
+`
+
+type StreamFindRow struct {
+	Key  string
+	IsIn bool
+}
+
+// Index: streams_pkey, sessions_pkey. Whether a stream is in a view: it was opened there, or for a session of it.
+func (q *Queries) StreamFind(ctx context.Context, db DBTX, view *string, iD pgtype.UUID) (StreamFindRow, error) {
+	row := db.QueryRow(ctx, streamFind, view, iD)
+	var i StreamFindRow
+	err := row.Scan(&i.Key, &i.IsIn)
+	return i, err
+}
+
 const streamGet = `-- name: StreamGet :one
 
 SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
@@ -270,36 +288,6 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key 
 	return i, err
 }
 
-const streamHasKey = `-- name: StreamHasKey :one
-SELECT (s.namespace = $1::text AND s.key = $2::text)::boolean AS has_key FROM streams s WHERE s.id = $3
-`
-
-type StreamHasKeyParams struct {
-	Namespace string
-	Key       string
-	ID        pgtype.UUID
-}
-
-// Index: streams_pkey.
-func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, arg StreamHasKeyParams) (bool, error) {
-	row := db.QueryRow(ctx, streamHasKey, arg.Namespace, arg.Key, arg.ID)
-	var has_key bool
-	err := row.Scan(&has_key)
-	return has_key, err
-}
-
-const streamIn = `-- name: StreamIn :one
-SELECT EXISTS (SELECT FROM streams s WHERE s.id = $1 AND s.namespace = $2)::boolean AS found
-`
-
-// Index: streams_pkey.
-func (q *Queries) StreamIn(ctx context.Context, db DBTX, iD pgtype.UUID, namespace string) (bool, error) {
-	row := db.QueryRow(ctx, streamIn, iD, namespace)
-	var found bool
-	err := row.Scan(&found)
-	return found, err
-}
-
 const streamLapse = `-- name: StreamLapse :exec
 UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= statement_timestamp()
@@ -317,15 +305,13 @@ SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
 FROM streams s
 WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
-    AND s.namespace = $4
-ORDER BY s.status DESC, s.id DESC LIMIT $5
+ORDER BY s.status DESC, s.id DESC LIMIT $4
 `
 
 type StreamListParams struct {
 	SessionID    pgtype.UUID
 	BeforeStatus string
 	BeforeID     pgtype.UUID
-	Namespace    string
 	MaxRows      int32
 }
 
@@ -342,13 +328,12 @@ type StreamListRow struct {
 }
 
 // Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
-// expired, before a place in the order of status and id.
+// expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
 func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams) ([]StreamListRow, error) {
 	rows, err := db.Query(ctx, streamList,
 		arg.SessionID,
 		arg.BeforeStatus,
 		arg.BeforeID,
-		arg.Namespace,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -382,26 +367,19 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 const streamListChanged = `-- name: StreamListChanged :many
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::bigint[]))
-) WITH ORDINALITY AS n (session_id, namespace, known, place),
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
+) WITH ORDINALITY AS n (session_id, known, place),
 LATERAL (
     SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
     WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
-        AND streams.namespace = n.namespace
 ) AS s
 WHERE s.fences <> n.known
 `
 
-type StreamListChangedParams struct {
-	SessionIds []pgtype.UUID
-	Namespaces []string
-	Known      []int64
-}
-
 // Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
 // known: their fences have another sum. It is the poll of those who wait for streams.
-func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
-	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Namespaces, arg.Known)
+func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, known []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, streamListChanged, sessionIds, known)
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,11 @@ ORDER BY s.began DESC LIMIT 1;
 
 -- name: StreamList :many
 -- Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
--- expired, before a place in the order of status and id.
+-- expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
 SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
 FROM streams s
 WHERE s.session_id = @session_id AND (s.status, s.id) < (@before_status::text, @before_id::uuid) AND s.expires_at > statement_timestamp()
-    AND s.namespace = @namespace
 ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
 
 -- name: StreamListChanged :many
@@ -24,22 +23,18 @@ ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
 -- known: their fences have another sum. It is the poll of those who wait for streams.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
-    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @known::bigint[]))
-) WITH ORDINALITY AS n (session_id, namespace, known, place),
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @known::bigint[]))
+) WITH ORDINALITY AS n (session_id, known, place),
 LATERAL (
     SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
     WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
-        AND streams.namespace = n.namespace
 ) AS s
 WHERE s.fences <> n.known;
 
--- name: StreamHasKey :one
--- Index: streams_pkey.
-SELECT (s.namespace = @namespace::text AND s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
-
--- name: StreamIn :one
--- Index: streams_pkey.
-SELECT EXISTS (SELECT FROM streams s WHERE s.id = @id AND s.namespace = @namespace)::boolean AS found;
+-- name: StreamFind :one
+-- Index: streams_pkey, sessions_pkey. Whether a stream is in a view: it was opened there, or for a session of it.
+SELECT s.key, coalesce(s.namespace = sqlc.narg(view)::text OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = sqlc.narg(view)::text,
+    sqlc.narg(view)::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = @id;
 
 -- name: StreamTurn :exec
 -- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet

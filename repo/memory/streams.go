@@ -217,23 +217,28 @@ func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (r
 func (s streams) InView(ctx context.Context, id repo.ID) (bool, error) {
 	return run(ctx, s.read, func(t *tables) (bool, error) {
 		row := t.streams.get(id)
-		return row != nil && s.has(row.Key), nil
+		return row != nil && s.has(t, row), nil
 	})
 }
 
-// has reports whether a key in the tables is one of the store, or the view.
-func (s streams) has(key string) bool {
-	namespace, _ := rules.SplitView(key)
-	return namespace == cmp.Or(s.options.view, repo.DefaultNamespace)
+// has reports whether a stream is in the view: it was opened there, or for a session of it. Another store has all.
+func (s streams) has(t *tables, row *streamRow) bool {
+	namespace, _ := rules.SplitView(row.Key)
+	session := t.sessions.get(row.Session)
+	return s.options.view == "" || namespace == s.options.view || session != nil && session.Namespace == s.options.view
 }
 
-// ofSession returns the streams of a session that live, after one of them.
+// ofSession returns the streams of a session that live, after one of them, whoever opened them: a view asks for its own sessions.
 func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []repo.Stream {
 	now := t.now()
 	rows := t.streams.where(func(row *streamRow) bool {
-		return s.has(row.Key) && row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
+		return row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
 	})
-	streams := each(rows, func(row *streamRow) repo.Stream { return row.Stream })
+	streams := each(rows, func(row *streamRow) repo.Stream {
+		stream := row.Stream
+		_, stream.Key = rules.SplitView(row.Key)
+		return stream
+	})
 	slices.SortFunc(streams, rules.CompareStreams)
 	return streams
 }

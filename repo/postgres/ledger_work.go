@@ -280,7 +280,7 @@ func (s *sessions) work(ctx context.Context, t *rules.Turn, plan repo.ID, result
 		return nil
 	}
 	namespace, key := rules.SplitView(t.Open.Key)
-	stream, err := (&streams{s.exec, namespace}).Get(ctx, key)
+	stream, err := (&streams{exec: s.exec, namespace: namespace}).Get(ctx, key)
 	if err == nil {
 		stream.Fence = 0
 		result.Stream = &stream

@@ -17,8 +17,8 @@ import (
 // streams implements repo.Streams.
 type streams struct {
 	exec executor
-	// namespace is that of all streams that it knows.
-	namespace string
+	// namespace is that of its keys. view is that of a view, or empty: then it has every stream by its id.
+	namespace, view string
 }
 
 func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
@@ -229,7 +229,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 		return repo.List[repo.Stream]{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.StreamList, db.StreamListParams{
-		Namespace: s.namespace, SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
+		SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
 		BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
 	})
 	if err != nil {
@@ -246,7 +246,11 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 
 // InView is for internal/view.
 func (s *streams) InView(ctx context.Context, id repo.ID) (bool, error) {
-	return run2(ctx, s.exec.read, queries.StreamIn, toUUID(id), s.namespace)
+	row, err := run2(ctx, s.exec.read, queries.StreamFind, unlessZero(s.view), toUUID(id))
+	if conn.IsNoRows(err) {
+		err = nil
+	}
+	return row.IsIn, err
 }
 
 func (s *streams) Delete(ctx context.Context, key string) error {
