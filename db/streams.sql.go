@@ -152,6 +152,7 @@ func (q *Queries) StreamDelete(ctx context.Context, db DBTX, namespace string, k
 const streamEnd = `-- name: StreamEnd :one
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
+        (SELECT n.fence FROM streams n WHERE n.namespace = s.namespace AND n.key = s.key ORDER BY n.began DESC LIMIT 1) AS newest,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
     FROM streams s WHERE s.id = $1
 ), ended AS (
@@ -159,7 +160,7 @@ WITH stored AS (
     SET status = $2::text, reason = $3::text, expires_at = t.expires_at
     FROM stored t WHERE s.id = t.id AND t.fence = $4::bigint AND t.status = 'open' AND NOT t.expired
 )
-SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t
+SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired, t.newest::bigint AS newest FROM stored t
 `
 
 type StreamEndParams struct {
@@ -174,10 +175,11 @@ type StreamEndRow struct {
 	Status  string
 	Reason  string
 	Expired bool
+	Newest  int64
 }
 
-// Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
-// the stream as it was before.
+// Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the
+// fence is its writer's. It returns the stream as it was before, and the fence of the newest one of its key.
 func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (StreamEndRow, error) {
 	row := db.QueryRow(ctx, streamEnd,
 		arg.ID,
@@ -191,6 +193,7 @@ func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (
 		&i.Status,
 		&i.Reason,
 		&i.Expired,
+		&i.Newest,
 	)
 	return i, err
 }
@@ -247,7 +250,7 @@ func (q *Queries) StreamFind(ctx context.Context, db DBTX, view *string, iD pgty
 
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
@@ -261,6 +264,7 @@ type StreamGetRow struct {
 	Fence        int64
 	Status       string
 	Reason       string
+	TtlMicros    int64
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
 	NextSequence int64
@@ -280,6 +284,7 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key 
 		&i.Fence,
 		&i.Status,
 		&i.Reason,
+		&i.TtlMicros,
 		&i.OpenedAt,
 		&i.ExpiresAt,
 		&i.NextSequence,
@@ -301,7 +306,7 @@ func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, ke
 }
 
 const streamList = `-- name: StreamList :many
-SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
 FROM streams s
 WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
@@ -322,6 +327,7 @@ type StreamListRow struct {
 	Fence        int64
 	Status       string
 	Reason       string
+	TtlMicros    int64
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
 	NextSequence int64
@@ -350,6 +356,7 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 			&i.Fence,
 			&i.Status,
 			&i.Reason,
+			&i.TtlMicros,
 			&i.OpenedAt,
 			&i.ExpiresAt,
 			&i.NextSequence,

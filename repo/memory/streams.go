@@ -19,7 +19,6 @@ type streams struct{ *handle }
 // tables has.
 type streamRow struct {
 	repo.Stream
-	ttl   time.Duration
 	parts [][]byte
 }
 
@@ -128,23 +127,21 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 		opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen, OpenedAt: now}
 		t.streamKeys.put(stream.Key, &opened.ID)
 	}
-	opened.Owner, opened.ttl, opened.Fence = stream.Owner, stream.TTL, t.newToken()
-	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.ttl)
+	opened.Owner, opened.TTL, opened.Fence = stream.Owner, stream.TTL, t.newToken()
+	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.TTL)
 	t.putStream(&opened)
 	return opened.Stream
 }
 
-// writable returns a stream for its writer, as it is before the write and as it is to be
-// changed.
-func (t *tables) writable(stream repo.Stream) (row *streamRow, changed streamRow, err error) {
+// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was removed.
+func (t *tables) writable(stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream, gone bool) {
 	now := t.now()
-	row = t.streams.get(stream.ID)
-	if row == nil {
-		return nil, changed, rules.CheckStreamWriter(stream, nil, true)
+	if row = t.streams.get(stream.ID); row == nil {
+		return nil, changed, nil, true
 	}
 	changed = *row
-	changed.ExpiresAt = rules.StreamExpiry(row.ExpiresAt, now, row.ttl)
-	return row, changed, rules.CheckStreamWriter(stream, &row.Stream, !row.ExpiresAt.After(now))
+	changed.ExpiresAt = rules.StreamExpiry(row.ExpiresAt, now, row.TTL)
+	return row, changed, &row.Stream, !row.ExpiresAt.After(now)
 }
 
 func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
@@ -154,8 +151,8 @@ func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte
 	}
 	next := stream.Next + int64(len(parts))
 	err = exec(ctx, s.write, func(t *tables) error {
-		row, changed, err := t.writable(stream)
-		if err != nil {
+		row, changed, stored, gone := t.writable(stream)
+		if err := rules.CheckStreamWriter(stream, stored, gone); err != nil {
 			return err
 		}
 		repeated, err := rules.CheckStreamAppend(stream, &row.Stream, len(parts))
@@ -187,8 +184,15 @@ func (s streams) end(ctx context.Context, stream repo.Stream, status repo.Stream
 		return err
 	}
 	return exec(ctx, s.write, func(t *tables) error {
-		row, changed, err := t.writable(stream)
-		if err != nil {
+		row, changed, stored, gone := t.writable(stream)
+		key, newest := rules.InView(s.options.view, stream.Key), int64(0)
+		if row != nil {
+			key = row.Key
+		}
+		if newer := t.newestStream(key); newer != nil {
+			newest = newer.Fence
+		}
+		if ended, err := rules.CheckStreamEnd(stream, stored, gone, newest); ended || err != nil {
 			return err
 		}
 		already, err := rules.EndedStream(stream, &row.Stream, status, reason)

@@ -34,7 +34,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	}
 	return repo.Stream{
 		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
-		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, nil
 }
 
@@ -141,7 +141,7 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 	}
 	return repo.Stream{
 		Key: stream.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
-		Next: next.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Next: next.NextSequence, TTL: stream.TTL, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, err
 }
 
@@ -200,15 +200,22 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 			return err
 		})
 		err := p.Send(ctx, q)
+		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
+		if conn.IsNoRows(err) { // it was removed
+			var other db.StreamGetRow
+			other, err = queries.StreamGet(ctx, q, s.namespace, stream.Key)
+			stored, row.Newest = nil, other.Fence
+		}
 		if err != nil && !conn.IsNoRows(err) {
 			return err
 		}
-		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
-		refused = rules.CheckStreamWriter(stream, stored, err != nil || row.Expired)
-		if refused != nil {
+		var ended bool
+		switch ended, refused = rules.CheckStreamEnd(stream, stored, row.Expired, row.Newest); {
+		case refused != nil:
 			return &conn.Answer{Err: errNotMoved} // in doubt if an earlier attempt may have ended it
+		case !ended:
+			_, refused = rules.EndedStream(stream, stored, status, reason)
 		}
-		_, refused = rules.EndedStream(stream, stored, status, reason)
 		return nil
 	})
 	switch {
@@ -238,7 +245,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 	streams, next, err := rules.PageOf(list, rows, func(row db.StreamListRow) (repo.Stream, error) {
 		return repo.Stream{
 			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
-			Reason: row.Reason, Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Reason: row.Reason, Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		}, nil
 	})
 	return repo.List[repo.Stream]{Items: streams, Next: next}, err
