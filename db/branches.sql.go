@@ -31,18 +31,6 @@ func (q *Queries) BranchImport(ctx context.Context, db DBTX, sessionID pgtype.UU
 	return err
 }
 
-const branchInherited = `-- name: BranchInherited :one
-SELECT coalesce(sum(b.base), 0)::bigint FROM session_branches b WHERE b.session_id = ANY ($1::uuid[])
-`
-
-// Index: session_branches_pkey. How many messages forks have of others.
-func (q *Queries) BranchInherited(ctx context.Context, db DBTX, ids []pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, branchInherited, ids)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const branchList = `-- name: BranchList :many
 SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent,
     coalesce((

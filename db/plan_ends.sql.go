@@ -19,12 +19,13 @@ WITH locked AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT l.id FROM locked l WHERE session_held(l.namespace, l.session_id) ORDER BY l.id LIMIT 1
 ), busy AS MATERIALIZED (
-    SELECT l.id FROM locked l WHERE l.state IN ('queued', 'processing') ORDER BY l.id LIMIT 1
+    SELECT l.id FROM locked l
+    WHERE l.state IN ('queued', 'processing') OR l.state = 'complete' AND $3::timestamptz IS NOT NULL ORDER BY l.id LIMIT 1
 ), target AS MATERIALIZED (
     SELECT l.version, l.updated_at FROM locked l WHERE l.id = $2
 ), fit AS MATERIALIZED (
     SELECT t.version FROM target t
-    WHERE coalesce(t.version = $3::bigint, true) AND coalesce(t.updated_at < $4::timestamptz, true)
+    WHERE coalesce(t.version = $4::bigint, true) AND coalesce(t.updated_at < $3::timestamptz, true)
 ), doomed AS MATERIALIZED (
     SELECT l.id, l.projects FROM locked l WHERE NOT EXISTS (SELECT FROM busy) AND NOT EXISTS (SELECT FROM held) AND EXISTS (SELECT FROM fit)
 ), unlisted AS (
@@ -46,8 +47,8 @@ SELECT (SELECT h.id FROM held h)::uuid AS held, (SELECT b.id FROM busy b)::uuid 
 type PlanDeleteParams struct {
 	RootID    pgtype.UUID
 	ID        pgtype.UUID
-	IfVersion *int64
 	IdleSince *time.Time
+	IfVersion *int64
 }
 
 type PlanDeleteRow struct {
@@ -59,14 +60,14 @@ type PlanDeleteRow struct {
 }
 
 // Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see PlanCancel. The
-// cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or held (HoldGate must be
-// locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
+// cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or with idle_since complete, or
+// held (HoldGate must be locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
 func (q *Queries) PlanDelete(ctx context.Context, db DBTX, arg PlanDeleteParams) (PlanDeleteRow, error) {
 	row := db.QueryRow(ctx, planDelete,
 		arg.RootID,
 		arg.ID,
-		arg.IfVersion,
 		arg.IdleSince,
+		arg.IfVersion,
 	)
 	var i PlanDeleteRow
 	err := row.Scan(
@@ -94,7 +95,7 @@ WITH seen AS MATERIALIZED (
         LIMIT $1
     ) AS p
     CROSS JOIN LATERAL (
-        SELECT coalesce((SELECT true FROM plans q WHERE q.root_id = p.id AND (q.state IN ('queued', 'processing')
+        SELECT coalesce((SELECT true FROM plans q WHERE q.root_id = p.id AND (q.state IN ('queued', 'processing', 'complete')
             OR (SELECT count(*) FROM (SELECT FROM session_holds o ORDER BY o.namespace, o.owner, o.session_id LIMIT 2) AS h) > 1 AND session_held(q.namespace, q.session_id)) LIMIT 1), false) AS busy OFFSET 0
     ) AS b
 ), later AS (
@@ -115,7 +116,7 @@ WITH seen AS MATERIALIZED (
     DELETE FROM plan_projects j USING (SELECT d.id, x.project FROM doomed d, unnest(d.projects) AS x (project)) AS n
     WHERE j.project = n.project AND j.plan_id = n.id
 ), deleted AS (
-    DELETE FROM plans p WHERE p.id = ANY(ARRAY(SELECT d.id FROM doomed d)) AND p.state NOT IN ('queued', 'processing')
+    DELETE FROM plans p WHERE p.id = ANY(ARRAY(SELECT d.id FROM doomed d)) AND p.state NOT IN ('queued', 'processing', 'complete')
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.state, p.version
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, plan_id, details)
@@ -127,8 +128,8 @@ SELECT count(*)::bigint AS deleted FROM deleted
 `
 
 // Index: plan_ends_delete_at_idx, plan_ends_pkey, plans_pkey, plans_root_id_id_key, plan_projects_pkey, session_holds_pkey. Deletes up to max_rows
-// plans, with the deepest ones first, of trees that have been kept long enough, and puts off those in which a plan is queued, processing
-// or held. It waits for nobody, and deletes nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
+// plans, with the deepest ones first, of trees that have been kept long enough, and puts off those in which a plan has work (rules.IsOpen)
+// or is held. It waits for nobody, and deletes nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
 func (q *Queries) PlanDeleteKept(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
 	row := db.QueryRow(ctx, planDeleteKept, maxRows)
 	var deleted int64

@@ -325,6 +325,7 @@ FROM (
 WHERE own.updated_at < i.since
     AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = i.session_id) IS NULL
     AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
+    AND session_in_use(i.session_id) IS NULL
 `
 
 type SessionCountIdleRow struct {
@@ -334,13 +335,52 @@ type SessionCountIdleRow struct {
 
 // Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces that nothing was
 // appended to since the minute of a time, and for how long it is over for the first one. Of the first 10,001 it leaves out those that a hold
-// keeps, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
+// keeps, or that are in use, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
 // conditions are, would take more than twice as long.
 func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, namespaces []string, sinces []time.Time) (SessionCountIdleRow, error) {
 	row := db.QueryRow(ctx, sessionCountIdle, namespaces, sinces)
 	var i SessionCountIdleRow
 	err := row.Scan(&i.Sessions, &i.Seconds)
 	return i, err
+}
+
+const sessionJudge = `-- name: SessionJudge :many
+SELECT s.id, session_held(s.namespace, s.id)::boolean AS held, (session_in_use(s.id) IS NOT NULL)::boolean AS in_use,
+    coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id LIMIT 1), 0)::bigint AS inherited
+FROM sessions s WHERE s.id = ANY ($1::uuid[])
+`
+
+type SessionJudgeRow struct {
+	ID        pgtype.UUID
+	Held      bool
+	InUse     bool
+	Inherited int64
+}
+
+// Index: sessions_pkey, session_branches_pkey. What a dry run asks of sessions. inherited is how many messages a fork has of others.
+func (q *Queries) SessionJudge(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionJudgeRow, error) {
+	rows, err := db.Query(ctx, sessionJudge, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionJudgeRow
+	for rows.Next() {
+		var i SessionJudgeRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Held,
+			&i.InUse,
+			&i.Inherited,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const streamForget = `-- name: StreamForget :execrows

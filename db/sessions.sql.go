@@ -314,15 +314,16 @@ WITH counted AS (
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
             OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = $1 LIMIT 1) IS TRUE) AS held,
+        coalesce(CASE WHEN $2::timestamptz IS NOT NULL THEN session_in_use($1) END, '') AS in_use,
         (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys,
         coalesce((SELECT true FROM streams t WHERE t.session_id = $1 LIMIT 1), false)::boolean AS has_streams,
         coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = $1), 0)::bigint AS base,
         coalesce((SELECT true FROM session_branches b WHERE b.parent_id = $1 LIMIT 1), false)::boolean AS forked
     FROM session_counters c JOIN sessions s ON s.id = c.session_id WHERE c.session_id = $1
 ), fit AS (
-    SELECT n.session_id, n.next_sequence, n.plans, n.namespace, n.version, n.active_at, n.held, n.state_keys, n.has_streams, n.base, n.forked FROM counted n
-    WHERE NOT n.held AND coalesce(n.version = $2::bigint, true) AND coalesce(n.active_at < $3::timestamptz, true)
-        AND coalesce(n.next_sequence = $4::bigint, true)
+    SELECT n.session_id, n.next_sequence, n.plans, n.namespace, n.version, n.active_at, n.held, n.in_use, n.state_keys, n.has_streams, n.base, n.forked FROM counted n
+    WHERE NOT n.held AND coalesce(n.version = $3::bigint, true) AND coalesce(n.active_at < $2::timestamptz, true)
+        AND n.in_use = '' AND coalesce(n.next_sequence = $4::bigint, true)
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = (SELECT f.session_id FROM fit f)
 ), noted AS (
@@ -333,15 +334,15 @@ WITH counted AS (
         format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, n.plans, n.state_keys)::json
     FROM fit n WHERE $5::boolean
 )
-SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.version, n.next_sequence,
+SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
     n.active_at::timestamptz AS active_at
 FROM counted n
 `
 
 type SessionDeleteParams struct {
 	ID         pgtype.UUID
-	IfVersion  *int64
 	IdleSince  *time.Time
+	IfVersion  *int64
 	IfMessages *int64
 	Audited    bool
 }
@@ -353,6 +354,7 @@ type SessionDeleteRow struct {
 	HasStreams   bool
 	Forked       bool
 	Held         bool
+	InUse        string
 	Version      int64
 	NextSequence int64
 	ActiveAt     time.Time
@@ -363,12 +365,12 @@ type SessionDeleteRow struct {
 // and session_turns. The session and its state must be locked, so that the counts are those of the rows that are deleted. messages
 // is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep some of them. The id is
 // noted, so that it is not given again. Nothing is done if the session is held (HoldGate must be locked), has another version than
-// if_version, another next sequence than if_messages, or was appended to at idle_since or later.
+// if_version, another next sequence than if_messages, or was appended to at idle_since or later, or is in use.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, arg SessionDeleteParams) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete,
 		arg.ID,
-		arg.IfVersion,
 		arg.IdleSince,
+		arg.IfVersion,
 		arg.IfMessages,
 		arg.Audited,
 	)
@@ -380,6 +382,7 @@ func (q *Queries) SessionDelete(ctx context.Context, db DBTX, arg SessionDeleteP
 		&i.HasStreams,
 		&i.Forked,
 		&i.Held,
+		&i.InUse,
 		&i.Version,
 		&i.NextSequence,
 		&i.ActiveAt,

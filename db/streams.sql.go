@@ -152,6 +152,7 @@ func (q *Queries) StreamDelete(ctx context.Context, db DBTX, namespace string, k
 const streamEnd = `-- name: StreamEnd :one
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
+        (SELECT n.fence FROM streams n WHERE n.namespace = s.namespace AND n.key = s.key ORDER BY n.began DESC LIMIT 1) AS newest,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
     FROM streams s WHERE s.id = $1
 ), ended AS (
@@ -159,7 +160,7 @@ WITH stored AS (
     SET status = $2::text, reason = $3::text, expires_at = t.expires_at
     FROM stored t WHERE s.id = t.id AND t.fence = $4::bigint AND t.status = 'open' AND NOT t.expired
 )
-SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t
+SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired, t.newest::bigint AS newest FROM stored t
 `
 
 type StreamEndParams struct {
@@ -174,10 +175,11 @@ type StreamEndRow struct {
 	Status  string
 	Reason  string
 	Expired bool
+	Newest  int64
 }
 
-// Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
-// the stream as it was before.
+// Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the
+// fence is its writer's. It returns the stream as it was before, and the fence of the newest one of its key.
 func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (StreamEndRow, error) {
 	row := db.QueryRow(ctx, streamEnd,
 		arg.ID,
@@ -191,6 +193,7 @@ func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (
 		&i.Status,
 		&i.Reason,
 		&i.Expired,
+		&i.Newest,
 	)
 	return i, err
 }
@@ -227,9 +230,27 @@ func (q *Queries) StreamExtend(ctx context.Context, db DBTX, streamIds []pgtype.
 	return err
 }
 
+const streamFind = `-- name: StreamFind :one
+SELECT s.key, coalesce(s.namespace = $1::text OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = $1::text,
+    $1::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = $2
+`
+
+type StreamFindRow struct {
+	Key  string
+	IsIn bool
+}
+
+// Index: streams_pkey, sessions_pkey. Whether a stream is in a view: it was opened there, or for a session of it.
+func (q *Queries) StreamFind(ctx context.Context, db DBTX, view *string, iD pgtype.UUID) (StreamFindRow, error) {
+	row := db.QueryRow(ctx, streamFind, view, iD)
+	var i StreamFindRow
+	err := row.Scan(&i.Key, &i.IsIn)
+	return i, err
+}
+
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
@@ -243,6 +264,7 @@ type StreamGetRow struct {
 	Fence        int64
 	Status       string
 	Reason       string
+	TtlMicros    int64
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
 	NextSequence int64
@@ -262,42 +284,13 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key 
 		&i.Fence,
 		&i.Status,
 		&i.Reason,
+		&i.TtlMicros,
 		&i.OpenedAt,
 		&i.ExpiresAt,
 		&i.NextSequence,
 		&i.Expired,
 	)
 	return i, err
-}
-
-const streamHasKey = `-- name: StreamHasKey :one
-SELECT (s.namespace = $1::text AND s.key = $2::text)::boolean AS has_key FROM streams s WHERE s.id = $3
-`
-
-type StreamHasKeyParams struct {
-	Namespace string
-	Key       string
-	ID        pgtype.UUID
-}
-
-// Index: streams_pkey.
-func (q *Queries) StreamHasKey(ctx context.Context, db DBTX, arg StreamHasKeyParams) (bool, error) {
-	row := db.QueryRow(ctx, streamHasKey, arg.Namespace, arg.Key, arg.ID)
-	var has_key bool
-	err := row.Scan(&has_key)
-	return has_key, err
-}
-
-const streamIn = `-- name: StreamIn :one
-SELECT EXISTS (SELECT FROM streams s WHERE s.id = $1 AND s.namespace = $2)::boolean AS found
-`
-
-// Index: streams_pkey.
-func (q *Queries) StreamIn(ctx context.Context, db DBTX, iD pgtype.UUID, namespace string) (bool, error) {
-	row := db.QueryRow(ctx, streamIn, iD, namespace)
-	var found bool
-	err := row.Scan(&found)
-	return found, err
 }
 
 const streamLapse = `-- name: StreamLapse :exec
@@ -313,19 +306,17 @@ func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, ke
 }
 
 const streamList = `-- name: StreamList :many
-SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
 FROM streams s
 WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
-    AND s.namespace = $4
-ORDER BY s.status DESC, s.id DESC LIMIT $5
+ORDER BY s.status DESC, s.id DESC LIMIT $4
 `
 
 type StreamListParams struct {
 	SessionID    pgtype.UUID
 	BeforeStatus string
 	BeforeID     pgtype.UUID
-	Namespace    string
 	MaxRows      int32
 }
 
@@ -336,19 +327,19 @@ type StreamListRow struct {
 	Fence        int64
 	Status       string
 	Reason       string
+	TtlMicros    int64
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
 	NextSequence int64
 }
 
 // Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
-// expired, before a place in the order of status and id.
+// expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
 func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams) ([]StreamListRow, error) {
 	rows, err := db.Query(ctx, streamList,
 		arg.SessionID,
 		arg.BeforeStatus,
 		arg.BeforeID,
-		arg.Namespace,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -365,6 +356,7 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 			&i.Fence,
 			&i.Status,
 			&i.Reason,
+			&i.TtlMicros,
 			&i.OpenedAt,
 			&i.ExpiresAt,
 			&i.NextSequence,
@@ -382,26 +374,19 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 const streamListChanged = `-- name: StreamListChanged :many
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::bigint[]))
-) WITH ORDINALITY AS n (session_id, namespace, known, place),
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
+) WITH ORDINALITY AS n (session_id, known, place),
 LATERAL (
     SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
     WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
-        AND streams.namespace = n.namespace
 ) AS s
 WHERE s.fences <> n.known
 `
 
-type StreamListChangedParams struct {
-	SessionIds []pgtype.UUID
-	Namespaces []string
-	Known      []int64
-}
-
 // Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
 // known: their fences have another sum. It is the poll of those who wait for streams.
-func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
-	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Namespaces, arg.Known)
+func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, known []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, streamListChanged, sessionIds, known)
 	if err != nil {
 		return nil, err
 	}

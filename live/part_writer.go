@@ -14,7 +14,10 @@ import (
 // PartWriter writes the parts of a stream in order without a wait for each: those that are
 // written while others are being stored are stored together after them. An append that
 // failed with an unknown outcome, or because the database cannot be reached or aborted it,
-// is made again. It is safe for concurrent use.
+// is made again. While the model is silent, it renews the stream, for an hour after the last part
+// at most, if the stream has its TTL. One that has expired all the same, or was deleted, takes no more
+// parts, which is no error: they are dropped, and what is left is the message. It is safe for
+// concurrent use.
 type PartWriter struct {
 	ctx     context.Context //nolint:containedctx // it ends the appends
 	streams repo.Streams
@@ -25,8 +28,14 @@ type PartWriter struct {
 	// waiting are the parts that nobody is storing yet, of size bytes together.
 	waiting [][]byte
 	size    int
-	// storing: a goroutine is storing parts. It ends when none is left.
-	storing bool
+	// storing: a goroutine is storing parts, or renews the stream. It ends when none is left.
+	storing, renews bool
+	// gone is why the stream takes no more parts. over: it is not renewed any more.
+	gone error
+	over bool
+	// timer renews the stream. wrote is when the last part was added.
+	timer *time.Timer
+	wrote time.Time
 	// changed is closed at the end of each append.
 	changed chan struct{}
 	err     error
@@ -36,12 +45,44 @@ type PartWriter struct {
 // memory again while that is being stored.
 const maxParts, maxWaitingBytes = 1000, 4 << 20
 
+// maxSilence bounds for how long a stream is renewed whose writer writes nothing: it may have been forgotten.
+const maxSilence = time.Hour
+
 // NewPartWriter returns a writer for a stream as repo.Streams.Open has returned it. When ctx
 // ends, nothing more is sent, and what is being stored is settled: once Write or Flush has
 // returned an error other than repo.ErrUnknownOutcome, Stream says how much is stored. There is
 // nothing to close. streams is that of a store, not of a transaction.
 func NewPartWriter(ctx context.Context, streams repo.Streams, stream repo.Stream) *PartWriter {
-	return &PartWriter{ctx: ctx, streams: streams, stream: stream, added: stream.Next, changed: make(chan struct{})}
+	w := &PartWriter{ctx: ctx, streams: streams, stream: stream, added: stream.Next, changed: make(chan struct{}), wrote: time.Now()}
+	if stream.TTL > 0 {
+		w.mu.Lock() // until timer is set
+		defer w.mu.Unlock()
+		w.timer = time.AfterFunc(w.pace(), w.renew)
+	}
+	return w
+}
+
+// pace is how often the stream is renewed: a renewal may be late by twice that.
+func (w *PartWriter) pace() time.Duration { return w.stream.TTL / 3 }
+
+// renew has the stream renewed, in case no part has been stored for a while.
+func (w *PartWriter) renew() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || w.gone != nil || w.err != nil || w.ctx.Err() != nil || time.Since(w.wrote) > maxSilence {
+		return
+	}
+	w.renews = true
+	w.begin()
+	w.timer.Reset(w.pace())
+}
+
+// begin has what waits stored.
+func (w *PartWriter) begin() {
+	if !w.storing {
+		w.storing = true
+		go w.store()
+	}
 }
 
 // Stream returns the stream. Its Next is the number of parts known to be stored.
@@ -49,6 +90,13 @@ func (w *PartWriter) Stream() repo.Stream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stream
+}
+
+// Gone returns the error of a stream that has expired or was deleted, whose parts are dropped. Nil: it is there, as far as is known.
+func (w *PartWriter) Gone() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone
 }
 
 // Write adds a part of 1 to repo.MaxPartBytes, which is stored soon. It waits while 1,000 parts,
@@ -67,12 +115,12 @@ func (w *PartWriter) Write(ctx context.Context, part []byte) error {
 		if len(w.waiting) == maxParts || len(w.waiting) > 0 && w.size+len(part) > maxWaitingBytes {
 			return false
 		}
+		if w.wrote = time.Now(); w.gone != nil {
+			return true
+		}
 		w.waiting, w.size = append(w.waiting, part), w.size+len(part)
 		w.added++
-		if !w.storing {
-			w.storing = true
-			go w.store()
-		}
+		w.begin()
 		return true
 	})
 }
@@ -82,7 +130,7 @@ func (w *PartWriter) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	added := w.added
 	w.mu.Unlock()
-	return w.when(ctx, func() bool { return w.stream.Next >= added })
+	return w.when(ctx, func() bool { return w.stream.Next >= added || w.gone != nil })
 }
 
 // Finish flushes and ends the stream. It may be called again.
@@ -90,7 +138,7 @@ func (w *PartWriter) Finish(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
 		return err
 	}
-	return w.streams.Finish(ctx, w.Stream())
+	return w.ended(w.streams.Finish(ctx, w.Stream()))
 }
 
 // Fail flushes and ends the stream, which is not complete. It may be called again. If the
@@ -99,7 +147,15 @@ func (w *PartWriter) Fail(ctx context.Context, reason string) error {
 	if err := w.Flush(ctx); err != nil {
 		return err
 	}
-	return w.streams.Fail(ctx, w.Stream(), reason)
+	return w.ended(w.streams.Fail(ctx, w.Stream(), reason))
+}
+
+// ended ends the renewals after an end of the stream.
+func (w *PartWriter) ended(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = w.over || err == nil
+	return err
 }
 
 // when waits until do, which is called with the lock held, returns true, or nothing more
@@ -131,13 +187,21 @@ func (w *PartWriter) when(ctx context.Context, do func() bool) error {
 func (w *PartWriter) store() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.waiting) > 0 && w.err == nil {
+	for (len(w.waiting) > 0 || w.renews) && w.err == nil && w.gone == nil {
 		parts, stream := w.waiting, w.stream
-		w.waiting, w.size = nil, 0
+		w.waiting, w.size, w.renews = nil, 0, false
 		w.mu.Unlock()
 		next, err := w.append(stream, parts)
 		w.mu.Lock()
-		w.stream.Next, w.err = next, err
+		_, fenced := errors.AsType[*repo.FencedError](err)
+		switch w.stream.Next = next; {
+		case errors.Is(err, repo.ErrGone):
+			w.gone, w.waiting, w.size = err, nil, 0
+		case len(parts) > 0 || fenced:
+			w.err = err
+		case err != nil: // it was ended by somebody else: the next part finds out
+			w.over = true
+		}
 		close(w.changed)
 		w.changed = make(chan struct{})
 	}

@@ -11,9 +11,100 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // Fake time: the tests with times run in bubbles of synctest.
+
+// silentWriter returns the writer of a stream of a session.
+func silentWriter(t *testing.T, ttl time.Duration) (store repo.Store, session repo.ID, w *PartWriter) {
+	t.Helper()
+	store = memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	created, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "k", Session: created.ID, Owner: "w", TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, created.ID, NewPartWriter(t.Context(), store.Streams(), stream)
+}
+
+// A model that thinks for longer than the stream's TTL is silent, not gone: its writer renews the stream, until it is ended, or has
+// been silent for an hour.
+// Guarantee: Streams: A writer that is silent for longer than its TTL keeps its stream.
+func TestSilentWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, session, w := silentWriter(t, time.Second)
+		streams := store.Streams()
+		for range 3 {
+			time.Sleep(2500 * time.Millisecond)
+			if err := cmp.Or(w.Write(t.Context(), []byte("x")), w.Flush(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w.Stream().Next != 3 {
+			t.Errorf("%d parts are stored", w.Stream().Next)
+		}
+		time.Sleep(maxSilence - time.Minute)
+		if _, err := streams.Get(t.Context(), "k"); err != nil {
+			t.Errorf("silent for less than an hour: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := streams.Get(t.Context(), "k"); !errors.Is(err, repo.ErrGone) && !errors.Is(err, repo.ErrNotFound) {
+			t.Errorf("silent for more than an hour: %v", err)
+		}
+		// What is left is the message.
+		if err := cmp.Or(w.Write(t.Context(), []byte("y")), w.Flush(t.Context()), w.Write(t.Context(), []byte("z")), w.Flush(t.Context())); err != nil {
+			t.Errorf("a part for a stream that has expired: %v", err)
+		}
+		if err := w.Gone(); !errors.Is(err, repo.ErrGone) {
+			t.Errorf("gone: %v", err)
+		}
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleAssistant, Content: "xxxyz"})
+			return cmp.Or(err, tx.Streams().Finish(ctx, w.Stream()))
+		}); err != nil {
+			t.Errorf("the message was refused: %v", err)
+		}
+	})
+}
+
+// A stream that its writer, or somebody else, has ended is not renewed; one that another writer has taken over refuses the next part.
+func TestRenewalEnds(t *testing.T) {
+	t.Parallel()
+	for _, end := range []func(ctx context.Context, streams repo.Streams, w *PartWriter) error{
+		func(ctx context.Context, _ repo.Streams, w *PartWriter) error { return w.Finish(ctx) },
+		func(ctx context.Context, _ repo.Streams, w *PartWriter) error { return w.Fail(ctx, "x") },
+		func(ctx context.Context, streams repo.Streams, w *PartWriter) error {
+			return streams.Finish(ctx, w.Stream())
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, _, w := silentWriter(t, time.Second)
+			if err := end(t.Context(), store.Streams(), w); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if _, err := store.Streams().Get(t.Context(), "k"); !errors.Is(err, repo.ErrGone) {
+				t.Errorf("after its end and its TTL: %v", err)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store, _, w := silentWriter(t, time.Minute)
+		if _, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "k", Owner: "other"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, is := errors.AsType[*repo.FencedError](w.Write(t.Context(), []byte("x"))); !is {
+			t.Error("a writer that was replaced was not told")
+		}
+	})
+}
 
 // fakeStream is a stream whose appends each take a second, and fail as a test decides.
 type fakeStream struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
 // openStream opens a stream of the session.
@@ -359,4 +360,34 @@ func TestRewoundFeed(t *testing.T) {
 			t.Errorf("got %+v, want a message that follows %d", e, after)
 		}
 	}
+}
+
+// One handler of the whole store serves all tenants: Authorize asks the tenant's view, and what is written in views is sent.
+// Guarantee: Streams: A feed of the whole store has the streams that views have opened.
+func TestOneFeedForAllTenants(t *testing.T) {
+	t.Parallel()
+	whole := memory.New()
+	t.Cleanup(func() { _ = whole.Close() })
+	w := &world{T: t, store: whole.In("tenant")}
+	session, err := w.store.Sessions().Create(t.Context(), repo.NewSession{Key: "trip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session = session.ID
+	w.serve(whole, func(o *live.Options) {
+		o.Authorize = func(r *http.Request) (live.Target, error) {
+			id, err := whole.In("tenant").Sessions().Find(r.Context(), repo.SessionKey{Key: "trip"})
+			return live.Target{Session: id}, err
+		}
+	})
+	stream := w.openStream("answer")
+	c := w.get("")
+	c.wantStream(t, w.session, stream.ID, "open")
+	w.add(&stream, "Hel")
+	at := c.wantPart(t, stream, 0, `"text":"Hel"`)
+	c = w.get("?after=" + at)
+	w.add(&stream, "lo")
+	c.wantPart(t, stream, 1, `"text":"lo"`)
+	w.finish(stream)
+	c.wantStream(t, w.session, stream.ID, "finished")
 }

@@ -75,10 +75,6 @@ FROM (
     WHERE n.low <= n.high
 ) AS r;
 
--- name: BranchInherited :one
--- Index: session_branches_pkey. How many messages forks have of others.
-SELECT coalesce(sum(b.base), 0)::bigint FROM session_branches b WHERE b.session_id = ANY (@ids::uuid[]);
-
 -- name: ForkYield :exec
 -- Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,
 -- another id: forks of its forks may still find by it what they have of others.

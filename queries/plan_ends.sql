@@ -1,14 +1,15 @@
 -- name: PlanDelete :one
 -- Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see PlanCancel. The
--- cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or held (HoldGate must be
--- locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
+-- cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or with idle_since complete, or
+-- held (HoldGate must be locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
 WITH locked AS MATERIALIZED (
     SELECT p.id, p.state, p.projects, p.namespace, p.session_id, p.version, p.updated_at FROM plans p
     WHERE p.root_id = @root_id AND p.id = ANY (plan_tree(@root_id::uuid, @id::uuid)) FOR UPDATE OF p
 ), held AS MATERIALIZED (
     SELECT l.id FROM locked l WHERE session_held(l.namespace, l.session_id) ORDER BY l.id LIMIT 1
 ), busy AS MATERIALIZED (
-    SELECT l.id FROM locked l WHERE l.state IN ('queued', 'processing') ORDER BY l.id LIMIT 1
+    SELECT l.id FROM locked l
+    WHERE l.state IN ('queued', 'processing') OR l.state = 'complete' AND sqlc.narg(idle_since)::timestamptz IS NOT NULL ORDER BY l.id LIMIT 1
 ), target AS MATERIALIZED (
     SELECT l.version, l.updated_at FROM locked l WHERE l.id = @id
 ), fit AS MATERIALIZED (
@@ -33,8 +34,8 @@ SELECT (SELECT h.id FROM held h)::uuid AS held, (SELECT b.id FROM busy b)::uuid 
 
 -- name: PlanDeleteKept :one
 -- Index: plan_ends_delete_at_idx, plan_ends_pkey, plans_pkey, plans_root_id_id_key, plan_projects_pkey, session_holds_pkey. Deletes up to max_rows
--- plans, with the deepest ones first, of trees that have been kept long enough, and puts off those in which a plan is queued, processing
--- or held. It waits for nobody, and deletes nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
+-- plans, with the deepest ones first, of trees that have been kept long enough, and puts off those in which a plan has work (rules.IsOpen)
+-- or is held. It waits for nobody, and deletes nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
 WITH seen AS MATERIALIZED (
     SELECT h.created_at FROM session_holds h
     WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
@@ -49,7 +50,7 @@ WITH seen AS MATERIALIZED (
         LIMIT @max_rows
     ) AS p
     CROSS JOIN LATERAL (
-        SELECT coalesce((SELECT true FROM plans q WHERE q.root_id = p.id AND (q.state IN ('queued', 'processing')
+        SELECT coalesce((SELECT true FROM plans q WHERE q.root_id = p.id AND (q.state IN ('queued', 'processing', 'complete')
             OR (SELECT count(*) FROM (SELECT FROM session_holds o ORDER BY o.namespace, o.owner, o.session_id LIMIT 2) AS h) > 1 AND session_held(q.namespace, q.session_id)) LIMIT 1), false) AS busy OFFSET 0
     ) AS b
 ), later AS (
@@ -70,7 +71,7 @@ WITH seen AS MATERIALIZED (
     DELETE FROM plan_projects j USING (SELECT d.id, x.project FROM doomed d, unnest(d.projects) AS x (project)) AS n
     WHERE j.project = n.project AND j.plan_id = n.id
 ), deleted AS (
-    DELETE FROM plans p WHERE p.id = ANY(ARRAY(SELECT d.id FROM doomed d)) AND p.state NOT IN ('queued', 'processing')
+    DELETE FROM plans p WHERE p.id = ANY(ARRAY(SELECT d.id FROM doomed d)) AND p.state NOT IN ('queued', 'processing', 'complete')
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.state, p.version
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, plan_id, details)

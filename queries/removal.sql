@@ -26,7 +26,7 @@ FROM (SELECT session_held(NULL, t.session_id) AS held FROM session_turns t WHERE
 -- name: SessionCountIdle :one
 -- Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces that nothing was
 -- appended to since the minute of a time, and for how long it is over for the first one. Of the first 10,001 it leaves out those that a hold
--- keeps, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
+-- keeps, or that are in use, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
 -- conditions are, would take more than twice as long.
 SELECT count(*) AS sessions, coalesce(extract(epoch FROM max(i.since - i.active_at)), 0)::float8 AS seconds
 FROM (
@@ -41,7 +41,14 @@ FROM (
 ) AS i, LATERAL (SELECT s.updated_at, s.owner FROM sessions s WHERE s.id = i.session_id LIMIT 1) AS own
 WHERE own.updated_at < i.since
     AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = i.session_id) IS NULL
-    AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL;
+    AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
+    AND session_in_use(i.session_id) IS NULL;
+
+-- name: SessionJudge :many
+-- Index: sessions_pkey, session_branches_pkey. What a dry run asks of sessions. inherited is how many messages a fork has of others.
+SELECT s.id, session_held(s.namespace, s.id)::boolean AS held, (session_in_use(s.id) IS NOT NULL)::boolean AS in_use,
+    coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id LIMIT 1), 0)::bigint AS inherited
+FROM sessions s WHERE s.id = ANY (@ids::uuid[]);
 
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the

@@ -356,13 +356,14 @@ FROM session_counters c WHERE c.session_id = ANY (@ids::uuid[]);
 -- and session_turns. The session and its state must be locked, so that the counts are those of the rows that are deleted. messages
 -- is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep some of them. The id is
 -- noted, so that it is not given again. Nothing is done if the session is held (HoldGate must be locked), has another version than
--- if_version, another next sequence than if_messages, or was appended to at idle_since or later.
+-- if_version, another next sequence than if_messages, or was appended to at idle_since or later, or is in use.
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans,
         s.namespace, s.version, greatest(s.updated_at, c.updated_at) AS active_at,
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
             OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = @id LIMIT 1) IS TRUE) AS held,
+        coalesce(CASE WHEN sqlc.narg(idle_since)::timestamptz IS NOT NULL THEN session_in_use(@id) END, '') AS in_use,
         (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = @id)::bigint AS state_keys,
         coalesce((SELECT true FROM streams t WHERE t.session_id = @id LIMIT 1), false)::boolean AS has_streams,
         coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = @id), 0)::bigint AS base,
@@ -371,7 +372,7 @@ WITH counted AS (
 ), fit AS (
     SELECT n.* FROM counted n
     WHERE NOT n.held AND coalesce(n.version = sqlc.narg(if_version)::bigint, true) AND coalesce(n.active_at < sqlc.narg(idle_since)::timestamptz, true)
-        AND coalesce(n.next_sequence = sqlc.narg(if_messages)::bigint, true)
+        AND n.in_use = '' AND coalesce(n.next_sequence = sqlc.narg(if_messages)::bigint, true)
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = (SELECT f.session_id FROM fit f)
 ), noted AS (
@@ -382,7 +383,7 @@ WITH counted AS (
         format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, n.plans, n.state_keys)::json
     FROM fit n WHERE @audited::boolean
 )
-SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.version, n.next_sequence,
+SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
     n.active_at::timestamptz AS active_at
 FROM counted n;
 

@@ -3,7 +3,7 @@
 
 -- name: StreamGet :one
 -- Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
-SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = @namespace AND s.key = @key
@@ -11,12 +11,11 @@ ORDER BY s.began DESC LIMIT 1;
 
 -- name: StreamList :many
 -- Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
--- expired, before a place in the order of status and id.
-SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, s.opened_at, s.expires_at,
+-- expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
+SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
 FROM streams s
 WHERE s.session_id = @session_id AND (s.status, s.id) < (@before_status::text, @before_id::uuid) AND s.expires_at > statement_timestamp()
-    AND s.namespace = @namespace
 ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
 
 -- name: StreamListChanged :many
@@ -24,22 +23,18 @@ ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
 -- known: their fences have another sum. It is the poll of those who wait for streams.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
-    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @known::bigint[]))
-) WITH ORDINALITY AS n (session_id, namespace, known, place),
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @known::bigint[]))
+) WITH ORDINALITY AS n (session_id, known, place),
 LATERAL (
     SELECT coalesce(sum(streams.fence), 0) AS fences FROM streams
     WHERE streams.session_id = n.session_id AND streams.status = 'open' AND streams.expires_at > statement_timestamp()
-        AND streams.namespace = n.namespace
 ) AS s
 WHERE s.fences <> n.known;
 
--- name: StreamHasKey :one
--- Index: streams_pkey.
-SELECT (s.namespace = @namespace::text AND s.key = @key::text)::boolean AS has_key FROM streams s WHERE s.id = @id;
-
--- name: StreamIn :one
--- Index: streams_pkey.
-SELECT EXISTS (SELECT FROM streams s WHERE s.id = @id AND s.namespace = @namespace)::boolean AS found;
+-- name: StreamFind :one
+-- Index: streams_pkey, sessions_pkey. Whether a stream is in a view: it was opened there, or for a session of it.
+SELECT s.key, coalesce(s.namespace = sqlc.narg(view)::text OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = sqlc.narg(view)::text,
+    sqlc.narg(view)::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = @id;
 
 -- name: StreamTurn :exec
 -- Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
@@ -198,10 +193,11 @@ SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean
 FROM streams s WHERE s.id = ANY(@stream_ids::uuid[]);
 
 -- name: StreamEnd :one
--- Index: streams_pkey. Ends a stream whose row is locked (StreamLock), if it is open and the fence is its writer's. It returns
--- the stream as it was before.
+-- Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the
+-- fence is its writer's. It returns the stream as it was before, and the fence of the newest one of its key.
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
+        (SELECT n.fence FROM streams n WHERE n.namespace = s.namespace AND n.key = s.key ORDER BY n.began DESC LIMIT 1) AS newest,
         CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
     FROM streams s WHERE s.id = @id
 ), ended AS (
@@ -209,7 +205,7 @@ WITH stored AS (
     SET status = @status::text, reason = @reason::text, expires_at = t.expires_at
     FROM stored t WHERE s.id = t.id AND t.fence = @fence::bigint AND t.status = 'open' AND NOT t.expired
 )
-SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired FROM stored t;
+SELECT t.fence, t.status, t.reason, t.expired::boolean AS expired, t.newest::bigint AS newest FROM stored t;
 
 -- name: StreamPartList :many
 -- Index: stream_parts_pkey. Returns parts from a sequence on.

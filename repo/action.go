@@ -32,7 +32,7 @@ type ActionDefinition struct {
 	InputsSchema      json.RawMessage // an object, stored byte for byte and not interpreted; nil: "{}"
 	MaxAttempts       int             // of a plan's work: so many failures and expired claims together error it; zero: 1
 	MaxAge            time.Duration   // of a plan since its use, from which on it is errored instead of claimed; zero: none
-	// Keep is how long a plan is kept that is neither queued nor processing (Plans.Sweep). Zero: for ever.
+	// Keep is how long a plan is kept that has ended (Plans.Sweep). Zero: for ever. One that is complete waits for its next phase.
 	Keep       time.Duration
 	Tags       []string   // at most 100 distinct names, in order
 	Arguments  []Argument // at most 100, in order

@@ -110,7 +110,7 @@ type DeletedSession struct {
 // DeleteIf are conditions of a deletion. The zero value has none.
 type DeleteIf struct {
 	Version   int64     // the version that the session must have: VersionConflictError; 0: any
-	IdleSince time.Time // nothing may have been appended then or later: RefusedError; zero: whenever
+	IdleSince time.Time // nothing may have been appended then or later, nor anything be in use (docs/retention.md): RefusedError; zero: whenever
 	Messages  *int64    // the MessageCount that the session must have, whatever the clock says: RefusedError; not of a plan
 }
 

@@ -28,16 +28,16 @@ const (
 
 // Stream is a stream as the database had it. Its writer has Open's.
 type Stream struct {
-	Key     string
-	ID      ID     // tells it apart from those that had the key before
-	Session ID     // that it is about
-	Owner   string // who opened it last
+	Key, Owner string // Owner opened it last
+	ID         ID     // tells it apart from those that had the key before
+	Session    ID     // that it is about
 	// Fence was given to who opened it last. A smaller one can no longer write.
 	Fence               int64
 	Status              StreamStatus
-	Reason              string    // why it failed
-	Next                int64     // the sequence of the next part, and so the number of parts
-	OpenedAt, ExpiresAt time.Time // By the database's clock: when it was first opened, and when it expires if nothing is added
+	Reason              string        // why it failed
+	Next                int64         // the sequence of the next part, and so the number of parts
+	TTL                 time.Duration // of who opened it last
+	OpenedAt, ExpiresAt time.Time     // by the database's clock: when it was first opened, and when it expires if nothing is added
 }
 
 // StreamPart is a part of a stream.

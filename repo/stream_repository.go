@@ -38,13 +38,13 @@ type Streams interface {
 	// it can be read until it expires, by its ID. Opening again is safe. Errors: RefusedError if the stream that is open is of
 	// another session, or of none.
 	Open(ctx context.Context, stream NewStream) (Stream, error)
-	// Append appends 1 to 1,000 parts of 1 to MaxPartBytes, 16 MiB together, at the sequence stream.Next, all or none, and returns
-	// the next sequence, or with an error stream.Next. If the same parts are stored there already, Append changes nothing and
-	// succeeds, also if the stream has ended since. Further error: SequenceConflictError.
+	// Append appends up to 1,000 parts of 1 to MaxPartBytes, 16 MiB together, at the sequence stream.Next, all or none, and returns
+	// the next sequence, or with an error stream.Next. Without parts it renews the stream's life. If the same parts are stored there
+	// already, Append changes nothing and succeeds, also if the stream has ended since. Further error: SequenceConflictError.
 	Append(ctx context.Context, stream Stream, parts ...[]byte) (next int64, err error)
-	// Finish ends a stream, in InTx also together with an append. It may be repeated.
+	// Finish ends a stream, in InTx also together with an append. It may be repeated. One that has expired has ended, which is no error.
 	Finish(ctx context.Context, stream Stream) error
-	// Fail ends a stream which is not complete. Followers get the reason, at most 64 KiB. It may be repeated with the same one.
+	// Fail is Finish of one that is not complete. Followers get the reason, at most 64 KiB. It may be repeated with the same one.
 	Fail(ctx context.Context, stream Stream, reason string) error
 	// Delete lets all streams of a key expire at once, open or not.
 	Delete(ctx context.Context, key string) error

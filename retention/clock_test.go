@@ -69,7 +69,7 @@ func TestPlanThatMovesMeanwhile(t *testing.T) {
 			moved = true
 			return move(repo.TransitionRevert, repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute, repo.TransitionCancel)
 		}
-		if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{Changed: 1}) {
+		if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{InUse: 1}) {
 			t.Errorf("dry run %t: %+v, %v", policy.DryRun, report, err)
 		}
 		clock.Advance(10 * time.Minute)

@@ -45,14 +45,15 @@ type Policy struct {
 type Report struct {
 	Sessions int64 `json:"sessions"`
 	Messages int64 `json:"messages"` // of these sessions
-	Kept     int64 `json:"kept"`     // messages of these sessions that forks have; a dry run counts them as Messages, and in a view forks' as theirs
+	Kept     int64 `json:"kept"`     // messages of these sessions that forks have; a dry run of the whole store counts them as Messages
 	Plans    int64 `json:"plans"`    // without those below them
 	Rows     int64 `json:"rows"`     // removed of sessions that were deleted, now or earlier
 	Turns    int64 `json:"turns"`    // records of turns
 	Streams  int64 `json:"streams"`
 	Entries  int64 `json:"audit_entries"`
-	Held     int64 `json:"held"`    // sessions, plans, records of turns and entries that a legal hold keeps
-	Changed  int64 `json:"changed"` // sessions and plans that were used when they were to be deleted, and plans that still have work: they stay
+	Held     int64 `json:"held"` // sessions, plans, records of turns and entries that a legal hold keeps
+	// InUse counts sessions and plans that are in use (docs/retention.md), or were used when they were to be deleted: they stay.
+	InUse int64 `json:"in_use"`
 }
 
 // batchRows is the most that one transaction removes, and batchTime what it should take.
@@ -69,7 +70,6 @@ type run struct {
 	now    time.Time
 	report Report
 	rows   int // of the next batch
-	held   map[repo.LegalHold]bool
 }
 
 // Run removes what the policy says, until nothing is left to be removed. Of several at the same time one works, and the
@@ -124,11 +124,6 @@ func (r *run) check() error {
 }
 
 func (r *run) run(ctx context.Context) error {
-	if r.DryRun {
-		if err := r.readHolds(ctx); err != nil {
-			return err
-		}
-	}
 	// Before the sessions, with which they would go uncounted.
 	if err := r.turns(ctx); err != nil {
 		return err
@@ -171,20 +166,6 @@ func (r *run) turns(ctx context.Context) error {
 	return nil
 }
 
-// readHolds notes the holds, for the sessions of a dry run.
-func (r *run) readHolds(ctx context.Context) error {
-	r.held = map[repo.LegalHold]bool{}
-	return pages.Items(func(page repo.Page) (repo.List[repo.LegalHold], error) { return r.store.Sessions().Holds(ctx, page) }, func(h repo.LegalHold) error {
-		r.held[repo.LegalHold{SessionID: h.SessionID, Namespace: h.Namespace, Owner: h.Owner}] = true
-		return nil
-	})
-}
-
-func (r *run) isHeld(s repo.Session) bool {
-	return r.held[repo.LegalHold{Namespace: s.Namespace}] || s.Owner != "" && r.held[repo.LegalHold{Namespace: s.Namespace, Owner: s.Owner}] ||
-		r.held[repo.LegalHold{SessionID: s.ID}]
-}
-
 func (r *run) sessions(ctx context.Context, namespace string, since time.Time) error {
 	filter := repo.SessionFilter{Namespace: namespace, AnyOwner: true, IdleSince: since}
 	list := func(page repo.Page) (repo.List[repo.Session], error) {
@@ -192,7 +173,7 @@ func (r *run) sessions(ctx context.Context, namespace string, since time.Time) e
 	}
 	return pages.Each(pageSessions, list, func(found []repo.Session) error {
 		if r.DryRun {
-			return r.countSessions(ctx, found)
+			return r.countSessions(ctx, found, since)
 		}
 		for len(found) > 0 {
 			n := removal.Batch(found, r.rows)
@@ -205,23 +186,27 @@ func (r *run) sessions(ctx context.Context, namespace string, since time.Time) e
 	})
 }
 
-func (r *run) countSessions(ctx context.Context, sessions []repo.Session) error {
-	var ids []repo.ID
-	for _, s := range sessions {
-		if r.isHeld(s) {
-			r.report.Held++
-			continue
-		}
-		r.report.Sessions++
-		r.report.Messages += s.MessageCount
-		ids = append(ids, s.ID)
-	}
+func (r *run) countSessions(ctx context.Context, sessions []repo.Session, since time.Time) error {
 	keeper, is := r.store.(removal.Keeper)
-	if !is || len(ids) == 0 {
-		return nil
+	if !is { // a view
+		return r.deleteSessions(ctx, sessions, since)
 	}
-	inherited, err := keeper.Removal().Inherited(ctx, ids)
-	r.report.Messages -= inherited
+	messages, ids := map[repo.ID]int64{}, make([]repo.ID, len(sessions))
+	for i, s := range sessions {
+		ids[i], messages[s.ID] = s.ID, s.MessageCount
+	}
+	judged, err := keeper.Removal().Judge(ctx, ids)
+	for _, s := range judged {
+		switch {
+		case s.Held:
+			r.report.Held++
+		case s.InUse:
+			r.report.InUse++
+		default:
+			r.report.Sessions++
+			r.report.Messages += messages[s.ID] - s.Inherited
+		}
+	}
 	return err
 }
 
@@ -230,9 +215,17 @@ func (r *run) deleteSessions(ctx context.Context, sessions []repo.Session, since
 	for i, s := range sessions {
 		all[i] = removal.Deletion{ID: s.ID, If: repo.DeleteIf{Version: s.Version, IdleSince: since, Messages: &s.MessageCount}}
 	}
-	removal.Delete(ctx, r.store, all)
+	if !r.DryRun {
+		removal.Delete(ctx, r.store, all)
+	}
 	var err error
 	for _, d := range all {
+		if r.DryRun {
+			d.Err = r.wouldDelete(ctx, func(ctx context.Context, tx repo.Repositories) (err error) {
+				d.Deleted, err = tx.Sessions().Delete(ctx, d.ID, d.If)
+				return err
+			})
+		}
 		if d.Err != nil {
 			err = cmp.Or(err, r.stays(d.Err))
 			continue
@@ -251,7 +244,7 @@ func (r *run) stays(err error) error {
 	case errors.As(err, &refused) && refused.Kind == "hold":
 		r.report.Held++
 	case errors.Is(err, repo.ErrConflict), errors.Is(err, repo.ErrContention):
-		r.report.Changed++
+		r.report.InUse++
 	case !errors.Is(err, repo.ErrNotFound):
 		return err
 	}
@@ -267,7 +260,7 @@ func (r *run) plans(ctx context.Context, namespace string, before time.Time) err
 				return nil
 			}
 			return r.batch(ctx, func() error {
-				if err := r.deletePlan(ctx, p); err != nil {
+				if err := r.deletePlan(ctx, p, before); err != nil {
 					return r.stays(err)
 				}
 				r.report.Plans++
@@ -284,14 +277,17 @@ func (r *run) plans(ctx context.Context, namespace string, before time.Time) err
 var errDryRun = errors.New("a dry run")
 
 // deletePlan deletes a plan, in a dry run in a transaction that is rolled back: what is below it may be held, or have work.
-func (r *run) deletePlan(ctx context.Context, p repo.Plan) error {
-	only := repo.DeleteIf{Version: p.Version}
+func (r *run) deletePlan(ctx context.Context, p repo.Plan, before time.Time) error {
+	only := repo.DeleteIf{Version: p.Version, IdleSince: before}
 	if !r.DryRun {
 		return r.store.Plans().Delete(ctx, p.ID, only)
 	}
-	err := r.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		return cmp.Or(tx.Plans().Delete(ctx, p.ID, only), errDryRun)
-	})
+	return r.wouldDelete(ctx, func(ctx context.Context, tx repo.Repositories) error { return tx.Plans().Delete(ctx, p.ID, only) })
+}
+
+// wouldDelete calls a deletion in a transaction that is rolled back.
+func (r *run) wouldDelete(ctx context.Context, remove func(context.Context, repo.Repositories) error) error {
+	err := r.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error { return cmp.Or(remove(ctx, tx), errDryRun) })
 	if errors.Is(err, errDryRun) {
 		return nil
 	}

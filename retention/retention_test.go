@@ -96,7 +96,7 @@ func TestWhatChangesStays(t *testing.T) {
 		}
 		return nil
 	}
-	if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{Changed: 1}) {
+	if report, err := retention.Run(t.Context(), store, policy); err != nil || report != (retention.Report{InUse: 1}) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -219,6 +219,6 @@ func removedOf(t *testing.T, store repo.Store) func(time.Duration, bool) repotes
 		if err != nil {
 			t.Error(err)
 		}
-		return repotest.Removed{Sessions: r.Sessions, Messages: r.Messages + r.Kept, Plans: r.Plans, Held: r.Held, Changed: r.Changed}
+		return repotest.Removed{Sessions: r.Sessions, Messages: r.Messages + r.Kept, Plans: r.Plans, Held: r.Held, InUse: r.InUse}
 	}
 }

@@ -84,7 +84,7 @@ GRANT SELECT ON audit_leaves TO :"application";
 
 -- The rules of the tables, and what statements call. Everybody may execute functions, unless the
 -- default privileges of the owner say otherwise.
-GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed, session_held, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
+GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed, session_held, session_in_use, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
     plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created,
     rows_left_out TO :"application";
 GRANT EXECUTE ON FUNCTION audit_entries_valid, rows_left_out TO :"audit";

@@ -4,6 +4,7 @@
 package mcpstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,9 @@ func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) error
 	if err != nil {
 		return err
 	}
-	// What could not be stored at once is stored when the request is over. The writer ends with the store.
+	// What could not be stored at once is stored when the request is over. The writer ends with the store. It renews nothing: nobody says
+	// when the request is over.
+	stream.TTL = 0
 	w.PartWriter = live.NewPartWriter(context.WithoutCancel(ctx), s.streams, stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +138,7 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	defer cancel()
 	w.mu.Lock() // for patience at most
 	if w.lost == nil {
-		if w.lost = w.Write(ctx, append([]byte{kind}, data...)); w.lost != nil {
+		if w.lost = cmp.Or(w.Write(ctx, append([]byte{kind}, data...)), w.Gone()); w.lost != nil {
 			// It may be the last one: tell those who follow elsewhere when the database is
 			// back, and what waits is stored. That ends with the store.
 			go func() { _ = w.Fail(context.WithoutCancel(ctx), dropped) }()
@@ -163,7 +166,7 @@ func (s *EventStore) flush(ctx context.Context, w *writer) error {
 	if lost != nil {
 		return errors.Join(mcp.ErrEventsPurged, lost, s.streams.Fail(ctx, w.Stream(), dropped))
 	}
-	return w.Flush(ctx)
+	return cmp.Or(w.Flush(ctx), w.Gone())
 }
 
 // After implements [mcp.EventStore]. Events that wait to be stored are stored first.

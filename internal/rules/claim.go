@@ -113,9 +113,15 @@ func IsBusy(p repo.Plan) bool {
 	return p.State == repo.PlanQueued || p.State == repo.PlanProcessing
 }
 
+// IsOpen reports whether a plan has work to come: it is busy, or complete and waits for somebody who begins its next phase. Nothing deletes
+// it for its age, nor its session.
+func IsOpen(p repo.Plan) bool {
+	return IsBusy(p) || p.State == repo.PlanComplete
+}
+
 // PlanIsBusy is the error of deleting a plan because of one that is.
 func PlanIsBusy(id repo.ID) error {
-	return &repo.RefusedError{Kind: "plan", ID: id, Reason: "is queued or processing"}
+	return &repo.RefusedError{Kind: "plan", ID: id, Reason: "is queued or processing, or waits for its next phase"}
 }
 
 // DeletedDetails returns the details of the audit entry that says that a plan was deleted.

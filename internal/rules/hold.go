@@ -34,8 +34,18 @@ func DeleteIf(conditions []repo.DeleteIf) (all repo.DeleteIf, err error) {
 	return all, nil
 }
 
+// InUse says by what a session is in use, so that it is not deleted for its age (DeleteIf.IdleSince), whenever the last message was
+// appended. Empty: by nothing.
+type InUse string
+
+const (
+	InUseByPlan   InUse = "plan"   // one in the tree of a plan that the session is linked to IsOpen
+	InUseByLease  InUse = "lease"  // somebody holds the session's (repo.LeaseOfSession)
+	InUseByStream InUse = "stream" // one of the session's is open, and has not expired
+)
+
 // Deletable returns why a session may not be deleted, or nil.
-func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, version, messages int64, activeAt time.Time) error {
+func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, inUse InUse, version, messages int64, activeAt time.Time) error {
 	switch {
 	case held:
 		return Held(id)
@@ -43,6 +53,8 @@ func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, version, message
 		return &repo.VersionConflictError{Kind: "session", ID: id, Expected: conditions.Version, Actual: version}
 	case !conditions.IdleSince.IsZero() && !activeAt.Before(conditions.IdleSince):
 		return &repo.RefusedError{Kind: "session", ID: id, Reason: "was active at " + activeAt.Format(time.RFC3339)}
+	case !conditions.IdleSince.IsZero() && inUse != "":
+		return &repo.RefusedError{Kind: "session", ID: id, Reason: "is in use by a " + string(inUse)}
 	case conditions.Messages != nil && *conditions.Messages != messages:
 		return &repo.RefusedError{Kind: "session", ID: id, Reason: fmt.Sprintf("has %d messages", messages)}
 	}

@@ -107,9 +107,6 @@ func CheckStreamRemoval(limit int) (int, error) {
 
 // NormalizeParts checks parts and returns copies of them.
 func NormalizeParts(parts [][]byte) ([][]byte, error) {
-	if len(parts) == 0 {
-		return nil, invalid("parts", "is empty")
-	}
 	if err := checkEntries("parts", len(parts), limits.MaxParts); err != nil {
 		return nil, err
 	}
@@ -162,13 +159,26 @@ func CheckStreamWriter(s repo.Stream, stored *repo.Stream, gone bool) error {
 	return nil
 }
 
+// CheckStreamEnd is CheckStreamWriter for who ends a stream, perhaps with the message that has the whole answer: one that has expired
+// has ended, and refuses nobody, unless the key was opened since. newest is the fence of the key's newest stream, or zero.
+func CheckStreamEnd(s repo.Stream, stored *repo.Stream, gone bool, newest int64) (ended bool, err error) {
+	switch {
+	case stored != nil && (!gone || stored.Fence != s.Fence):
+		return false, CheckStreamWriter(s, stored, false)
+	case stored != nil && (stored.Status == repo.StreamFinished || stored.Status == repo.StreamFailed): // before it expired
+	case newest > s.Fence:
+		return false, CheckStreamWriter(s, &repo.Stream{Fence: newest}, false)
+	}
+	return true, nil
+}
+
 // CheckStreamAppend returns why parts cannot be appended to a stream, as it is stored, by
 // its writer. repeated: they may be stored already, and then the error is that for other
 // ones.
 func CheckStreamAppend(s repo.Stream, stored *repo.Stream, parts int) (repeated bool, err error) {
 	sequence := &repo.SequenceConflictError{Kind: "stream", Name: s.Key, ID: s.ID, Expected: s.Next, Next: stored.Next}
 	switch {
-	case s.Next < stored.Next && s.Next+int64(parts) <= stored.Next:
+	case parts > 0 && s.Next < stored.Next && s.Next+int64(parts) <= stored.Next:
 		repeated, err = true, sequence
 	case s.Next != stored.Next:
 		err = sequence

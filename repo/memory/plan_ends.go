@@ -24,7 +24,9 @@ func (p plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.Delete
 		if err := rules.PlanDeletable(id, only, r.Version, r.UpdatedAt); err != nil {
 			return struct{}{}, err
 		}
-		if i := slices.IndexFunc(doomed, func(r *planRow) bool { return rules.IsBusy(r.Plan) }); i >= 0 {
+		if i := slices.IndexFunc(doomed, func(r *planRow) bool {
+			return rules.IsBusy(r.Plan) || !only.IdleSince.IsZero() && rules.IsOpen(r.Plan)
+		}); i >= 0 {
 			return struct{}{}, rules.PlanIsBusy(doomed[i].ID)
 		}
 		t.deletePlans(doomed)
@@ -88,12 +90,12 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 		end(r, moved, reason)
 	}
 	kept := t.plans.where(func(r *planRow) bool {
-		return r.Keep > 0 && r.ParentID.IsZero() && !rules.IsBusy(r.Plan) && !r.UpdatedAt.Add(r.Keep).After(now)
+		return r.Keep > 0 && r.ParentID.IsZero() && !rules.IsOpen(r.Plan) && !r.UpdatedAt.Add(r.Keep).After(now)
 	})
 	deleted := 0
 	for _, r := range kept {
 		doomed := t.below(r)
-		if deleted < limit && !slices.ContainsFunc(doomed, func(r *planRow) bool { return rules.IsBusy(r.Plan) || t.heldPlan(r) }) {
+		if deleted < limit && !slices.ContainsFunc(doomed, func(r *planRow) bool { return rules.IsOpen(r.Plan) || t.heldPlan(r) }) {
 			t.deletePlans(doomed)
 			deleted += len(doomed)
 		}

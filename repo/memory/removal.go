@@ -47,7 +47,7 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 	err = exec(ctx, r.read, func(t *tables) error {
 		for _, s := range t.sessions.all() {
 			at, is := since[s.Namespace]
-			if is && s.UpdatedAt.Before(at.Truncate(time.Minute)) && !t.held(s.Namespace, s.Owner, s.ID) {
+			if is && s.UpdatedAt.Before(at.Truncate(time.Minute)) && !t.held(s.Namespace, s.Owner, s.ID) && t.inUse(s) == "" {
 				sessions++
 				longest = max(longest, at.Sub(s.UpdatedAt))
 			}
@@ -230,15 +230,35 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 	return int64(len(erased))
 }
 
-func (r remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
-	return run(ctx, r.read, func(t *tables) (inherited int64, err error) {
-		for _, id := range forks {
+func (r remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judgement, error) {
+	return run(ctx, r.read, func(t *tables) (judged []removal.Judgement, err error) {
+		for _, id := range sessions {
 			if s := t.sessions.get(id); s != nil {
-				inherited += s.base()
+				judged = append(judged, removal.Judgement{ID: id, Held: t.held(s.Namespace, s.Owner, id), InUse: t.inUse(s) != "", Inherited: s.base()})
 			}
 		}
-		return inherited, nil
+		return judged, nil
 	})
+}
+
+// inUse says by what a session is in use.
+func (t *tables) inUse(r *sessionRow) rules.InUse {
+	now := t.now()
+	open := func(p *planRow) bool { return rules.IsOpen(p.Plan) }
+	for _, id := range r.planIDs {
+		if slices.ContainsFunc(t.below(t.plans.get(t.plans.get(id).RootID)), open) {
+			return rules.InUseByPlan
+		}
+	}
+	if lease := t.leases.get(repo.LeaseKey{Kind: repo.LeaseOfSession, Name: r.ID.String()}); lease != nil && lease.ExpiresAt.After(now) {
+		return rules.InUseByLease
+	}
+	if len(t.streams.where(func(s *streamRow) bool {
+		return s.Session == r.ID && s.Status == repo.StreamOpen && s.ExpiresAt.After(now)
+	})) > 0 {
+		return rules.InUseByStream
+	}
+	return ""
 }
 
 func (r remover) Namespaces(ctx context.Context) ([]string, error) {

@@ -19,7 +19,6 @@ type streams struct{ *handle }
 // tables has.
 type streamRow struct {
 	repo.Stream
-	ttl   time.Duration
 	parts [][]byte
 }
 
@@ -128,23 +127,21 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 		opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen, OpenedAt: now}
 		t.streamKeys.put(stream.Key, &opened.ID)
 	}
-	opened.Owner, opened.ttl, opened.Fence = stream.Owner, stream.TTL, t.newToken()
-	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.ttl)
+	opened.Owner, opened.TTL, opened.Fence = stream.Owner, stream.TTL, t.newToken()
+	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.TTL)
 	t.putStream(&opened)
 	return opened.Stream
 }
 
-// writable returns a stream for its writer, as it is before the write and as it is to be
-// changed.
-func (t *tables) writable(stream repo.Stream) (row *streamRow, changed streamRow, err error) {
+// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was removed.
+func (t *tables) writable(stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream, gone bool) {
 	now := t.now()
-	row = t.streams.get(stream.ID)
-	if row == nil {
-		return nil, changed, rules.CheckStreamWriter(stream, nil, true)
+	if row = t.streams.get(stream.ID); row == nil {
+		return nil, changed, nil, true
 	}
 	changed = *row
-	changed.ExpiresAt = rules.StreamExpiry(row.ExpiresAt, now, row.ttl)
-	return row, changed, rules.CheckStreamWriter(stream, &row.Stream, !row.ExpiresAt.After(now))
+	changed.ExpiresAt = rules.StreamExpiry(row.ExpiresAt, now, row.TTL)
+	return row, changed, &row.Stream, !row.ExpiresAt.After(now)
 }
 
 func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
@@ -154,8 +151,8 @@ func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte
 	}
 	next := stream.Next + int64(len(parts))
 	err = exec(ctx, s.write, func(t *tables) error {
-		row, changed, err := t.writable(stream)
-		if err != nil {
+		row, changed, stored, gone := t.writable(stream)
+		if err := rules.CheckStreamWriter(stream, stored, gone); err != nil {
 			return err
 		}
 		repeated, err := rules.CheckStreamAppend(stream, &row.Stream, len(parts))
@@ -187,8 +184,15 @@ func (s streams) end(ctx context.Context, stream repo.Stream, status repo.Stream
 		return err
 	}
 	return exec(ctx, s.write, func(t *tables) error {
-		row, changed, err := t.writable(stream)
-		if err != nil {
+		row, changed, stored, gone := t.writable(stream)
+		key, newest := rules.InView(s.options.view, stream.Key), int64(0)
+		if row != nil {
+			key = row.Key
+		}
+		if newer := t.newestStream(key); newer != nil {
+			newest = newer.Fence
+		}
+		if ended, err := rules.CheckStreamEnd(stream, stored, gone, newest); ended || err != nil {
 			return err
 		}
 		already, err := rules.EndedStream(stream, &row.Stream, status, reason)
@@ -217,23 +221,28 @@ func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (r
 func (s streams) InView(ctx context.Context, id repo.ID) (bool, error) {
 	return run(ctx, s.read, func(t *tables) (bool, error) {
 		row := t.streams.get(id)
-		return row != nil && s.has(row.Key), nil
+		return row != nil && s.has(t, row), nil
 	})
 }
 
-// has reports whether a key in the tables is one of the store, or the view.
-func (s streams) has(key string) bool {
-	namespace, _ := rules.SplitView(key)
-	return namespace == cmp.Or(s.options.view, repo.DefaultNamespace)
+// has reports whether a stream is in the view: it was opened there, or for a session of it. Another store has all.
+func (s streams) has(t *tables, row *streamRow) bool {
+	namespace, _ := rules.SplitView(row.Key)
+	session := t.sessions.get(row.Session)
+	return s.options.view == "" || namespace == s.options.view || session != nil && session.Namespace == s.options.view
 }
 
-// ofSession returns the streams of a session that live, after one of them.
+// ofSession returns the streams of a session that live, after one of them, whoever opened them: a view asks for its own sessions.
 func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []repo.Stream {
 	now := t.now()
 	rows := t.streams.where(func(row *streamRow) bool {
-		return s.has(row.Key) && row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
+		return row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
 	})
-	streams := each(rows, func(row *streamRow) repo.Stream { return row.Stream })
+	streams := each(rows, func(row *streamRow) repo.Stream {
+		stream := row.Stream
+		_, stream.Key = rules.SplitView(row.Key)
+		return stream
+	})
 	slices.SortFunc(streams, rules.CompareStreams)
 	return streams
 }

@@ -59,14 +59,19 @@ func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (
 	if s.tables.base != nil {
 		return streamed{}, rules.CannotFollowStream()
 	}
-	key = rules.InView(s.options.view, key)
 	return run(ctx, s.read, func(t *tables) (streamed, error) {
-		row := t.newestStream(key)
+		row := t.newestStream(rules.InView(s.options.view, key))
 		if !at.StreamID.IsZero() {
-			row = t.streams.get(at.StreamID)
+			if row = t.streams.get(at.StreamID); row != nil && !s.has(t, row) {
+				row = nil
+			}
+		}
+		named := ""
+		if row != nil {
+			_, named = rules.SplitView(row.Key)
 		}
 		switch {
-		case row == nil || row.Key != key:
+		case named != key:
 			return streamed{}, rules.NoStream(key, at)
 		case !row.ExpiresAt.After(t.now()):
 			return streamed{}, rules.StreamGone(key, row.ID)

@@ -64,7 +64,7 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 	}
 	for i, d := range all {
 		row := rows[i]
-		if d.Err = rules.Deletable(d.ID, d.If, row.Held, row.Version, row.NextSequence, row.ActiveAt.UTC()); d.Err != nil {
+		if d.Err = rules.Deletable(d.ID, d.If, row.Held, rules.InUse(row.InUse), row.Version, row.NextSequence, row.ActiveAt.UTC()); d.Err != nil {
 			continue
 		}
 		var kept int64

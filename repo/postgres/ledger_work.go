@@ -240,7 +240,7 @@ func (l *ledger) writeWork(ctx context.Context, p *conn.Pipeline) {
 
 // newlyOpened returns a stream without what the database decides.
 func newlyOpened(open repo.NewStream, session repo.ID) *repo.Stream {
-	return &repo.Stream{Key: open.Key, Session: session, Owner: open.Owner, Status: repo.StreamOpen}
+	return &repo.Stream{Key: open.Key, Session: session, Owner: open.Owner, Status: repo.StreamOpen, TTL: open.TTL}
 }
 
 // open adds the statements that open a stream whose key may have one.
@@ -280,7 +280,7 @@ func (s *sessions) work(ctx context.Context, t *rules.Turn, plan repo.ID, result
 		return nil
 	}
 	namespace, key := rules.SplitView(t.Open.Key)
-	stream, err := (&streams{s.exec, namespace}).Get(ctx, key)
+	stream, err := (&streams{exec: s.exec, namespace: namespace}).Get(ctx, key)
 	if err == nil {
 		stream.Fence = 0
 		result.Stream = &stream

@@ -174,8 +174,11 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 	}
 }
 
-func (r *remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
-	return run(ctx, r.exec.read, queries.BranchInherited, each(forks, toUUID))
+func (r *remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judgement, error) {
+	rows, err := run(ctx, r.exec.read, queries.SessionJudge, each(sessions, toUUID))
+	return each(rows, func(row db.SessionJudgeRow) removal.Judgement {
+		return removal.Judgement{ID: row.ID.Bytes, Held: row.Held, InUse: row.InUse, Inherited: row.Inherited}
+	}), err
 }
 
 func (r *remover) Namespaces(ctx context.Context) ([]string, error) {

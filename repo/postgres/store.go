@@ -144,7 +144,9 @@ func (s *Store) State() repo.State { return &state{s.exec, s.options.namespace()
 func (s *Store) Leases() repo.Leases { return &leases{s.exec, s.options.view} }
 
 // Streams implements repo.Repositories.
-func (s *Store) Streams() repo.Streams { return &streams{s.exec, s.options.namespace()} }
+func (s *Store) Streams() repo.Streams {
+	return &streams{s.exec, s.options.namespace(), s.options.view}
+}
 
 // Audit implements repo.Repositories.
 func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
@@ -236,8 +238,10 @@ func (r repositories) Actions() repo.Actions { return &actions{r.exec} }
 func (r repositories) Plans() repo.Plans     { return &plans{r.exec, r.options.view} }
 func (r repositories) State() repo.State     { return &state{r.exec, r.options.namespace()} }
 func (r repositories) Leases() repo.Leases   { return &leases{r.exec, r.options.view} }
-func (r repositories) Streams() repo.Streams { return &streams{r.exec, r.options.namespace()} }
-func (r repositories) Audit() repo.Audit     { return &audit{r.exec} }
+func (r repositories) Streams() repo.Streams {
+	return &streams{r.exec, r.options.namespace(), r.options.view}
+}
+func (r repositories) Audit() repo.Audit { return &audit{r.exec} }
 
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable,
 // repo.ErrPermission, repo.ErrSchema if the database does not exist.

@@ -17,8 +17,8 @@ import (
 // streams implements repo.Streams.
 type streams struct {
 	exec executor
-	// namespace is that of all streams that it knows.
-	namespace string
+	// namespace is that of its keys. view is that of a view, or empty: then it has every stream by its id.
+	namespace, view string
 }
 
 func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
@@ -34,7 +34,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	}
 	return repo.Stream{
 		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
-		Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, nil
 }
 
@@ -141,7 +141,7 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 	}
 	return repo.Stream{
 		Key: stream.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
-		Next: next.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Next: next.NextSequence, TTL: stream.TTL, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, err
 }
 
@@ -200,15 +200,22 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 			return err
 		})
 		err := p.Send(ctx, q)
+		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
+		if conn.IsNoRows(err) { // it was removed
+			var other db.StreamGetRow
+			other, err = queries.StreamGet(ctx, q, s.namespace, stream.Key)
+			stored, row.Newest = nil, other.Fence
+		}
 		if err != nil && !conn.IsNoRows(err) {
 			return err
 		}
-		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
-		refused = rules.CheckStreamWriter(stream, stored, err != nil || row.Expired)
-		if refused != nil {
+		var ended bool
+		switch ended, refused = rules.CheckStreamEnd(stream, stored, row.Expired, row.Newest); {
+		case refused != nil:
 			return &conn.Answer{Err: errNotMoved} // in doubt if an earlier attempt may have ended it
+		case !ended:
+			_, refused = rules.EndedStream(stream, stored, status, reason)
 		}
-		_, refused = rules.EndedStream(stream, stored, status, reason)
 		return nil
 	})
 	switch {
@@ -229,7 +236,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 		return repo.List[repo.Stream]{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.StreamList, db.StreamListParams{
-		Namespace: s.namespace, SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
+		SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
 		BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
 	})
 	if err != nil {
@@ -238,7 +245,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 	streams, next, err := rules.PageOf(list, rows, func(row db.StreamListRow) (repo.Stream, error) {
 		return repo.Stream{
 			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
-			Reason: row.Reason, Next: row.NextSequence, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Reason: row.Reason, Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		}, nil
 	})
 	return repo.List[repo.Stream]{Items: streams, Next: next}, err
@@ -246,7 +253,11 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 
 // InView is for internal/view.
 func (s *streams) InView(ctx context.Context, id repo.ID) (bool, error) {
-	return run2(ctx, s.exec.read, queries.StreamIn, toUUID(id), s.namespace)
+	row, err := run2(ctx, s.exec.read, queries.StreamFind, unlessZero(s.view), toUUID(id))
+	if conn.IsNoRows(err) {
+		err = nil
+	}
+	return row.IsIn, err
 }
 
 func (s *streams) Delete(ctx context.Context, key string) error {

@@ -29,7 +29,7 @@ func (a *partsAppending) next() int64 { return a.stream.Next + int64(len(a.parts
 
 // Size implements commit.Item.
 func (a *partsAppending) Size() scheduler.Size {
-	size := scheduler.Size{Rows: len(a.parts)}
+	size := scheduler.Size{Rows: max(1, len(a.parts))}
 	for _, part := range a.parts {
 		size.Bytes += len(part)
 	}

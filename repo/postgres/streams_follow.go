@@ -111,7 +111,7 @@ func (s *streams) freshStreams(
 		_, err = look()
 		return fresh, err
 	}
-	return fresh, p.live.awaitStreams(ctx, p.gate.closing, openStreams{sessionID, s.namespace, *known}, look)
+	return fresh, p.live.awaitStreams(ctx, p.gate.closing, openStreams{sessionID, *known}, look)
 }
 
 // find returns the id of the stream to follow.
@@ -127,15 +127,11 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		row, err := run2(ctx, p.read, queries.StreamGet, s.namespace, key)
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
-	has, err := s.hasKey(ctx, p, key, from.StreamID)
-	if err == nil && !has {
+	row, err := run2(ctx, p.read, queries.StreamFind, unlessZero(s.view), toUUID(from.StreamID))
+	if err == nil && !(row.IsIn && row.Key == key) {
 		err = rules.NoStream(key, from)
 	}
 	return p, from.StreamID, conn.OrMissing(err, rules.NoStream(key, from))
-}
-
-func (s *streams) hasKey(ctx context.Context, p *pooled, key string, id repo.ID) (bool, error) {
-	return run(ctx, p.read, queries.StreamHasKey, db.StreamHasKeyParams{Namespace: s.namespace, Key: key, ID: toUUID(id)})
 }
 
 // endOfStream translates what ends a follower that began at a position. Nil: the stream is
@@ -162,15 +158,14 @@ func endOfStream(ctx context.Context, key string, from repo.StreamPosition, err 
 // openStreams says which streams of a session are open, as those know who wait for others: the sum
 // of their fences.
 type openStreams struct {
-	session   repo.ID
-	namespace string
-	fences    int64
+	session repo.ID
+	fences  int64
 }
 
 // awaitStreams calls look until it finds something: see follow.Waiters.
 func (l *live) awaitStreams(ctx context.Context, stop <-chan struct{}, known openStreams, look func() (bool, error)) error {
 	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
-	key := string(known.session[:]) + strconv.FormatInt(known.fences, 10) + "/" + known.namespace
+	key := string(known.session[:]) + strconv.FormatInt(known.fences, 10)
 	err := l.streams.Await(ctx, stop, key, known, [][16]byte{known.session}, look)
 	if errors.Is(err, follow.ErrClosed) {
 		return repo.ErrClosed
@@ -180,15 +175,13 @@ func (l *live) awaitStreams(ctx context.Context, stop <-chan struct{}, known ope
 
 // otherStreams implements follow.WaitersConfig.Poll.
 func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, error) {
-	p := db.StreamListChangedParams{
-		SessionIds: make([]pgtype.UUID, len(known)), Namespaces: make([]string, len(known)), Known: make([]int64, len(known)),
-	}
+	sessions, fences := make([]pgtype.UUID, len(known)), make([]int64, len(known))
 	for i, k := range known {
-		p.SessionIds[i], p.Namespaces[i], p.Known[i] = toUUID(k.session), k.namespace, k.fences
+		sessions[i], fences[i] = toUUID(k.session), k.fences
 	}
 	some := make([]bool, len(known))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		places, err := queries.StreamListChanged(ctx, q, p)
+		places, err := queries.StreamListChanged(ctx, q, sessions, fences)
 		for _, place := range places {
 			some[place-1] = true
 		}

@@ -29,12 +29,14 @@ func appendPlain(ctx context.Context, q db.DBTX, params db.StreamAppendManyParam
 			insert.Datas = append(insert.Datas, params.Datas[i])
 		}
 	}
-	if len(insert.StreamIds) > 0 {
+	if len(insert.StreamIds)+len(short) > 0 {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error {
-			inserted, err := queries.StreamPartInsert(ctx, q, insert)
-			return conn.Whole(inserted, len(insert.StreamIds), err)
-		})
+		if len(insert.StreamIds) > 0 {
+			p.Add(func(q db.DBTX) error {
+				inserted, err := queries.StreamPartInsert(ctx, q, insert)
+				return conn.Whole(inserted, len(insert.StreamIds), err)
+			})
+		}
 		if len(short) > 0 {
 			p.Add(func(q db.DBTX) error { return queries.StreamExtend(ctx, q, short) })
 		}

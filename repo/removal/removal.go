@@ -21,18 +21,25 @@ type Store interface {
 	// goes on at next; zero: nothing is left. With dryRun it counts all, and removes nothing.
 	RemoveTurns(ctx context.Context, from, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error)
 	// Idle counts the sessions to which nothing was appended since the minute of the times, by namespace, and says for how long the
-	// first one is due by that. Of the first 10,001 those are left out that a legal hold keeps.
+	// first one is due by that. Of the first 10,001 those are left out that a legal hold keeps, or that are in use.
 	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
 	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
 	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
 	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
-	// Inherited returns how many messages forks have of others, which Session.MessageCount counts.
-	Inherited(ctx context.Context, forks []repo.ID) (int64, error)
+	// Judge says of each session that is there what keeps it from being deleted for its age.
+	Judge(ctx context.Context, sessions []repo.ID) ([]Judgement, error)
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
 	Namespaces(ctx context.Context) ([]string, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
 	Names(ctx context.Context, after Name) ([]Name, error)
+}
+
+// Judgement is that of one session.
+type Judgement struct {
+	ID          repo.ID
+	Held, InUse bool
+	Inherited   int64 // messages that a fork has of others, which Session.MessageCount counts
 }
 
 // Together is a removal.Store that deletes several sessions in one transaction.

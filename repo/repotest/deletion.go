@@ -18,6 +18,7 @@ func deletionTests() []test {
 		on("ListIdle", testListIdle),
 		on("RemoveDeleted", testRemoveDeleted),
 		on("Hold", testLegalHold),
+		onPlans("InUse", testInUse),
 		on("HoldInvalid", testHoldInvalid),
 		on("Holds", testHolds),
 	}
@@ -66,6 +67,72 @@ func testDeleteIf(t *testing.T, s repo.Sessions) {
 	}
 	_, err = s.Get(t.Context(), id)
 	wantNotFound(t, err, "session", id)
+}
+
+// What is in use is not deleted for its age, however long ago its last message was, and is when that has ended.
+// Guarantee: Deletion: What has open work, a held lease or an open stream outlives its age.
+func testInUse(t *testing.T, r repo.Repositories) {
+	action, namespace := plain(t, r), ""
+	if v, is := r.(spaced); is {
+		namespace = v.Space()
+	}
+	use := func(use repo.UseAction) repo.ID {
+		use.Namespace = namespace
+		return usePlan(t, r, action, use).ID
+	}
+	cancels := func(id repo.ID) func() { return func() { move(t, r, id, repo.TransitionCancel) } }
+	for name, begin := range map[string]func(session repo.ID) (end func()){
+		"queued": func(session repo.ID) func() { return cancels(use(repo.UseAction{SessionID: session})) },
+		"due later": func(session repo.ID) func() {
+			return cancels(use(repo.UseAction{SessionID: session, NotBefore: time.Now().Add(time.Hour)}))
+		},
+		"processing": func(session repo.ID) func() {
+			id := use(repo.UseAction{SessionID: session})
+			move(t, r, id, repo.TransitionStart)
+			return func() { move(t, r, id, repo.TransitionFail) }
+		},
+		"waits for its next phase": func(session repo.ID) func() {
+			id := use(repo.UseAction{SessionID: session})
+			move(t, r, id, repo.TransitionStart, repo.TransitionComplete)
+			return cancels(id)
+		},
+		"linked": func(session repo.ID) func() {
+			id := use(repo.UseAction{})
+			must(t, id, r.Plans().Link(t.Context(), session, id))
+			return cancels(id)
+		},
+		"below": func(session repo.ID) func() {
+			top := use(repo.UseAction{SessionID: session})
+			below := use(repo.UseAction{ParentID: top})
+			move(t, r, top, repo.TransitionStart, repo.TransitionFail)
+			return cancels(below)
+		},
+		"lease": func(session repo.ID) func() {
+			lease := acquire(t, r, repo.NewLease{Key: repo.LeaseKey{Kind: repo.LeaseOfSession, Name: session.String()}, Owner: "w"})
+			return func() { release(t, r, lease) }
+		},
+		"stream": func(session repo.ID) func() {
+			stream := openStream(t, r, repo.NewStream{Key: randomName(), Session: session, Owner: "w", TTL: time.Hour})
+			return func() { must(t, stream, r.Streams().Finish(t.Context(), stream)) }
+		},
+	} {
+		id := create(t, r.Sessions())
+		end := begin(id)
+		old := repo.DeleteIf{IdleSince: time.Now().Add(time.Hour)}
+		_, err := r.Sessions().Delete(t.Context(), id, old)
+		if refused, _ := wantError[*repo.RefusedError](t, err, repo.ErrConflict); refused == nil || refused.Kind != "session" || refused.ID != id {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		end()
+		if _, err := r.Sessions().Delete(t.Context(), id, old); err != nil {
+			t.Errorf("%s, after its end: %v", name, err)
+		}
+	}
+	asked := create(t, r.Sessions())
+	use(repo.UseAction{SessionID: asked})
+	_, err := r.Sessions().Delete(t.Context(), asked) // by somebody who means it
+	must(t, asked, err)
 }
 
 func testDeleteIfConflicts(t *testing.T, s repo.Sessions) {

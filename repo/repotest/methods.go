@@ -37,6 +37,8 @@ type call struct {
 	single bool
 	// fails is the error that it gives, if it does.
 	fails error
+	// settled: that there is nothing to end is no error.
+	settled bool
 	// everywhere: it names nothing of any namespace.
 	everywhere bool
 	// trips are its round trips to PostgreSQL, and inTx those in a transaction, if they are others; zero: one.

@@ -244,8 +244,8 @@ var streamCalls = []call{
 	}},
 	{name: "Streams.Open", args: func(f *fixture) args { return args{f.newStream()} }},
 	{name: "Streams.Append", args: func(f *fixture) args { return args{f.stream(), someParts(3)} }},
-	{name: "Streams.Finish", args: func(f *fixture) args { return args{f.stream()} }},
-	{name: "Streams.Fail", args: func(f *fixture) args { return args{f.stream(), "why"} }},
+	{name: "Streams.Finish", settled: true, args: func(f *fixture) args { return args{f.stream()} }},
+	{name: "Streams.Fail", settled: true, args: func(f *fixture) args { return args{f.stream(), "why"} }},
 	{name: "Streams.Delete", args: func(f *fixture) args { return args{f.stream().Key} }},
 	{name: "Streams.RemoveExpired", reads: true, moving: true, everywhere: true, args: func(*fixture) args {
 		return args{1}

@@ -66,7 +66,7 @@ func testPlanDelete(t *testing.T, r repo.Repositories) {
 	move(t, r, grandchild.ID, repo.TransitionStart)
 	wantRefusedPlan(t, r.Plans().Delete(t.Context(), child.ID), grandchild.ID)
 	move(t, r, grandchild.ID, repo.TransitionComplete)
-	testPlanDeleteIf(t, r, child.ID)
+	testPlanDeleteIf(t, r, child.ID, grandchild.ID)
 	if err := r.Plans().Delete(t.Context(), child.ID, repo.DeleteIf{Version: getPlan(t, r, child.ID).Version}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +89,8 @@ func testPlanDelete(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// testPlanDeleteIf tries to delete a plan on conditions that it does not meet.
-func testPlanDeleteIf(t *testing.T, r repo.Repositories, id repo.ID) {
+// testPlanDeleteIf tries to delete a plan on conditions that it does not meet. The one below it waits for its next phase.
+func testPlanDeleteIf(t *testing.T, r repo.Repositories, id, below repo.ID) {
 	t.Helper()
 	plan := getPlan(t, r, id)
 	err := r.Plans().Delete(t.Context(), id, repo.DeleteIf{Version: plan.Version - 1}, repo.DeleteIf{IdleSince: plan.UpdatedAt.Add(time.Hour)})
@@ -99,6 +99,7 @@ func testPlanDeleteIf(t *testing.T, r repo.Repositories, id repo.ID) {
 		t.Errorf("%+v", conflict)
 	}
 	wantRefusedPlan(t, r.Plans().Delete(t.Context(), id, repo.DeleteIf{IdleSince: plan.UpdatedAt}), id)
+	wantRefusedPlan(t, r.Plans().Delete(t.Context(), id, repo.DeleteIf{IdleSince: plan.UpdatedAt.Add(time.Hour)}), below) // for its age
 	wantInvalid(t, r.Plans().Delete(t.Context(), id, repo.DeleteIf{Messages: ptr(int64(0))}), "conditions")
 	wantInvalid(t, r.Plans().Delete(t.Context(), id, repo.DeleteIf{Version: -1}), "conditions[0].version")
 	if missing := repo.NewID(); !errors.Is(r.Plans().Delete(t.Context(), missing, repo.DeleteIf{Version: 1}), repo.ErrNotFound) {
@@ -174,10 +175,19 @@ func sweep(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// What has been kept long enough is deleted with what is below it, once all of that is at rest.
+// What has been kept long enough since its end is deleted with what is below it, once all of that has ended. A plan that waits for a
+// decision, which somebody makes on Monday, has not.
+// Guarantee: Plans: A plan that waits for its next phase outlives Keep.
 func testPlanKeep(t *testing.T, r repo.Repositories) {
-	action := createAction(t, r, repo.ActionDefinition{Reusable: true, Keep: time.Microsecond})
+	action := createAction(t, r, repo.ActionDefinition{Reusable: true, Keep: time.Microsecond, Phases: []repo.Phase{repo.PhaseStrategize}})
+	decided := createAction(t, r, repo.ActionDefinition{Reusable: true, Keep: time.Microsecond})
 	kept := plain(t, r)
+	waiting := usePlan(t, r, decided, repo.UseAction{})
+	above := usePlan(t, r, action, repo.UseAction{})
+	waitingBelow := usePlan(t, r, decided, repo.UseAction{ParentID: above.ID})
+	for _, id := range []repo.ID{waiting.ID, waitingBelow.ID, above.ID} {
+		move(t, r, id, repo.TransitionStart, repo.TransitionComplete)
+	}
 	top := usePlan(t, r, action, repo.UseAction{})
 	child := usePlan(t, r, kept, repo.UseAction{ParentID: top.ID})
 	done, failed, forever := usePlan(t, r, action, repo.UseAction{}), usePlan(t, r, action, repo.UseAction{}), usePlan(t, r, kept, repo.UseAction{})
@@ -188,9 +198,12 @@ func testPlanKeep(t *testing.T, r repo.Repositories) {
 	move(t, r, failed.ID, repo.TransitionStart, repo.TransitionFail)
 	tick()
 	sweepAway(t, r, done.ID, failed.ID)
-	for _, id := range []repo.ID{top.ID, child.ID, forever.ID, queued.ID} {
+	for _, id := range []repo.ID{top.ID, child.ID, forever.ID, queued.ID, waiting.ID, above.ID, waitingBelow.ID} {
 		getPlan(t, r, id)
 	}
+	move(t, r, waiting.ID, repo.TransitionCancel)
+	tick()
+	sweepAway(t, r, waiting.ID)
 	other := usePlan(t, r, action, repo.UseAction{})
 	below := usePlan(t, r, kept, repo.UseAction{ParentID: other.ID})
 	move(t, r, below.ID, repo.TransitionCancel)

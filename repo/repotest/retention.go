@@ -60,6 +60,7 @@ func OldTurns(t *testing.T, store removal.Keeper, run func(age time.Duration, dr
 }
 
 // DryRun tests that a dry run counts what the run then removes, in a store that nobody else uses: of forks and rewound sessions, and
+// of what is in use, and
 // of plans that are held or have work themselves, or by what is below them.
 func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun bool) Removed) {
 	t.Helper()
@@ -91,12 +92,14 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 		move(t, store, top.ID, repo.TransitionComplete)
 	}
 	move(t, store, usePlan(t, store, action, repo.UseAction{Namespace: repo.DefaultNamespace, SessionID: held}).ID, repo.TransitionCancel)
+	busy := create(t, s)
+	usePlan(t, store, action, repo.UseAction{Namespace: repo.DefaultNamespace, SessionID: busy})
 	passes(t, 2*time.Millisecond)
 	would, did := run(time.Millisecond, true), run(time.Millisecond, false)
-	if would != did || did.Sessions != 4 || did.Plans != 1 || did.Held != 3 || did.Changed != 1 {
+	if would != did || did.Sessions != 4 || did.Plans != 1 || did.Held != 3 || did.InUse != 2 {
 		t.Errorf("a dry run says %+v; the run did %+v", would, did)
 	}
 }
 
 // Removed is what a run has removed of a namespace: sessions with the messages that are theirs, and plans.
-type Removed struct{ Sessions, Messages, Plans, Held, Changed int64 }
+type Removed struct{ Sessions, Messages, Plans, Held, InUse int64 }

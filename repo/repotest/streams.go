@@ -22,6 +22,7 @@ func streamsTests() []test {
 		onPlans("AppendAgain", testStreamsAppendAgain),
 		onPlans("Ends", testStreamsEnds),
 		onPlans("Missing", testStreamsMissing),
+		onPlans("Renewal", testStreamsRenewal),
 		onPlans("Keys", testStreamsKeys),
 		onPlans("Invalid", testStreamsInvalid),
 		onPlans("RemoveNothing", testStreamsRemoveNothing),
@@ -156,7 +157,7 @@ func testStreamsOpenAgain(t *testing.T, r repo.Repositories) {
 		}
 		wantStreamLife(t, second, asked.TTL)
 		want := first
-		want.Fence = second.Fence
+		want.Fence, want.TTL = second.Fence, asked.TTL
 		wantStream(t, second, want)
 		wantSame(t, "stored stream", getStream(t, r, asked.Key), second)
 
@@ -305,8 +306,8 @@ func testStreamsMissing(t *testing.T, r repo.Repositories) {
 	stream := repo.Stream{Key: randomName(), ID: repo.NewID(), Fence: 1}
 	_, err = r.Streams().Append(t.Context(), stream, []byte("x"))
 	wantStreamGone(t, err, stream)
-	wantStreamGone(t, r.Streams().Finish(t.Context(), stream), stream)
-	wantStreamGone(t, r.Streams().Fail(t.Context(), stream, ""), stream)
+	must(t, stream, r.Streams().Finish(t.Context(), stream)) // it has ended
+	must(t, stream, r.Streams().Fail(t.Context(), stream, ""))
 }
 
 // Keys are told apart byte by byte.
@@ -367,7 +368,6 @@ func testStreamsInvalid(t *testing.T, r repo.Repositories) {
 	}
 	large := make([]byte, repo.MaxPartBytes+1)
 	for field, parts := range map[string][][]byte{
-		"parts":    nil,
 		"parts[1]": {[]byte("x"), {}},
 		"parts[2]": {[]byte("x"), []byte("x"), large},
 	} {

@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -477,7 +478,7 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 	wantStreamGone(t, reader.end(), stream) // nobody tells it
 	f := newFixture(t, store, spaceOf(store))
 	f.made["stream"] = stream
-	for _, method := range []string{"Get", "Follow", "Append", "Finish", "Fail", "Delete"} {
+	for _, method := range []string{"Get", "Follow", "Append", "Delete"} {
 		for _, c := range callsOf("Streams." + method) {
 			if _, err := c.run(t.Context(), store, c.args(f)); !errors.Is(err, repo.ErrGone) && !errors.Is(err, repo.ErrNotFound) {
 				t.Errorf("%s gave %v", c.name, err)
@@ -486,12 +487,68 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 	}
 	_, err := readParts(store.Streams().Follow(t.Context(), asked.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 1}), 1)
 	wantStreamGone(t, err, stream)
+	testLateAnswer(t, store, stream, nil)
 	again := openStream(t, store, asked)
 	if again.ID == stream.ID || again.Fence <= stream.Fence || again.Next != 0 {
 		t.Errorf("opened %+v after %+v, which had expired", again, stream)
 	}
+	testLateAnswer(t, store, stream, repo.ErrConflict) // somebody else is at it
 	_, err = store.Streams().Append(t.Context(), stream, []byte("x"))
 	wantStreamGone(t, err, stream)
+}
+
+// A writer whose stream expired in silence stores the answer with the stream's end, also when the stream was removed, unless another
+// writer has begun.
+// Guarantee: Streams: A stream that has expired refuses no answer, unless another has begun.
+func testLateAnswer(t *testing.T, store repo.Store, stream repo.Stream, want error) {
+	t.Helper()
+	session := create(t, store.Sessions())
+	for _, end := range []func(repo.Streams) error{
+		func(s repo.Streams) error { return s.Finish(t.Context(), stream) },
+		func(s repo.Streams) error { return s.Fail(t.Context(), stream, "x") },
+	} {
+		err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, session, user("the answer"))
+			return cmp.Or(err, end(tx.Streams()))
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		if _, _, err := store.Streams().RemoveExpired(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCount(t, store.Sessions(), session, map[bool]int{true: 2}[want == nil])
+}
+
+// Appends without parts renew a stream, and add nothing.
+func testStreamsRenewal(t *testing.T, r repo.Repositories) {
+	asked := newStream()
+	asked.TTL = time.Hour
+	stream := openStream(t, r, asked)
+	if stream.TTL != time.Hour || getStream(t, r, asked.Key).TTL != time.Hour {
+		t.Errorf("the TTL is %v", stream.TTL)
+	}
+	other := openStream(t, r, newStream())
+	for range 2 {
+		addParts(t, r, &stream, someParts(1)...)
+		next, err := r.Streams().Append(t.Context(), stream)
+		if must(t, next, err) != stream.Next || getStream(t, r, asked.Key).Next != stream.Next {
+			t.Errorf("%d is next after a renewal, want %d", next, stream.Next)
+		}
+	}
+	behind := stream
+	behind.Next--
+	_, err := r.Streams().Append(t.Context(), behind)
+	_, _ = wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict)
+	endStream(t, r, stream, repo.StreamFinished)
+	_, err = r.Streams().Append(t.Context(), stream)
+	wantStreamEnded(t, err, stream, repo.StreamFinished)
+	stream, old := openStream(t, r, repo.NewStream{Key: other.Key, Owner: "b"}), other
+	_, err = r.Streams().Append(t.Context(), old)
+	_, _ = wantError[*repo.FencedError](t, err, repo.ErrConflict)
+	_, err = r.Streams().Append(t.Context(), stream)
+	must(t, stream, err)
 }
 
 // What has expired is removed in bounded steps, and nothing else is.

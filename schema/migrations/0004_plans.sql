@@ -375,8 +375,8 @@ CREATE TABLE plan_limits (
     CONSTRAINT plan_limits_at_once_check CHECK (at_once BETWEEN 0 AND 10000)
 );
 
--- When plans may be deleted that are kept for a time only, with what is below them: those on top that are neither queued nor
--- processing.
+-- When plans may be deleted that are kept for a time only, with what is below them: those on top that have ended. One that is
+-- complete waits for somebody who begins the next phase.
 CREATE TABLE plan_ends (
     plan_id   uuid        NOT NULL,
     delete_at timestamptz NOT NULL,
@@ -405,7 +405,7 @@ BEGIN
         USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.priority, greatest(NEW.updated_at, NEW.not_before), NEW.deadline;
     END IF;
     IF NEW.keep_micros > 0 AND NEW.parent_id IS NULL THEN
-        IF NEW.state IN ('queued', 'processing') THEN
+        IF NEW.state IN ('queued', 'processing', 'complete') THEN
             EXECUTE format('DELETE FROM %I.plan_ends WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
         ELSE
             EXECUTE format('INSERT INTO %I.plan_ends (plan_id, delete_at) VALUES ($1, $2)'

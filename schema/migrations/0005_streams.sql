@@ -74,6 +74,19 @@ CREATE TABLE stream_parts (
     CONSTRAINT stream_parts_sequence_check CHECK (sequence >= 0),
     CONSTRAINT stream_parts_data_check CHECK (octet_length(data) <= 16777216)
 ) WITH (autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0.05);
+
+-- By what a session is in use, so that it is not deleted for its age: rules.InUse.
+CREATE FUNCTION session_in_use(session uuid) RETURNS text LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN CASE
+        WHEN EXISTS (SELECT FROM session_plans l JOIN plans p ON p.id = l.plan_id JOIN plans w ON w.root_id = p.root_id
+            WHERE l.session_id = session AND w.state IN ('queued', 'processing', 'complete')) THEN 'plan'
+        WHEN EXISTS (SELECT FROM leases l WHERE l.namespace = 'local' AND l.kind = 'session' AND l.name = session::text
+            AND l.expires_at > statement_timestamp()) THEN 'lease'
+        WHEN EXISTS (SELECT FROM streams s WHERE s.session_id = session AND s.status = 'open' AND s.expires_at > statement_timestamp()) THEN 'stream'
+    END;
+END
+$$;
 -- +goose StatementEnd
 
 -- +goose Down
@@ -87,6 +100,7 @@ BEGIN
     END IF;
 END
 $$;
+DROP FUNCTION session_in_use;
 DROP TABLE stream_parts, streams;
 DROP FUNCTION streams_orphan, streams_valid;
 -- +goose StatementEnd

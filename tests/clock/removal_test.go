@@ -74,7 +74,7 @@ func TestRemovalsAcrossSteps(t *testing.T) {
 		}
 		return nil
 	})
-	if must(t, report, err); report.Sessions != 1 || report.Changed != 1 || !exists(t, store, ids[0]) || exists(t, store, ids[1]) {
+	if must(t, report, err); report.Sessions != 1 || report.InUse != 1 || !exists(t, store, ids[0]) || exists(t, store, ids[1]) {
 		t.Errorf("a session was appended to while the clock was an hour behind: %+v", report)
 	}
 

@@ -47,7 +47,7 @@ func TestDeletionTogetherWaitsForNobody(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	policy := retention.Policy{Sessions: map[string]time.Duration{repo.DefaultNamespace: time.Hour}}
-	if report, err := retention.Run(t.Context(), store, policy); err != nil || report.Sessions != 1 || report.Changed != 1 {
+	if report, err := retention.Run(t.Context(), store, policy); err != nil || report.Sessions != 1 || report.InUse != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	erased := make(chan error, 1)

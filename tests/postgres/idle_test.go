@@ -10,7 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// What retention has to delete is counted by namespace, to the minute, without what a hold keeps.
+// What retention has to delete is counted by namespace, to the minute, without what a hold keeps, or is in use.
 func TestIdleSessions(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"memory://" + t.Name(), pgtest.NewDatabase(t)} {
@@ -50,5 +50,10 @@ func TestIdleSessions(t *testing.T) {
 			}
 		}
 		wants(2, map[string]time.Time{"ns0": later, "ns1": later})
+		stream := repo.NewStream{Key: "k", Session: sessions[4].ID, Owner: "w", TTL: time.Hour}
+		if _, err := store.Streams().Open(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+		wants(1, map[string]time.Time{"ns0": later, "ns1": later})
 	}
 }

@@ -19,7 +19,7 @@ func TestSweepBehindWhatIsLocked(t *testing.T) {
 			"UPDATE plan_claims SET check_at = now() - interval '1 hour'",
 		},
 		"kept": {
-			"UPDATE plans SET state = 'complete', keep_micros = 1 WHERE state = 'queued'",
+			"UPDATE plans SET state = 'errored', error_message = 'x', keep_micros = 1 WHERE state = 'queued'",
 			"UPDATE plan_ends SET delete_at = least(delete_at, now())",
 		},
 	} {

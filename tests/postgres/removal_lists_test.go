@@ -34,7 +34,7 @@ func TestDryRun(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		return repotest.Removed{Sessions: r.Sessions, Messages: r.Messages + r.Kept, Plans: r.Plans, Held: r.Held, Changed: r.Changed}
+		return repotest.Removed{Sessions: r.Sessions, Messages: r.Messages + r.Kept, Plans: r.Plans, Held: r.Held, InUse: r.InUse}
 	})
 }
 

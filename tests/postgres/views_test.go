@@ -27,3 +27,9 @@ func TestViewsApart(t *testing.T) {
 		return store.In("ns" + repo.NewID().String()), store.In(namespace), namespace
 	})
 }
+
+func TestStreamsOfViews(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	repotest.StreamsOfViews(t, store, store.In("one"), store.In("other"))
+}

@@ -93,8 +93,8 @@ Examples:
 			if policy.DryRun {
 				verb = "would remove"
 			}
-			_, err = fmt.Fprintf(invocation.stdout, "%s %d sessions with %d messages, %d plans, %d records of turns, %d streams, %d audit entries; held %d, used meanwhile %d\n",
-				verb, report.Sessions, report.Messages, report.Plans, report.Turns, report.Streams, report.Entries, report.Held, report.Changed)
+			_, err = fmt.Fprintf(invocation.stdout, "%s %d sessions with %d messages, %d plans, %d records of turns, %d streams, %d audit entries; held %d, in use %d\n",
+				verb, report.Sessions, report.Messages, report.Plans, report.Turns, report.Streams, report.Entries, report.Held, report.InUse)
 			return err
 		},
 	}.command(world)
