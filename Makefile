@@ -24,7 +24,7 @@ PACKAGES := ./... $(MODULES:%=./%/...)
 # Those whose tests need no server.
 QUICK := ./... ./cmd/agentstore/...
 # These have tests whose names begin with TestAmount.
-AMOUNTS := ./internal/export ./repo/memory ./internal/rules ./tests/audit ./tests/command ./tests/postgres
+AMOUNTS := ./audit ./internal/export ./repo/memory ./internal/rules ./tests/audit ./tests/command ./tests/postgres
 # In these, goroutines of ours meet: make test has the race detector for them, and for the
 # conformance suite on PostgreSQL. The others test what SQL does, one call at a time.
 RACES := ./audit/... ./live ./window ./internal/observed ./repo/memory ./repo/postgres/...
