@@ -26,7 +26,10 @@ func inspectCommand(world invocation) *urfave.Command {
 	return leaf{
 		name: "inspect", summary: "serve pages that show what is in the database, for a browser",
 		flags: []urfave.Flag{
-			&urfave.StringFlag{Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen},
+			&urfave.StringFlag{
+				Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen, Validator: notEmpty("listen"),
+				OnlyOnce: true,
+			},
 			boolFlag(&remote, "remote", "allow an address that other machines reach: put TLS in front of it"),
 			stringFlag(&access.Namespace, "namespace", "show this `namespace` only"),
 			stringFlag(&access.Viewer, "viewer", "the `name` for the audit trail (otherwise: USER in the environment)"),

@@ -27,8 +27,8 @@ func (f *messageFlags) flags() []urfave.Flag {
 		int64Flag(&f.from, "from", "messages from this `sequence` on, ascending", unset),
 		int64Flag(&f.before, "before", "messages before this `sequence`, descending", unset),
 		int64Flag(&f.branch, "branch", "the messages of the branch with this `sequence`, ascending, also if it is not the transcript", unset),
-		intFlag(&f.last, "last", "the last `number` of messages, ascending", 0),
-		intFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)", 0),
+		countFlag(&f.last, "last", "the last `number` of messages, ascending"),
+		countFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)"),
 	}
 }
 
@@ -46,10 +46,7 @@ func (f *messageFlags) places() (given int) {
 }
 
 func (f *messageFlags) check() error {
-	switch {
-	case f.last < 0, f.limit < 0:
-		return usageError{text: "--last and --limit must not be negative"}
-	case f.places() > 1:
+	if f.places() > 1 {
 		return usageError{text: "--from, --before, --branch and --last exclude each other"}
 	}
 	return nil
