@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	urfave "github.com/urfave/cli/v3"
 
@@ -117,7 +118,7 @@ func messagePrinter(invocation invocation, contents bool) (print func(repo.Messa
 		return func(m repo.Message) error { return printJSON(w, messageLine(m, contents)) }, w.Flush
 	case contents:
 		return func(m repo.Message) error {
-			_, err := fmt.Fprintf(w, "%s\n%s\n\n", messageHead(invocation, m), lines(m.Content))
+			_, err := fmt.Fprintf(w, "%s\n%s\n\n", messageHead(invocation, m), below(m.Content))
 			return err
 		}, w.Flush
 	}
@@ -134,6 +135,10 @@ func messagePrinter(invocation invocation, contents bool) (print func(repo.Messa
 		return nil
 	}, table.flush
 }
+
+// below returns a content as it is printed below its message's head: indented, so that no line
+// of it looks like the head of another message.
+func below(content string) string { return "  " + strings.ReplaceAll(lines(content), "\n", "\n  ") }
 
 // messageHead is a message's line above its content.
 func messageHead(invocation invocation, m repo.Message) string {
