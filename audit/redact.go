@@ -17,7 +17,8 @@ type RedactorOptions struct {
 	// Keys are further names of members whose values are secrets. Case and
 	// separators do not matter: apiKey, API-KEY and api_key are the same.
 	Keys []string
-	// Patterns match further secrets, wherever they occur.
+	// Patterns match further secrets, wherever they occur. How long that takes depends on
+	// them: one that begins with .* is tried at each byte.
 	Patterns []*regexp.Regexp
 }
 
@@ -25,7 +26,8 @@ type RedactorOptions struct {
 // variables, options and headers, in JSON, in JSON within texts and in text, and by
 // the formats of the keys of common providers. It is best effort: a secret that
 // neither its name nor its shape reveals is not removed, and neither is one that is
-// encoded. Its running time is linear. It is safe for concurrent use.
+// encoded. It looks at each byte a bounded number of times, whatever the text. It is safe
+// for concurrent use.
 type Redactor struct {
 	keys     map[string]struct{}
 	patterns []*regexp.Regexp
@@ -54,24 +56,27 @@ const mostNested = 6
 const shortestSecret = 6
 
 // Text returns the text without secrets. The result for valid JSON is valid JSON.
-func (r *Redactor) Text(text string) string { return r.text(text, 0) }
+func (r *Redactor) Text(text string) string { return r.text(text, 0, &effort{}) }
 
 // mostPasses bounds how often a text is searched again: removing a secret may split
 // what was one word.
 const mostPasses = 4
 
-func (r *Redactor) text(text string, depth int) string {
+func (r *Redactor) text(text string, depth int, effort *effort) string {
 	if len(text) < shortestSecret {
 		return text
 	}
 	if depth < mostNested {
 		begin := strings.TrimLeft(text[:min(len(text), 64)], " \t\r\n")
-		if begin != "" && strings.ContainsRune(`{["`, rune(begin[0])) && json.Valid([]byte(text)) {
-			return string(r.json([]byte(text), depth+1))
+		if begin != "" && strings.ContainsRune(`{["`, rune(begin[0])) {
+			effort.see(text)
+			if json.Valid([]byte(text)) {
+				return string(r.json([]byte(text), depth+1, effort))
+			}
 		}
 	}
 	for range mostPasses {
-		clean := r.redactText(text)
+		clean := r.redactText(text, effort)
 		if clean == text {
 			break
 		}
@@ -87,10 +92,15 @@ func (r *Redactor) text(text string, depth int) string {
 // unchanged. A document that is not JSON, which no store accepts, is returned
 // unchanged.
 func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
+	return r.document(document, &effort{})
+}
+
+func (r *Redactor) document(document json.RawMessage, effort *effort) json.RawMessage {
+	effort.looked += len(document)
 	if len(document) <= len("{}") || !json.Valid(document) {
 		return document
 	}
-	return r.json(document, 0)
+	return r.json(document, 0, effort)
 }
 
 // kindOf is like the function kindOf, but also knows the options' names.

@@ -1,57 +1,62 @@
-//go:build unix
-
 package audit
 
 import (
 	"encoding/json"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// cpuTime returns how much time the process has had, whatever else the machine did.
-func cpuTime(t *testing.T) time.Duration {
+// hostileWords are what the redaction looks for, and what begins or ends that. A text of them
+// repeated is what it has most to do with.
+var hostileWords = append(strings.Split(strings.ReplaceAll(`<¦"¦'¦\"¦\¦://¦@¦@tcp(¦@//¦u:p@h¦password=¦password="¦password='¦password:¦password:(¦password: ¦pw:¦pw:x¦id=¦id=(¦
+id:"¦name="password" ¦name=¦value=¦code:¦code=¦secret=[¦secret: ¦token:${¦token ¦token=¦-p:¦-p ¦-u¦(-u¦-u a:b ¦
+--password ¦--password=¦-----BEGIN RSA PRIVATE KEY-----¦PRIVATE KEY¦-----END ¦eyJ¦eyJ-¦eyJaaaaaaaaaa.¦aaaaaaaaaaaa.¦
+sk-¦sk-a¦MII¦MII-¦ghp_¦glpat-¦xoxb-¦AKIA¦AQ.¦ops_eyJ¦FlyV1¦whsec_¦glc_¦SG.¦fw_¦fw_1-¦key-¦v1.0-¦1//0¦<password>¦
+:password>¦</password>¦<password><![CDATA[¦]]>¦name="password">¦- ¦> ¦>¦ -> ¦password -> ¦Bearer ¦Basic ¦B¦:¦::¦=¦
+=>¦:=¦-¦--¦.¦a.¦a-¦-.¦_¦12345678:¦0123456789abcdef¦1¦a¦x¦password_¦db_password ¦password is ¦is ¦is:¦arn:¦8Q~¦Q~¦~¦
+'x_password', ¦,¦', '¦","¦auth=(¦auth=('¦Authorization: ¦Authorization:¦Authorization: x ¦Cookie: a¦cookie:=¦
+Digest a=¦M-¦Maaaaaaaaaaaaaaaaaaaaaaaa.¦S-¦(¦)¦[¦]¦{¦}¦${¦{{¦}}¦%¦*¦xxx¦$A¦•¦é¦?¦;¦&¦ ¦ = ¦secretKey: x ¦= "¦
+password = f(¦password: is not ¦login ¦login u password ¦ENV password ¦export ¦requirepass ¦Private-Lines: 1¦
+Private-MAC: ¦hooks.slack.com/services/¦curl ¦mysql ¦redis-cli ¦identified by '¦env.¦{"secret":¦["¦\u0022¦/`, "\n", ""), "¦"),
+	"`", "|", "\n", "\t", "password: |\n ", "pw=|\n ", "\n ", "\x00", "\xff")
+
+// mostLooks is how often the redaction may look at a byte. A search that begins anew at each
+// word looks at each byte as often as the text has words.
+const mostLooks = 128
+
+// repeated returns a text of so many bytes.
+func repeated(part string, size int) string { return strings.Repeat(part, size/len(part)+1)[:size] }
+
+// checkLooks fails the test if the redaction looks too often at a text of these words.
+func checkLooks(t *testing.T, r *Redactor, size int, words ...string) {
 	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
+	part := strings.Join(words, "")
+	var effort effort
+	if r.text(repeated(part, size), 0, &effort); effort.looked > mostLooks*size {
+		t.Fatalf("%q repeated to %d bytes: it looks at each byte %d times", part, size, effort.looked/size)
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	if effort.looked < size {
+		t.Fatalf("%q repeated to %d bytes: it looks at %d bytes only", part, size, effort.looked)
+	}
 }
 
-// Redaction takes time proportional to the length of its input, even of hostile input.
+// The first eight stopped a writer once. All pairs are in TestAmountRedactHostile.
+// Guarantee: The audit trail: Redaction looks at each byte of hostile text 128 times at most.
 func TestRedactHostile(t *testing.T) {
 	r := NewRedactor(RedactorOptions{})
-	for name, part := range map[string]string{
-		"less": "<", "quotes": `"`, "single quotes": "'", "escaped quotes": `\"`, "backslashes": `\`, "urls": "a://", "urls with @": "a://b:c@d/",
-		"users": "a://b:", "ats": "@", "assignments": "password=", "quoted assignments": `password="`, "open quotes": `password=" '`, "options": "--password ",
-		"short options": "-p ", "curl": "curl -u a:b ", "mysql": "mysql -p ", "begins": "-----BEGIN RSA PRIVATE KEY-----", "ends": "-----END ", "jwt": "eyJ", "jwts": "eyJaaaaaaaaaa.",
-		"keys": "sk-", "long keys": "sk-a", "elements": "<password>", "ends of elements": ":password>", "named elements": `name="password">`, "data": "<password><![CDATA[", "blocks": "password: |\n ", "arrows": "password -> ",
-		"words": "token x", "quoted words": `token \"`, "closed": "<a>", "bearers": "Bearer ", "tcp": "a:b@tcp(", "colons": ":", "equals": "=", "dashes": "-",
-		"dots": "a.", "digits": "12345678:", "hex": "0123456789abcdef", "snake": "password_", "names": `name="password" `, "spaces": " ", "lines": "\n", "is": "password is ",
-		"arn": "secret:", "tilde": "8Q~", "commas": "'x_password', ", "headers": "Authorization: ", "cookies": "Cookie: a", "M": "Maaaaaaaaaaaaaaaaaaaaaaaa.", "nulls": "\x00",
-		"prose": "password: is not ", "code": "password = f(", "declared": "secretKey: x ",
-	} {
-		t.Run(name, func(t *testing.T) {
-			one, eight := strings.Repeat(part, (128<<10)/len(part)), strings.Repeat(part, (1<<20)/len(part))
-			// Eight times the input takes 8 times as long if the time is linear, and 64
-			// times if it is quadratic. The collector may disturb an attempt or two.
-			least := time.Duration(0)
-			for range 5 {
-				begun := cpuTime(t)
-				r.Text(one)
-				middle := cpuTime(t)
-				r.Text(eight)
-				least = cpuTime(t) - middle - 25*(middle-begun) - time.Second/2
-				if least <= 0 {
-					return
-				}
-			}
-			t.Errorf("eight times the input takes more than 25 times as long, by %v", least)
-		})
+	for _, part := range []string{"eyJ-", "(-u", "password:(", "id=(", "code:", "secret=[", "token:${", "-p:"} {
+		checkLooks(t, r, 64<<10, part)
+		checkLooks(t, r, 1<<20, part)
 	}
-	const size = 4 << 20
+	for _, word := range hostileWords {
+		checkLooks(t, r, 64<<10, word)
+	}
+}
+
+// What the redaction of a document looks at is bounded, too, however it is nested.
+func TestRedactHostileDocuments(t *testing.T) {
+	r := NewRedactor(RedactorOptions{})
+	const size = 1 << 20
 	for name, document := range map[string]string{
 		"less": `{"a":"` + strings.Repeat("<", size) + `"}`, "quotes": `{"a":"` + strings.Repeat(`\"`, size/2) + `"}`,
 		"arrays": strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "objects": strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000),
@@ -59,10 +64,14 @@ func TestRedactHostile(t *testing.T) {
 		"numbers": `[` + strings.Repeat("1,", size/8) + `1]`, "secret numbers": `{"secret":[` + strings.Repeat("1,", size/8) + `1]}`,
 		"members": `{` + strings.Repeat(`"secret":"x",`, size/64) + `"a":1}`, "schemas": strings.Repeat(`{"secret":`, 9000) + `"x"` + strings.Repeat("}", 9000),
 	} {
-		t.Run("document "+name, func(t *testing.T) {
-			out := r.JSON(json.RawMessage(document)) // quadratic: hours
+		t.Run(name, func(t *testing.T) {
+			var effort effort
+			out := r.document(json.RawMessage(document), &effort)
 			if !json.Valid(out) || len(out) > 3*len(document) {
 				t.Errorf("%d bytes became %d", len(document), len(out))
+			}
+			if effort.looked > mostLooks*len(document) {
+				t.Errorf("it looks at each of %d bytes %d times", len(document), effort.looked/len(document))
 			}
 		})
 	}
@@ -73,4 +82,34 @@ func TestRedactHostile(t *testing.T) {
 	if out := r.JSON(json.RawMessage(nested)); !json.Valid(out) || !strings.Contains(string(out), "1.50") {
 		t.Error("nested texts became invalid JSON")
 	}
+}
+
+// A value in which more names begin than are examined is left out, and what follows is not.
+func TestRedactCrowded(t *testing.T) {
+	r := NewRedactor(RedactorOptions{})
+	text := strings.Repeat("code:", 40) + "hunter2 password=hunter2, password: hunter2"
+	got := r.Text(text)
+	if strings.Contains(got, "hunter2") || !strings.HasSuffix(got, " password="+Redacted+", password: "+Redacted) {
+		t.Errorf("%s gave %s", text, got)
+	}
+	if again := r.Text(got); again != got {
+		t.Errorf("%s gave %s", got, again)
+	}
+}
+
+// A caller's text is redacted before its entry is queued: however long that takes, the entries of
+// others are written meanwhile.
+func TestRecordRedactsForItsCaller(t *testing.T) {
+	sink := newFake()
+	sink.hang = true
+	w := newWriter(t, sink, Options{})
+	if err := w.Record(t.Context(), entryOf(`{"password":"hunter2"}`)); err != nil {
+		t.Fatal(err)
+	}
+	waiting, _ := w.queue.front(1)
+	if len(waiting) != 1 || string(waiting[0].Details) != `{"password":"`+Redacted+`"}` {
+		t.Errorf("%v waits", waiting)
+	}
+	sink.set(func() { sink.hang = false })
+	closeWriter(t, w)
 }

@@ -11,6 +11,7 @@ import (
 // jsonRedaction walks valid JSON once, and collects what to replace.
 type jsonRedaction struct {
 	jsonvalue.Scanner
+	*effort
 
 	redactor *Redactor
 	in       []byte
@@ -18,8 +19,9 @@ type jsonRedaction struct {
 	spans    []span
 }
 
-func (r *Redactor) json(document []byte, depth int) []byte {
-	s := jsonRedaction{Scanner: jsonvalue.NewScanner(document), redactor: r, in: document, depth: depth}
+func (r *Redactor) json(document []byte, depth int, effort *effort) []byte {
+	s := jsonRedaction{Scanner: jsonvalue.NewScanner(document), effort: effort, redactor: r, in: document, depth: depth}
+	s.looked += len(document)
 	s.value(meaning{})
 	return replaceSpans(document, s.spans)
 }
@@ -87,7 +89,7 @@ func (s *jsonRedaction) text(c meaning) bool {
 
 // clean replaces a string if its text contains secrets.
 func (s *jsonRedaction) clean(start int, text string, depth int) {
-	if clean := s.redactor.text(text, depth); clean != text {
+	if clean := s.redactor.text(text, depth, s.effort); clean != text {
 		s.replace(start, s.Pos, clean)
 	}
 }
@@ -96,6 +98,7 @@ func (s *jsonRedaction) clean(start int, text string, depth int) {
 func (s *jsonRedaction) peekText() string {
 	at := s.Pos
 	text := s.Lenient()
+	s.see(text)
 	s.Pos = at
 	return text
 }
@@ -124,6 +127,7 @@ func (c meaning) isSecret(raw []byte) bool {
 // …}.
 func (s *jsonRedaction) isSchema() bool {
 	near := string(s.in[s.Pos:min(len(s.in), s.Pos+300)])
+	s.see(near)
 	_, rest, found := strings.Cut(near, `"type"`)
 	if !found {
 		return strings.HasPrefix(near, `{"$ref"`)

@@ -252,10 +252,10 @@ func hasToken(text string) bool {
 }
 
 // isOpaque reports whether a text does not look like prose: it has no spaces, and
-// digits or punctuation between letters.
+// digits or punctuation between letters, or is longer than any word.
 func isOpaque(text string) bool {
-	digit, letter, sign := false, false, false
-	for i := range len(text) {
+	digit, letter, sign := false, false, len(text) > enough
+	for i := range min(len(text), enough) {
 		switch c := text[i]; {
 		case c <= ' ' || c == '(' || c == ')':
 			return false

@@ -34,11 +34,15 @@ func replaceSpans(in []byte, spans []span) []byte {
 }
 
 // scan finds the secrets in a text. The number of times that it looks at a byte is
-// bounded, whatever the text.
+// bounded, whatever the text: it searches far with cursors only (redact_cursor.go), and
+// otherwise at most some hundred bytes, or what it then skips.
 type scan struct {
+	*effort
+
 	redactor *Redactor
 	text     string
 	spans    []span
+	cursors  [roles]cursor
 	// named is where a name that was itself a value (name="password") ended, and
 	// namedKind is the kind of the name's own value.
 	named     int
@@ -52,11 +56,19 @@ type scan struct {
 // tools are detected when the first option is found.
 type tools struct{ known, curl, mysql, login, redis bool }
 
-// value is the text after a separator.
+// value is the text after a separator. Of one that is longer than enough, text is the
+// beginning, with one byte more than that.
 type value struct {
 	from, to int
 	text     string
 	quoted   bool
+}
+
+// valueOf returns a part of the text as a value.
+func (s *scan) valueOf(from, to int, quoted bool) value {
+	text := s.text[from:min(to, from+enough+1)]
+	s.see(text)
+	return value{from, to, text, quoted}
 }
 
 // take replaces a value, and returns where to continue.
@@ -76,8 +88,9 @@ func (s *scan) takeIf(secret bool, v value, otherwise int) int {
 }
 
 // redactText returns the text without secrets.
-func (r *Redactor) redactText(text string) string {
-	s := scan{redactor: r, text: text, named: -1}
+func (r *Redactor) redactText(text string, effort *effort) string {
+	s := scan{effort: effort, redactor: r, text: text, named: -1}
+	s.looked += len(text)
 	s.run()
 	if len(s.spans) == 0 {
 		return text
@@ -119,9 +132,11 @@ func (s *scan) run() {
 
 // endOfName skips letters, digits and _.
 func (s *scan) endOfName(i int) int {
+	from := i
 	for i < len(s.text) && isWord(s.text[i]) {
 		i++
 	}
+	s.looked += i - from
 	return i
 }
 
@@ -143,7 +158,7 @@ var webhooks = []string{
 func (s *scan) word(i int) int {
 	rest := s.text[i:]
 	if mayBeShape(rest) {
-		if length := shapeAt(rest); length > 0 {
+		if length := s.shapeAt(i); length > 0 {
 			return s.take(value{from: i, to: i + length})
 		}
 	}
@@ -175,7 +190,7 @@ func (s *scan) word(i int) int {
 		case "password ":
 			return s.netrc(behind)
 		}
-		return s.take(s.until(behind, " \t\r\n\"'`<>\\)?"))
+		return s.take(s.until(webhookEnd, behind))
 	}
 	return end
 }
@@ -188,8 +203,8 @@ func (s *scan) privateKey(i int) int {
 		return i + 1
 	}
 	to := len(s.text)
-	if end := strings.Index(s.text[i:], "-----END "); end >= 0 {
-		to = i + end + len("-----END ")
+	if end := s.find(i, "-----END "); end >= 0 {
+		to = end + len("-----END ")
 		if line := strings.Index(s.text[to:min(len(s.text), to+60)], "-----"); line >= 0 {
 			to += line + len("-----")
 		}
@@ -206,10 +221,8 @@ func (s *scan) puttyKey(i int) int {
 	}
 	to := len(s.text)
 	const mac = "Private-MAC: "
-	if end := strings.Index(s.text[from:], mac); end >= 0 {
-		to = from + end + len(mac)
-		run, _ := runOf(s.text[to:], "", len(s.text))
-		to += run
+	if end := s.find(from, mac); end >= 0 {
+		to = s.next(afterKey, end+len(mac))
 	}
 	return s.take(value{from: from, to: to})
 }
@@ -225,8 +238,8 @@ func (s *scan) scheme(i int) int {
 	if from == end {
 		return end
 	}
-	v := s.until(from, " \t\r\n\"'`<>\\,;)(")
-	return s.takeIf(len(v.text) >= 8 && v.text != Redacted && isToken(v.text) && (bearer || len(v.text)%4 == 0), v, from)
+	v := s.until(schemeEnd, from)
+	return s.takeIf(len(v.text) >= 8 && v.text != Redacted && isToken(v.text) && (bearer || (v.to-v.from)%4 == 0), v, from)
 }
 
 // isToken reports whether a word looks generated rather than written by a person.
@@ -268,29 +281,40 @@ func endOfWord(text, ends string) int {
 	return len(text)
 }
 
-// until returns the value from a position up to the first of these bytes.
-func (s *scan) until(from int, ends string) value {
-	to := from + endOfWord(s.text[from:], ends)
-	return value{from: from, to: to, text: s.text[from:to]}
+// mostWithin is how many values with one end are examined. A text in which more begin is
+// nobody's value: what is left of it is left out, so that hiding a secret there gains nothing.
+const mostWithin = 16
+
+// until returns the value from a position up to the first byte that ends it.
+func (s *scan) until(end role, from int) value {
+	to, c := s.next(end, from), &s.cursors[end]
+	if to > from {
+		c.asked++
+	}
+	switch {
+	case c.asked <= mostWithin:
+		return s.valueOf(from, to, false)
+	case c.asked == mostWithin+1 && !endsRedacted(s.text[:to]) && !endsRedacted(s.text[:min(to+1, len(s.text))]):
+		s.take(value{from: from, to: to})
+	}
+	return value{from: from, to: from}
 }
 
-// argumentEnds end a word on a command line.
-const argumentEnds = " \t\r\n\"'\\"
+func endsRedacted(text string) bool { return strings.HasSuffix(text, Redacted) }
 
 // netrc handles "login u password p".
 func (s *scan) netrc(from int) int {
-	if !strings.Contains(s.text[max(0, from-200):from], "login ") {
+	if !strings.Contains(s.near(max(0, from-200), from), "login ") {
 		return from
 	}
-	v := s.until(from, argumentEnds)
+	v := s.until(argumentEnd, from)
 	return s.takeIf(isSecret(any_, v.text), v, v.to)
 }
 
 // setting handles a name and its value with a space between them.
 func (s *scan) setting(from int) int {
-	length, _ := runOf(s.text[from:], "", longestName)
-	to := from + length
-	name := s.text[from:to]
+	to := min(s.next(keyEnd, from), from+longestName)
+	name := s.near(from, to)
 	if to == len(s.text) || s.text[to] != ' ' || s.redactor.kindOf(name) == plain && name != "requirepass" && name != "masterauth" {
 		return to
 	}
@@ -306,6 +330,7 @@ func (s *scan) nameAndValue(i int) (v value, end int, secret bool) {
 	for end = i; end < len(text) && isWord(text[end]) && end-i < longestName; end++ {
 		parts = parts || text[end] == '_'
 	}
+	s.looked += end - i
 	if end+6 >= len(text) || text[end] != ' ' {
 		return v, end, false
 	}
@@ -355,8 +380,10 @@ func (s *scan) said(i int) int {
 		return i + 1
 	}
 	v := s.valueAt(i + len("is"))
-	v.text = strings.TrimRight(v.text, ".!?")
-	v.to = v.from + len(v.text)
+	if len(v.text) <= enough {
+		v.text = strings.TrimRight(v.text, ".!?")
+		v.to = v.from + len(v.text)
+	}
 	return s.takeIf(len(v.text) >= least && isOpaqueSecret(v.text), v, i+1)
 }
 
@@ -377,7 +404,7 @@ func (s *scan) nameBefore(i int) (name string, from int) {
 		}
 		from--
 	}
-	return text[from:i], from
+	return s.near(from, i), from
 }
 
 // assignment looks for a name before a = or :, and a value after it.
@@ -396,6 +423,7 @@ func (s *scan) assignment(i int) int {
 		for from < len(text) && text[from] == next {
 			from++
 		}
+		s.looked += from - i
 		return from
 	case '>', '=': // => and :=
 		from++
@@ -424,21 +452,23 @@ func (s *scan) assignment(i int) int {
 	v := s.valueAt(from)
 	if v.quoted {
 		// The quote was a closing one.
-		cut := v.to == len(text) && (strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
+		cut := v.to == len(text) && (len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
 		return s.takeIf(!cut && isSecret(kind, v.text), v, v.from)
 	}
 	if v.text == "" {
-		if block := s.block(v.to); separator == ':' && isSecret(kind, block.text) {
-			return s.take(block)
+		if separator == ':' {
+			if block := s.block(v.to); isSecret(kind, block.text) {
+				return s.take(block)
+			}
 		}
 		declared := s.declaration(v.to)
 		return s.takeIf(declared.quoted && isSecret(kind, declared.text), declared, from)
 	}
 	if separator == '=' && !spaced && s.atLineStart(begin) { // an environment variable: up to a space
-		v = s.until(v.from, argumentEnds)
+		v = s.until(argumentEnd, v.from)
 	}
 	if separator == ':' && begin > 0 && text[begin-1] == ':' && v.from == from &&
-		(!isToken(v.text) || strings.Contains(text[max(0, begin-120):begin], "arn:")) {
+		(!isToken(v.text) || strings.Contains(s.near(max(0, begin-120), begin), "arn:")) {
 		return from // arn:…:secret:name
 	}
 	if s.bare(kind, v, separator == ':', spaced) {
@@ -448,7 +478,7 @@ func (s *scan) assignment(i int) int {
 		return s.take(declared)
 	}
 	if v.text[0] == '$' { // ${PASSWORD:-}: there is no name inside
-		if end := strings.IndexAny(text[v.from:min(len(text), v.from+100)], "})"); end > 0 {
+		if end := strings.IndexAny(s.near(v.from, v.from+100), "})"); end > 0 {
 			return v.from + end
 		}
 	}
@@ -477,20 +507,20 @@ func (s *scan) block(i int) value {
 	from := line + 1 + indent
 	to := from
 	for to < len(text) {
-		end := to + endOfWord(text[to:], "\n")
-		to = end
-		next := text[min(end+1, len(text)):]
-		if len(next) <= indent || strings.Trim(next[:indent], " ") != "" {
+		to += endOfWord(text[to:], "\n")
+		next := text[min(to+1, len(text)):]
+		if len(next) <= indent || leading(next, " ", indent) < indent {
 			break
 		}
 		to++
 	}
-	return value{from: from, to: to, text: text[from:to]}
+	s.looked += to - line // a long one is a secret, and skipped
+	return s.valueOf(from, to, false)
 }
 
 // declaration returns the value in secretKey: string = "…".
 func (s *scan) declaration(from int) value {
-	rest := s.text[from:min(len(s.text), from+40)]
+	rest := s.near(from, from+40)
 	rest = rest[:endOfWord(rest, "\n;,{(")]
 	for _, begin := range []string{"= \"", "= '"} {
 		if at := strings.Index(rest, begin); at >= 0 {
@@ -531,27 +561,33 @@ func (s *scan) valueAt(from int) value {
 	escapes := leading(text[from:], `\`, 16)
 	quote := from + escapes
 	if escapes > 0 && strings.HasPrefix(text[quote:], "u0022") || quote == len(text) || strings.IndexByte("\"'`", text[quote]) < 0 {
-		return s.until(from, " \t\r\n,;&\"'`<>)}]|\\")
+		return s.until(valueEnd, from)
 	}
-	begin := quote + 1
-	for to := begin; ; to++ {
-		at := strings.IndexByte(text[to:], text[quote])
-		if at < 0 {
-			return value{begin, len(text), text[begin:], true}
+	// Of two values with the same quote and as many escapes, the second begins where the
+	// first one ends, so that a byte is within a few dozen at most.
+	begin, before := quote+1, 0
+	for to := begin; to < len(text); to++ {
+		switch text[to] {
+		case '\\':
+			before++
+			continue
+		case text[quote]:
+			if before <= escapes {
+				s.looked += to - begin
+				return s.valueOf(begin, to-before, true)
+			}
 		}
-		to += at
-		inner := strings.TrimRight(text[begin:to], `\`)
-		if before := to - begin - len(inner); before <= escapes {
-			return value{begin, to - before, inner, true}
-		}
+		before = 0
 	}
+	s.looked += len(text) - begin
+	return s.valueOf(begin, len(text), true)
 }
 
 // argumentAt is like valueAt, but a value without quotes ends at a space.
 func (s *scan) argumentAt(from int) value {
 	v := s.valueAt(from)
 	if !v.quoted {
-		v = s.until(v.from, argumentEnds)
+		v = s.until(argumentEnd, v.from)
 	}
 	return v
 }
@@ -560,7 +596,7 @@ func (s *scan) argumentAt(from int) value {
 // code, or a word of a sentence.
 func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 	text := v.text
-	if strings.IndexByte("[{(", text[0]) >= 0 || text[0] == '$' && (isReference(text) || begins(text, "$(", "${")) {
+	if strings.IndexByte("[{(", text[0]) >= 0 || begins(text, "$(", "${") {
 		return false
 	}
 	if len(text) > enough {
@@ -583,11 +619,13 @@ func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 		return true
 	}
 	// One word, and nothing after it.
-	rest := s.text[v.to:]
-	if line := strings.IndexByte(rest[:min(len(rest), 80)], '\n'); line >= 0 {
-		rest = rest[:line]
-	}
-	return strings.Trim(rest, " \t\r,;\"'}") == ""
+	return s.lineEndsAt(v.to)
+}
+
+// lineEndsAt reports whether nothing but closing marks follows on the line.
+func (s *scan) lineEndsAt(i int) bool {
+	end := s.next(lineRest, i)
+	return end == len(s.text) || s.text[end] == '\n'
 }
 
 // isName reports whether a text is a name in code: words separated by dots.
@@ -623,7 +661,7 @@ func (s *scan) pair(name string, from int) int {
 		return s.takeIf(isSecret(s.namedKind, v.text) && (v.quoted || s.bare(s.namedKind, v, true, true)), v, from)
 	case "code":
 		v := s.valueAt(from)
-		return s.takeIf(len(v.text) >= 20 && !v.quoted && isOpaque(v.text) && s.text[from-1] == '=', v, from)
+		return s.takeIf(s.text[from-1] == '=' && len(v.text) >= 20 && !v.quoted && isOpaque(v.text), v, from)
 	}
 	return from
 }
@@ -636,18 +674,15 @@ var (
 	listSchemes = set("digest oauth hawk signature vapid")
 )
 
-// longestCredential bounds the credential after a scheme.
-const longestCredential = 64 << 10
-
 // header handles the value of Authorization or Cookie, which ends at the line's end
 // or at a quote.
 func (s *scan) header(from int, cookie bool) int {
 	text := s.text
-	from += leading(text[from:], " ", len(text))
-	const ends = "\r\n\"'\\`"
-	first := text[from:min(len(text), from+200)]
-	first = first[:endOfWord(first, " "+ends)]
-	space := from + len(first)
+	spaces := leading(text[from:], " ", len(text))
+	s.looked += spaces
+	from += spaces
+	space := min(s.next(headerWordEnd, from), from+200)
+	first := s.near(from, space)
 	switch {
 	case first == "":
 		return from
@@ -655,31 +690,30 @@ func (s *scan) header(from int, cookie bool) int {
 		if strings.IndexByte(first, '=') <= 0 {
 			return from
 		}
-		return s.take(s.until(from, ends))
+		return s.take(s.until(headerEnd, from))
 	case space == len(text) || text[space] != ' ': // there is no scheme
 		if first == Redacted || !isToken(first) || len(first) < 6 {
 			return from
 		}
-		return s.take(s.until(from, " "+ends))
+		return s.take(s.until(headerWordEnd, from))
 	}
 	from = space + 1
 	scheme := strings.ToLower(first)
-	near := text[from:min(len(text), from+longestCredential)]
 	switch {
 	case has(listSchemes, scheme):
-		if strings.IndexByte(near[:min(len(near), 100)], '=') <= 0 || strings.HasPrefix(near, Redacted) {
+		if near := s.near(from, from+100); strings.IndexByte(near, '=') <= 0 || strings.HasPrefix(near, Redacted) {
 			return from
 		}
-		return s.take(s.until(from, "\r\n"))
+		return s.take(s.until(lineEnd, from))
 	case scheme == "aws4-hmac-sha256":
-		return s.take(s.until(from, ends))
+		return s.take(s.until(headerEnd, from))
 	}
-	credential := near[:endOfWord(near, " ,"+ends)]
+	v := s.until(credentialEnd, from)
+	credential := v.text
 	if credential == "" || credential == Redacted || isReference(credential) || credential[0] == '<' {
 		return from
 	}
-	return s.takeIf(has(schemes, scheme) && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential),
-		value{from: from, to: from + len(credential)}, from)
+	return s.takeIf(has(schemes, scheme) && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential), v, from)
 }
 
 // element handles the text of <password>…<.
@@ -708,12 +742,11 @@ func (s *scan) elementText(kind kind, i int) int {
 	if s.noEnd[which] {
 		return i + 1
 	}
-	length := strings.Index(s.text[from:], end)
-	if length < 0 {
+	to := s.find(from, end)
+	if to < 0 {
 		s.noEnd[which] = true
 		return i + 1
 	}
-	to := from + length
 	return s.takeIf(isSecret(kind, strings.TrimSpace(s.text[from:to])), value{from: from, to: to}, to)
 }
 
@@ -749,10 +782,9 @@ func (s *scan) quotedAfterWord(i int) int {
 // option handles --password x, and the short options of known commands.
 func (s *scan) option(i int) int {
 	from := i + leading(s.text[i:], "-", 3)
-	length, _ := runOf(s.text[from:], ".", longestName)
-	to, kind := from+length, plain
-	if length > 0 && to < len(s.text) && strings.IndexByte(` "'`, s.text[to]) >= 0 {
-		kind = s.redactor.kindOf(s.text[from:to])
+	to, kind := min(s.next(dottedKeyEnd, from), from+longestName), plain
+	if to > from && to < len(s.text) && strings.IndexByte(` "'`, s.text[to]) >= 0 {
+		kind = s.redactor.kindOf(s.near(from, to))
 	}
 	if kind == plain {
 		return s.shortOption(i, from, to)
@@ -788,8 +820,11 @@ func (s *scan) shortOption(i, from, to int) int {
 	}
 	t := &s.tools
 	if !t.known {
-		speaksOf := func(one, other string) bool { return strings.Contains(s.text, one) || strings.Contains(s.text, other) }
-		*t = tools{true, speaksOf("curl", "http "), speaksOf("mysql", "mariadb"), speaksOf(" login ", "sshpass"), strings.Contains(s.text, "redis-cli")}
+		speaksOf := func(one, other string) bool { return s.find(0, one) >= 0 || s.find(0, other) >= 0 }
+		*t = tools{true, speaksOf("curl", "http "), speaksOf("mysql", "mariadb"), speaksOf(" login ", "sshpass"), s.find(0, "redis-cli") >= 0}
+	}
+	if !t.curl && !t.mysql && !t.login && !t.redis {
+		return i + 1
 	}
 	v := s.argumentAt(to)
 	switch {
@@ -803,7 +838,7 @@ func (s *scan) shortOption(i, from, to int) int {
 	case name == "p" && t.login || name == "a" && t.redis:
 		return s.takeIf(to < len(s.text) && s.text[to] == ' ' && v.text != "" && v.text[0] != '-' && isSecret(any_, v.text), v, i+1)
 	case attached && t.mysql && name != "port" && name != "password":
-		v = s.until(from+1, argumentEnds)
+		v = s.until(argumentEnd, from+1)
 		return s.takeIf(isSecret(any_, v.text), v, i+1)
 	}
 	return i + 1
@@ -816,6 +851,7 @@ const longestURL = 1000
 func (s *scan) url(i int) int {
 	from := i + 3
 	rest, _, _ := strings.Cut(s.text[from:min(len(s.text), from+longestURL)], "://")
+	s.see(rest)
 	rest = rest[:endOfWord(rest, " \t\r\n\"'<>\\`")]
 	user := endOfWord(rest, ":/@?#")
 	if user == len(rest) {
@@ -920,7 +956,7 @@ func (s *scan) address(i int) int {
 		return i + 1
 	}
 	from := max(0, i-200)
-	from += strings.LastIndexAny(s.text[from:i], " \t\n\"'=\\") + 1
+	from += strings.LastIndexAny(s.near(from, i), " \t\n\"'=\\") + 1
 	if user, password, found := strings.Cut(s.text[from:i], mark); found && isSecret(any_, password) {
 		s.take(value{from: from + len(user) + 1, to: i})
 	}
@@ -933,6 +969,6 @@ func (s *scan) azure(i int) int {
 	if i < 5 || s.text[i-1] != 'Q' || s.text[i-2] < '0' || s.text[i-2] > '9' {
 		return i + 1
 	}
-	length, _ := runOf(s.text[i+1:], ".~", 60)
+	length, _ := runOf(s.near(i+1, i+61), ".~", 60)
 	return s.takeIf(length >= 31, value{from: i - 5, to: i + 1 + length}, i+1)
 }

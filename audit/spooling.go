@@ -86,7 +86,7 @@ func (w *Writer) pauseSpooling(attempt int) bool {
 // that the queue is empty and closed.
 func (w *Writer) spoolQueue() (room, ended bool) {
 	for {
-		entries, closed := w.front()
+		entries, closed := w.queue.front(w.options.BatchEntries)
 		if len(entries) == 0 {
 			return true, closed
 		}
@@ -120,7 +120,7 @@ func (w *Writer) giveBack() {
 	}
 	spooling := w.options.Spool != nil && w.lost == nil
 	for {
-		entries, _ := w.front()
+		entries, _ := w.queue.front(w.options.BatchEntries)
 		if len(entries) == 0 {
 			break
 		}

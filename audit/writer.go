@@ -90,17 +90,23 @@ func NewWriter(opener Opener, options Options) (*Writer, error) {
 	return w, nil
 }
 
-// Record queues an entry. If it returns nil the entry is accepted: it will be written,
+// Record redacts an entry, and queues it. If it returns nil the entry is accepted: it will be written,
 // or returned by Close. The entry is copied: Details may be reused. While the queue is
 // full Record waits. Errors: repo.InvalidError; repo.ErrClosed; the context's own. The
 // entry is then not accepted. If the entry has no id or time, Record sets them; to
 // know the id, set it with repo.NewID.
 func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
+	return w.put(ctx, entry, nil)
+}
+
+// put accepts an entry. It is redacted here, by its caller's goroutine, so that a text that
+// takes long delays nobody else.
+func (w *Writer) put(ctx context.Context, entry repo.AuditEntry, done chan<- error) error {
 	entry, err := rules.NormalizeEntry(entry)
 	if err != nil {
 		return err
 	}
-	return w.queue.put(ctx, entry, nil)
+	return w.queue.put(ctx, w.options.Redactor.Entry(entry), done)
 }
 
 // RecordWait queues an entry like Record, and returns when it is committed. If the
@@ -108,12 +114,8 @@ func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
 // the entry was written, or will be. Further errors: ErrSpooled, ErrQuarantined,
 // ErrReturned.
 func (w *Writer) RecordWait(ctx context.Context, entry repo.AuditEntry) error {
-	entry, err := rules.NormalizeEntry(entry)
-	if err != nil {
-		return err
-	}
 	done := make(chan error, 1)
-	if err := w.queue.put(ctx, entry, done); err != nil {
+	if err := w.put(ctx, entry, done); err != nil {
 		return err
 	}
 	select {
@@ -193,7 +195,7 @@ func (w *Writer) run() {
 			continue
 		}
 		w.noteGap()
-		entries, closed := w.front()
+		entries, closed := w.queue.front(w.options.BatchEntries)
 		if len(entries) == 0 {
 			if closed {
 				break
@@ -209,16 +211,6 @@ func (w *Writer) run() {
 		}
 	}
 	w.giveBack()
-}
-
-// front returns the queue's oldest entries, redacted, and whether the queue is
-// closed.
-func (w *Writer) front() ([]repo.AuditEntry, bool) {
-	entries, closed := w.queue.front(w.options.BatchEntries)
-	for i, entry := range entries {
-		entries[i] = w.options.Redactor.Entry(entry)
-	}
-	return entries, closed
 }
 
 // write settles entries of the queue, or moves some of them to the spool: entries

@@ -83,9 +83,10 @@ func (l *look) confirm() *page {
 	}
 	if len(token) < 26 {
 		token = rand.Text()
-		//nolint:gosec // Secure if the request is
+		//nolint:gosec // Secure if the request is, perhaps as far as a proxy
 		http.SetCookie(l.w, &http.Cookie{
-			Name: tokenCookie, Value: token, Path: l.options.Prefix + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.r.TLS != nil,
+			Name: tokenCookie, Value: token, Path: l.options.Prefix + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			Secure: l.r.TLS != nil || l.r.Header.Get("X-Forwarded-Proto") == "https",
 		})
 	}
 	f := &form{Method: "post", Action: l.options.Prefix + "/act", Button: a.button, Inputs: []input{{Name: "token", Type: "hidden", Value: token}}}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -257,7 +259,7 @@ func TestOddPrefix(t *testing.T) {
 	for prefix, valid := range map[string]bool{
 		"": true, "/": true, "/a/b-c_d.e~1": true, "/a/": true,
 		"/\\evil.example": false, "//evil.example": false, "/a b": false, "/a;b": false, "/a\r\nb": false, "/a%2fb": false, "/ä": false, "/a\"b": false, "/../a": false,
-		"/a/./b": false, "a": false, "/a?b": false, "/{x}": false, "javascript:alert(1)": false, "/a\x00": false,
+		"/sessions": false, "/act": false, "/assets": false, "/sessions/of": true, "/session": true, "/a/./b": false, "a": false, "/a?b": false, "/{x}": false, "javascript:alert(1)": false, "/a\x00": false,
 	} {
 		options := inspect.Options{Prefix: prefix, Authorize: func(*http.Request) (inspect.Access, error) { return operator, nil }}
 		if _, err := inspect.Handler(store, options); (err == nil) != valid || err != nil && !errors.Is(err, repo.ErrInvalid) {
@@ -272,6 +274,39 @@ func TestOddPrefix(t *testing.T) {
 			if w := c.do(r); w.Code != http.StatusNotFound {
 				t.Errorf("%q below %q: status %d to %q", path, prefix, w.Code, w.Header().Get("Location"))
 			}
+		}
+	}
+}
+
+// TestOddRequests: what is not there is not found, the reason is said to be in a log only if there is one, and behind a proxy that
+// ends TLS the cookie is for TLS, too.
+func TestOddRequests(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	session, _ := filled(t, store)
+	c := newClient(t, store, operator)
+	for _, name := range []string{"%ff", "%00", "..", "none.css", "."} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL = must[*url.URL](t)(url.ParseRequestURI("/assets/" + name))
+		if w := c.do(r); w.Code != http.StatusNotFound {
+			t.Errorf("the asset %s: status %d", name, w.Code)
+		}
+	}
+	c.get("/assets/style.css", http.StatusOK)
+	for logger, want := range map[*slog.Logger]bool{nil: false, slog.New(slog.NewTextHandler(io.Discard, nil)): true} {
+		failing := newClient(t, store, operator, func(o *inspect.Options) {
+			o.Logger, o.Health = logger, func(context.Context) (map[string]any, error) { return nil, errors.New("x") }
+		})
+		if shown := failing.get("/health", http.StatusInternalServerError); strings.Contains(shown, "The log has the reason") != want {
+			t.Errorf("with the logger %v: %s", logger, shown)
+		}
+	}
+	for proxy, secure := range map[string]bool{"": false, "http": false, "https": true} {
+		r := httptest.NewRequest(http.MethodGet, "/act?do=hold&session="+session.String(), nil)
+		r.Header.Set("X-Forwarded-Proto", proxy)
+		cookies := newClient(t, store, operator).do(r).Result().Cookies()
+		if len(cookies) != 1 || cookies[0].Secure != secure {
+			t.Errorf("behind a proxy for %q: %v", proxy, cookies)
 		}
 	}
 }

@@ -53,7 +53,8 @@ type Options struct {
 	// Redact removes from contents what nobody should see. Nil: secrets, as audit.Redactor does.
 	Redact   func(string) string
 	ReadOnly bool // nobody may do anything, whatever Authorize says
-	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~. Requests may have it or be stripped of it.
+	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~, and not the name of a page. Requests may have it
+	// or be stripped of it.
 	Prefix string
 	// Health returns what the page Health shows besides, by title: any structs, such as what the methods Health and Stats of an
 	// agentstore.Store return. Nil: nothing.
@@ -122,10 +123,21 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 		"GET /streams": (*look).streams, "GET /stream": (*look).stream, "GET /audit": (*look).audit, "GET /audit/{id}": (*look).entry,
 		"GET /health": (*look).health, "GET /act": (*look).confirm, "POST /act": (*look).act,
 	} {
+		// What is left of an address behind such a prefix could be an address with the prefix.
+		if name := strings.Split(pattern, "/")[1]; o.Prefix == "/"+name || o.Prefix == "/assets" {
+			return nil, &repo.InvalidError{Field: "options.Prefix", Reason: "is the name of a page"}
+		}
 		i.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.show(w, r, make) })
 	}
 	assets, err := fs.Sub(files, "page")
-	i.mux.Handle("GET /assets/{name}", http.FileServerFS(assets))
+	served := http.FileServerFS(assets)
+	i.mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if !fs.ValidPath(r.PathValue("name")) { // for which FileServerFS answers 500
+			http.NotFound(w, r)
+			return
+		}
+		served.ServeHTTP(w, r)
+	})
 	i.mux.Handle("GET /sessions/{id}/events", i.feed)
 	return i, err
 }
@@ -278,7 +290,10 @@ func (l *look) attempt(make func(*look) *page) (p *page, err error) {
 // failed returns the page of an error. Errors of the store have no contents; what is not there and what is somebody else's look
 // alike.
 func (i *Inspector) failed(ctx context.Context, err error) (int, *page) {
-	status, text := http.StatusInternalServerError, "This failed. The log has the reason."
+	status, text := http.StatusInternalServerError, "This failed."
+	if i.options.Logger.Enabled(ctx, slog.LevelError) {
+		text += " The log has the reason."
+	}
 	answer, is := errors.AsType[*live.StatusError](err)
 	switch {
 	case is:

@@ -25,7 +25,7 @@ type Poison struct {
 type Prune struct {
 	// Before bounds OccurredAt, exclusive. It is required.
 	Before time.Time
-	// Types: empty means all. EventAuditPruned and EventAuditGap are never
+	// Types: nil means all; an empty list is refused. EventAuditPruned and EventAuditGap are never
 	// removed, because they record what is missing.
 	Types []string
 	// DryRun counts the entries without removing them.

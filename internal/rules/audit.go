@@ -190,6 +190,9 @@ func NormalizePrune(p auditlog.Prune) (auditlog.Prune, error) {
 	if err := normalizeTime("before", &p.Before); err != nil {
 		return p, err
 	}
+	if p.Types != nil && len(p.Types) == 0 {
+		return p, invalid("types", "is an empty list: nil means all")
+	}
 	p.Types = slices.Clone(p.Types)
 	for i, t := range p.Types {
 		if err := cmp.Or(checkEventType(at("types", i), t), invalidIf(isNeverPruned(t), at("types", i), "is never pruned")); err != nil {

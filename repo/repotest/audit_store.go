@@ -667,6 +667,7 @@ func testAuditPruneInvalid(t *testing.T, store repo.Store) {
 		"before":   {},
 		"types[1]": {Before: before, Types: []string{events.AuthFailure, secret}},
 		"types[0]": {Before: before, Types: []string{events.AuditGap}},
+		"types":    {Before: before, Types: []string{}},
 		"actor":    {Before: before, Actor: tooLong()},
 		"reason":   {Before: before, Reason: "\x00" + secret},
 	} {

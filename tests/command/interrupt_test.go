@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,11 +34,19 @@ func TestInterruptedWhileItWaits(t *testing.T) {
 			return pgtest.Value[bool](t, d.store.Pool(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database())", args[1])
 		})
 		time.Sleep(100 * time.Millisecond) // pace: it waits for its input, or will
-		interrupt()
+		if args[1] == "import" {
+			err = command.Process.Signal(syscall.SIGHUP) // of a terminal that is closed
+		} else {
+			interrupt()
+		}
 		if code := Exit(t, command.Wait(), command); code != 130 {
 			t.Errorf("%q: code %d, %q", args, code, errs.String())
 		}
+		interrupt()
 		_ = stdin.Close()
+		if err != nil {
+			t.Error(err)
+		}
 	}
 	d.wants(session.ID.String(), "id", "session", "list")
 }

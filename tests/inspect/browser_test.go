@@ -115,11 +115,7 @@ func TestInBrowser(t *testing.T) {
 		repo.NewMessage{Role: repo.RoleAssistant, Kind: "tool_call", CallID: "call 1", Content: "{}"})
 
 	for _, other := range []string{base + "/", base + "/sessions?token=wrong", base + "/assets/style.css"} {
-		response, err := http.Get(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
+		response := visit(t, other)
 		if response.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s without the token: status %d", other, response.StatusCode)
 		}
@@ -262,6 +258,25 @@ func startCommand(t *testing.T, databaseURL string, arguments ...string) (string
 	return strings.TrimSpace(line), process
 }
 
+// visit opens an address under localhost, which browsers know, and not every resolver.
+func visit(t *testing.T, address string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.URL.Host = "127.0.0.1:" + request.URL.Port()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err == nil {
+		err = response.Body.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
 // TestCommandEnds: a connection without a request, as browsers open ahead of one, keeps no command from ending in order. (net/http waits
 // five seconds for its request.)
 func TestCommandEnds(t *testing.T) {
@@ -271,16 +286,12 @@ func TestCommandEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unused, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", parsed.Host)
+	unused, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", "127.0.0.1:"+parsed.Port())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = unused.Close() }()
-	if response, err := http.Get(address); err != nil { // after which the server has the connection, too
-		t.Fatal(err)
-	} else if err := response.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
+	visit(t, address) // after which the server has the connection, too
 	if err := process.Process.Signal(interrupt); err != nil {
 		t.Fatal(err)
 	}

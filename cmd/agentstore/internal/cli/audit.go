@@ -26,14 +26,14 @@ type auditFlags struct {
 func auditCommand(world invocation) *urfave.Command {
 	var f auditFlags
 	const asJSON = "print one JSON object instead of text"
-	key := parsedFlag(&f.key, "key", "the public `key` that checkpoints must be signed with", readGiven)
+	key := stringFlag(&f.key, "key", "the public `key` that checkpoints must be signed with")
 	return group("audit", "read, verify, prune and maintain the audit trail", "", append([]*urfave.Command{auditListCommand(world), auditExportCommand(world)}, leaves(
 		world,
 		leaf{
 			name: "verify", summary: "report every change to sealed entries; exit code 7 if there is one",
 			flags: []urfave.Flag{
 				key,
-				parsedFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database", readGiven),
+				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
 				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed; more than 0", time.Hour),
 			},
 			json: asJSON, onStore: f.verify,
@@ -64,7 +64,7 @@ func auditCommand(world invocation) *urfave.Command {
 		},
 		leaf{
 			name: "seal", summary: "seal the waiting entries, once",
-			flags:   []urfave.Flag{parsedFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints", readGiven)},
+			flags:   []urfave.Flag{stringFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")},
 			onStore: f.seal,
 			more: `Examples:
   agentstore audit seal --private-key-file /run/secrets/audit`,

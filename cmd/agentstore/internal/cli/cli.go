@@ -82,7 +82,10 @@ func execute(ctx context.Context, invocation invocation, args ...string) int {
 		invocation.colour = invocation.env("NO_COLOR") == "" && invocation.env("TERM") != "dumb"
 	}
 	invocation.stderr = &plainWriter{w: invocation.stderr}
-	err := root(invocation).Run(running, append([]string{"agentstore"}, helpFlagLast(args)...))
+	err := checkSwitches(args)
+	if err == nil {
+		err = root(invocation).Run(running, append([]string{"agentstore"}, helpFlagLast(args)...))
+	}
 	switch failure := out.failure(); {
 	case errors.Is(failure, syscall.EPIPE), errors.Is(failure, io.ErrClosedPipe):
 		return exitPipe // the reader has seen enough: not an error

@@ -14,8 +14,35 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// errEmpty ends a message about a flag or a list. A flag that is left out often means everything:
+// one that has an empty variable of a script is not left out.
+var errEmpty = errors.New(" is empty: leave it out, or see why it is")
+
 func stringFlag(to *string, name, usage string) urfave.Flag {
-	return &urfave.StringFlag{Name: name, Usage: usage, Destination: to, OnlyOnce: true}
+	return &urfave.StringFlag{Name: name, Usage: usage, Destination: to, Validator: notEmpty(name), OnlyOnce: true}
+}
+
+func notEmpty(name string) func(string) error {
+	return func(given string) error {
+		if given == "" {
+			return fmt.Errorf("--%s%w", name, errEmpty)
+		}
+		return nil
+	}
+}
+
+// checkSwitches refuses --name=, which for the library is the same as --name, also of --yes.
+func checkSwitches(args []string) error {
+	for _, argument := range args {
+		name, empty := strings.CutSuffix(argument, "=")
+		switch {
+		case argument == "--":
+			return nil
+		case empty && strings.HasPrefix(name, "--") && !strings.Contains(name, "="):
+			return usageError{text: fmt.Sprintf("%s%s", name, errEmpty)}
+		}
+	}
+	return nil
 }
 
 func boolFlag(to *bool, name, usage string) urfave.Flag {
@@ -55,7 +82,7 @@ func databaseFlag(to *string) urfave.Flag {
 const schemaFlagName = "schema"
 
 func schemaFlag() urfave.Flag {
-	return &urfave.StringFlag{Name: schemaFlagName, OnlyOnce: true, Usage: "the `name` of the schema of the tables (otherwise: AGENTSTORE_SCHEMA in the environment, or else the search_path)"}
+	return &urfave.StringFlag{Name: schemaFlagName, OnlyOnce: true, Validator: notEmpty(schemaFlagName), Usage: "the `name` of the schema of the tables (otherwise: AGENTSTORE_SCHEMA in the environment, or else the search_path)"}
 }
 
 // withSchema adds --schema to the flags of a command that takes a database.
@@ -81,16 +108,19 @@ func oneOf[T ~string](to *string, name, usage string, values ...T) urfave.Flag {
 	}
 	choice.Usage = usage + ": " + strings.Join(choice.values, ", ")
 	choice.Validator = func(given string) error {
-		if given == "" || slices.Contains(choice.values, given) {
+		if slices.Contains(choice.values, given) {
 			return nil
+		}
+		if err := notEmpty(name)(given); err != nil {
+			return err
 		}
 		return fmt.Errorf("it must be one of %s%s", strings.Join(choice.values, ", "), didYouMean("", given, choice.values))
 	}
 	return choice
 }
 
-// parsed is the value of a flag that is parsed from text. Empty text is the zero
-// value. An error of read follows the flag's name in the message.
+// parsed is the value of a flag that is parsed from text, which is not empty. An error
+// of read follows the flag's name in the message.
 type parsed[T any] struct {
 	to   *T
 	name string
@@ -101,6 +131,9 @@ func (p parsed[T]) String() string { return "" } // no defaults
 func (p parsed[T]) Get() any       { return *p.to }
 
 func (p parsed[T]) Set(text string) (err error) {
+	if err := notEmpty(p.name)(text); err != nil {
+		return err
+	}
 	if *p.to, err = p.read(text); err != nil {
 		err = fmt.Errorf("--%s%w", p.name, err)
 	}
@@ -113,7 +146,7 @@ func parsedFlag[T any](to *T, name, usage string, read func(string) (T, error)) 
 
 // viewFlag is for what each namespace has of its own.
 func viewFlag(to *string) urfave.Flag {
-	return parsedFlag(to, "namespace", "what the view of this `namespace` has (otherwise: "+repo.DefaultNamespace+")", readGiven)
+	return stringFlag(to, "namespace", "what the view of this `namespace` has (otherwise: "+repo.DefaultNamespace+")")
 }
 
 // viewed returns what a viewFlag chooses.
@@ -125,23 +158,29 @@ func viewed(store *agentstore.Store, namespace string) repo.Store {
 }
 
 // each is the value of a flag that is given once for each text, which may have commas.
-type each struct{ to *[]string }
+type each struct {
+	to   *[]string
+	name string
+}
 
 func (e each) String() string { return "" }
 func (e each) Get() any       { return *e.to }
 
 func (e each) Set(text string) error {
+	if err := notEmpty(e.name)(text); err != nil {
+		return err
+	}
 	*e.to = append(*e.to, text)
 	return nil
 }
 
 func eachFlag(to *[]string, name, usage string) urfave.Flag {
-	return &urfave.GenericFlag{Name: name, Usage: usage + "; one of several", Value: each{to}}
+	return &urfave.GenericFlag{Name: name, Usage: usage + "; one of several", Value: each{to, name}}
 }
 
-// stepsFlag is a number of versions.
-func stepsFlag(to *int, usage string) urfave.Flag {
-	return &urfave.IntFlag{Name: "steps", Usage: usage, Destination: to, OnlyOnce: true, Validator: func(n int) error {
+// countFlag takes a number above 0, which means all if it is left out.
+func countFlag(to *int, name, usage string) urfave.Flag {
+	return &urfave.IntFlag{Name: name, Usage: usage, Destination: to, OnlyOnce: true, Validator: func(n int) error {
 		if n < 1 {
 			return errors.New("it must be at least 1")
 		}
@@ -152,9 +191,6 @@ func stepsFlag(to *int, usage string) urfave.Flag {
 func idFlag(to *repo.ID, name, usage string) urfave.Flag { return parsedFlag(to, name, usage, readID) }
 
 func readID(text string) (repo.ID, error) {
-	if text == "" {
-		return repo.ID{}, nil
-	}
 	id, err := repo.ParseID(text)
 	if err != nil {
 		return repo.ID{}, errors.New(" is not an id: 26 letters and digits, such as 01KGGZ7Q3M0000000000000001")
@@ -162,20 +198,10 @@ func readID(text string) (repo.ID, error) {
 	return id, nil
 }
 
-// readNewFile refuses what elsewhere means stdout: with an empty variable in a script,
-// what is to be in the file only would be printed.
+// readNewFile refuses what elsewhere means stdout.
 func readNewFile(text string) (string, error) {
-	if text == "" || text == "-" {
+	if text == "-" {
 		return "", errors.New(" is not the name of a file: leave it out to print on stdout")
-	}
-	return text, nil
-}
-
-// readGiven refuses an empty text: with an empty variable in a script, nothing would be signed
-// or compared.
-func readGiven(text string) (string, error) {
-	if text == "" {
-		return "", errors.New(" is empty: leave it out, or see why it is")
 	}
 	return text, nil
 }
@@ -196,9 +222,6 @@ func timeFlag(to *time.Time, name, usage string) urfave.Flag {
 }
 
 func readTime(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, nil
@@ -210,21 +233,19 @@ func readTime(text string) (time.Time, error) {
 // readType accepts any type: applications have types that this binary does not
 // know.
 func readType(text string) (string, error) {
-	if text != "" {
-		if err := audit.RegisterEventType(text); err != nil {
-			return "", fmt.Errorf(": %w", err)
-		}
+	if err := audit.RegisterEventType(text); err != nil {
+		return "", fmt.Errorf(": %w", err)
 	}
 	return text, nil
 }
 
 func readTypes(text string) (types []string, err error) {
 	for name := range strings.SplitSeq(text, ",") {
-		if kind, err := readType(name); err != nil {
+		kind, err := readType(name)
+		if err != nil {
 			return nil, err
-		} else if kind != "" {
-			types = append(types, kind)
 		}
+		types = append(types, kind)
 	}
 	return types, nil
 }

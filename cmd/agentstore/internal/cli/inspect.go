@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	urfave "github.com/urfave/cli/v3"
@@ -26,7 +28,10 @@ func inspectCommand(world invocation) *urfave.Command {
 	return leaf{
 		name: "inspect", summary: "serve pages that show what is in the database, for a browser",
 		flags: []urfave.Flag{
-			&urfave.StringFlag{Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen},
+			&urfave.StringFlag{
+				Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen, Validator: notEmpty("listen"),
+				OnlyOnce: true,
+			},
 			boolFlag(&remote, "remote", "allow an address that other machines reach: put TLS in front of it"),
 			stringFlag(&access.Namespace, "namespace", "show this `namespace` only"),
 			stringFlag(&access.Viewer, "viewer", "the `name` for the audit trail (otherwise: USER in the environment)"),
@@ -34,6 +39,7 @@ func inspectCommand(world invocation) *urfave.Command {
 			boolFlag(&access.Actions, "actions", "allow to cancel and retry plans, release leases and hold sessions"),
 		},
 		more: `It prints the address to open, which has a token that lets in, and goes on until it is interrupted (Ctrl-C).
+The address has a name of its own under localhost, which browsers know as this machine.
 It uses at most 6 connections, and ends statements after 5 seconds.
 
 Examples:
@@ -66,7 +72,7 @@ func serveInspector(ctx context.Context, invocation invocation, store *agentstor
 	if err != nil {
 		return err
 	}
-	door := door{token: rand.Text(), cookie: fmt.Sprintf("agentstore_inspect_%d", listener.Addr().(*net.TCPAddr).Port)}
+	door := newDoor(listener.Addr().(*net.TCPAddr))
 	pages, err := inspect.Handler(store, inspect.Options{
 		Authorize: func(r *http.Request) (inspect.Access, error) { return access, door.check(r) },
 		Health: func(ctx context.Context) (map[string]any, error) {
@@ -80,7 +86,7 @@ func serveInspector(ctx context.Context, invocation invocation, store *agentstor
 	server := &http.Server{Handler: door.open(pages), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(invocation.stdout, "http://%s/?token=%s\n", listener.Addr(), door.token)
+	fmt.Fprintln(invocation.stdout, door.address())
 	select {
 	case err := <-ended:
 		return err
@@ -95,15 +101,44 @@ func serveInspector(ctx context.Context, invocation invocation, store *agentstor
 	return server.Close() // ends what is left, such as a connection that a browser has opened ahead of its next request
 }
 
-// door lets in who has the token: first in the address, from then on in a cookie.
-type door struct{ token, cookie string }
+// door lets in who has the token in the address, and from then on who has the cookie, which is
+// another secret. A browser sends a host's cookies to each of its ports, so that a server on another
+// port of 127.0.0.1 would be given them: for this machine alone, the door has a name of its own.
+type door struct {
+	token, cookie, session string
+	// name is that of the host. Empty: any, since other machines reach it.
+	name string
+	// at is the host and the port of the address.
+	at string
+}
 
-func (d door) is(given string) bool {
-	return subtle.ConstantTimeCompare([]byte(given), []byte(d.token)) == 1
+func newDoor(to *net.TCPAddr) door {
+	d := door{token: rand.Text(), session: rand.Text(), cookie: fmt.Sprintf("agentstore_inspect_%d", to.Port), at: to.String()}
+	if to.IP.IsLoopback() {
+		d.name = strings.ToLower(rand.Text()) + ".localhost"
+		d.at = net.JoinHostPort(d.name, strconv.Itoa(to.Port))
+	}
+	return d
+}
+
+// address is what lets a browser in.
+func (d door) address() string { return fmt.Sprintf("http://%s/?token=%s", d.at, d.token) }
+
+func equal(given, secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(secret)) == 1
+}
+
+// isHere reports whether a request is to the door's own name. Its port may be another one, that of a tunnel.
+func (d door) isHere(r *http.Request) bool {
+	name, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		name = r.Host
+	}
+	return d.name == "" || strings.EqualFold(name, d.name)
 }
 
 func (d door) check(r *http.Request) error {
-	if cookie, err := r.Cookie(d.cookie); err == nil && d.is(cookie.Value) {
+	if cookie, err := r.Cookie(d.cookie); err == nil && equal(cookie.Value, d.session) && d.isHere(r) {
 		return nil
 	}
 	return &live.StatusError{Status: http.StatusUnauthorized, Public: "Open the address that agentstore inspect has printed.", Err: repo.ErrPermission}
@@ -111,12 +146,12 @@ func (d door) check(r *http.Request) error {
 
 func (d door) open(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || !d.is(r.URL.Query().Get("token")) {
+		if r.Method != http.MethodGet || !equal(r.URL.Query().Get("token"), d.token) || !d.isHere(r) {
 			pages.ServeHTTP(w, r)
 			return
 		}
 		//nolint:gosec // not Secure, because this is plain HTTP
-		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	})

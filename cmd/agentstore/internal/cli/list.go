@@ -36,7 +36,7 @@ type list[T any] struct {
 }
 
 func (l list[T]) command(world invocation) *urfave.Command {
-	l.flags = append(l.flags, intFlag(&l.limit, "limit", "stop after this `number` of rows, and print how to continue (otherwise: all)", 0))
+	l.flags = append(l.flags, countFlag(&l.limit, "limit", "stop after this `number` of rows, and print how to continue (otherwise: all)"))
 	if l.goOn == "" {
 		l.goOn = "--after"
 		l.flags = append(l.flags, stringFlag(&l.after, "after", "continue after this `cursor`, which a list with --limit printed on stderr"))
@@ -48,9 +48,6 @@ func (l list[T]) command(world invocation) *urfave.Command {
 
 // print prints page after page, up to the end or the limit.
 func (l *list[T]) print(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-	if l.limit < 0 {
-		return usageError{text: "--limit must not be negative"}
-	}
 	if !invocation.details {
 		l.columns = l.columns[:len(l.columns)-1]
 	}

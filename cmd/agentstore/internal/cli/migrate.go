@@ -57,7 +57,7 @@ func verbs() []leaf {
 		{
 			name: "up", summary: "apply the pending versions",
 			run:   f.within(f.runTo(schema.TargetLatest(), schema.TargetUpSteps, schema.TargetUp)),
-			flags: append(slices.Clip(running), stepsFlag(&f.steps, "apply at most this `number` of versions (otherwise: all)")),
+			flags: append(slices.Clip(running), countFlag(&f.steps, "steps", "apply at most this `number` of versions (otherwise: all)")),
 			more: `Examples:
   agentstore migrate up --dry-run
   agentstore migrate up --timeout 5m
@@ -67,7 +67,7 @@ func verbs() []leaf {
 			name: "down", summary: "revert the newest version, or more with --steps or --to",
 			run: f.within(f.runTo(schema.TargetDownSteps(1), schema.TargetDownSteps, schema.TargetDown)),
 			flags: append(slices.Clip(running),
-				stepsFlag(&f.steps, "revert this `number` of versions (otherwise: 1)"),
+				countFlag(&f.steps, "steps", "revert this `number` of versions (otherwise: 1)"),
 				boolFlag(&f.allowDataLoss, "allow-data-loss", "revert even if that destroys rows"),
 			),
 			more: `Examples:

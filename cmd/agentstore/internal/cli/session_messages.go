@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	urfave "github.com/urfave/cli/v3"
 
@@ -27,8 +28,8 @@ func (f *messageFlags) flags() []urfave.Flag {
 		int64Flag(&f.from, "from", "messages from this `sequence` on, ascending", unset),
 		int64Flag(&f.before, "before", "messages before this `sequence`, descending", unset),
 		int64Flag(&f.branch, "branch", "the messages of the branch with this `sequence`, ascending, also if it is not the transcript", unset),
-		intFlag(&f.last, "last", "the last `number` of messages, ascending", 0),
-		intFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)", 0),
+		countFlag(&f.last, "last", "the last `number` of messages, ascending"),
+		countFlag(&f.limit, "limit", "at most this `number` of messages (otherwise: all)"),
 	}
 }
 
@@ -46,10 +47,7 @@ func (f *messageFlags) places() (given int) {
 }
 
 func (f *messageFlags) check() error {
-	switch {
-	case f.last < 0, f.limit < 0:
-		return usageError{text: "--last and --limit must not be negative"}
-	case f.places() > 1:
+	if f.places() > 1 {
 		return usageError{text: "--from, --before, --branch and --last exclude each other"}
 	}
 	return nil
@@ -120,7 +118,7 @@ func messagePrinter(invocation invocation, contents bool) (print func(repo.Messa
 		return func(m repo.Message) error { return printJSON(w, messageLine(m, contents)) }, w.Flush
 	case contents:
 		return func(m repo.Message) error {
-			_, err := fmt.Fprintf(w, "%s\n%s\n\n", messageHead(invocation, m), lines(m.Content))
+			_, err := fmt.Fprintf(w, "%s\n%s\n\n", messageHead(invocation, m), below(m.Content))
 			return err
 		}, w.Flush
 	}
@@ -137,6 +135,10 @@ func messagePrinter(invocation invocation, contents bool) (print func(repo.Messa
 		return nil
 	}, table.flush
 }
+
+// below returns a content as it is printed below its message's head: indented, so that no line
+// of it looks like the head of another message.
+func below(content string) string { return "  " + strings.ReplaceAll(lines(content), "\n", "\n  ") }
 
 // messageHead is a message's line above its content.
 func messageHead(invocation invocation, m repo.Message) string {

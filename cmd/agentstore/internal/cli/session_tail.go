@@ -85,7 +85,7 @@ func tail(ctx context.Context, invocation invocation, messages iter.Seq2[repo.Me
 func printHead(w *bufio.Writer, invocation invocation, m repo.Message, contents bool) error {
 	_, err := fmt.Fprintln(w, messageHead(invocation, m))
 	if err == nil && contents {
-		_, err = fmt.Fprintf(w, "%s\n\n", lines(m.Content))
+		_, err = fmt.Fprintf(w, "%s\n\n", below(m.Content))
 	}
 	return err
 }
