@@ -162,14 +162,19 @@ WHERE (n.scope, n.name) > ($1::boolean, $2::text) AND n.name IS NOT NULL -- that
 ORDER BY n.scope::boolean, n.name::text LIMIT 10000
 `
 
+type NameListParams struct {
+	AfterScope bool
+	AfterName  string
+}
+
 type NameListRow struct {
 	Scope bool
 	Name  string
 }
 
 // Index: none: it reads everything, before anything serves. In the order of its bytes.
-func (q *Queries) NameList(ctx context.Context, db DBTX, afterScope bool, afterName string) ([]NameListRow, error) {
-	rows, err := db.Query(ctx, nameList, afterScope, afterName)
+func (q *Queries) NameList(ctx context.Context, db DBTX, arg NameListParams) ([]NameListRow, error) {
+	rows, err := db.Query(ctx, nameList, arg.AfterScope, arg.AfterName)
 	if err != nil {
 		return nil, err
 	}
@@ -310,6 +315,24 @@ func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams)
 	return i, err
 }
 
+const removalLeft = `-- name: RemovalLeft :one
+SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
+    OR EXISTS (SELECT FROM streams s
+        WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
+            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began)
+            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch'))
+    ))::boolean
+`
+
+// Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether SessionRemove,
+// StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked is still there.
+func (q *Queries) RemovalLeft(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, removalLeft)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const sessionCountIdle = `-- name: SessionCountIdle :one
 SELECT count(*) AS sessions, coalesce(extract(epoch FROM max(i.since - i.active_at)), 0)::float8 AS seconds
 FROM (
@@ -327,6 +350,11 @@ WHERE own.updated_at < i.since
     AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
 `
 
+type SessionCountIdleParams struct {
+	Namespaces []string
+	Sinces     []time.Time
+}
+
 type SessionCountIdleRow struct {
 	Sessions int64
 	Seconds  float64
@@ -336,8 +364,8 @@ type SessionCountIdleRow struct {
 // appended to since the minute of a time, and for how long it is over for the first one. Of the first 10,001 it leaves out those that a hold
 // keeps, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
 // conditions are, would take more than twice as long.
-func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, namespaces []string, sinces []time.Time) (SessionCountIdleRow, error) {
-	row := db.QueryRow(ctx, sessionCountIdle, namespaces, sinces)
+func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCountIdleParams) (SessionCountIdleRow, error) {
+	row := db.QueryRow(ctx, sessionCountIdle, arg.Namespaces, arg.Sinces)
 	var i SessionCountIdleRow
 	err := row.Scan(&i.Sessions, &i.Seconds)
 	return i, err

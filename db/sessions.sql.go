@@ -141,10 +141,15 @@ WITH RECURSIVE found AS (
 SELECT f.namespace::text FROM found f LIMIT $1
 `
 
+type NamespaceListParams struct {
+	MaxRows int32
+	After   string
+}
+
 // Index: sessions_namespace_created_at_idx. The namespaces of sessions after one, in the index's order. Each is looked up from the
 // one before, and the sessions between them are not read.
-func (q *Queries) NamespaceList(ctx context.Context, db DBTX, maxRows int32, after string) ([]string, error) {
-	rows, err := db.Query(ctx, namespaceList, maxRows, after)
+func (q *Queries) NamespaceList(ctx context.Context, db DBTX, arg NamespaceListParams) ([]string, error) {
+	rows, err := db.Query(ctx, namespaceList, arg.MaxRows, arg.After)
 	if err != nil {
 		return nil, err
 	}
@@ -487,9 +492,14 @@ const sessionFind = `-- name: SessionFind :one
 SELECT s.id FROM sessions s WHERE s.namespace = $1 AND s.key = $2::text
 `
 
+type SessionFindParams struct {
+	Namespace string
+	Key       string
+}
+
 // Index: sessions_namespace_key_key.
-func (q *Queries) SessionFind(ctx context.Context, db DBTX, namespace string, key string) (pgtype.UUID, error) {
-	row := db.QueryRow(ctx, sessionFind, namespace, key)
+func (q *Queries) SessionFind(ctx context.Context, db DBTX, arg SessionFindParams) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, sessionFind, arg.Namespace, arg.Key)
 	var id pgtype.UUID
 	err := row.Scan(&id)
 	return id, err
@@ -1108,9 +1118,14 @@ const sessionRemoveOf = `-- name: SessionRemoveOf :one
 UPDATE session_remains r SET batch = $1::bigint WHERE r.session_id = $2 RETURNING r.removed
 `
 
+type SessionRemoveOfParams struct {
+	MaxRows int64
+	ID      pgtype.UUID
+}
+
 // Index: session_remains_pkey. The same of one session.
-func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, maxRows int64, iD pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, sessionRemoveOf, maxRows, iD)
+func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, arg SessionRemoveOfParams) (int64, error) {
+	row := db.QueryRow(ctx, sessionRemoveOf, arg.MaxRows, arg.ID)
 	var removed int64
 	err := row.Scan(&removed)
 	return removed, err
@@ -1233,6 +1248,11 @@ FROM session_usages u JOIN sessions s ON s.id = u.session_id
 WHERE u.session_id = $1 AND u.id = $2
 `
 
+type SessionUsageGetParams struct {
+	ID      pgtype.UUID
+	UsageID pgtype.UUID
+}
+
 type SessionUsageGetRow struct {
 	KnownInputTokens  int64
 	KnownOutputTokens int64
@@ -1243,8 +1263,8 @@ type SessionUsageGetRow struct {
 }
 
 // Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and the totals.
-func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, usageID pgtype.UUID) (SessionUsageGetRow, error) {
-	row := db.QueryRow(ctx, sessionUsageGet, iD, usageID)
+func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, arg SessionUsageGetParams) (SessionUsageGetRow, error) {
+	row := db.QueryRow(ctx, sessionUsageGet, arg.ID, arg.UsageID)
 	var i SessionUsageGetRow
 	err := row.Scan(
 		&i.KnownInputTokens,
@@ -1264,9 +1284,14 @@ SELECT EXISTS (
 )
 `
 
+type SessionWasDeletedParams struct {
+	ID        pgtype.UUID
+	OtherThan *string
+}
+
 // Index: session_ids_pkey. Reports whether a session that does not exist had this id, and if a namespace is given, in another one.
-func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, iD pgtype.UUID, otherThan *string) (bool, error) {
-	row := db.QueryRow(ctx, sessionWasDeleted, iD, otherThan)
+func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, arg SessionWasDeletedParams) (bool, error) {
+	row := db.QueryRow(ctx, sessionWasDeleted, arg.ID, arg.OtherThan)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

@@ -411,22 +411,55 @@ func isBusy(err error) bool {
 	return is && refused.Kind != "hold"
 }
 
-// rest removes at once what stores remove in their own time.
+// Others may be at what the erasure has to remove. It looks again after restPause, and gives up if that has not helped restLooks
+// times.
+const restPause, restLooks = 100 * time.Millisecond, 100
+
+// rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and whose
+// transaction may be undone: so it looks what is left.
 func (e *erasure) rest(ctx context.Context) error {
-	for more := true; more; {
-		var err error
-		if _, more, err = e.store.Sessions().RemoveDeleted(ctx, 0); err != nil {
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
+	for looks := 0; ; looks++ {
+		removed, err := e.removeRest(ctx)
+		if err != nil {
 			return err
 		}
+		if removed {
+			looks = 0
+		}
+		switch left, err := stored.Left(ctx); {
+		case err != nil || !left:
+			return err
+		case looks == restLooks:
+			return fmt.Errorf("%w: others keep what is to be removed locked", repo.ErrContention)
+		}
+		select {
+		case <-time.After(restPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *erasure) removeRest(ctx context.Context) (removed bool, err error) {
+	for more := true; more; {
+		if _, more, err = e.store.Sessions().RemoveDeleted(ctx, 0); err != nil {
+			return removed, err
+		}
+		removed = removed || more
 	}
 	for more := true; more; {
 		streams, parts, err := e.store.Streams().RemoveExpired(ctx, 0)
 		if err != nil {
-			return err
+			return removed, err
 		}
 		more = streams+parts > 0
+		removed = removed || more
 	}
-	return nil
+	return removed, nil
 }
 
 // Replay erases again those whom receipts name, in a database that was restored from an older backup: it compares all names that

@@ -164,6 +164,16 @@ WITH meant AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM erased)::bigint AS erased, count(*) FILTER (WHERE m.held) AS held FROM meant m;
 
+-- name: RemovalLeft :one
+-- Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether SessionRemove,
+-- StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked is still there.
+SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
+    OR EXISTS (SELECT FROM streams s
+        WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
+            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began)
+            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch'))
+    ))::boolean;
+
 -- name: AuditQuarantineForget :execrows
 -- Index: none: there should be no entries in quarantine. Those that quote a name.
 DELETE FROM audit_quarantine q WHERE position(@quoted::bytea IN q.document) > 0;

@@ -230,6 +230,11 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 	return int64(len(erased))
 }
 
+// Left: nobody is at it for longer than a call.
+func (r remover) Left(ctx context.Context) (bool, error) {
+	return false, exec(ctx, r.read, func(*tables) error { return nil })
+}
+
 func (r remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
 	return run(ctx, r.read, func(t *tables) (inherited int64, err error) {
 		for _, id := range forks {

@@ -56,7 +56,7 @@ func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (session
 		sinces[i] = since[namespace]
 	}
 	err = r.exec.read(ctx, func(q db.DBTX) error {
-		row, err := queries.SessionCountIdle(ctx, q, namespaces, sinces)
+		row, err := queries.SessionCountIdle(ctx, q, db.SessionCountIdleParams{Namespaces: namespaces, Sinces: sinces})
 		sessions, longest = row.Sessions, time.Duration(row.Seconds*float64(time.Second))
 		return err
 	})
@@ -174,6 +174,10 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 	}
 }
 
+func (r *remover) Left(ctx context.Context) (bool, error) {
+	return ask(ctx, r.exec.read, func(q db.DBTX) (bool, error) { return queries.RemovalLeft(ctx, q) })
+}
+
 func (r *remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {
 	return run(ctx, r.exec.read, queries.BranchInherited, each(forks, toUUID))
 }
@@ -184,6 +188,6 @@ func (r *remover) Namespaces(ctx context.Context) ([]string, error) {
 }
 
 func (r *remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {
-	rows, err := run2(ctx, r.exec.read, queries.NameList, after.Scope, after.Name)
+	rows, err := run(ctx, r.exec.read, queries.NameList, db.NameListParams{AfterScope: after.Scope, AfterName: after.Name})
 	return each(rows, func(row db.NameListRow) removal.Name { return removal.Name(row) }), err
 }

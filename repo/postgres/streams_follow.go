@@ -124,7 +124,7 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return nil, id, rules.CannotFollowStream()
 	}
 	if from.StreamID.IsZero() {
-		row, err := run2(ctx, p.read, queries.StreamGet, s.namespace, key)
+		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace, Key: key})
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
 	has, err := s.hasKey(ctx, p, key, from.StreamID)
@@ -263,7 +263,7 @@ func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, er
 		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.StreamListMoved(ctx, q, ids, nexts)
+		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams{StreamIds: ids, NextSequences: nexts})
 		moved = each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })
 		return err
 	})

@@ -27,6 +27,8 @@ type Store interface {
 	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
 	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
+	// Left reports whether RemoveDeleted or RemoveExpired have left anything that they would remove, also because others are at it.
+	Left(ctx context.Context) (bool, error)
 	// Inherited returns how many messages forks have of others, which Session.MessageCount counts.
 	Inherited(ctx context.Context, forks []repo.ID) (int64, error)
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
