@@ -903,20 +903,22 @@ FROM streams s, LATERAL (
     WHERE stream_parts.stream_id = s.id
     ORDER BY stream_parts.sequence DESC LIMIT 1
 ) AS p
-WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND p.size > 0
+WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.opener = $3 AND p.size > 0
 ON CONFLICT DO NOTHING
 `
 
 type StreamRestartParams struct {
 	Namespace string
 	Key       string
+	Opener    pgtype.UUID
 }
 
 // Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
-// of a key that is open, and whose row is locked, by StreamOpen, unless there is nothing before it. If there is a part at its
-// sequence that the transaction's snapshot does not show, that is a serialization failure.
+// of a key that is open, and that StreamOpen has opened for this opener: if it was refused, the stream is another's. It adds none
+// if there is nothing before it. If there is a part at its sequence that the transaction's snapshot does not show, that is a
+// serialization failure.
 func (q *Queries) StreamRestart(ctx context.Context, db DBTX, arg StreamRestartParams) error {
-	_, err := db.Exec(ctx, streamRestart, arg.Namespace, arg.Key)
+	_, err := db.Exec(ctx, streamRestart, arg.Namespace, arg.Key, arg.Opener)
 	return err
 }
 

@@ -260,7 +260,7 @@ func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *turn) {
 	})
 	if open.Restart {
 		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: namespace, Key: key})
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: namespace, Key: key, Opener: toUUID(a.opener)})
 		})
 	}
 	p.Add(func(q db.DBTX) error {

@@ -131,7 +131,7 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 	})
 	if stream.Restart {
 		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace, Key: stream.Key})
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace, Key: stream.Key, Opener: toUUID(opener)})
 		})
 	}
 	p.Add(func(q db.DBTX) (err error) {
