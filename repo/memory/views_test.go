@@ -26,3 +26,8 @@ func TestViewsApart(t *testing.T) {
 		return store.In("one"), store.In("other"), "other"
 	})
 }
+
+func TestViewsApartFromWhole(t *testing.T) {
+	store := memory.New()
+	repotest.ApartFromWhole(t, store, store.In("one"))
+}

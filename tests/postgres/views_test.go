@@ -27,3 +27,9 @@ func TestViewsApart(t *testing.T) {
 		return store.In("ns" + repo.NewID().String()), store.In(namespace), namespace
 	})
 }
+
+func TestViewsApartFromWhole(t *testing.T) {
+	t.Parallel()
+	store := pgtest.OpenStore(t, pgtest.NewDatabase(t), agentstore.Options{})
+	repotest.ApartFromWhole(t, store, store.In("one"))
+}
