@@ -18,11 +18,17 @@ SET created_by = nullif(a.created_by, $1::text), strategy_actor = nullif(a.strat
     review_actor = nullif(a.review_actor, $1), apply_actor = nullif(a.apply_actor, $1), estimation_actor = nullif(a.estimation_actor, $1),
     invariant_actor = nullif(a.invariant_actor, $1), version = a.version + 1
 WHERE $1 IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor)
+    AND (cardinality($2::text[]) = 0 OR a.namespace = ANY ($2::text[]))
 `
 
+type ActionForgetParams struct {
+	Name       string
+	Namespaces []string
+}
+
 // Index: none: there are few actions. Those who know the definition learn of the change by its version.
-func (q *Queries) ActionForget(ctx context.Context, db DBTX, name string) (int64, error) {
-	result, err := db.Exec(ctx, actionForget, name)
+func (q *Queries) ActionForget(ctx context.Context, db DBTX, arg ActionForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, actionForget, arg.Name, arg.Namespaces)
 	if err != nil {
 		return 0, err
 	}
@@ -34,13 +40,13 @@ WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
-    WHERE e.id = ANY ($1::uuid[]) AND (e.actor = ANY ($2::text[]) OR e.user_name = ANY ($2::text[]) OR e.project = ANY ($2::text[])
-        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR $3::boolean AND e.user_name IS NOT NULL)
+    WHERE e.id = ANY ($1::uuid[]) AND (cardinality($2::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY ($2::text[])) AND (e.actor = ANY ($3::text[]) OR e.user_name = ANY ($3::text[]) OR e.project = ANY ($3::text[])
+        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR $4::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
-    SET actor = CASE WHEN e.actor = ANY ($2::text[]) THEN NULL ELSE e.actor END,
-        user_name = CASE WHEN $3 OR e.user_name = ANY ($2::text[]) THEN NULL ELSE e.user_name END,
-        project = CASE WHEN e.project = ANY ($2::text[]) THEN NULL ELSE e.project END,
+    SET actor = CASE WHEN e.actor = ANY ($3::text[]) THEN NULL ELSE e.actor END,
+        user_name = CASE WHEN $4 OR e.user_name = ANY ($3::text[]) THEN NULL ELSE e.user_name END,
+        project = CASE WHEN e.project = ANY ($3::text[]) THEN NULL ELSE e.project END,
         details = CASE WHEN e.type IN ('audit_pruned', 'audit_gap') THEN e.details ELSE '{}' END
     WHERE e.id = ANY (ARRAY(SELECT m.id FROM meant m WHERE NOT m.held))
     RETURNING e.id
@@ -49,9 +55,10 @@ SELECT (SELECT count(*) FROM erased)::bigint AS erased, count(*) FILTER (WHERE m
 `
 
 type AuditEraseParams struct {
-	Ids       []pgtype.UUID
-	Names     []string
-	AboutThem bool
+	Ids        []pgtype.UUID
+	Namespaces []string
+	Names      []string
+	AboutThem  bool
 }
 
 type AuditEraseRow struct {
@@ -62,19 +69,34 @@ type AuditEraseRow struct {
 // Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
 // states stays. AuditPruneBegin comes first.
 func (q *Queries) AuditErase(ctx context.Context, db DBTX, arg AuditEraseParams) (AuditEraseRow, error) {
-	row := db.QueryRow(ctx, auditErase, arg.Ids, arg.Names, arg.AboutThem)
+	row := db.QueryRow(ctx, auditErase,
+		arg.Ids,
+		arg.Namespaces,
+		arg.Names,
+		arg.AboutThem,
+	)
 	var i AuditEraseRow
 	err := row.Scan(&i.Erased, &i.Held)
 	return i, err
 }
 
 const auditQuarantineForget = `-- name: AuditQuarantineForget :execrows
-DELETE FROM audit_quarantine q WHERE position($1::bytea IN q.document) > 0
+DELETE FROM audit_quarantine q
+WHERE position($1::bytea IN q.document) > 0
+    AND (cardinality($2::bytea[]) = 0 OR EXISTS (SELECT FROM unnest($2::bytea[]) AS n (member) WHERE position(n.member IN q.document) > 0)
+        OR $3::boolean AND position('"namespace":'::bytea IN q.document) = 0)
 `
 
-// Index: none: there should be no entries in quarantine. Those that quote a name.
-func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, quoted []byte) (int64, error) {
-	result, err := db.Exec(ctx, auditQuarantineForget, quoted)
+type AuditQuarantineForgetParams struct {
+	Quoted  []byte
+	Members [][]byte
+	Without bool
+}
+
+// Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
+// members with their namespace.
+func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQuarantineForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, auditQuarantineForget, arg.Quoted, arg.Members, arg.Without)
 	if err != nil {
 		return 0, err
 	}
@@ -91,6 +113,7 @@ WITH RECURSIVE places AS (
 ), found AS MATERIALIZED (
     SELECT p.namespace, p.kind FROM places p
     WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text)
+        AND (cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[]))
 ), gone AS (
     DELETE FROM leases l USING found f
     WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = $1::text
@@ -100,10 +123,15 @@ WITH RECURSIVE places AS (
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay
 `
 
+type LeaseForgetParams struct {
+	Name       string
+	Namespaces []string
+}
+
 // Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
 // stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
-func (q *Queries) LeaseForget(ctx context.Context, db DBTX, name string) (int64, error) {
-	row := db.QueryRow(ctx, leaseForget, name)
+func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
+	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
 	err := row.Scan(&stay)
 	return stay, err
@@ -235,13 +263,15 @@ func (q *Queries) NamespacesOfAll(ctx context.Context, db DBTX) ([]string, error
 }
 
 const planForget = `-- name: PlanForget :one
+
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2 ORDER BY h.plan_id LIMIT $3
     ) AS f
 ), locked AS MATERIALIZED (
     SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
-    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) ORDER BY p.id FOR NO KEY UPDATE
+    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
+    ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
     SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used, NOT l.busy AND (h.used OR h.ran) AS ran,
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
@@ -286,9 +316,10 @@ FROM judged j
 `
 
 type PlanForgetParams struct {
-	Name    string
-	AfterID pgtype.UUID
-	MaxRows int32
+	Name       string
+	AfterID    pgtype.UUID
+	MaxRows    int32
+	Namespaces []string
 }
 
 type PlanForgetRow struct {
@@ -299,11 +330,17 @@ type PlanForgetRow struct {
 	Live    int64
 }
 
+// Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 // history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
 // was cancelled, if that is by them. What a sweep writes beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
-	row := db.QueryRow(ctx, planForget, arg.Name, arg.AfterID, arg.MaxRows)
+	row := db.QueryRow(ctx, planForget,
+		arg.Name,
+		arg.AfterID,
+		arg.MaxRows,
+		arg.Namespaces,
+	)
 	var i PlanForgetRow
 	err := row.Scan(
 		&i.Reached,
@@ -373,12 +410,17 @@ func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCoun
 
 const streamForget = `-- name: StreamForget :execrows
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
-WHERE s.owner = $1 AND s.expires_at > 'epoch'
+WHERE s.owner = $1 AND s.expires_at > 'epoch' AND (cardinality($2::text[]) = 0 OR s.namespace = ANY ($2::text[]))
 `
 
+type StreamForgetParams struct {
+	Owner      string
+	Namespaces []string
+}
+
 // Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
-func (q *Queries) StreamForget(ctx context.Context, db DBTX, owner string) (int64, error) {
-	result, err := db.Exec(ctx, streamForget, owner)
+func (q *Queries) StreamForget(ctx context.Context, db DBTX, arg StreamForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, streamForget, arg.Owner, arg.Namespaces)
 	if err != nil {
 		return 0, err
 	}

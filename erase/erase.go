@@ -27,7 +27,7 @@ import (
 // Request says who is to be erased, and who asked for it.
 type Request struct {
 	Owner string // of the sessions, and one of the person's names; required
-	// Namespaces are those whose sessions, scopes and leases are looked at. Empty: all. Names are looked for everywhere.
+	// Namespaces are those in which the names are the person's: nothing else is looked at. Empty: all.
 	Namespaces []string
 	// Scopes are the names of the shared scopes of state that are the person's.
 	Scopes []string
@@ -151,7 +151,11 @@ func (e *erasure) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.forget(ctx, removal.Person{Names: e.names()}); err != nil {
+	person := removal.Person{Names: e.names(), Namespaces: e.Namespaces}
+	if e.everywhere {
+		person.Namespaces = nil // also where no session, lease or scope is
+	}
+	if err := e.forget(ctx, person); err != nil {
 		return err
 	}
 	if err := e.rest(ctx); err != nil {

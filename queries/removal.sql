@@ -43,6 +43,8 @@ WHERE own.updated_at < i.since
     AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = i.session_id) IS NULL
     AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL;
 
+-- Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
+
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 -- history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
@@ -53,7 +55,8 @@ WITH found AS MATERIALIZED (
     ) AS f
 ), locked AS MATERIALIZED (
     SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
-    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) ORDER BY p.id FOR NO KEY UPDATE
+    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[]))
+    ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
     SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used, NOT l.busy AND (h.used OR h.ran) AS ran,
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
@@ -102,12 +105,13 @@ UPDATE actions a
 SET created_by = nullif(a.created_by, @name::text), strategy_actor = nullif(a.strategy_actor, @name), execution_actor = nullif(a.execution_actor, @name),
     review_actor = nullif(a.review_actor, @name), apply_actor = nullif(a.apply_actor, @name), estimation_actor = nullif(a.estimation_actor, @name),
     invariant_actor = nullif(a.invariant_actor, @name), version = a.version + 1
-WHERE @name IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor);
+WHERE @name IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor)
+    AND (cardinality(@namespaces::text[]) = 0 OR a.namespace = ANY (@namespaces::text[]));
 
 -- name: StreamForget :execrows
 -- Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
-WHERE s.owner = @owner AND s.expires_at > 'epoch';
+WHERE s.owner = @owner AND s.expires_at > 'epoch' AND (cardinality(@namespaces::text[]) = 0 OR s.namespace = ANY (@namespaces::text[]));
 
 -- name: LeaseForget :one
 -- Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
@@ -121,6 +125,7 @@ WITH RECURSIVE places AS (
 ), found AS MATERIALIZED (
     SELECT p.namespace, p.kind FROM places p
     WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = @name::text)
+        AND (cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[]))
 ), gone AS (
     DELETE FROM leases l USING found f
     WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = @name::text
@@ -151,7 +156,7 @@ WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
-    WHERE e.id = ANY (@ids::uuid[]) AND (e.actor = ANY (@names::text[]) OR e.user_name = ANY (@names::text[]) OR e.project = ANY (@names::text[])
+    WHERE e.id = ANY (@ids::uuid[]) AND (cardinality(@namespaces::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY (@namespaces::text[])) AND (e.actor = ANY (@names::text[]) OR e.user_name = ANY (@names::text[]) OR e.project = ANY (@names::text[])
         OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR @about_them::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
@@ -175,8 +180,12 @@ SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT
     ))::boolean;
 
 -- name: AuditQuarantineForget :execrows
--- Index: none: there should be no entries in quarantine. Those that quote a name.
-DELETE FROM audit_quarantine q WHERE position(@quoted::bytea IN q.document) > 0;
+-- Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
+-- members with their namespace.
+DELETE FROM audit_quarantine q
+WHERE position(@quoted::bytea IN q.document) > 0
+    AND (cardinality(@members::bytea[]) = 0 OR EXISTS (SELECT FROM unnest(@members::bytea[]) AS n (member) WHERE position(n.member IN q.document) > 0)
+        OR @without::boolean AND position('"namespace":'::bytea IN q.document) = 0);
 
 -- name: NamespacesOfAll :many
 -- Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up from the one before. The order

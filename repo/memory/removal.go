@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -59,12 +60,16 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 
 func (r remover) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
 	return run(ctx, r.write, func(t *tables) (f removal.Forgotten, err error) {
+		in := func(namespace string) bool {
+			return len(person.Namespaces) == 0 || slices.Contains(person.Namespaces, cmp.Or(namespace, repo.DefaultNamespace))
+		}
 		for _, name := range person.Names {
-			t.forgetName(name, &f)
+			t.forgetName(name, in, &f)
 		}
 		for id, e := range t.entries.all() {
 			about := slices.Contains(person.Plans, e.PlanID) || slices.Contains(person.Sessions, e.SessionID)
-			if !about && !slices.ContainsFunc(person.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project }) {
+			named := in(e.Namespace) && slices.ContainsFunc(person.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project })
+			if !about && !named {
 				continue
 			}
 			erased, changed := rules.EraseEntry(*e, person.Names, about)
@@ -85,9 +90,9 @@ func (r remover) Forget(ctx context.Context, person removal.Person) (removal.For
 }
 
 // forgetName does what PlanForget and its neighbours in queries/removal.sql do.
-func (t *tables) forgetName(name string, f *removal.Forgotten) {
+func (t *tables) forgetName(name string, in func(namespace string) bool, f *removal.Forgotten) {
 	for _, r := range t.plans.where(func(r *planRow) bool {
-		return slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name })
+		return in(r.Namespace) && slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name })
 	}) {
 		if t.heldPlan(r) {
 			f.Held++
@@ -96,13 +101,13 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 		t.forgetPlan(r, name, f)
 	}
 	for id, c := range t.claims.all() {
-		if c.owner == name {
+		if c.owner == name && in(t.plans.get(id).Namespace) {
 			t.claims.put(id, &claimRow{plan: c.plan, owner: "erased"})
 		}
 	}
 	now := t.now()
 	for key, l := range t.leases.all() {
-		if _, named := rules.SplitView(key.Name); named != name {
+		if namespace, named := rules.SplitView(key.Name); named != name || !in(namespace) {
 			continue
 		}
 		if l.ExpiresAt.After(now) {
@@ -112,6 +117,9 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 		t.leases.remove(key)
 	}
 	for key, a := range t.actions.all() {
+		if parsed, err := repo.ParseActionName(key); err != nil || !in(parsed.Namespace) {
+			continue
+		}
 		changed, forgotten := copyAction(a), false
 		for _, actor := range []*string{
 			&changed.CreatedBy, &changed.StrategyActor, &changed.ExecutionActor, &changed.ReviewActor, &changed.ApplyActor,
@@ -127,13 +135,18 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 			f.Actions++
 		}
 	}
-	f.Streams += int64(t.expireStreams(func(row *streamRow) bool { return row.Owner == name }))
+	f.Streams += int64(t.expireStreams(func(row *streamRow) bool {
+		namespace, _ := rules.SplitView(row.Key)
+		return row.Owner == name && in(namespace)
+	}))
 	quoted, err := json.Marshal(name)
 	if err != nil { // it marshals all texts
 		return
 	}
 	maps.DeleteFunc(t.log.quarantine, func(key poisonKey, _ auditlog.Poison) bool {
-		found := bytes.Contains([]byte(key.document), quoted)
+		var e struct{ Namespace string }
+		_ = json.Unmarshal([]byte(key.document), &e) // it may be no JSON
+		found := bytes.Contains([]byte(key.document), quoted) && in(e.Namespace)
 		if found {
 			f.Quarantined++
 		}

@@ -78,22 +78,24 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 		return f, err
 	}
 	for _, name := range person.Names {
-		if err := r.forgetName(ctx, name, &f); err != nil {
+		if err := r.forgetName(ctx, name, person.Namespaces, &f); err != nil {
 			return f, err
 		}
+		erase := db.AuditEraseParams{Names: append([]string{}, person.Names...), Namespaces: append([]string{}, person.Namespaces...)}
 		for _, filter := range []repo.AuditFilter{{Actor: name}, {User: name}, {Project: name}} {
-			if err := r.forgetEntries(ctx, filter, person.Names, false, &f); err != nil {
+			if err := r.forgetEntries(ctx, filter, erase, &f); err != nil {
 				return f, err
 			}
 		}
 	}
+	about := db.AuditEraseParams{Names: append([]string{}, person.Names...), Namespaces: []string{}, AboutThem: true}
 	for _, id := range person.Plans {
-		if err := r.forgetEntries(ctx, repo.AuditFilter{PlanID: id}, person.Names, true, &f); err != nil {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{PlanID: id}, about, &f); err != nil {
 			return f, err
 		}
 	}
 	for _, id := range person.Sessions {
-		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, person.Names, true, &f); err != nil {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, about, &f); err != nil {
 			return f, err
 		}
 		if err := r.forgetMessages(ctx, id, &f); err != nil {
@@ -103,8 +105,9 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 	return f, nil
 }
 
-func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgotten) error {
-	plans := db.PlanForgetParams{Name: name, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
+func (r *remover) forgetName(ctx context.Context, name string, in []string, f *removal.Forgotten) error {
+	in = append([]string{}, in...)
+	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
 	for plans.AfterID.Valid {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) { return queries.PlanForget(ctx, q, plans) })
 		if err != nil {
@@ -113,18 +116,26 @@ func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgot
 		f.Add(removal.Forgotten{Events: row.Events, Altered: row.Altered, Held: row.Held, Live: row.Live})
 		plans.AfterID = row.Reached
 	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
+	quarantine := db.AuditQuarantineForgetParams{Quoted: quotedJSON(name), Members: each(in, func(namespace string) []byte {
+		return append([]byte(`"namespace":`), quotedJSON(namespace)...)
+	}), Without: slices.Contains(in, repo.DefaultNamespace)}
 	var actions, streams, leases, quarantined int64
-	err = r.exec.atomically(ctx, func(q db.DBTX) error {
+	err := r.exec.atomically(ctx, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) (err error) { actions, err = queries.ActionForget(ctx, q, name); return err })
-		p.Add(func(q db.DBTX) (err error) { streams, err = queries.StreamForget(ctx, q, name); return err })
-		p.Add(func(q db.DBTX) (err error) { leases, err = queries.LeaseForget(ctx, q, name); return err })
 		p.Add(func(q db.DBTX) (err error) {
-			quarantined, err = queries.AuditQuarantineForget(ctx, q, quoted)
+			actions, err = queries.ActionForget(ctx, q, db.ActionForgetParams{Name: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			streams, err = queries.StreamForget(ctx, q, db.StreamForgetParams{Owner: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			leases, err = queries.LeaseForget(ctx, q, db.LeaseForgetParams{Name: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			quarantined, err = queries.AuditQuarantineForget(ctx, q, quarantine)
 			return err
 		})
 		return p.Send(ctx, q)
@@ -133,8 +144,13 @@ func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgot
 	return err
 }
 
+func quotedJSON(text string) []byte {
+	quoted, _ := json.Marshal(text) //nolint:errchkjson // it marshals all texts
+	return quoted
+}
+
 // forgetEntries erases fields of the entries that filter selects, a page at a time.
-func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, names []string, about bool, f *removal.Forgotten) error {
+func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, params db.AuditEraseParams, f *removal.Forgotten) error {
 	filter.OldestFirst = true
 	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil { // no entry has such a name
@@ -147,7 +163,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, na
 		}
 		last := rows[len(rows)-1]
 		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
-		params := db.AuditEraseParams{Ids: each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID }), Names: append([]string{}, names...), AboutThem: about}
+		params.Ids = each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID })
 		var row db.AuditEraseRow
 		if err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
 			row, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) },

@@ -84,8 +84,8 @@ func Delete(ctx context.Context, store repo.Store, all []Deletion) {
 
 // Person says what is a person's.
 type Person struct {
-	// Names are those by which the person owns and acts.
-	Names []string
+	// Names are those by which the person owns and acts, in the namespaces; empty: in all.
+	Names, Namespaces []string
 	// Sessions and Plans are about to be deleted, or were: the user and the details of audit entries about them are
 	// erased, and the messages of these sessions, if there are forks, which keep them.
 	Sessions, Plans []repo.ID

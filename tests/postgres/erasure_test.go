@@ -8,8 +8,18 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/erase"
 	removing "github.com/seed-df90f812/agentstore/repo/removal"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
+
+func TestErasure(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	repotest.ErasedInNamespaces(t, store, func(name string, namespaces ...string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Namespaces: namespaces, Key: []byte("sixteen bytes or")})
+		return err
+	})
+}
 
 // looking tells when an erasure has looked what others have left.
 type looking struct {
