@@ -41,7 +41,9 @@ WITH meant AS MATERIALIZED (
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
     WHERE e.id = ANY ($1::uuid[]) AND (cardinality($2::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY ($2::text[])) AND (e.actor = ANY ($3::text[]) OR e.user_name = ANY ($3::text[]) OR e.project = ANY ($3::text[])
-        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR $4::boolean AND e.user_name IS NOT NULL)
+        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') AND NOT (e.type = 'entity_deleted'
+            AND e.details::text ~ '^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$')
+        OR $4::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
     SET actor = CASE WHEN e.actor = ANY ($3::text[]) THEN NULL ELSE e.actor END,
@@ -67,7 +69,7 @@ type AuditEraseRow struct {
 }
 
 // Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
-// states stays. AuditPruneBegin comes first.
+// states stays, and what a deletion says of itself. AuditPruneBegin comes first.
 func (q *Queries) AuditErase(ctx context.Context, db DBTX, arg AuditEraseParams) (AuditEraseRow, error) {
 	row := db.QueryRow(ctx, auditErase,
 		arg.Ids,
@@ -101,6 +103,30 @@ func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQ
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const forkHeld = `-- name: ForkHeld :one
+WITH RECURSIVE forks AS (
+    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+)
+SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1
+`
+
+type ForkHeldParams struct {
+	Namespaces []string
+	Owner      string
+}
+
+// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
+// somebody's sessions.
+func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
+	var session_id pgtype.UUID
+	err := row.Scan(&session_id)
+	return session_id, err
 }
 
 const leaseForget = `-- name: LeaseForget :one
@@ -138,18 +164,25 @@ func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParam
 }
 
 const messageErase = `-- name: MessageErase :one
-WITH page AS MATERIALIZED (
+WITH RECURSIVE forks AS (
+    SELECT $1::uuid AS id
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+), kept AS MATERIALIZED (
+    SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
+), page AS MATERIALIZED (
     SELECT m.sequence FROM messages m
-    WHERE m.session_id = $1 AND m.sequence > $2
-        AND NOT session_held(NULL, $1) AND (SELECT true FROM session_branches b WHERE b.parent_id = $1 LIMIT 1)
+    WHERE m.session_id = $1::uuid AND m.sequence > $2
+        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b WHERE b.parent_id = $1::uuid LIMIT 1)
+        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}' OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
     ORDER BY m.sequence LIMIT $3
 ), erased AS (
     UPDATE messages m
     SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
-    WHERE m.session_id = $1 AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
+    WHERE m.session_id = $1::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
-SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached FROM erased e
+SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SELECT k.held FROM kept k)::boolean AS held FROM erased e
 `
 
 type MessageEraseParams struct {
@@ -161,13 +194,15 @@ type MessageEraseParams struct {
 type MessageEraseRow struct {
 	Erased  int64
 	Reached int64
+	Held    bool
 }
 
-// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session that has forks, behind one.
+// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session, which may be deleted, that
+// its forks have, behind one: unless a hold keeps the session, or a fork which has them. Then held says so.
 func (q *Queries) MessageErase(ctx context.Context, db DBTX, arg MessageEraseParams) (MessageEraseRow, error) {
 	row := db.QueryRow(ctx, messageErase, arg.ID, arg.AfterSequence, arg.MaxRows)
 	var i MessageEraseRow
-	err := row.Scan(&i.Erased, &i.Reached)
+	err := row.Scan(&i.Erased, &i.Reached, &i.Held)
 	return i, err
 }
 
@@ -350,6 +385,36 @@ func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams)
 		&i.Live,
 	)
 	return i, err
+}
+
+const planListMade = `-- name: PlanListMade :many
+WITH RECURSIVE made AS (
+    SELECT p.id FROM plans p WHERE p.session_id = ANY ($1::uuid[])
+    UNION
+    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+)
+SELECT m.id FROM made m
+`
+
+// Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted, and those below them.
+func (q *Queries) PlanListMade(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, planListMade, sessionIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const removalLeft = `-- name: RemovalLeft :one

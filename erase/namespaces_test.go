@@ -11,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/removal"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 )
 
@@ -82,6 +83,10 @@ func TestErasure(t *testing.T) {
 	store := open(t)
 	repotest.ErasedInNamespaces(t, store, func(name string, namespaces ...string) error {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Namespaces: namespaces, Key: key})
+		return err
+	})
+	repotest.ErasedBesideForks(t, store, func(store removal.Keeper, name string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
 		return err
 	})
 }

@@ -135,29 +135,59 @@ WITH RECURSIVE places AS (
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay;
 
 -- name: MessageErase :one
--- Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session that has forks, behind one.
-WITH page AS MATERIALIZED (
+-- Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session, which may be deleted, that
+-- its forks have, behind one: unless a hold keeps the session, or a fork which has them. Then held says so.
+WITH RECURSIVE forks AS (
+    SELECT @id::uuid AS id
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+), kept AS MATERIALIZED (
+    SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
+), page AS MATERIALIZED (
     SELECT m.sequence FROM messages m
-    WHERE m.session_id = @id AND m.sequence > @after_sequence
-        AND NOT session_held(NULL, @id) AND (SELECT true FROM session_branches b WHERE b.parent_id = @id LIMIT 1)
+    WHERE m.session_id = @id::uuid AND m.sequence > @after_sequence
+        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b WHERE b.parent_id = @id::uuid LIMIT 1)
+        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}' OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
     ORDER BY m.sequence LIMIT @max_rows
 ), erased AS (
     UPDATE messages m
     SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
-    WHERE m.session_id = @id AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
+    WHERE m.session_id = @id::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
-SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached FROM erased e;
+SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SELECT k.held FROM kept k)::boolean AS held FROM erased e;
+
+-- name: ForkHeld :one
+-- Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
+-- somebody's sessions.
+WITH RECURSIVE forks AS (
+    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    WHERE s.namespace = ANY (@namespaces::text[]) AND s.owner = @owner::text
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+)
+SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1;
+
+-- name: PlanListMade :many
+-- Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted, and those below them.
+WITH RECURSIVE made AS (
+    SELECT p.id FROM plans p WHERE p.session_id = ANY (@session_ids::uuid[])
+    UNION
+    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+)
+SELECT m.id FROM made m;
 
 -- name: AuditErase :one
 -- Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
--- states stays. AuditPruneBegin comes first.
+-- states stays, and what a deletion says of itself. AuditPruneBegin comes first.
 WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
     WHERE e.id = ANY (@ids::uuid[]) AND (cardinality(@namespaces::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY (@namespaces::text[])) AND (e.actor = ANY (@names::text[]) OR e.user_name = ANY (@names::text[]) OR e.project = ANY (@names::text[])
-        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR @about_them::boolean AND e.user_name IS NOT NULL)
+        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') AND NOT (e.type = 'entity_deleted'
+            AND e.details::text ~ '^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$')
+        OR @about_them::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
     SET actor = CASE WHEN e.actor = ANY (@names::text[]) THEN NULL ELSE e.actor END,

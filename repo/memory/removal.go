@@ -60,6 +60,12 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 
 func (r remover) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
 	return run(ctx, r.write, func(t *tables) (f removal.Forgotten, err error) {
+		for _, id := range person.Sessions {
+			if t.heldMessages(id) {
+				return f, rules.HeldMessages(id)
+			}
+			f.Texts += t.forgetMessages(id)
+		}
 		in := func(namespace string) bool {
 			return len(person.Namespaces) == 0 || slices.Contains(person.Namespaces, cmp.Or(namespace, repo.DefaultNamespace))
 		}
@@ -81,9 +87,6 @@ func (r remover) Forget(ctx context.Context, person removal.Person) (removal.For
 				f.Entries++
 				t.entries.put(id, &erased)
 			}
-		}
-		for _, id := range person.Sessions {
-			f.Texts += t.forgetMessages(id)
 		}
 		return f, nil
 	})
@@ -206,20 +209,32 @@ func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	t.putPlan(changed)
 }
 
+func (t *tables) heldMessages(id repo.ID) bool {
+	return len(t.sessions.where(func(s *sessionRow) bool {
+		return (s.ID == id || s.hasOf(id)) && t.held(s.Namespace, s.Owner, s.ID)
+	})) > 0
+}
+
+// hasOf reports whether a fork has messages of a session.
+func (r *sessionRow) hasOf(id repo.ID) bool {
+	return slices.ContainsFunc(r.inherited, func(m *repo.Message) bool { return m.SessionID == id })
+}
+
+func isErased(m *repo.Message) bool {
+	return m.Content == "erased" && string(m.Metadata) == "{}" && m.Payload == nil && m.Kind+m.CallID+m.Counter == "" && m.Tokens == 0
+}
+
 // forgetMessages replaces those messages of a session that its forks have, and returns their number.
 func (t *tables) forgetMessages(id repo.ID) int64 {
 	erased := map[*repo.Message]*repo.Message{}
 	for forkID, fork := range t.sessions.all() {
-		if !slices.ContainsFunc(fork.inherited, func(m *repo.Message) bool { return m.SessionID == id }) {
+		if !fork.hasOf(id) {
 			continue
-		}
-		if parent := t.sessions.get(id); parent != nil && t.held(parent.Namespace, parent.Owner, id) {
-			return 0
 		}
 		fork, _ = t.editSession(forkID) // it is there
 		fork.inherited = slices.Clone(fork.inherited)
 		for i, m := range fork.inherited {
-			if m.SessionID != id {
+			if m.SessionID != id || isErased(m) {
 				continue
 			}
 			if erased[m] == nil {
@@ -246,6 +261,31 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 // Left: nobody is at it for longer than a call.
 func (r remover) Left(ctx context.Context) (bool, error) {
 	return false, exec(ctx, r.read, func(*tables) error { return nil })
+}
+
+func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
+	return run(ctx, r.read, func(t *tables) (repo.ID, error) {
+		for _, s := range t.sessions.all() {
+			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) && t.heldMessages(s.ID) {
+				return s.ID, nil
+			}
+		}
+		return repo.ID{}, nil
+	})
+}
+
+func (r remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
+	return run(ctx, r.read, func(t *tables) (made []repo.ID, err error) {
+		for _, p := range t.plans.where(func(p *planRow) bool { return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID) }) {
+			made = append(made, p.ID)
+		}
+		for i := 0; i < len(made); i++ {
+			for _, p := range t.plans.where(func(p *planRow) bool { return p.ParentID == made[i] && !slices.Contains(made, p.ID) }) {
+				made = append(made, p.ID)
+			}
+		}
+		return made, nil
+	})
 }
 
 func (r remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {

@@ -95,10 +95,10 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 		}
 	}
 	for _, id := range person.Sessions {
-		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, about, &f); err != nil {
+		if err := r.forgetMessages(ctx, id, &f); err != nil {
 			return f, err
 		}
-		if err := r.forgetMessages(ctx, id, &f); err != nil {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, about, &f); err != nil {
 			return f, err
 		}
 	}
@@ -183,6 +183,9 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 	params := db.MessageEraseParams{ID: toUUID(id), AfterSequence: -1, MaxRows: forgetRows}
 	for {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) { return queries.MessageErase(ctx, q, params) })
+		if err == nil && row.Held {
+			err = rules.HeldMessages(id)
+		}
 		if f.Texts += row.Erased; err != nil || row.Erased < forgetRows {
 			return err
 		}
@@ -192,6 +195,19 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 
 func (r *remover) Left(ctx context.Context) (bool, error) {
 	return ask(ctx, r.exec.read, func(q db.DBTX) (bool, error) { return queries.RemovalLeft(ctx, q) })
+}
+
+func (r *remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
+	id, err := run(ctx, r.exec.read, queries.ForkHeld, db.ForkHeldParams{Owner: owner, Namespaces: namespaces})
+	if conn.IsNoRows(err) {
+		return repo.ID{}, nil
+	}
+	return id.Bytes, err
+}
+
+func (r *remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
+	rows, err := run(ctx, r.exec.read, queries.PlanListMade, toUUIDs(sessions))
+	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
 func (r *remover) Inherited(ctx context.Context, forks []repo.ID) (int64, error) {

@@ -25,10 +25,15 @@ type Store interface {
 	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
 	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
 	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
-	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission.
+	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind "hold" if a
+	// hold keeps the messages.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
 	// Left reports whether RemoveDeleted or RemoveExpired have left anything that they would remove, also because others are at it.
 	Left(ctx context.Context) (bool, error)
+	// HeldFork returns a session that a legal hold keeps, and which has messages of the owner's sessions. Zero: there is none.
+	HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error)
+	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
+	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
 	// Inherited returns how many messages forks have of others, which Session.MessageCount counts.
 	Inherited(ctx context.Context, forks []repo.ID) (int64, error)
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.

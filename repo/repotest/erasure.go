@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -88,4 +89,94 @@ func ErasedInNamespaces(t *testing.T, whole Whole, erase func(name string, names
 	check(0)
 	must(t, name, erase(name))
 	check(0, 1, 2)
+}
+
+// ErasedBesideForks tests that an erasure fails before it removes anything, while a hold keeps a fork of somebody else's that has the
+// person's messages; and that a fork, a plan and an entry which others make while the person is erased do not keep them.
+// Guarantee: Deletion: An erasure leaves forks that a legal hold keeps, and then removes nothing.
+// Guarantee: Deletion: What others make of a session while its owner is erased is erased, too.
+func ErasedBesideForks(t *testing.T, whole Whole, erase func(store removal.Keeper, name string) error) {
+	t.Helper()
+	name, namespace, sessions := randomName(), randomName(), whole.Sessions()
+	text := json.RawMessage(`{"by":"` + name + `"}`)
+	theirs := createAs(t, sessions, repo.NewSession{Namespace: namespace, Owner: name}).ID
+	appendTo(t, sessions, theirs, user(name), user(name))
+	fork := func(of repo.ID) repo.ID {
+		t.Helper()
+		made, err := sessions.Fork(t.Context(), of, 1, repo.NewSession{Namespace: namespace, Owner: "bob"})
+		return must(t, made, err).ID
+	}
+	first := fork(theirs)
+	appendTo(t, sessions, first, user("mine"))
+	second, err := sessions.Fork(t.Context(), first, 2, repo.NewSession{Namespace: namespace, Owner: "ann"})
+	must(t, second, err)
+	for _, hold := range []repo.LegalHold{{SessionID: first}, {SessionID: second.ID}, {Namespace: namespace, Owner: "bob"}, {Namespace: namespace, Owner: "ann"}} {
+		hold.Reason = "x"
+		must(t, hold, sessions.Hold(t.Context(), hold))
+		if refused, is := wantError[*repo.RefusedError](t, erase(whole, name), repo.ErrConflict); is {
+			wantSame(t, "kind", refused.Kind, "hold")
+		}
+		_, err := whole.Removal().Forget(t.Context(), removal.Person{Sessions: []repo.ID{theirs}}) // as if it was held since
+		wantError[*repo.RefusedError](t, err, repo.ErrConflict)
+		for _, id := range []repo.ID{theirs, first, second.ID} {
+			wantSame(t, "content", readAll(t, sessions, id)[0].Content, name)
+		}
+		must(t, hold, sessions.Release(t.Context(), hold))
+	}
+	action := plain(t, whole)
+	var late []repo.ID
+	var plan repo.Plan
+	meanwhile := func() {
+		late = append(late, fork(theirs))
+		plan = usePlan(t, whole, action, repo.UseAction{SessionID: theirs, AutomationSnapshot: text})
+		usePlan(t, whole, action, repo.UseAction{ParentID: plan.ID, AutomationSnapshot: text})
+		entry := repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: "tool_invoked", SessionID: theirs, User: name, Details: text}
+		must(t, entry, whole.Audit().Record(t.Context(), entry))
+	}
+	must(t, name, erase(&beside{Whole: whole, meanwhile: meanwhile}, name))
+	if len(late) == 0 {
+		t.Fatal("nothing was made meanwhile")
+	}
+	for _, id := range append(late, first, second.ID) {
+		for _, m := range readAll(t, sessions, id)[:2] {
+			wantSame(t, "content", m.Content, "erased")
+		}
+	}
+	_, err = whole.Plans().Get(t.Context(), plan.ID)
+	wantNotFound(t, err, "plan", plan.ID)
+	entries, err := whole.Audit().List(t.Context(), repo.AuditFilter{SessionID: theirs}, repo.Page{})
+	deletions := 0
+	for _, e := range must(t, entries, err).Items {
+		if strings.Contains(string(e.Details), name) || e.User == name {
+			t.Errorf("the entry %+v is left", e)
+		}
+		if strings.Contains(string(e.Details), `"entity":"session"`) {
+			deletions++
+		}
+	}
+	wantSame(t, "deletions that say what they have deleted", deletions, 1)
+}
+
+// beside is a store in which others do something behind the first look at a person's sessions.
+type beside struct {
+	Whole
+
+	meanwhile func()
+}
+
+func (m *beside) Removal() removal.Store { return besideRemoval{m.Whole.Removal(), m} }
+
+type besideRemoval struct {
+	removal.Store
+
+	of *beside
+}
+
+func (m besideRemoval) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
+	forgotten, err := m.Store.Forget(ctx, person)
+	if meanwhile := m.of.meanwhile; meanwhile != nil && err == nil && len(person.Sessions) > 0 {
+		m.of.meanwhile = nil
+		meanwhile()
+	}
+	return forgotten, err
 }

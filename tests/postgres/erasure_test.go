@@ -19,6 +19,10 @@ func TestErasure(t *testing.T) {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Namespaces: namespaces, Key: []byte("sixteen bytes or")})
 		return err
 	})
+	repotest.ErasedBesideForks(t, store, func(store removing.Keeper, name string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
+		return err
+	})
 }
 
 // looking tells when an erasure has looked what others have left.
