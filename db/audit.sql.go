@@ -34,9 +34,14 @@ SELECT CAST($1 AS bigint) + n.ordinality - 1, n.hash
 FROM unnest($2::bytea[]) WITH ORDINALITY AS n (hash, ordinality)
 `
 
+type AuditAddHashesParams struct {
+	FirstIndex int64
+	Hashes     [][]byte
+}
+
 // Index: audit_hashes_pkey. Adds hashes in the order of the array.
-func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, firstIndex int64, hashes [][]byte) error {
-	_, err := db.Exec(ctx, auditAddHashes, firstIndex, hashes)
+func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, arg AuditAddHashesParams) error {
+	_, err := db.Exec(ctx, auditAddHashes, arg.FirstIndex, arg.Hashes)
 	return err
 }
 
@@ -222,6 +227,11 @@ WHERE l.sequence >= $1
 ORDER BY l.sequence LIMIT $2
 `
 
+type AuditLeavesParams struct {
+	FromSequence int64
+	MaxRows      int32
+}
+
 type AuditLeavesRow struct {
 	AuditLeaf  AuditLeaf
 	ID         pgtype.UUID
@@ -239,8 +249,8 @@ type AuditLeavesRow struct {
 }
 
 // Index: audit_leaves_pkey, audit_entries_pkey. Returns leaves, each with its entry unless that was removed.
-func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, fromSequence int64, maxRows int32) ([]AuditLeavesRow, error) {
-	rows, err := db.Query(ctx, auditLeaves, fromSequence, maxRows)
+func (q *Queries) AuditLeaves(ctx context.Context, db DBTX, arg AuditLeavesParams) ([]AuditLeavesRow, error) {
+	rows, err := db.Query(ctx, auditLeaves, arg.FromSequence, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -582,9 +592,14 @@ const auditRelease = `-- name: AuditRelease :exec
 DELETE FROM audit_holds h WHERE h.kind = $1 AND h.subject = $2
 `
 
+type AuditReleaseParams struct {
+	Kind    string
+	Subject pgtype.UUID
+}
+
 // Index: audit_holds_pkey.
-func (q *Queries) AuditRelease(ctx context.Context, db DBTX, kind string, subject pgtype.UUID) error {
-	_, err := db.Exec(ctx, auditRelease, kind, subject)
+func (q *Queries) AuditRelease(ctx context.Context, db DBTX, arg AuditReleaseParams) error {
+	_, err := db.Exec(ctx, auditRelease, arg.Kind, arg.Subject)
 	return err
 }
 
@@ -607,9 +622,14 @@ WHERE (u.recorded_at, u.entry_id) IN (
 )
 `
 
+type AuditSealedParams struct {
+	RecordedAts []time.Time
+	Ids         []pgtype.UUID
+}
+
 // Index: audit_unsealed_pkey.
-func (q *Queries) AuditSealed(ctx context.Context, db DBTX, recordedAts []time.Time, ids []pgtype.UUID) error {
-	_, err := db.Exec(ctx, auditSealed, recordedAts, ids)
+func (q *Queries) AuditSealed(ctx context.Context, db DBTX, arg AuditSealedParams) error {
+	_, err := db.Exec(ctx, auditSealed, arg.RecordedAts, arg.Ids)
 	return err
 }
 

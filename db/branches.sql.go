@@ -24,10 +24,15 @@ WITH noted AS (
 SELECT rows_left_out('session_branches') WHERE NOT (EXISTS (SELECT FROM noted) AND EXISTS (SELECT FROM stored))
 `
 
+type BranchImportParams struct {
+	SessionID pgtype.UUID
+	Follows   *int64
+}
+
 // Index: session_branches_pkey, session_counters_pkey. Notes that a session which is imported has branches, and what its next
 // message follows (null: the one before it).
-func (q *Queries) BranchImport(ctx context.Context, db DBTX, sessionID pgtype.UUID, follows *int64) error {
-	_, err := db.Exec(ctx, branchImport, sessionID, follows)
+func (q *Queries) BranchImport(ctx context.Context, db DBTX, arg BranchImportParams) error {
+	_, err := db.Exec(ctx, branchImport, arg.SessionID, arg.Follows)
 	return err
 }
 
@@ -117,6 +122,11 @@ FROM session_counters c LEFT JOIN LATERAL (
 WHERE c.session_id = $2
 `
 
+type ForkFindParams struct {
+	At int64
+	ID pgtype.UUID
+}
+
 type ForkFindRow struct {
 	Owner pgtype.UUID
 	Depth int32
@@ -125,8 +135,8 @@ type ForkFindRow struct {
 // Index: session_counters_pkey, messages_pkey, session_branches_pkey. The session that has the
 // message with this sequence: the one that is forked, or, if that is a fork, perhaps one that it was forked of; null if there is
 // no such message. depth is the number of that one's ancestors. There is no row if there is no such session.
-func (q *Queries) ForkFind(ctx context.Context, db DBTX, at int64, iD pgtype.UUID) (ForkFindRow, error) {
-	row := db.QueryRow(ctx, forkFind, at, iD)
+func (q *Queries) ForkFind(ctx context.Context, db DBTX, arg ForkFindParams) (ForkFindRow, error) {
+	row := db.QueryRow(ctx, forkFind, arg.At, arg.ID)
 	var i ForkFindRow
 	err := row.Scan(&i.Owner, &i.Depth)
 	return i, err
@@ -288,9 +298,14 @@ WITH moved AS (
 UPDATE session_branches SET parent_id = $1::uuid WHERE parent_id = $2::uuid
 `
 
+type ForkYieldParams struct {
+	Other     pgtype.UUID
+	SessionID pgtype.UUID
+}
+
 // Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,
 // another id: forks of its forks may still find by it what they have of others.
-func (q *Queries) ForkYield(ctx context.Context, db DBTX, other pgtype.UUID, sessionID pgtype.UUID) error {
-	_, err := db.Exec(ctx, forkYield, other, sessionID)
+func (q *Queries) ForkYield(ctx context.Context, db DBTX, arg ForkYieldParams) error {
+	_, err := db.Exec(ctx, forkYield, arg.Other, arg.SessionID)
 	return err
 }

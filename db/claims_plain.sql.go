@@ -75,9 +75,14 @@ SET check_at = (SELECT n.check_at FROM ROWS FROM (unnest($1::uuid[]), unnest($2:
 WHERE c.plan_id = ANY($1::uuid[])
 `
 
+type PlanClaimLaterParams struct {
+	Ids      []pgtype.UUID
+	CheckAts []time.Time
+}
+
 // Index: plan_claims_pkey.
-func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, ids []pgtype.UUID, checkAts []time.Time) error {
-	_, err := db.Exec(ctx, planClaimLater, ids, checkAts)
+func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, arg PlanClaimLaterParams) error {
+	_, err := db.Exec(ctx, planClaimLater, arg.Ids, arg.CheckAts)
 	return err
 }
 

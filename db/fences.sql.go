@@ -24,9 +24,14 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
 `
 
+type FenceCatchUpPlanParams struct {
+	PlanID    pgtype.UUID
+	Namespace string
+}
+
 // Index: plans_pkey, leases_pkey. Like FenceCatchUpSession.
-func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, planID pgtype.UUID, namespace string) (int64, error) {
-	row := db.QueryRow(ctx, fenceCatchUpPlan, planID, namespace)
+func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, arg FenceCatchUpPlanParams) (int64, error) {
+	row := db.QueryRow(ctx, fenceCatchUpPlan, arg.PlanID, arg.Namespace)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -45,11 +50,16 @@ WITH locked AS MATERIALIZED (
 SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
 `
 
+type FenceCatchUpSessionParams struct {
+	SessionID pgtype.UUID
+	Namespace string
+}
+
 // Index: session_counters_pkey, leases_pkey. Tells the session of a token that it was not told of, because it did not exist,
 // and returns the latest that it knows. It returns no row if it does not exist now. The lease is locked, because somebody may
 // be about to acquire it, and not see the session.
-func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) (int64, error) {
-	row := db.QueryRow(ctx, fenceCatchUpSession, sessionID, namespace)
+func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, arg FenceCatchUpSessionParams) (int64, error) {
+	row := db.QueryRow(ctx, fenceCatchUpSession, arg.SessionID, arg.Namespace)
 	var fence int64
 	err := row.Scan(&fence)
 	return fence, err
@@ -62,9 +72,14 @@ WHERE p.id = $1 AND NOT EXISTS (
 ) FOR NO KEY UPDATE OF p
 `
 
+type FenceLockPlanParams struct {
+	PlanID    pgtype.UUID
+	Namespace string
+}
+
 // Index: plans_pkey, leases_pkey. Like FenceLockSession.
-func (q *Queries) FenceLockPlan(ctx context.Context, db DBTX, planID pgtype.UUID, namespace string) error {
-	_, err := db.Exec(ctx, fenceLockPlan, planID, namespace)
+func (q *Queries) FenceLockPlan(ctx context.Context, db DBTX, arg FenceLockPlanParams) error {
+	_, err := db.Exec(ctx, fenceLockPlan, arg.PlanID, arg.Namespace)
 	return err
 }
 
@@ -76,14 +91,19 @@ WHERE c.session_id = $1 AND NOT EXISTS (
 ) FOR NO KEY UPDATE OF c
 `
 
+type FenceLockSessionParams struct {
+	SessionID pgtype.UUID
+	Namespace string
+}
+
 // Fences: the largest token that was given for the lease of a session or a plan, in the row that a write locks anyway. An
 // acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both
 // locks the session or plan first, and then the lease: a transaction that has written to a session may acquire its lease, and
 // the other way round.
 // Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under way. If
 // somebody holds it, no token is given, and nobody has to wait.
-func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, sessionID pgtype.UUID, namespace string) error {
-	_, err := db.Exec(ctx, fenceLockSession, sessionID, namespace)
+func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, arg FenceLockSessionParams) error {
+	_, err := db.Exec(ctx, fenceLockSession, arg.SessionID, arg.Namespace)
 	return err
 }
 

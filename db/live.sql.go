@@ -35,6 +35,11 @@ SELECT l.heard::boolean AS heard, (CASE WHEN l.heard THEN (
 FROM (SELECT NOT pg_try_advisory_xact_lock($2::integer, 'session_counters'::regclass::oid::integer) AS heard OFFSET 0) AS l
 `
 
+type LiveNotifyParams struct {
+	Payloads  []string
+	LockClass int32
+}
+
 type LiveNotifyRow struct {
 	Heard bool
 	Sent  int64
@@ -44,8 +49,8 @@ type LiveNotifyRow struct {
 // If this statement gets it, nobody listens: it is then a read, while a NOTIFY would be a transaction that writes. The channel,
 // and the lock, are those of the tables' schema: their names have the table's oid. Nothing waits for the commit's place on
 // disk, since a notification does not survive a crash anyway.
-func (q *Queries) LiveNotify(ctx context.Context, db DBTX, payloads []string, lockClass int32) (LiveNotifyRow, error) {
-	row := db.QueryRow(ctx, liveNotify, payloads, lockClass)
+func (q *Queries) LiveNotify(ctx context.Context, db DBTX, arg LiveNotifyParams) (LiveNotifyRow, error) {
+	row := db.QueryRow(ctx, liveNotify, arg.Payloads, arg.LockClass)
 	var i LiveNotifyRow
 	err := row.Scan(&i.Heard, &i.Sent)
 	return i, err
@@ -172,6 +177,11 @@ LEFT JOIN LATERAL (
 WHERE c.next_sequence IS DISTINCT FROM n.next_sequence
 `
 
+type SessionListMovedParams struct {
+	SessionIds    []pgtype.UUID
+	NextSequences []int64
+}
+
 type SessionListMovedRow struct {
 	SessionID    pgtype.UUID
 	NextSequence int64
@@ -180,8 +190,8 @@ type SessionListMovedRow struct {
 // Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual one, or
 // -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
 // where nothing is new.
-func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, nextSequences []int64) ([]SessionListMovedRow, error) {
-	rows, err := db.Query(ctx, sessionListMoved, sessionIds, nextSequences)
+func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
+	rows, err := db.Query(ctx, sessionListMoved, arg.SessionIds, arg.NextSequences)
 	if err != nil {
 		return nil, err
 	}

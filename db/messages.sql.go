@@ -285,10 +285,15 @@ WHERE b.session_id = $1 AND b.base > 0 AND EXISTS (SELECT FROM session_counters 
 LIMIT 1
 `
 
+type MessageGetParams struct {
+	SessionID pgtype.UUID
+	ID        pgtype.UUID
+}
+
 // Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of others. What is left of
 // a session that was deleted is none of its messages.
-func (q *Queries) MessageGet(ctx context.Context, db DBTX, sessionID pgtype.UUID, iD pgtype.UUID) (Message, error) {
-	row := db.QueryRow(ctx, messageGet, sessionID, iD)
+func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams) (Message, error) {
+	row := db.QueryRow(ctx, messageGet, arg.SessionID, arg.ID)
 	var i Message
 	err := row.Scan(
 		&i.SessionID,
@@ -544,10 +549,15 @@ LATERAL (SELECT session_id, sequence, id, role, kind, call_id, content, metadata
 ORDER BY n.ordinality
 `
 
+type MessageListByIDsParams struct {
+	Ids       []pgtype.UUID
+	SessionID pgtype.UUID
+}
+
 // Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
 // separately: see MessageAppend.
-func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, ids []pgtype.UUID, sessionID pgtype.UUID) ([]Message, error) {
-	rows, err := db.Query(ctx, messageListByIDs, ids, sessionID)
+func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, arg MessageListByIDsParams) ([]Message, error) {
+	rows, err := db.Query(ctx, messageListByIDs, arg.Ids, arg.SessionID)
 	if err != nil {
 		return nil, err
 	}

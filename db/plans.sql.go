@@ -85,9 +85,14 @@ const planCountChildren = `-- name: PlanCountChildren :one
 SELECT count(*) FROM (SELECT FROM plans p WHERE p.parent_id = $1::uuid LIMIT $2) AS children
 `
 
+type PlanCountChildrenParams struct {
+	ParentID pgtype.UUID
+	MaxRows  int32
+}
+
 // Index: plans_parent_id_id_idx. Counts up to max_rows.
-func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, parentID pgtype.UUID, maxRows int32) (int64, error) {
-	row := db.QueryRow(ctx, planCountChildren, parentID, maxRows)
+func (q *Queries) PlanCountChildren(ctx context.Context, db DBTX, arg PlanCountChildrenParams) (int64, error) {
+	row := db.QueryRow(ctx, planCountChildren, arg.ParentID, arg.MaxRows)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -525,14 +530,19 @@ WITH found AS (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan FROM found f
 `
 
+type PlanLinkParams struct {
+	SessionID pgtype.UUID
+	PlanID    pgtype.UUID
+}
+
 type PlanLinkRow struct {
 	Session bool
 	Plan    bool
 }
 
 // Index: sessions_pkey, plans_pkey, session_plans_pkey. Returns which of the two exist.
-func (q *Queries) PlanLink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanLinkRow, error) {
-	row := db.QueryRow(ctx, planLink, sessionID, planID)
+func (q *Queries) PlanLink(ctx context.Context, db DBTX, arg PlanLinkParams) (PlanLinkRow, error) {
+	row := db.QueryRow(ctx, planLink, arg.SessionID, arg.PlanID)
 	var i PlanLinkRow
 	err := row.Scan(&i.Session, &i.Plan)
 	return i, err
@@ -1243,6 +1253,11 @@ WITH found AS MATERIALIZED (
 SELECT f.session::boolean AS session, f.plan::boolean AS plan, EXISTS (SELECT FROM made)::boolean AS made FROM found f
 `
 
+type PlanUnlinkParams struct {
+	SessionID pgtype.UUID
+	PlanID    pgtype.UUID
+}
+
 type PlanUnlinkRow struct {
 	Session bool
 	Plan    bool
@@ -1253,8 +1268,8 @@ type PlanUnlinkRow struct {
 // transaction above read committed does not see a link that was created after its snapshot. So the statement tries to create
 // the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
 // which deletes the link.
-func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, sessionID pgtype.UUID, planID pgtype.UUID) (PlanUnlinkRow, error) {
-	row := db.QueryRow(ctx, planUnlink, sessionID, planID)
+func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, arg PlanUnlinkParams) (PlanUnlinkRow, error) {
+	row := db.QueryRow(ctx, planUnlink, arg.SessionID, arg.PlanID)
 	var i PlanUnlinkRow
 	err := row.Scan(&i.Session, &i.Plan, &i.Made)
 	return i, err

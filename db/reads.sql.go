@@ -163,7 +163,7 @@ WITH RECURSIVE asked AS NOT MATERIALIZED (
 SELECT r.place, c.next_sequence AS number, s.version, NULL::uuid AS id, s.namespace AS role, s.key AS content, s.owner AS kind,
     s.actor AS call_id, s.metadata, NULL::bytea AS payload, s.created_at, greatest(s.updated_at, c.updated_at)::timestamptz AS occurred_at,
     ARRAY[coalesce(s.automation_profile, '')] || ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id
     ) AS texts,
     ARRAY[r.low, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, c.fenced_only::integer

@@ -18,11 +18,17 @@ SET created_by = nullif(a.created_by, $1::text), strategy_actor = nullif(a.strat
     review_actor = nullif(a.review_actor, $1), apply_actor = nullif(a.apply_actor, $1), estimation_actor = nullif(a.estimation_actor, $1),
     invariant_actor = nullif(a.invariant_actor, $1), version = a.version + 1
 WHERE $1 IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor)
+    AND (cardinality($2::text[]) = 0 OR a.namespace = ANY ($2::text[]))
 `
 
+type ActionForgetParams struct {
+	Name       string
+	Namespaces []string
+}
+
 // Index: none: there are few actions. Those who know the definition learn of the change by its version.
-func (q *Queries) ActionForget(ctx context.Context, db DBTX, name string) (int64, error) {
-	result, err := db.Exec(ctx, actionForget, name)
+func (q *Queries) ActionForget(ctx context.Context, db DBTX, arg ActionForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, actionForget, arg.Name, arg.Namespaces)
 	if err != nil {
 		return 0, err
 	}
@@ -34,13 +40,15 @@ WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
-    WHERE e.id = ANY ($1::uuid[]) AND (e.actor = ANY ($2::text[]) OR e.user_name = ANY ($2::text[]) OR e.project = ANY ($2::text[])
-        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR $3::boolean AND e.user_name IS NOT NULL)
+    WHERE e.id = ANY ($1::uuid[]) AND (cardinality($2::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY ($2::text[])) AND (e.actor = ANY ($3::text[]) OR e.user_name = ANY ($3::text[]) OR e.project = ANY ($3::text[])
+        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') AND NOT (e.type = 'entity_deleted'
+            AND e.details::text ~ '^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$')
+        OR $4::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
-    SET actor = CASE WHEN e.actor = ANY ($2::text[]) THEN NULL ELSE e.actor END,
-        user_name = CASE WHEN $3 OR e.user_name = ANY ($2::text[]) THEN NULL ELSE e.user_name END,
-        project = CASE WHEN e.project = ANY ($2::text[]) THEN NULL ELSE e.project END,
+    SET actor = CASE WHEN e.actor = ANY ($3::text[]) THEN NULL ELSE e.actor END,
+        user_name = CASE WHEN $4 OR e.user_name = ANY ($3::text[]) THEN NULL ELSE e.user_name END,
+        project = CASE WHEN e.project = ANY ($3::text[]) THEN NULL ELSE e.project END,
         details = CASE WHEN e.type IN ('audit_pruned', 'audit_gap') THEN e.details ELSE '{}' END
     WHERE e.id = ANY (ARRAY(SELECT m.id FROM meant m WHERE NOT m.held))
     RETURNING e.id
@@ -49,9 +57,10 @@ SELECT (SELECT count(*) FROM erased)::bigint AS erased, count(*) FILTER (WHERE m
 `
 
 type AuditEraseParams struct {
-	Ids       []pgtype.UUID
-	Names     []string
-	AboutThem bool
+	Ids        []pgtype.UUID
+	Namespaces []string
+	Names      []string
+	AboutThem  bool
 }
 
 type AuditEraseRow struct {
@@ -60,25 +69,64 @@ type AuditEraseRow struct {
 }
 
 // Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
-// states stays. AuditPruneBegin comes first.
+// states stays, and what a deletion says of itself. AuditPruneBegin comes first.
 func (q *Queries) AuditErase(ctx context.Context, db DBTX, arg AuditEraseParams) (AuditEraseRow, error) {
-	row := db.QueryRow(ctx, auditErase, arg.Ids, arg.Names, arg.AboutThem)
+	row := db.QueryRow(ctx, auditErase,
+		arg.Ids,
+		arg.Namespaces,
+		arg.Names,
+		arg.AboutThem,
+	)
 	var i AuditEraseRow
 	err := row.Scan(&i.Erased, &i.Held)
 	return i, err
 }
 
 const auditQuarantineForget = `-- name: AuditQuarantineForget :execrows
-DELETE FROM audit_quarantine q WHERE position($1::bytea IN q.document) > 0
+DELETE FROM audit_quarantine q
+WHERE position($1::bytea IN q.document) > 0
+    AND (cardinality($2::bytea[]) = 0 OR EXISTS (SELECT FROM unnest($2::bytea[]) AS n (member) WHERE position(n.member IN q.document) > 0)
+        OR $3::boolean AND position('"namespace":'::bytea IN q.document) = 0)
 `
 
-// Index: none: there should be no entries in quarantine. Those that quote a name.
-func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, quoted []byte) (int64, error) {
-	result, err := db.Exec(ctx, auditQuarantineForget, quoted)
+type AuditQuarantineForgetParams struct {
+	Quoted  []byte
+	Members [][]byte
+	Without bool
+}
+
+// Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
+// members with their namespace.
+func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQuarantineForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, auditQuarantineForget, arg.Quoted, arg.Members, arg.Without)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const forkHeld = `-- name: ForkHeld :one
+WITH RECURSIVE forks AS (
+    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+)
+SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1
+`
+
+type ForkHeldParams struct {
+	Namespaces []string
+	Owner      string
+}
+
+// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
+// somebody's sessions.
+func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
+	var session_id pgtype.UUID
+	err := row.Scan(&session_id)
+	return session_id, err
 }
 
 const leaseForget = `-- name: LeaseForget :one
@@ -91,6 +139,7 @@ WITH RECURSIVE places AS (
 ), found AS MATERIALIZED (
     SELECT p.namespace, p.kind FROM places p
     WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text)
+        AND (cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[]))
 ), gone AS (
     DELETE FROM leases l USING found f
     WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = $1::text
@@ -100,28 +149,40 @@ WITH RECURSIVE places AS (
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay
 `
 
+type LeaseForgetParams struct {
+	Name       string
+	Namespaces []string
+}
+
 // Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
 // stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
-func (q *Queries) LeaseForget(ctx context.Context, db DBTX, name string) (int64, error) {
-	row := db.QueryRow(ctx, leaseForget, name)
+func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
+	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
 	err := row.Scan(&stay)
 	return stay, err
 }
 
 const messageErase = `-- name: MessageErase :one
-WITH page AS MATERIALIZED (
+WITH RECURSIVE forks AS (
+    SELECT $1::uuid AS id
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+), kept AS MATERIALIZED (
+    SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
+), page AS MATERIALIZED (
     SELECT m.sequence FROM messages m
-    WHERE m.session_id = $1 AND m.sequence > $2
-        AND NOT session_held(NULL, $1) AND (SELECT true FROM session_branches b WHERE b.parent_id = $1 LIMIT 1)
+    WHERE m.session_id = $1::uuid AND m.sequence > $2
+        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b WHERE b.parent_id = $1::uuid LIMIT 1)
+        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}' OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
     ORDER BY m.sequence LIMIT $3
 ), erased AS (
     UPDATE messages m
     SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
-    WHERE m.session_id = $1 AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
+    WHERE m.session_id = $1::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
-SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached FROM erased e
+SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SELECT k.held FROM kept k)::boolean AS held FROM erased e
 `
 
 type MessageEraseParams struct {
@@ -133,13 +194,15 @@ type MessageEraseParams struct {
 type MessageEraseRow struct {
 	Erased  int64
 	Reached int64
+	Held    bool
 }
 
-// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session that has forks, behind one.
+// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session, which may be deleted, that
+// its forks have, behind one: unless a hold keeps the session, or a fork which has them. Then held says so.
 func (q *Queries) MessageErase(ctx context.Context, db DBTX, arg MessageEraseParams) (MessageEraseRow, error) {
 	row := db.QueryRow(ctx, messageErase, arg.ID, arg.AfterSequence, arg.MaxRows)
 	var i MessageEraseRow
-	err := row.Scan(&i.Erased, &i.Reached)
+	err := row.Scan(&i.Erased, &i.Reached, &i.Held)
 	return i, err
 }
 
@@ -162,14 +225,19 @@ WHERE (n.scope, n.name) > ($1::boolean, $2::text) AND n.name IS NOT NULL -- that
 ORDER BY n.scope::boolean, n.name::text LIMIT 10000
 `
 
+type NameListParams struct {
+	AfterScope bool
+	AfterName  string
+}
+
 type NameListRow struct {
 	Scope bool
 	Name  string
 }
 
 // Index: none: it reads everything, before anything serves. In the order of its bytes.
-func (q *Queries) NameList(ctx context.Context, db DBTX, afterScope bool, afterName string) ([]NameListRow, error) {
-	rows, err := db.Query(ctx, nameList, afterScope, afterName)
+func (q *Queries) NameList(ctx context.Context, db DBTX, arg NameListParams) ([]NameListRow, error) {
+	rows, err := db.Query(ctx, nameList, arg.AfterScope, arg.AfterName)
 	if err != nil {
 		return nil, err
 	}
@@ -230,13 +298,15 @@ func (q *Queries) NamespacesOfAll(ctx context.Context, db DBTX) ([]string, error
 }
 
 const planForget = `-- name: PlanForget :one
+
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2 ORDER BY h.plan_id LIMIT $3
     ) AS f
 ), locked AS MATERIALIZED (
     SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
-    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) ORDER BY p.id FOR NO KEY UPDATE
+    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
+    ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
     SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used, NOT l.busy AND (h.used OR h.ran) AS ran,
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
@@ -281,9 +351,10 @@ FROM judged j
 `
 
 type PlanForgetParams struct {
-	Name    string
-	AfterID pgtype.UUID
-	MaxRows int32
+	Name       string
+	AfterID    pgtype.UUID
+	MaxRows    int32
+	Namespaces []string
 }
 
 type PlanForgetRow struct {
@@ -294,11 +365,17 @@ type PlanForgetRow struct {
 	Live    int64
 }
 
+// Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 // history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
 // was cancelled, if that is by them. What a sweep writes beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
-	row := db.QueryRow(ctx, planForget, arg.Name, arg.AfterID, arg.MaxRows)
+	row := db.QueryRow(ctx, planForget,
+		arg.Name,
+		arg.AfterID,
+		arg.MaxRows,
+		arg.Namespaces,
+	)
 	var i PlanForgetRow
 	err := row.Scan(
 		&i.Reached,
@@ -308,6 +385,54 @@ func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams)
 		&i.Live,
 	)
 	return i, err
+}
+
+const planListMade = `-- name: PlanListMade :many
+WITH RECURSIVE made AS (
+    SELECT p.id FROM plans p WHERE p.session_id = ANY ($1::uuid[])
+    UNION
+    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+)
+SELECT m.id FROM made m
+`
+
+// Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted, and those below them.
+func (q *Queries) PlanListMade(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, planListMade, sessionIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removalLeft = `-- name: RemovalLeft :one
+SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
+    OR EXISTS (SELECT FROM streams s
+        WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
+            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began)
+            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch'))
+    ))::boolean
+`
+
+// Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether SessionRemove,
+// StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked is still there.
+func (q *Queries) RemovalLeft(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, removalLeft)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const sessionCountIdle = `-- name: SessionCountIdle :one
@@ -328,6 +453,11 @@ WHERE own.updated_at < i.since
     AND session_in_use(i.session_id) IS NULL
 `
 
+type SessionCountIdleParams struct {
+	Namespaces []string
+	Sinces     []time.Time
+}
+
 type SessionCountIdleRow struct {
 	Sessions int64
 	Seconds  float64
@@ -337,8 +467,8 @@ type SessionCountIdleRow struct {
 // appended to since the minute of a time, and for how long it is over for the first one. Of the first 10,001 it leaves out those that a hold
 // keeps, or that are in use, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
 // conditions are, would take more than twice as long.
-func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, namespaces []string, sinces []time.Time) (SessionCountIdleRow, error) {
-	row := db.QueryRow(ctx, sessionCountIdle, namespaces, sinces)
+func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCountIdleParams) (SessionCountIdleRow, error) {
+	row := db.QueryRow(ctx, sessionCountIdle, arg.Namespaces, arg.Sinces)
 	var i SessionCountIdleRow
 	err := row.Scan(&i.Sessions, &i.Seconds)
 	return i, err
@@ -385,12 +515,17 @@ func (q *Queries) SessionJudge(ctx context.Context, db DBTX, ids []pgtype.UUID) 
 
 const streamForget = `-- name: StreamForget :execrows
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
-WHERE s.owner = $1 AND s.expires_at > 'epoch'
+WHERE s.owner = $1 AND s.expires_at > 'epoch' AND (cardinality($2::text[]) = 0 OR s.namespace = ANY ($2::text[]))
 `
 
+type StreamForgetParams struct {
+	Owner      string
+	Namespaces []string
+}
+
 // Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
-func (q *Queries) StreamForget(ctx context.Context, db DBTX, owner string) (int64, error) {
-	result, err := db.Exec(ctx, streamForget, owner)
+func (q *Queries) StreamForget(ctx context.Context, db DBTX, arg StreamForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, streamForget, arg.Owner, arg.Namespaces)
 	if err != nil {
 		return 0, err
 	}

@@ -141,10 +141,15 @@ WITH RECURSIVE found AS (
 SELECT f.namespace::text FROM found f LIMIT $1
 `
 
+type NamespaceListParams struct {
+	MaxRows int32
+	After   string
+}
+
 // Index: sessions_namespace_created_at_idx. The namespaces of sessions after one, in the index's order. Each is looked up from the
 // one before, and the sessions between them are not read.
-func (q *Queries) NamespaceList(ctx context.Context, db DBTX, maxRows int32, after string) ([]string, error) {
-	rows, err := db.Query(ctx, namespaceList, maxRows, after)
+func (q *Queries) NamespaceList(ctx context.Context, db DBTX, arg NamespaceListParams) ([]string, error) {
+	rows, err := db.Query(ctx, namespaceList, arg.MaxRows, arg.After)
 	if err != nil {
 		return nil, err
 	}
@@ -404,7 +409,7 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 
 const sessionExport = `-- name: SessionExport :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id), 0)::bigint AS base, c.follows,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
@@ -490,9 +495,14 @@ const sessionFind = `-- name: SessionFind :one
 SELECT s.id FROM sessions s WHERE s.namespace = $1 AND s.key = $2::text
 `
 
+type SessionFindParams struct {
+	Namespace string
+	Key       string
+}
+
 // Index: sessions_namespace_key_key.
-func (q *Queries) SessionFind(ctx context.Context, db DBTX, namespace string, key string) (pgtype.UUID, error) {
-	row := db.QueryRow(ctx, sessionFind, namespace, key)
+func (q *Queries) SessionFind(ctx context.Context, db DBTX, arg SessionFindParams) (pgtype.UUID, error) {
+	row := db.QueryRow(ctx, sessionFind, arg.Namespace, arg.Key)
 	var id pgtype.UUID
 	err := row.Scan(&id)
 	return id, err
@@ -500,7 +510,7 @@ func (q *Queries) SessionFind(ctx context.Context, db DBTX, namespace string, ke
 
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
@@ -622,7 +632,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n WHERE n.session_id = s.id LIMIT 1) AS c
 WHERE s.namespace = $1
@@ -736,7 +746,7 @@ WITH edge AS (
     FROM candidates n, LATERAL (SELECT c.updated_at FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
@@ -836,7 +846,7 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 
 const sessionListIdle = `-- name: SessionListIdle :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
@@ -919,7 +929,7 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 
 const sessionListTaken = `-- name: SessionListTaken :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text) AS t
 JOIN sessions s ON s.id = t.id
@@ -1111,9 +1121,14 @@ const sessionRemoveOf = `-- name: SessionRemoveOf :one
 UPDATE session_remains r SET batch = $1::bigint WHERE r.session_id = $2 RETURNING r.removed
 `
 
+type SessionRemoveOfParams struct {
+	MaxRows int64
+	ID      pgtype.UUID
+}
+
 // Index: session_remains_pkey. The same of one session.
-func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, maxRows int64, iD pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, sessionRemoveOf, maxRows, iD)
+func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, arg SessionRemoveOfParams) (int64, error) {
+	row := db.QueryRow(ctx, sessionRemoveOf, arg.MaxRows, arg.ID)
 	var removed int64
 	err := row.Scan(&removed)
 	return removed, err
@@ -1143,7 +1158,7 @@ WITH locked AS (
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM stored s JOIN session_counters c ON c.session_id = s.id
 `
@@ -1236,6 +1251,11 @@ FROM session_usages u JOIN sessions s ON s.id = u.session_id
 WHERE u.session_id = $1 AND u.id = $2
 `
 
+type SessionUsageGetParams struct {
+	ID      pgtype.UUID
+	UsageID pgtype.UUID
+}
+
 type SessionUsageGetRow struct {
 	KnownInputTokens  int64
 	KnownOutputTokens int64
@@ -1246,8 +1266,8 @@ type SessionUsageGetRow struct {
 }
 
 // Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and the totals.
-func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, iD pgtype.UUID, usageID pgtype.UUID) (SessionUsageGetRow, error) {
-	row := db.QueryRow(ctx, sessionUsageGet, iD, usageID)
+func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, arg SessionUsageGetParams) (SessionUsageGetRow, error) {
+	row := db.QueryRow(ctx, sessionUsageGet, arg.ID, arg.UsageID)
 	var i SessionUsageGetRow
 	err := row.Scan(
 		&i.KnownInputTokens,
@@ -1267,9 +1287,14 @@ SELECT EXISTS (
 )
 `
 
+type SessionWasDeletedParams struct {
+	ID        pgtype.UUID
+	OtherThan *string
+}
+
 // Index: session_ids_pkey. Reports whether a session that does not exist had this id, and if a namespace is given, in another one.
-func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, iD pgtype.UUID, otherThan *string) (bool, error) {
-	row := db.QueryRow(ctx, sessionWasDeleted, iD, otherThan)
+func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, arg SessionWasDeletedParams) (bool, error) {
+	row := db.QueryRow(ctx, sessionWasDeleted, arg.ID, arg.OtherThan)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

@@ -160,11 +160,16 @@ WITH counted AS (
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n
 `
 
+type StateEraseParams struct {
+	Namespace string
+	Name      string
+}
+
 // Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
 // returns the number of its keys. The scope must be locked: see StateLockShared, which has created it at version 0 if it did
 // not exist.
-func (q *Queries) StateErase(ctx context.Context, db DBTX, namespace string, name string) (int64, error) {
-	row := db.QueryRow(ctx, stateErase, namespace, name)
+func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams) (int64, error) {
+	row := db.QueryRow(ctx, stateErase, arg.Namespace, arg.Name)
 	var keys int64
 	err := row.Scan(&keys)
 	return keys, err
@@ -461,8 +466,13 @@ const stateScopeImport = `-- name: StateScopeImport :exec
 INSERT INTO state_scopes (id, session_id, version) VALUES ($1, $1, $2)
 `
 
+type StateScopeImportParams struct {
+	SessionID pgtype.UUID
+	Version   int64
+}
+
 // Index: state_scopes_pkey. Creates the state of a session that is being imported.
-func (q *Queries) StateScopeImport(ctx context.Context, db DBTX, sessionID pgtype.UUID, version int64) error {
-	_, err := db.Exec(ctx, stateScopeImport, sessionID, version)
+func (q *Queries) StateScopeImport(ctx context.Context, db DBTX, arg StateScopeImportParams) error {
+	_, err := db.Exec(ctx, stateScopeImport, arg.SessionID, arg.Version)
 	return err
 }

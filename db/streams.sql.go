@@ -128,9 +128,14 @@ WHERE s.namespace = $1 AND s.key = $2 AND s.expires_at > statement_timestamp()
 RETURNING s.id
 `
 
+type StreamDeleteParams struct {
+	Namespace string
+	Key       string
+}
+
 // Index: streams_namespace_key_began_key. Lets the streams of a key expire that have not, for ever, and returns their ids.
-func (q *Queries) StreamDelete(ctx context.Context, db DBTX, namespace string, key string) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, streamDelete, namespace, key)
+func (q *Queries) StreamDelete(ctx context.Context, db DBTX, arg StreamDeleteParams) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, streamDelete, arg.Namespace, arg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -235,14 +240,19 @@ SELECT s.key, coalesce(s.namespace = $1::text OR (SELECT o.namespace FROM sessio
     $1::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = $2
 `
 
+type StreamFindParams struct {
+	View *string
+	ID   pgtype.UUID
+}
+
 type StreamFindRow struct {
 	Key  string
 	IsIn bool
 }
 
 // Index: streams_pkey, sessions_pkey. Whether a stream is in a view: it was opened there, or for a session of it.
-func (q *Queries) StreamFind(ctx context.Context, db DBTX, view *string, iD pgtype.UUID) (StreamFindRow, error) {
-	row := db.QueryRow(ctx, streamFind, view, iD)
+func (q *Queries) StreamFind(ctx context.Context, db DBTX, arg StreamFindParams) (StreamFindRow, error) {
+	row := db.QueryRow(ctx, streamFind, arg.View, arg.ID)
 	var i StreamFindRow
 	err := row.Scan(&i.Key, &i.IsIn)
 	return i, err
@@ -256,6 +266,11 @@ SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch 
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
 ORDER BY s.began DESC LIMIT 1
 `
+
+type StreamGetParams struct {
+	Namespace string
+	Key       string
+}
 
 type StreamGetRow struct {
 	ID           pgtype.UUID
@@ -274,8 +289,8 @@ type StreamGetRow struct {
 // Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits for
 // the row is followed by another one, which reads the clock.
 // Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
-func (q *Queries) StreamGet(ctx context.Context, db DBTX, namespace string, key string) (StreamGetRow, error) {
-	row := db.QueryRow(ctx, streamGet, namespace, key)
+func (q *Queries) StreamGet(ctx context.Context, db DBTX, arg StreamGetParams) (StreamGetRow, error) {
+	row := db.QueryRow(ctx, streamGet, arg.Namespace, arg.Key)
 	var i StreamGetRow
 	err := row.Scan(
 		&i.ID,
@@ -298,10 +313,15 @@ UPDATE streams s SET status = 'lapsed', expires_at = 'epoch'
 WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.expires_at <= statement_timestamp()
 `
 
+type StreamLapseParams struct {
+	Namespace string
+	Key       string
+}
+
 // Index: streams_open_key. Ends the stream of a key that has expired before it ended, so that another one can be opened. It has
 // expired for ever then, also by a clock that steps back.
-func (q *Queries) StreamLapse(ctx context.Context, db DBTX, namespace string, key string) error {
-	_, err := db.Exec(ctx, streamLapse, namespace, key)
+func (q *Queries) StreamLapse(ctx context.Context, db DBTX, arg StreamLapseParams) error {
+	_, err := db.Exec(ctx, streamLapse, arg.Namespace, arg.Key)
 	return err
 }
 
@@ -383,10 +403,15 @@ LATERAL (
 WHERE s.fences <> n.known
 `
 
+type StreamListChangedParams struct {
+	SessionIds []pgtype.UUID
+	Known      []int64
+}
+
 // Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
 // known: their fences have another sum. It is the poll of those who wait for streams.
-func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, known []int64) ([]int64, error) {
-	rows, err := db.Query(ctx, streamListChanged, sessionIds, known)
+func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
+	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Known)
 	if err != nil {
 		return nil, err
 	}
@@ -416,6 +441,11 @@ LEFT JOIN LATERAL (
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence
 `
 
+type StreamListMovedParams struct {
+	StreamIds     []pgtype.UUID
+	NextSequences []int64
+}
+
 type StreamListMovedRow struct {
 	StreamID     pgtype.UUID
 	NextSequence int64
@@ -423,8 +453,8 @@ type StreamListMovedRow struct {
 
 // Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 // one, and those that have ended, expired or are missing, with -1.
-func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, streamIds []pgtype.UUID, nextSequences []int64) ([]StreamListMovedRow, error) {
-	rows, err := db.Query(ctx, streamListMoved, streamIds, nextSequences)
+func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMovedParams) ([]StreamListMovedRow, error) {
+	rows, err := db.Query(ctx, streamListMoved, arg.StreamIds, arg.NextSequences)
 	if err != nil {
 		return nil, err
 	}
@@ -624,6 +654,11 @@ SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s
 FROM streams s WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open'
 `
 
+type StreamNextParams struct {
+	Namespace string
+	Key       string
+}
+
 type StreamNextRow struct {
 	NextSequence int64
 	BySnapshot   bool
@@ -632,8 +667,8 @@ type StreamNextRow struct {
 // Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
 // locked, by StreamOpen: there is no part that this statement does not see.
 // by_snapshot says that this is not so, because the transaction has another level than read committed: see StreamPartTry.
-func (q *Queries) StreamNext(ctx context.Context, db DBTX, namespace string, key string) (StreamNextRow, error) {
-	row := db.QueryRow(ctx, streamNext, namespace, key)
+func (q *Queries) StreamNext(ctx context.Context, db DBTX, arg StreamNextParams) (StreamNextRow, error) {
+	row := db.QueryRow(ctx, streamNext, arg.Namespace, arg.Key)
 	var i StreamNextRow
 	err := row.Scan(&i.NextSequence, &i.BySnapshot)
 	return i, err
@@ -778,10 +813,15 @@ USING doomed d
 WHERE p.stream_id = d.id AND p.sequence = d.sequence AND d.bytes_before < $1::bigint
 `
 
+type StreamPartRemoveParams struct {
+	MaxBytes int64
+	MaxRows  int64
+}
+
 // Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever: up to max_rows, and
 // either of about max_bytes together or one. It leaves out streams that are locked by others. octet_length does not read a part.
-func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, maxBytes int64, maxRows int64) (int64, error) {
-	result, err := db.Exec(ctx, streamPartRemove, maxBytes, maxRows)
+func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, arg StreamPartRemoveParams) (int64, error) {
+	result, err := db.Exec(ctx, streamPartRemove, arg.MaxBytes, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -792,11 +832,16 @@ const streamPartTry = `-- name: StreamPartTry :exec
 INSERT INTO stream_parts (stream_id, sequence, data) VALUES ($1, $2, '\x00') ON CONFLICT DO NOTHING
 `
 
+type StreamPartTryParams struct {
+	StreamID pgtype.UUID
+	Sequence int64
+}
+
 // Index: stream_parts_pkey. Stores a part which StreamPartUntry removes. At the levels above read committed that fails with a
 // serialization failure if there is a part which the transaction's snapshot does not show. Appends do not change the stream's
 // row, so nothing else would tell.
-func (q *Queries) StreamPartTry(ctx context.Context, db DBTX, streamID pgtype.UUID, sequence int64) error {
-	_, err := db.Exec(ctx, streamPartTry, streamID, sequence)
+func (q *Queries) StreamPartTry(ctx context.Context, db DBTX, arg StreamPartTryParams) error {
+	_, err := db.Exec(ctx, streamPartTry, arg.StreamID, arg.Sequence)
 	return err
 }
 
@@ -804,9 +849,14 @@ const streamPartUntry = `-- name: StreamPartUntry :exec
 DELETE FROM stream_parts p WHERE p.stream_id = $1 AND p.sequence = $2
 `
 
+type StreamPartUntryParams struct {
+	StreamID pgtype.UUID
+	Sequence int64
+}
+
 // Index: stream_parts_pkey.
-func (q *Queries) StreamPartUntry(ctx context.Context, db DBTX, streamID pgtype.UUID, sequence int64) error {
-	_, err := db.Exec(ctx, streamPartUntry, streamID, sequence)
+func (q *Queries) StreamPartUntry(ctx context.Context, db DBTX, arg StreamPartUntryParams) error {
+	_, err := db.Exec(ctx, streamPartUntry, arg.StreamID, arg.Sequence)
 	return err
 }
 
@@ -843,15 +893,22 @@ FROM streams s, LATERAL (
     WHERE stream_parts.stream_id = s.id
     ORDER BY stream_parts.sequence DESC LIMIT 1
 ) AS p
-WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND p.size > 0
+WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open' AND s.opener = $3 AND p.size > 0
 ON CONFLICT DO NOTHING
 `
 
+type StreamRestartParams struct {
+	Namespace string
+	Key       string
+	Opener    pgtype.UUID
+}
+
 // Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
-// of a key that is open, and whose row is locked, by StreamOpen, unless there is nothing before it. If there is a part at its
-// sequence that the transaction's snapshot does not show, that is a serialization failure.
-func (q *Queries) StreamRestart(ctx context.Context, db DBTX, namespace string, key string) error {
-	_, err := db.Exec(ctx, streamRestart, namespace, key)
+// of a key that is open, and that StreamOpen has opened for this opener: if it was refused, the stream is another's. It adds none
+// if there is nothing before it. If there is a part at its sequence that the transaction's snapshot does not show, that is a
+// serialization failure.
+func (q *Queries) StreamRestart(ctx context.Context, db DBTX, arg StreamRestartParams) error {
+	_, err := db.Exec(ctx, streamRestart, arg.Namespace, arg.Key, arg.Opener)
 	return err
 }
 
@@ -859,10 +916,15 @@ const streamTurn = `-- name: StreamTurn :exec
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, hashtext($2::text)))
 `
 
+type StreamTurnParams struct {
+	Key       string
+	Namespace string
+}
+
 // Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
 // cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those before have
 // done. So fences of a key are in the order of commits.
-func (q *Queries) StreamTurn(ctx context.Context, db DBTX, key string, namespace string) error {
-	_, err := db.Exec(ctx, streamTurn, key, namespace)
+func (q *Queries) StreamTurn(ctx context.Context, db DBTX, arg StreamTurnParams) error {
+	_, err := db.Exec(ctx, streamTurn, arg.Key, arg.Namespace)
 	return err
 }

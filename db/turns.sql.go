@@ -19,9 +19,14 @@ FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n
 WHERE s.id = n.id
 `
 
+type TurnAdvanceScopesParams struct {
+	Ids      []pgtype.UUID
+	Versions []int64
+}
+
 // Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
-func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, ids []pgtype.UUID, versions []int64) error {
-	_, err := db.Exec(ctx, turnAdvanceScopes, ids, versions)
+func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanceScopesParams) error {
+	_, err := db.Exec(ctx, turnAdvanceScopes, arg.Ids, arg.Versions)
 	return err
 }
 
@@ -147,6 +152,11 @@ FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (
 ) AS t
 `
 
+type TurnFindParams struct {
+	SessionIds []pgtype.UUID
+	Ids        []string
+}
+
 type TurnFindRow struct {
 	SessionID     pgtype.UUID
 	ID            string
@@ -157,8 +167,8 @@ type TurnFindRow struct {
 }
 
 // Index: session_turns_pkey. Returns those of the turns that are stored.
-func (q *Queries) TurnFind(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, ids []string) ([]TurnFindRow, error) {
-	rows, err := db.Query(ctx, turnFind, sessionIds, ids)
+func (q *Queries) TurnFind(ctx context.Context, db DBTX, arg TurnFindParams) ([]TurnFindRow, error) {
+	rows, err := db.Query(ctx, turnFind, arg.SessionIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -227,14 +237,19 @@ FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (
 ) AS stored
 `
 
+type TurnFindMessagesParams struct {
+	SessionIds []pgtype.UUID
+	Ids        []pgtype.UUID
+}
+
 type TurnFindMessagesRow struct {
 	SessionID pgtype.UUID
 	ID        pgtype.UUID
 }
 
 // Index: messages_session_id_id_key. Returns those of the messages that are stored.
-func (q *Queries) TurnFindMessages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, ids []pgtype.UUID) ([]TurnFindMessagesRow, error) {
-	rows, err := db.Query(ctx, turnFindMessages, sessionIds, ids)
+func (q *Queries) TurnFindMessages(ctx context.Context, db DBTX, arg TurnFindMessagesParams) ([]TurnFindMessagesRow, error) {
+	rows, err := db.Query(ctx, turnFindMessages, arg.SessionIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -264,6 +279,11 @@ SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, sequence)
 `
 
+type TurnFindPlacesParams struct {
+	SessionIds []pgtype.UUID
+	Sequences  []int64
+}
+
 type TurnFindPlacesRow struct {
 	SessionID pgtype.UUID
 	Sequence  int64
@@ -274,8 +294,8 @@ type TurnFindPlacesRow struct {
 // Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
 // message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
 // and whether the session has a row of session_branches. LIMIT is explained at MessageAppend.
-func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, sequences []int64) ([]TurnFindPlacesRow, error) {
-	rows, err := db.Query(ctx, turnFindPlaces, sessionIds, sequences)
+func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, arg TurnFindPlacesParams) ([]TurnFindPlacesRow, error) {
+	rows, err := db.Query(ctx, turnFindPlaces, arg.SessionIds, arg.Sequences)
 	if err != nil {
 		return nil, err
 	}
@@ -307,6 +327,11 @@ FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH O
 ) AS s
 `
 
+type TurnFindStreamsParams struct {
+	Namespaces []string
+	Keys       []string
+}
+
 type TurnFindStreamsRow struct {
 	Place     int64
 	ID        pgtype.UUID
@@ -315,8 +340,8 @@ type TurnFindStreamsRow struct {
 }
 
 // Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the keys.
-func (q *Queries) TurnFindStreams(ctx context.Context, db DBTX, namespaces []string, keys []string) ([]TurnFindStreamsRow, error) {
-	rows, err := db.Query(ctx, turnFindStreams, namespaces, keys)
+func (q *Queries) TurnFindStreams(ctx context.Context, db DBTX, arg TurnFindStreamsParams) ([]TurnFindStreamsRow, error) {
+	rows, err := db.Query(ctx, turnFindStreams, arg.Namespaces, arg.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -348,6 +373,11 @@ FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (
 ) AS u
 `
 
+type TurnFindUsagesParams struct {
+	SessionIds []pgtype.UUID
+	Ids        []pgtype.UUID
+}
+
 type TurnFindUsagesRow struct {
 	SessionID    pgtype.UUID
 	ID           pgtype.UUID
@@ -357,8 +387,8 @@ type TurnFindUsagesRow struct {
 }
 
 // Index: session_usages_pkey. Returns those of the usages that are stored.
-func (q *Queries) TurnFindUsages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, ids []pgtype.UUID) ([]TurnFindUsagesRow, error) {
-	rows, err := db.Query(ctx, turnFindUsages, sessionIds, ids)
+func (q *Queries) TurnFindUsages(ctx context.Context, db DBTX, arg TurnFindUsagesParams) ([]TurnFindUsagesRow, error) {
+	rows, err := db.Query(ctx, turnFindUsages, arg.SessionIds, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -566,6 +596,11 @@ WHERE l.session_id IS NOT NULL
     OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1)
 `
 
+type TurnLockCountersParams struct {
+	SessionIds []pgtype.UUID
+	Waits      bool
+}
+
 type TurnLockCountersRow struct {
 	SessionID    pgtype.UUID
 	Held         bool
@@ -586,8 +621,8 @@ type TurnLockCountersRow struct {
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 // committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
-func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, waits bool) ([]TurnLockCountersRow, error) {
-	rows, err := db.Query(ctx, turnLockCounters, sessionIds, waits)
+func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCountersParams) ([]TurnLockCountersRow, error) {
+	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Waits)
 	if err != nil {
 		return nil, err
 	}
@@ -831,9 +866,14 @@ USING ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n 
 WHERE v.scope_id = n.scope_id AND v.key = n.key
 `
 
+type TurnRemoveValuesParams struct {
+	ScopeIds []pgtype.UUID
+	Keys     []string
+}
+
 // Index: state_values_pkey. Removes keys of scopes whose rows are locked.
-func (q *Queries) TurnRemoveValues(ctx context.Context, db DBTX, scopeIds []pgtype.UUID, keys []string) error {
-	_, err := db.Exec(ctx, turnRemoveValues, scopeIds, keys)
+func (q *Queries) TurnRemoveValues(ctx context.Context, db DBTX, arg TurnRemoveValuesParams) error {
+	_, err := db.Exec(ctx, turnRemoveValues, arg.ScopeIds, arg.Keys)
 	return err
 }
 
@@ -848,9 +888,14 @@ WITH stored AS (
 SELECT rows_left_out('session_counters') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
 `
 
+type TurnRewindParams struct {
+	SessionIds []pgtype.UUID
+	Follows    []int64
+}
+
 // Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are locked.
-func (q *Queries) TurnRewind(ctx context.Context, db DBTX, sessionIds []pgtype.UUID, follows []int64) error {
-	_, err := db.Exec(ctx, turnRewind, sessionIds, follows)
+func (q *Queries) TurnRewind(ctx context.Context, db DBTX, arg TurnRewindParams) error {
+	_, err := db.Exec(ctx, turnRewind, arg.SessionIds, arg.Follows)
 	return err
 }
 

@@ -13,11 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
-	"github.com/seed-df90f812/agentstore/internal/atonce"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/pages"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -27,7 +25,7 @@ import (
 // Request says who is to be erased, and who asked for it.
 type Request struct {
 	Owner string // of the sessions, and one of the person's names; required
-	// Namespaces are those whose sessions, scopes and leases are looked at. Empty: all. Names are looked for everywhere.
+	// Namespaces are those in which the names are the person's: nothing else is looked at. Empty: all.
 	Namespaces []string
 	// Scopes are the names of the shared scopes of state that are the person's.
 	Scopes []string
@@ -151,7 +149,11 @@ func (e *erasure) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.forget(ctx, removal.Person{Names: e.names()}); err != nil {
+	person := removal.Person{Names: e.names(), Namespaces: e.Namespaces}
+	if e.everywhere {
+		person.Namespaces = nil // also where no session, lease or scope is
+	}
+	if err := e.forget(ctx, person); err != nil {
 		return err
 	}
 	if err := e.rest(ctx); err != nil {
@@ -229,7 +231,8 @@ func removalOf(store repo.Store) (removal.Store, error) {
 	return keeper.Removal(), nil
 }
 
-// checkHolds finds the holds of namespaces and owners, and those of sessions of the owner and of audit entries about them.
+// checkHolds finds the holds of namespaces and owners, and those of sessions of the owner, of forks that have their messages, and of
+// audit entries about them.
 func (e *erasure) checkHolds(ctx context.Context) error {
 	theirs := func(id repo.ID) (bool, error) {
 		session, err := e.store.Sessions().Get(ctx, id)
@@ -251,9 +254,22 @@ func (e *erasure) checkHolds(ctx context.Context) error {
 		held, err := theirs(h.SessionID)
 		return refused(h.SessionID, held, err)
 	})
-	keeper, is := e.store.(auditlog.Keeper)
-	if err != nil || !is {
+	if err != nil {
 		return err
+	}
+	if e.Owner != "" {
+		stored, err := removalOf(e.store)
+		if err != nil {
+			return err
+		}
+		fork, err := stored.HeldFork(ctx, e.Owner, e.Namespaces)
+		if err := refused(fork, !fork.IsZero(), err); err != nil {
+			return err
+		}
+	}
+	keeper, is := e.store.(auditlog.Keeper)
+	if !is {
+		return nil
 	}
 	holds, err := keeper.AuditLog().Holds(ctx)
 	for _, h := range holds {
@@ -310,37 +326,46 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// Of pageSessions sessions, atOnce are looked at at the same time. A transaction deletes about batchRows rows.
-const pageSessions, atOnce, batchRows = 100, 4, 1000
+// A page has pageSessions sessions. A transaction deletes about batchRows rows.
+const pageSessions, batchRows = 100, 1000
 
 func (e *erasure) eraseSessions(ctx context.Context, sessions []repo.Session) error {
-	// What belongs to them first: once a session is gone, nobody knows that it is the person's.
-	var mu sync.Mutex
-	about := removal.Person{}
-	err := atonce.Each(atOnce, sessions, func(s repo.Session) error {
-		plans, err := e.plansOf(ctx, s.ID)
-		mu.Lock()
-		defer mu.Unlock()
-		about.Sessions, about.Plans = append(about.Sessions, s.ID), append(about.Plans, plans...)
-		return err
-	})
-	if err != nil || len(sessions) == 0 {
-		return err
-	}
-	if err := e.forget(ctx, about); err != nil {
-		return err
-	}
-	if err := e.deletePlans(ctx, about.Plans); err != nil {
-		return err
-	}
 	for len(sessions) > 0 {
 		n := removal.Batch(sessions, batchRows)
-		if err := e.deleteSessions(ctx, sessions[:n]); err != nil {
+		batch := sessions[:n]
+		// What belongs to them first: once a session is gone, nobody knows that it is the person's.
+		if err := e.eraseAround(ctx, batch); err != nil {
+			return err
+		}
+		if err := e.deleteSessions(ctx, batch); err != nil {
+			return err
+		}
+		// And what others have made of them meanwhile, which from now on nobody can.
+		if err := e.eraseAround(ctx, batch); err != nil {
 			return err
 		}
 		sessions = sessions[n:]
 	}
 	return nil
+}
+
+// eraseAround erases the messages of sessions that forks have, and what is about the sessions, which may be gone.
+func (e *erasure) eraseAround(ctx context.Context, sessions []repo.Session) error {
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
+	about := removal.Person{}
+	for _, s := range sessions {
+		about.Sessions = append(about.Sessions, s.ID)
+	}
+	if about.Plans, err = stored.Made(ctx, about.Sessions); err != nil {
+		return err
+	}
+	if err := e.forget(ctx, about); err != nil {
+		return err
+	}
+	return e.deletePlans(ctx, about.Plans)
 }
 
 func (e *erasure) deleteSessions(ctx context.Context, sessions []repo.Session) error {
@@ -366,23 +391,6 @@ func (e *erasure) deleteSessions(ctx context.Context, sessions []repo.Session) e
 		e.receipt.Kept += d.Deleted.Kept
 	}
 	return err
-}
-
-// plansOf returns the plans that were made for a session, and those below them.
-func (e *erasure) plansOf(ctx context.Context, sessionID repo.ID) (ids []repo.ID, err error) {
-	list := func(filter repo.PlanFilter) error {
-		return pages.Items(func(page repo.Page) (repo.List[repo.Plan], error) { return e.store.Plans().List(ctx, filter, page) }, func(p repo.Plan) error {
-			if p.SessionID == sessionID || !filter.ParentID.IsZero() { // else it is only linked
-				ids = append(ids, p.ID)
-			}
-			return nil
-		})
-	}
-	err = list(repo.PlanFilter{SessionID: sessionID})
-	for i := 0; i < len(ids) && err == nil; i++ {
-		err = list(repo.PlanFilter{ParentID: ids[i]})
-	}
-	return ids, err
 }
 
 // deletePlans deletes plans, and cancels those that have work before.
@@ -411,22 +419,55 @@ func isBusy(err error) bool {
 	return is && refused.Kind != "hold"
 }
 
-// rest removes at once what stores remove in their own time.
+// Others may be at what the erasure has to remove. It looks again after restPause, and gives up if that has not helped restLooks
+// times.
+const restPause, restLooks = 100 * time.Millisecond, 100
+
+// rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and whose
+// transaction may be undone: so it looks what is left.
 func (e *erasure) rest(ctx context.Context) error {
-	for more := true; more; {
-		var err error
-		if _, more, err = e.store.Sessions().RemoveDeleted(ctx, 0); err != nil {
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
+	for looks := 0; ; looks++ {
+		removed, err := e.removeRest(ctx)
+		if err != nil {
 			return err
 		}
+		if removed {
+			looks = 0
+		}
+		switch left, err := stored.Left(ctx); {
+		case err != nil || !left:
+			return err
+		case looks == restLooks:
+			return fmt.Errorf("%w: others keep what is to be removed locked", repo.ErrContention)
+		}
+		select {
+		case <-time.After(restPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *erasure) removeRest(ctx context.Context) (removed bool, err error) {
+	for more := true; more; {
+		if _, more, err = e.store.Sessions().RemoveDeleted(ctx, 0); err != nil {
+			return removed, err
+		}
+		removed = removed || more
 	}
 	for more := true; more; {
 		streams, parts, err := e.store.Streams().RemoveExpired(ctx, 0)
 		if err != nil {
-			return err
+			return removed, err
 		}
 		more = streams+parts > 0
+		removed = removed || more
 	}
-	return nil
+	return removed, nil
 }
 
 // Replay erases again those whom receipts name, in a database that was restored from an older backup: it compares all names that

@@ -11,6 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/repo/removal"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
 )
 
 // A person of one tenant has the names of a person of another one, and of one in no view.
@@ -73,6 +75,20 @@ func TestOnlyNamespaces(t *testing.T) {
 	if err != nil || len(done) != 1 || done[0].StateKeys != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
+}
+
+// The other store: TestErasure in tests/postgres.
+func TestErasure(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	repotest.ErasedInNamespaces(t, store, func(name string, namespaces ...string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Namespaces: namespaces, Key: key})
+		return err
+	})
+	repotest.ErasedBesideForks(t, store, func(store removal.Keeper, name string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
+		return err
+	})
 }
 
 // The receipt of an erasure everywhere is recorded, also where each user has a namespace.

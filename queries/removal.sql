@@ -50,6 +50,8 @@ SELECT s.id, session_held(s.namespace, s.id)::boolean AS held, (session_in_use(s
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id LIMIT 1), 0)::bigint AS inherited
 FROM sessions s WHERE s.id = ANY (@ids::uuid[]);
 
+-- Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
+
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
 -- history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
@@ -60,7 +62,8 @@ WITH found AS MATERIALIZED (
     ) AS f
 ), locked AS MATERIALIZED (
     SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
-    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) ORDER BY p.id FOR NO KEY UPDATE
+    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[]))
+    ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
     SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used, NOT l.busy AND (h.used OR h.ran) AS ran,
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
@@ -109,12 +112,13 @@ UPDATE actions a
 SET created_by = nullif(a.created_by, @name::text), strategy_actor = nullif(a.strategy_actor, @name), execution_actor = nullif(a.execution_actor, @name),
     review_actor = nullif(a.review_actor, @name), apply_actor = nullif(a.apply_actor, @name), estimation_actor = nullif(a.estimation_actor, @name),
     invariant_actor = nullif(a.invariant_actor, @name), version = a.version + 1
-WHERE @name IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor);
+WHERE @name IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor)
+    AND (cardinality(@namespaces::text[]) = 0 OR a.namespace = ANY (@namespaces::text[]));
 
 -- name: StreamForget :execrows
 -- Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
-WHERE s.owner = @owner AND s.expires_at > 'epoch';
+WHERE s.owner = @owner AND s.expires_at > 'epoch' AND (cardinality(@namespaces::text[]) = 0 OR s.namespace = ANY (@namespaces::text[]));
 
 -- name: LeaseForget :one
 -- Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
@@ -128,6 +132,7 @@ WITH RECURSIVE places AS (
 ), found AS MATERIALIZED (
     SELECT p.namespace, p.kind FROM places p
     WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = @name::text)
+        AND (cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[]))
 ), gone AS (
     DELETE FROM leases l USING found f
     WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = @name::text
@@ -137,29 +142,59 @@ WITH RECURSIVE places AS (
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay;
 
 -- name: MessageErase :one
--- Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session that has forks, behind one.
-WITH page AS MATERIALIZED (
+-- Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session, which may be deleted, that
+-- its forks have, behind one: unless a hold keeps the session, or a fork which has them. Then held says so.
+WITH RECURSIVE forks AS (
+    SELECT @id::uuid AS id
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+), kept AS MATERIALIZED (
+    SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
+), page AS MATERIALIZED (
     SELECT m.sequence FROM messages m
-    WHERE m.session_id = @id AND m.sequence > @after_sequence
-        AND NOT session_held(NULL, @id) AND (SELECT true FROM session_branches b WHERE b.parent_id = @id LIMIT 1)
+    WHERE m.session_id = @id::uuid AND m.sequence > @after_sequence
+        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b WHERE b.parent_id = @id::uuid LIMIT 1)
+        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}' OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
     ORDER BY m.sequence LIMIT @max_rows
 ), erased AS (
     UPDATE messages m
     SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
-    WHERE m.session_id = @id AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
+    WHERE m.session_id = @id::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
-SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached FROM erased e;
+SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SELECT k.held FROM kept k)::boolean AS held FROM erased e;
+
+-- name: ForkHeld :one
+-- Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
+-- somebody's sessions.
+WITH RECURSIVE forks AS (
+    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    WHERE s.namespace = ANY (@namespaces::text[]) AND s.owner = @owner::text
+    UNION
+    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+)
+SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1;
+
+-- name: PlanListMade :many
+-- Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted, and those below them.
+WITH RECURSIVE made AS (
+    SELECT p.id FROM plans p WHERE p.session_id = ANY (@session_ids::uuid[])
+    UNION
+    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+)
+SELECT m.id FROM made m;
 
 -- name: AuditErase :one
 -- Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
--- states stays. AuditPruneBegin comes first.
+-- states stays, and what a deletion says of itself. AuditPruneBegin comes first.
 WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
-    WHERE e.id = ANY (@ids::uuid[]) AND (e.actor = ANY (@names::text[]) OR e.user_name = ANY (@names::text[]) OR e.project = ANY (@names::text[])
-        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') OR @about_them::boolean AND e.user_name IS NOT NULL)
+    WHERE e.id = ANY (@ids::uuid[]) AND (cardinality(@namespaces::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY (@namespaces::text[])) AND (e.actor = ANY (@names::text[]) OR e.user_name = ANY (@names::text[]) OR e.project = ANY (@names::text[])
+        OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') AND NOT (e.type = 'entity_deleted'
+            AND e.details::text ~ '^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$')
+        OR @about_them::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
     SET actor = CASE WHEN e.actor = ANY (@names::text[]) THEN NULL ELSE e.actor END,
@@ -171,9 +206,23 @@ WITH meant AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM erased)::bigint AS erased, count(*) FILTER (WHERE m.held) AS held FROM meant m;
 
+-- name: RemovalLeft :one
+-- Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether SessionRemove,
+-- StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked is still there.
+SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
+    OR EXISTS (SELECT FROM streams s
+        WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
+            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began)
+            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch'))
+    ))::boolean;
+
 -- name: AuditQuarantineForget :execrows
--- Index: none: there should be no entries in quarantine. Those that quote a name.
-DELETE FROM audit_quarantine q WHERE position(@quoted::bytea IN q.document) > 0;
+-- Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
+-- members with their namespace.
+DELETE FROM audit_quarantine q
+WHERE position(@quoted::bytea IN q.document) > 0
+    AND (cardinality(@members::bytea[]) = 0 OR EXISTS (SELECT FROM unnest(@members::bytea[]) AS n (member) WHERE position(n.member IN q.document) > 0)
+        OR @without::boolean AND position('"namespace":'::bytea IN q.document) = 0);
 
 -- name: NamespacesOfAll :many
 -- Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up from the one before. The order

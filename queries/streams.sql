@@ -75,8 +75,9 @@ RETURNING id, fence, opened_at, expires_at, session_id;
 
 -- name: StreamRestart :exec
 -- Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
--- of a key that is open, and whose row is locked, by StreamOpen, unless there is nothing before it. If there is a part at its
--- sequence that the transaction's snapshot does not show, that is a serialization failure.
+-- of a key that is open, and that StreamOpen has opened for this opener: if it was refused, the stream is another's. It adds none
+-- if there is nothing before it. If there is a part at its sequence that the transaction's snapshot does not show, that is a
+-- serialization failure.
 INSERT INTO stream_parts (stream_id, sequence, data)
 SELECT s.id, p.sequence + 1, ''
 FROM streams s, LATERAL (
@@ -84,7 +85,7 @@ FROM streams s, LATERAL (
     WHERE stream_parts.stream_id = s.id
     ORDER BY stream_parts.sequence DESC LIMIT 1
 ) AS p
-WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND p.size > 0
+WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.opener = @opener AND p.size > 0
 ON CONFLICT DO NOTHING;
 
 -- name: StreamNext :one

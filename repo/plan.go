@@ -150,6 +150,7 @@ type PlanCount struct {
 
 // LinkedPlan is a plan that a session is linked to, with its current stage.
 type LinkedPlan struct {
-	ID ID
+	ID        ID
+	Namespace string
 	Stage
 }

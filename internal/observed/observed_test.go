@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 		repotest.Run(t, open) // in real time, as a store of somebody else
 		return
 	}
-	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return open(t) }, repotest.Bubbles())
+	repotest.RunRepositories(t, repotest.InTx(open), repotest.Bubbles())
 }
 
 // Without an observer there is nothing in between.

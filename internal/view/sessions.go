@@ -26,7 +26,13 @@ func (s sessions) made(session repo.Session, err error) (repo.Session, error) {
 		return repo.Session{}, rules.InOtherNamespace(session.ID)
 	}
 	s.view.learn("session", session.ID)
+	s.links(&session)
 	return session, nil
+}
+
+// links leaves out plans of other namespaces, which the whole store may have linked to a session.
+func (s sessions) links(session *repo.Session) {
+	session.Plans = slices.DeleteFunc(session.Plans, func(p repo.LinkedPlan) bool { return p.Namespace != s.view.namespace })
 }
 
 func (s sessions) Create(ctx context.Context, session repo.NewSession) (repo.Session, error) {
@@ -41,6 +47,7 @@ func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	if err = s.view.found("session", id, session.Namespace, err); err != nil {
 		return repo.Session{}, err
 	}
+	s.links(&session)
 	return session, nil
 }
 
@@ -64,14 +71,24 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	for i, id := range read.IDs {
 		read.IDs[i] = stands.of(id)
 	}
-	return s.below.Read(ctx, read)
+	snapshot, err := s.below.Read(ctx, read)
+	for _, found := range snapshot.Sessions {
+		if found != nil {
+			s.links(&found.Session)
+		}
+	}
+	return snapshot, err
 }
 
 func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (list repo.List[repo.Session], err error) {
 	if is, err := s.view.selects(&filter.Namespace); !is {
 		return list, err
 	}
-	return s.below.List(ctx, filter, page)
+	list, err = s.below.List(ctx, filter, page)
+	for i := range list.Items {
+		s.links(&list.Items[i])
+	}
+	return list, err
 }
 
 func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
@@ -87,7 +104,9 @@ func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[str
 }
 
 func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	return session(ctx, s.view, id, func(in repo.ID) (repo.Session, error) { return s.below.Update(ctx, in, update) })
+	updated, err := session(ctx, s.view, id, func(in repo.ID) (repo.Session, error) { return s.below.Update(ctx, in, update) })
+	s.links(&updated)
+	return updated, err
 }
 
 func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
@@ -164,7 +183,9 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 }
 
 func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {
-	return session(ctx, s.view, sessionID, func(in repo.ID) (repo.AppendedTurn, error) { return s.below.Turn(ctx, in, id) })
+	turn, err := session(ctx, s.view, sessionID, func(in repo.ID) (repo.AppendedTurn, error) { return s.below.Turn(ctx, in, id) })
+	s.appended(err, &turn)
+	return turn, err
 }
 
 func (s sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int64) ([]repo.Branch, error) {
@@ -215,7 +236,7 @@ func (s sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.Appended
 		return repo.AppendedTurn{}, err
 	}
 	appended, err := s.below.AppendTurn(ctx, turns[0])
-	s.appended(err, appended)
+	s.appended(err, &appended)
 	return appended, stands.named(err)
 }
 
@@ -225,23 +246,25 @@ func (s sessions) AppendTurns(ctx context.Context, turns ...repo.Turn) ([]repo.A
 		return nil, err
 	}
 	appended, err := s.below.AppendTurns(ctx, turns...)
-	s.appended(err, appended...)
+	for i := range appended {
+		s.appended(err, &appended[i])
+	}
 	return appended, stands.named(err)
 }
 
-func (s sessions) appended(err error, turns ...repo.AppendedTurn) {
-	for _, turn := range turns {
-		cutScopes(turn.Scopes)
-		if turn.Plan != nil {
-			s.view.learn("plan", turn.Plan.ID)
-		}
-		if turn.Stream != nil {
-			cut(&turn.Stream.Key)
-			s.view.learn("stream", turn.Stream.ID)
-		}
-		if err == nil {
-			s.view.learn("session", turn.SessionID)
-		}
+// appended gives a turn the names of the view, which learns what is in it. The plan may be in another namespace, if the whole store
+// has added the turn: then it is not found.
+func (s sessions) appended(err error, turn *repo.AppendedTurn) {
+	cutScopes(turn.Scopes)
+	if turn.Plan != nil && s.view.found("plan", turn.Plan.ID, turn.Plan.Namespace, nil) != nil {
+		turn.Plan = nil
+	}
+	if turn.Stream != nil {
+		cut(&turn.Stream.Key)
+		s.view.learn("stream", turn.Stream.ID)
+	}
+	if err == nil {
+		s.view.learn("session", turn.SessionID)
 	}
 }
 

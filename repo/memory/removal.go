@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -59,12 +60,22 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 
 func (r remover) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
 	return run(ctx, r.write, func(t *tables) (f removal.Forgotten, err error) {
+		for _, id := range person.Sessions {
+			if t.heldMessages(id) {
+				return f, rules.HeldMessages(id)
+			}
+			f.Texts += t.forgetMessages(id)
+		}
+		in := func(namespace string) bool {
+			return len(person.Namespaces) == 0 || slices.Contains(person.Namespaces, cmp.Or(namespace, repo.DefaultNamespace))
+		}
 		for _, name := range person.Names {
-			t.forgetName(name, &f)
+			t.forgetName(name, in, &f)
 		}
 		for id, e := range t.entries.all() {
 			about := slices.Contains(person.Plans, e.PlanID) || slices.Contains(person.Sessions, e.SessionID)
-			if !about && !slices.ContainsFunc(person.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project }) {
+			named := in(e.Namespace) && slices.ContainsFunc(person.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project })
+			if !about && !named {
 				continue
 			}
 			erased, changed := rules.EraseEntry(*e, person.Names, about)
@@ -77,17 +88,14 @@ func (r remover) Forget(ctx context.Context, person removal.Person) (removal.For
 				t.entries.put(id, &erased)
 			}
 		}
-		for _, id := range person.Sessions {
-			f.Texts += t.forgetMessages(id)
-		}
 		return f, nil
 	})
 }
 
 // forgetName does what PlanForget and its neighbours in queries/removal.sql do.
-func (t *tables) forgetName(name string, f *removal.Forgotten) {
+func (t *tables) forgetName(name string, in func(namespace string) bool, f *removal.Forgotten) {
 	for _, r := range t.plans.where(func(r *planRow) bool {
-		return slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name })
+		return in(r.Namespace) && slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name })
 	}) {
 		if t.heldPlan(r) {
 			f.Held++
@@ -96,13 +104,13 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 		t.forgetPlan(r, name, f)
 	}
 	for id, c := range t.claims.all() {
-		if c.owner == name {
+		if c.owner == name && in(t.plans.get(id).Namespace) {
 			t.claims.put(id, &claimRow{plan: c.plan, owner: "erased"})
 		}
 	}
 	now := t.now()
 	for key, l := range t.leases.all() {
-		if _, named := rules.SplitView(key.Name); named != name {
+		if namespace, named := rules.SplitView(key.Name); named != name || !in(namespace) {
 			continue
 		}
 		if l.ExpiresAt.After(now) {
@@ -112,6 +120,9 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 		t.leases.remove(key)
 	}
 	for key, a := range t.actions.all() {
+		if parsed, err := repo.ParseActionName(key); err != nil || !in(parsed.Namespace) {
+			continue
+		}
 		changed, forgotten := copyAction(a), false
 		for _, actor := range []*string{
 			&changed.CreatedBy, &changed.StrategyActor, &changed.ExecutionActor, &changed.ReviewActor, &changed.ApplyActor,
@@ -127,13 +138,18 @@ func (t *tables) forgetName(name string, f *removal.Forgotten) {
 			f.Actions++
 		}
 	}
-	f.Streams += int64(t.expireStreams(func(row *streamRow) bool { return row.Owner == name }))
+	f.Streams += int64(t.expireStreams(func(row *streamRow) bool {
+		namespace, _ := rules.SplitView(row.Key)
+		return row.Owner == name && in(namespace)
+	}))
 	quoted, err := json.Marshal(name)
 	if err != nil { // it marshals all texts
 		return
 	}
 	maps.DeleteFunc(t.log.quarantine, func(key poisonKey, _ auditlog.Poison) bool {
-		found := bytes.Contains([]byte(key.document), quoted)
+		var e struct{ Namespace string }
+		_ = json.Unmarshal([]byte(key.document), &e) // it may be no JSON
+		found := bytes.Contains([]byte(key.document), quoted) && in(e.Namespace)
 		if found {
 			f.Quarantined++
 		}
@@ -193,20 +209,32 @@ func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	t.putPlan(changed)
 }
 
+func (t *tables) heldMessages(id repo.ID) bool {
+	return len(t.sessions.where(func(s *sessionRow) bool {
+		return (s.ID == id || s.hasOf(id)) && t.held(s.Namespace, s.Owner, s.ID)
+	})) > 0
+}
+
+// hasOf reports whether a fork has messages of a session.
+func (r *sessionRow) hasOf(id repo.ID) bool {
+	return slices.ContainsFunc(r.inherited, func(m *repo.Message) bool { return m.SessionID == id })
+}
+
+func isErased(m *repo.Message) bool {
+	return m.Content == "erased" && string(m.Metadata) == "{}" && m.Payload == nil && m.Kind+m.CallID+m.Counter == "" && m.Tokens == 0
+}
+
 // forgetMessages replaces those messages of a session that its forks have, and returns their number.
 func (t *tables) forgetMessages(id repo.ID) int64 {
 	erased := map[*repo.Message]*repo.Message{}
 	for forkID, fork := range t.sessions.all() {
-		if !slices.ContainsFunc(fork.inherited, func(m *repo.Message) bool { return m.SessionID == id }) {
+		if !fork.hasOf(id) {
 			continue
-		}
-		if parent := t.sessions.get(id); parent != nil && t.held(parent.Namespace, parent.Owner, id) {
-			return 0
 		}
 		fork, _ = t.editSession(forkID) // it is there
 		fork.inherited = slices.Clone(fork.inherited)
 		for i, m := range fork.inherited {
-			if m.SessionID != id {
+			if m.SessionID != id || isErased(m) {
 				continue
 			}
 			if erased[m] == nil {
@@ -228,6 +256,36 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 		}
 	}
 	return int64(len(erased))
+}
+
+// Left: nobody is at it for longer than a call.
+func (r remover) Left(ctx context.Context) (bool, error) {
+	return false, exec(ctx, r.read, func(*tables) error { return nil })
+}
+
+func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
+	return run(ctx, r.read, func(t *tables) (repo.ID, error) {
+		for _, s := range t.sessions.all() {
+			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) && t.heldMessages(s.ID) {
+				return s.ID, nil
+			}
+		}
+		return repo.ID{}, nil
+	})
+}
+
+func (r remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
+	return run(ctx, r.read, func(t *tables) (made []repo.ID, err error) {
+		for _, p := range t.plans.where(func(p *planRow) bool { return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID) }) {
+			made = append(made, p.ID)
+		}
+		for i := 0; i < len(made); i++ {
+			for _, p := range t.plans.where(func(p *planRow) bool { return p.ParentID == made[i] && !slices.Contains(made, p.ID) }) {
+				made = append(made, p.ID)
+			}
+		}
+		return made, nil
+	})
 }
 
 func (r remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judgement, error) {

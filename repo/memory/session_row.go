@@ -63,7 +63,8 @@ func (r *sessionRow) snapshot(t *tables) repo.Session {
 	session := copySession(r.Session)
 	session.Plans = nil
 	for _, id := range r.planIDs {
-		session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Stage: t.plans.get(id).Stage})
+		plan := t.plans.get(id)
+		session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Namespace: plan.Namespace, Stage: plan.Stage})
 	}
 	session.MessageCount = r.next()
 	return session

@@ -31,3 +31,8 @@ func TestStreamsOfViews(t *testing.T) {
 	store := memory.New()
 	repotest.StreamsOfViews(t, store, store.In("one"), store.In("other"))
 }
+
+func TestViewsApartFromWhole(t *testing.T) {
+	store := memory.New()
+	repotest.ApartFromWhole(t, store, store.In("one"))
+}

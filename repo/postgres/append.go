@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -49,7 +50,7 @@ func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []rep
 	for i, message := range messages {
 		ids[i] = toUUID(message.ID)
 	}
-	rows, err := run2(ctx, s.exec.read, queries.MessageListByIDs, ids, toUUID(sessionID))
+	rows, err := run(ctx, s.exec.read, queries.MessageListByIDs, db.MessageListByIDsParams{Ids: ids, SessionID: toUUID(sessionID)})
 	switch {
 	case err != nil:
 		return nil, err

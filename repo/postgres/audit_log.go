@@ -60,7 +60,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 		if err != nil {
 			return err
 		}
-		if err := queries.AuditAddHashes(ctx, q, seal.FirstHash, toBytes(seal.Hashes)); err != nil {
+		if err := queries.AuditAddHashes(ctx, q, db.AuditAddHashesParams{FirstIndex: seal.FirstHash, Hashes: toBytes(seal.Hashes)}); err != nil {
 			return err
 		}
 		if err := queries.AuditAddCheckpoint(ctx, q, db.AuditAddCheckpointParams{
@@ -69,7 +69,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 			return err
 		}
 		sealed = len(rows)
-		return queries.AuditSealed(ctx, q, next.RecordedAts, next.Ids)
+		return queries.AuditSealed(ctx, q, db.AuditSealedParams{RecordedAts: next.RecordedAts, Ids: next.Ids})
 	})
 	switch {
 	case err != nil:
@@ -155,7 +155,7 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]audit
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run2(ctx, a.exec.read, queries.AuditLeaves, from, int32(limit))
+	rows, err := run(ctx, a.exec.read, queries.AuditLeaves, db.AuditLeavesParams{FromSequence: from, MaxRows: int32(limit)})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, 
 		if err != nil {
 			return err
 		}
-		rows, err = queries.AuditLeaves(ctx, q, sequence, 1)
+		rows, err = queries.AuditLeaves(ctx, q, db.AuditLeavesParams{FromSequence: sequence, MaxRows: 1})
 		return err
 	})
 	if conn.IsNoRows(err) || err == nil && len(rows) == 0 {

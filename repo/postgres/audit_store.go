@@ -127,7 +127,7 @@ func (a *auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
 	}
 	kind, subject := holdOf(hold)
 	return a.exec.writeByID(ctx, func(q db.DBTX) error {
-		return queries.AuditRelease(ctx, q, kind, toUUID(subject))
+		return queries.AuditRelease(ctx, q, db.AuditReleaseParams{Kind: kind, Subject: toUUID(subject)})
 	})
 }
 

@@ -23,7 +23,9 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewS
 	err = s.exec.atomically(ctx, func(q db.DBTX) error {
 		found, err := conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.ForkLock(ctx, q, toUUID(id)) },
-			func(q db.DBTX) (db.ForkFindRow, error) { return queries.ForkFind(ctx, q, at, toUUID(id)) })
+			func(q db.DBTX) (db.ForkFindRow, error) {
+				return queries.ForkFind(ctx, q, db.ForkFindParams{At: at, ID: toUUID(id)})
+			})
 		switch {
 		case err != nil:
 			return conn.OrMissing(err, &conn.Answer{Err: sessionNotFound(id)})

@@ -135,7 +135,9 @@ func (w *pickedPlans) step(row db.PlanClaimPickRow, more int64, transition repo.
 // add adds the statements.
 func (w *pickedPlans) add(ctx context.Context, p *conn.Pipeline) {
 	if len(w.later) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.PlanClaimLater(ctx, q, w.later, w.laterAts) })
+		p.Add(func(q db.DBTX) error {
+			return queries.PlanClaimLater(ctx, q, db.PlanClaimLaterParams{Ids: w.later, CheckAts: w.laterAts})
+		})
 	}
 	if len(w.start.Ids) > 0 {
 		p.Add(func(q db.DBTX) (err error) {

@@ -202,7 +202,7 @@ func eventOf(row db.PlanHistory) repo.PlanEvent {
 	}
 }
 
-// linkedPlansOf returns a session's plans from texts "id/phase/state". It returns nil if
+// linkedPlansOf returns a session's plans from texts "id/phase/state/namespace". It returns nil if
 // there are none.
 func linkedPlansOf(texts []string) []repo.LinkedPlan {
 	if len(texts) == 0 {
@@ -210,11 +210,10 @@ func linkedPlansOf(texts []string) []repo.LinkedPlan {
 	}
 	plans := make([]repo.LinkedPlan, len(texts))
 	for i, text := range texts {
-		id, stage, _ := strings.Cut(text, "/")
-		phase, state, _ := strings.Cut(stage, "/")
+		parts := strings.SplitN(text, "/", 4) // as many as the database wrote
 		var uuid pgtype.UUID
-		_ = uuid.Scan(id) // the database wrote it
-		plans[i] = repo.LinkedPlan{ID: uuid.Bytes, Stage: repo.Stage{Phase: repo.Phase(phase), State: repo.PlanState(state)}}
+		_ = uuid.Scan(parts[0])
+		plans[i] = repo.LinkedPlan{ID: uuid.Bytes, Namespace: parts[3], Stage: repo.Stage{Phase: repo.Phase(parts[1]), State: repo.PlanState(parts[2])}}
 	}
 	return plans
 }

@@ -145,7 +145,7 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, base int64, restore bool) error {
 	for more := restore; more; { // what its deletion has left goes first
 		var err error
-		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, limits.MaxStreamRemoval, toUUID(session.ID))); err != nil {
+		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: toUUID(session.ID)})); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
 	case created > 0 && restore && base > 0: // a fork
-		return queries.ForkYield(ctx, q, toUUID(repo.NewID()), toUUID(session.ID))
+		return queries.ForkYield(ctx, q, db.ForkYieldParams{Other: toUUID(repo.NewID()), SessionID: toUUID(session.ID)})
 	case created > 0:
 		return nil
 	}
@@ -196,7 +196,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	if restore {
 		otherThan = &session.Namespace
 	}
-	switch deleted, err := queries.SessionWasDeleted(ctx, q, toUUID(session.ID), otherThan); {
+	switch deleted, err := queries.SessionWasDeleted(ctx, q, db.SessionWasDeletedParams{ID: toUUID(session.ID), OtherThan: otherThan}); {
 	case err != nil:
 		return err
 	case deleted:
@@ -298,7 +298,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		count += written
 	}
 	if branches {
-		if err := queries.BranchImport(ctx, q, toUUID(sessionID), reader.History().Head); err != nil {
+		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: toUUID(sessionID), Follows: reader.History().Head}); err != nil {
 			return 0, err
 		}
 	}

@@ -46,7 +46,7 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	if err != nil {
 		return err
 	}
-	latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(id), leaseNamespace)
+	latest, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(id), Namespace: leaseNamespace})
 	switch {
 	case conn.IsNoRows(err):
 		return nil // a new attempt finds no session
@@ -65,7 +65,7 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*turn) error {
 		if counter == nil || a.fence <= counter.fence {
 			continue
 		}
-		latest, err := queries.FenceCatchUpSession(ctx, q, toUUID(a.sessionID), leaseNamespace)
+		latest, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,16 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 	case repo.LeaseOfSession:
 		take.SessionID = toUUID(id)
 		told := db.FenceSessionParams{SessionID: take.SessionID, Namespace: get.Namespace, Owner: lease.Owner}
-		steps = slices.Insert(steps, 0, func(q db.DBTX) error { return queries.FenceLockSession(ctx, q, told.SessionID, told.Namespace) })
+		steps = slices.Insert(steps, 0, func(q db.DBTX) error {
+			return queries.FenceLockSession(ctx, q, db.FenceLockSessionParams{SessionID: told.SessionID, Namespace: told.Namespace})
+		})
 		steps = append(steps, func(q db.DBTX) error { return queries.FenceSession(ctx, q, told) })
 	case repo.LeaseOfPlan:
 		take.PlanID = toUUID(id)
 		told := db.FencePlanParams{PlanID: take.PlanID, Namespace: get.Namespace, Owner: lease.Owner}
-		steps = slices.Insert(steps, 0, func(q db.DBTX) error { return queries.FenceLockPlan(ctx, q, told.PlanID, told.Namespace) })
+		steps = slices.Insert(steps, 0, func(q db.DBTX) error {
+			return queries.FenceLockPlan(ctx, q, db.FenceLockPlanParams{PlanID: told.PlanID, Namespace: told.Namespace})
+		})
 		steps = append(steps, func(q db.DBTX) error { return queries.FencePlan(ctx, q, told) })
 	}
 	p := &conn.Pipeline{Steps: steps}
@@ -131,7 +135,7 @@ func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, token int64) error {
 	if token == 0 {
 		return nil
 	}
-	latest, err := queries.FenceCatchUpPlan(ctx, q, toUUID(id), leaseNamespace)
+	latest, err := queries.FenceCatchUpPlan(ctx, q, db.FenceCatchUpPlanParams{PlanID: toUUID(id), Namespace: leaseNamespace})
 	if err != nil {
 		return err
 	}

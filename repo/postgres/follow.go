@@ -158,7 +158,7 @@ func (l *live) moved(ctx context.Context, known []news) (moved []news, err error
 		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.SessionListMoved(ctx, q, ids, nexts)
+		rows, err := queries.SessionListMoved(ctx, q, db.SessionListMovedParams{SessionIds: ids, NextSequences: nexts})
 		moved = each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -20,7 +21,7 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 	if id, known, err := s.exec.known(ctx, normal); known || err != nil {
 		return id, err
 	}
-	id, err := run2(ctx, s.exec.read, queries.SessionFind, normal.Namespace, normal.Key)
+	id, err := run(ctx, s.exec.read, queries.SessionFind, db.SessionFindParams{Namespace: normal.Namespace, Key: normal.Key})
 	switch {
 	case conn.IsNoRows(err):
 		return repo.ID{}, &repo.NotFoundError{Kind: "session", Name: normal.Key, Namespace: normal.Namespace}

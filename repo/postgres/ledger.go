@@ -169,7 +169,7 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	}
 	if sessions := sortedIDs(l.counters); len(sessions) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockCounters(ctx, q, sessions, waits.sessions)
+			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Waits: waits.sessions})
 			for _, row := range rows {
 				if row.Held && waits.sessions {
 					continue // it was deleted during the wait
@@ -275,7 +275,7 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 	}
 	if len(turns.ids) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnFind(ctx, q, turns.sessions, turns.ids)
+			rows, err := queries.TurnFind(ctx, q, db.TurnFindParams{SessionIds: turns.sessions, Ids: turns.ids})
 			for _, row := range rows {
 				l.turns[ofTurn{row.SessionID.Bytes, row.ID}] = row
 			}
@@ -284,7 +284,7 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 	}
 	if len(places.sessions) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnFindPlaces(ctx, q, places.sessions, places.sequences)
+			rows, err := queries.TurnFindPlaces(ctx, q, db.TurnFindPlacesParams{SessionIds: places.sessions, Sequences: places.sequences})
 			for _, row := range rows {
 				l.has[ofPlace{row.SessionID.Bytes, row.Sequence}] = row.Found
 				l.branched[row.SessionID.Bytes] = row.Branched
@@ -294,7 +294,7 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 	}
 	if len(messages.ids) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnFindMessages(ctx, q, messages.sessions, messages.ids)
+			rows, err := queries.TurnFindMessages(ctx, q, db.TurnFindMessagesParams{SessionIds: messages.sessions, Ids: messages.ids})
 			for _, row := range rows {
 				l.messages[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = true
 			}
@@ -303,7 +303,7 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 	}
 	if len(usages.ids) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnFindUsages(ctx, q, usages.sessions, usages.ids)
+			rows, err := queries.TurnFindUsages(ctx, q, db.TurnFindUsagesParams{SessionIds: usages.sessions, Ids: usages.ids})
 			for _, row := range rows {
 				l.added[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = usageOf(row.InputTokens, row.OutputTokens, row.CostNanos)
 			}
@@ -586,7 +586,9 @@ func (l *ledger) writeBranches(ctx context.Context, p *conn.Pipeline) {
 		}
 	}
 	if len(sessions) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.TurnRewind(ctx, q, sessions, follows) })
+		p.Add(func(q db.DBTX) error {
+			return queries.TurnRewind(ctx, q, db.TurnRewindParams{SessionIds: sessions, Follows: follows})
+		})
 	}
 }
 
@@ -617,7 +619,9 @@ func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 	if len(scopes) == 0 {
 		return
 	}
-	p.Add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes, versions) })
+	p.Add(func(q db.DBTX) error {
+		return queries.TurnAdvanceScopes(ctx, q, db.TurnAdvanceScopesParams{Ids: scopes, Versions: versions})
+	})
 	var set db.TurnSetValuesParams
 	var removed struct {
 		scopes []pgtype.UUID
@@ -636,7 +640,9 @@ func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 		p.Add(func(q db.DBTX) error { return queries.TurnSetValues(ctx, q, set) })
 	}
 	if len(removed.keys) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.TurnRemoveValues(ctx, q, removed.scopes, removed.keys) })
+		p.Add(func(q db.DBTX) error {
+			return queries.TurnRemoveValues(ctx, q, db.TurnRemoveValuesParams{ScopeIds: removed.scopes, Keys: removed.keys})
+		})
 	}
 }
 

@@ -121,7 +121,7 @@ func (l *ledger) lockWork(ctx context.Context, p *conn.Pipeline, waits bool) {
 		return err
 	})
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnFindStreams(ctx, q, namespaces, names)
+		rows, err := queries.TurnFindStreams(ctx, q, db.TurnFindStreamsParams{Namespaces: namespaces, Keys: names})
 		for _, row := range rows {
 			if key := keys[row.Place-1]; l.streams[key] != nil {
 				l.streams[key] = &openStream{row.ID.Bytes, row.SessionID.Bytes, row.Expired}
@@ -249,7 +249,9 @@ func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *turn) {
 	open.Session = a.sessionID
 	stream := newlyOpened(open, open.Session)
 	namespace, key := rules.SplitView(open.Key)
-	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, namespace, key) })
+	p.Add(func(q db.DBTX) error {
+		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: namespace, Key: key})
+	})
 	p.Add(func(q db.DBTX) error {
 		row, err := queries.StreamOpen(ctx, q, streamOpenParams(namespace, key, open, a.opener))
 		stream.ID, stream.Fence, stream.OpenedAt, stream.ExpiresAt = row.ID.Bytes, row.Fence, row.OpenedAt.UTC(), row.ExpiresAt.UTC()
@@ -257,10 +259,12 @@ func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *turn) {
 		return err
 	})
 	if open.Restart {
-		p.Add(func(q db.DBTX) error { return queries.StreamRestart(ctx, q, namespace, key) })
+		p.Add(func(q db.DBTX) error {
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: namespace, Key: key, Opener: toUUID(a.opener)})
+		})
 	}
 	p.Add(func(q db.DBTX) error {
-		next, err := queries.StreamNext(ctx, q, namespace, key)
+		next, err := queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: namespace, Key: key})
 		stream.Next = next.NextSequence
 		return err
 	})

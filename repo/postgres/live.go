@@ -128,7 +128,7 @@ const notifyLock = 0x61676e74
 // commit is on disk.
 func (l *live) notify(ctx context.Context, payloads []string) (heard bool, err error) {
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		row, err := queries.LiveNotify(ctx, q, payloads, notifyLock)
+		row, err := queries.LiveNotify(ctx, q, db.LiveNotifyParams{Payloads: payloads, LockClass: notifyLock})
 		heard = row.Heard
 		return err
 	})

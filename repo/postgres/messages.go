@@ -12,7 +12,7 @@ import (
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
-	row, err := run2(ctx, s.exec.read, queries.MessageGet, toUUID(sessionID), toUUID(id))
+	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{SessionID: toUUID(sessionID), ID: toUUID(id)})
 	if conn.IsNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
 			return repo.Message{}, err

@@ -153,7 +153,7 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if err != nil {
 		return err
 	}
-	children, err := queries.PlanCountChildren(ctx, q, toUUID(plan.ParentID), limits.MaxChildPlans)
+	children, err := queries.PlanCountChildren(ctx, q, db.PlanCountChildrenParams{ParentID: toUUID(plan.ParentID), MaxRows: limits.MaxChildPlans})
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (p *plans) exists(ctx context.Context, id repo.ID) error {
 
 func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 	err := p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanLink(ctx, q, toUUID(sessionID), toUUID(planID))
+		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
 	if conn.Violates(err, linkSession) { // the session was deleted meanwhile
@@ -141,9 +141,9 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 
 func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
 	return p.exec.noted(p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
 		if err == nil && found.Made {
-			found, err = queries.PlanUnlink(ctx, q, toUUID(sessionID), toUUID(planID))
+			found, err = queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
 		}
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	}))

@@ -56,7 +56,7 @@ func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (session
 		sinces[i] = since[namespace]
 	}
 	err = r.exec.read(ctx, func(q db.DBTX) error {
-		row, err := queries.SessionCountIdle(ctx, q, namespaces, sinces)
+		row, err := queries.SessionCountIdle(ctx, q, db.SessionCountIdleParams{Namespaces: namespaces, Sinces: sinces})
 		sessions, longest = row.Sessions, time.Duration(row.Seconds*float64(time.Second))
 		return err
 	})
@@ -78,33 +78,36 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 		return f, err
 	}
 	for _, name := range person.Names {
-		if err := r.forgetName(ctx, name, &f); err != nil {
+		if err := r.forgetName(ctx, name, person.Namespaces, &f); err != nil {
 			return f, err
 		}
+		erase := db.AuditEraseParams{Names: append([]string{}, person.Names...), Namespaces: append([]string{}, person.Namespaces...)}
 		for _, filter := range []repo.AuditFilter{{Actor: name}, {User: name}, {Project: name}} {
-			if err := r.forgetEntries(ctx, filter, person.Names, false, &f); err != nil {
+			if err := r.forgetEntries(ctx, filter, erase, &f); err != nil {
 				return f, err
 			}
 		}
 	}
+	about := db.AuditEraseParams{Names: append([]string{}, person.Names...), Namespaces: []string{}, AboutThem: true}
 	for _, id := range person.Plans {
-		if err := r.forgetEntries(ctx, repo.AuditFilter{PlanID: id}, person.Names, true, &f); err != nil {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{PlanID: id}, about, &f); err != nil {
 			return f, err
 		}
 	}
 	for _, id := range person.Sessions {
-		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, person.Names, true, &f); err != nil {
+		if err := r.forgetMessages(ctx, id, &f); err != nil {
 			return f, err
 		}
-		if err := r.forgetMessages(ctx, id, &f); err != nil {
+		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, about, &f); err != nil {
 			return f, err
 		}
 	}
 	return f, nil
 }
 
-func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgotten) error {
-	plans := db.PlanForgetParams{Name: name, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
+func (r *remover) forgetName(ctx context.Context, name string, in []string, f *removal.Forgotten) error {
+	in = append([]string{}, in...)
+	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
 	for plans.AfterID.Valid {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) { return queries.PlanForget(ctx, q, plans) })
 		if err != nil {
@@ -113,18 +116,26 @@ func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgot
 		f.Add(removal.Forgotten{Events: row.Events, Altered: row.Altered, Held: row.Held, Live: row.Live})
 		plans.AfterID = row.Reached
 	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
+	quarantine := db.AuditQuarantineForgetParams{Quoted: quotedJSON(name), Members: each(in, func(namespace string) []byte {
+		return append([]byte(`"namespace":`), quotedJSON(namespace)...)
+	}), Without: slices.Contains(in, repo.DefaultNamespace)}
 	var actions, streams, leases, quarantined int64
-	err = r.exec.atomically(ctx, func(q db.DBTX) error {
+	err := r.exec.atomically(ctx, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) (err error) { actions, err = queries.ActionForget(ctx, q, name); return err })
-		p.Add(func(q db.DBTX) (err error) { streams, err = queries.StreamForget(ctx, q, name); return err })
-		p.Add(func(q db.DBTX) (err error) { leases, err = queries.LeaseForget(ctx, q, name); return err })
 		p.Add(func(q db.DBTX) (err error) {
-			quarantined, err = queries.AuditQuarantineForget(ctx, q, quoted)
+			actions, err = queries.ActionForget(ctx, q, db.ActionForgetParams{Name: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			streams, err = queries.StreamForget(ctx, q, db.StreamForgetParams{Owner: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			leases, err = queries.LeaseForget(ctx, q, db.LeaseForgetParams{Name: name, Namespaces: in})
+			return err
+		})
+		p.Add(func(q db.DBTX) (err error) {
+			quarantined, err = queries.AuditQuarantineForget(ctx, q, quarantine)
 			return err
 		})
 		return p.Send(ctx, q)
@@ -133,8 +144,13 @@ func (r *remover) forgetName(ctx context.Context, name string, f *removal.Forgot
 	return err
 }
 
+func quotedJSON(text string) []byte {
+	quoted, _ := json.Marshal(text) //nolint:errchkjson // it marshals all texts
+	return quoted
+}
+
 // forgetEntries erases fields of the entries that filter selects, a page at a time.
-func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, names []string, about bool, f *removal.Forgotten) error {
+func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, params db.AuditEraseParams, f *removal.Forgotten) error {
 	filter.OldestFirst = true
 	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil { // no entry has such a name
@@ -147,7 +163,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, na
 		}
 		last := rows[len(rows)-1]
 		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
-		params := db.AuditEraseParams{Ids: each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID }), Names: append([]string{}, names...), AboutThem: about}
+		params.Ids = each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID })
 		var row db.AuditEraseRow
 		if err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
 			row, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) },
@@ -167,11 +183,31 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 	params := db.MessageEraseParams{ID: toUUID(id), AfterSequence: -1, MaxRows: forgetRows}
 	for {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) { return queries.MessageErase(ctx, q, params) })
+		if err == nil && row.Held {
+			err = rules.HeldMessages(id)
+		}
 		if f.Texts += row.Erased; err != nil || row.Erased < forgetRows {
 			return err
 		}
 		params.AfterSequence = row.Reached
 	}
+}
+
+func (r *remover) Left(ctx context.Context) (bool, error) {
+	return ask(ctx, r.exec.read, func(q db.DBTX) (bool, error) { return queries.RemovalLeft(ctx, q) })
+}
+
+func (r *remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
+	id, err := run(ctx, r.exec.read, queries.ForkHeld, db.ForkHeldParams{Owner: owner, Namespaces: namespaces})
+	if conn.IsNoRows(err) {
+		return repo.ID{}, nil
+	}
+	return id.Bytes, err
+}
+
+func (r *remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
+	rows, err := run(ctx, r.exec.read, queries.PlanListMade, toUUIDs(sessions))
+	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
 func (r *remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judgement, error) {
@@ -187,6 +223,6 @@ func (r *remover) Namespaces(ctx context.Context) ([]string, error) {
 }
 
 func (r *remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {
-	rows, err := run2(ctx, r.exec.read, queries.NameList, after.Scope, after.Name)
+	rows, err := run(ctx, r.exec.read, queries.NameList, db.NameListParams{AfterScope: after.Scope, AfterName: after.Name})
 	return each(rows, func(row db.NameListRow) removal.Name { return removal.Name(row) }), err
 }

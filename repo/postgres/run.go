@@ -9,18 +9,11 @@ import (
 // way is one of an executor's ways to run statements: read, write or writeByID.
 type way func(ctx context.Context, statements func(db.DBTX) error) error
 
-// run runs one query with one argument and returns its answer.
+// run runs one query and returns its answer. A query with several arguments takes a struct.
 func run[Argument, Answer any](
 	ctx context.Context, way way, query func(context.Context, db.DBTX, Argument) (Answer, error), argument Argument,
 ) (Answer, error) {
 	return ask(ctx, way, func(q db.DBTX) (Answer, error) { return query(ctx, q, argument) })
-}
-
-// run2 is like run, for queries with two arguments.
-func run2[First, Second, Answer any](
-	ctx context.Context, way way, query func(context.Context, db.DBTX, First, Second) (Answer, error), first First, second Second,
-) (Answer, error) {
-	return ask(ctx, way, func(q db.DBTX) (Answer, error) { return query(ctx, q, first, second) })
 }
 
 // ask is like run, for any function that queries.

@@ -135,7 +135,7 @@ func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string)
 
 // wasDeleted reports whether a session that does not exist was deleted.
 func (s *sessions) wasDeleted(ctx context.Context, id repo.ID) (bool, error) {
-	return run2(ctx, s.exec.read, queries.SessionWasDeleted, toUUID(id), nil)
+	return run(ctx, s.exec.read, queries.SessionWasDeleted, db.SessionWasDeletedParams{ID: toUUID(id), OtherThan: nil})
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {

@@ -97,7 +97,7 @@ func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[st
 		return repo.List[string]{}, err
 	}
 	rows, err := run(ctx, s.exec.read, func(ctx context.Context, q db.DBTX, after string) ([]string, error) {
-		return queries.NamespaceList(ctx, q, int32(list.Limit)+1, after) // one extra row tells whether there is a next page
+		return queries.NamespaceList(ctx, q, db.NamespaceListParams{MaxRows: int32(list.Limit) + 1, After: after}) // one extra row tells whether there is a next page
 	}, list.After)
 	if err != nil {
 		return repo.List[string]{}, err

@@ -108,7 +108,7 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 		p := &conn.Pipeline{}
 		lockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.namespace, repo.Scope{Name: scopeName})})
 		p.Add(func(q db.DBTX) (err error) {
-			keys, err = queries.StateErase(ctx, q, s.namespace, scopeName)
+			keys, err = queries.StateErase(ctx, q, db.StateEraseParams{Namespace: s.namespace, Name: scopeName})
 			return err
 		})
 		err = p.Send(ctx, q)

@@ -131,7 +131,7 @@ func (s *stateImport) finish() error {
 
 func (s *stateImport) flush() error {
 	if !s.created {
-		err := queries.StateScopeImport(s.ctx, s.q, toUUID(s.sessionID), s.reader.StateVersion())
+		err := queries.StateScopeImport(s.ctx, s.q, db.StateScopeImportParams{SessionID: toUUID(s.sessionID), Version: s.reader.StateVersion()})
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return repo.Stream{}, err
 	}
-	row, err := run2(ctx, s.exec.read, queries.StreamGet, s.namespace, key)
+	row, err := run(ctx, s.exec.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace, Key: key})
 	switch {
 	case err != nil:
 		return repo.Stream{}, conn.OrMissing(err, rules.NoStream(key, repo.StreamPosition{}))
@@ -90,7 +90,7 @@ func (s *streams) whyNotOpened(ctx context.Context, q db.DBTX, stream repo.NewSt
 	if stream.Session.IsZero() {
 		return nil, nil
 	}
-	row, err := queries.StreamGet(ctx, q, s.namespace, stream.Key)
+	row, err := queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace, Key: stream.Key})
 	switch {
 	case err != nil && !conn.IsNoRows(err):
 		return nil, err
@@ -119,24 +119,34 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 	var row db.StreamOpenRow
 	var next db.StreamNextRow
 	p := &conn.Pipeline{}
-	p.Add(func(q db.DBTX) error { return queries.StreamTurn(ctx, q, stream.Key, s.namespace) })
-	p.Add(func(q db.DBTX) error { return queries.StreamLapse(ctx, q, s.namespace, stream.Key) })
+	p.Add(func(q db.DBTX) error {
+		return queries.StreamTurn(ctx, q, db.StreamTurnParams{Key: stream.Key, Namespace: s.namespace})
+	})
+	p.Add(func(q db.DBTX) error {
+		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: s.namespace, Key: stream.Key})
+	})
 	p.Add(func(q db.DBTX) (err error) {
 		row, err = queries.StreamOpen(ctx, q, streamOpenParams(s.namespace, stream.Key, stream, opener))
 		return err
 	})
 	if stream.Restart {
-		p.Add(func(q db.DBTX) error { return queries.StreamRestart(ctx, q, s.namespace, stream.Key) })
+		p.Add(func(q db.DBTX) error {
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace, Key: stream.Key, Opener: toUUID(opener)})
+		})
 	}
 	p.Add(func(q db.DBTX) (err error) {
-		next, err = queries.StreamNext(ctx, q, s.namespace, stream.Key)
+		next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: s.namespace, Key: stream.Key})
 		return err
 	})
 	err := p.Send(ctx, q)
 	if err == nil && next.BySnapshot {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.StreamPartTry(ctx, q, row.ID, next.NextSequence) })
-		p.Add(func(q db.DBTX) error { return queries.StreamPartUntry(ctx, q, row.ID, next.NextSequence) })
+		p.Add(func(q db.DBTX) error {
+			return queries.StreamPartTry(ctx, q, db.StreamPartTryParams{StreamID: row.ID, Sequence: next.NextSequence})
+		})
+		p.Add(func(q db.DBTX) error {
+			return queries.StreamPartUntry(ctx, q, db.StreamPartUntryParams{StreamID: row.ID, Sequence: next.NextSequence})
+		})
 		err = p.Send(ctx, q)
 	}
 	return repo.Stream{
@@ -203,7 +213,7 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
 		if conn.IsNoRows(err) { // it was removed
 			var other db.StreamGetRow
-			other, err = queries.StreamGet(ctx, q, s.namespace, stream.Key)
+			other, err = queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace, Key: stream.Key})
 			stored, row.Newest = nil, other.Fence
 		}
 		if err != nil && !conn.IsNoRows(err) {
@@ -253,7 +263,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 
 // InView is for internal/view.
 func (s *streams) InView(ctx context.Context, id repo.ID) (bool, error) {
-	row, err := run2(ctx, s.exec.read, queries.StreamFind, unlessZero(s.view), toUUID(id))
+	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(id)})
 	if conn.IsNoRows(err) {
 		err = nil
 	}
@@ -264,7 +274,7 @@ func (s *streams) Delete(ctx context.Context, key string) error {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return err
 	}
-	ids, err := run2(ctx, s.exec.write, queries.StreamDelete, s.namespace, key)
+	ids, err := run(ctx, s.exec.write, queries.StreamDelete, db.StreamDeleteParams{Namespace: s.namespace, Key: key})
 	switch {
 	case err != nil:
 		return err

@@ -124,10 +124,10 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return nil, id, rules.CannotFollowStream()
 	}
 	if from.StreamID.IsZero() {
-		row, err := run2(ctx, p.read, queries.StreamGet, s.namespace, key)
+		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace, Key: key})
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
-	row, err := run2(ctx, p.read, queries.StreamFind, unlessZero(s.view), toUUID(from.StreamID))
+	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(from.StreamID)})
 	if err == nil && !(row.IsIn && row.Key == key) {
 		err = rules.NoStream(key, from)
 	}
@@ -181,7 +181,7 @@ func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, e
 	}
 	some := make([]bool, len(known))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		places, err := queries.StreamListChanged(ctx, q, sessions, fences)
+		places, err := queries.StreamListChanged(ctx, q, db.StreamListChangedParams{SessionIds: sessions, Known: fences})
 		for _, place := range places {
 			some[place-1] = true
 		}
@@ -256,7 +256,7 @@ func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, er
 		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.StreamListMoved(ctx, q, ids, nexts)
+		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams{StreamIds: ids, NextSequences: nexts})
 		moved = each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })
 		return err
 	})

@@ -24,7 +24,7 @@ func removeExpired(ctx context.Context, q db.DBTX, limit int) (streams, parts in
 			return err
 		})
 		p.Add(func(q db.DBTX) (err error) {
-			parts, err = queries.StreamPartRemove(ctx, q, int64(limit), int64(limit)*removedPartBytes)
+			parts, err = queries.StreamPartRemove(ctx, q, db.StreamPartRemoveParams{MaxRows: int64(limit), MaxBytes: int64(limit) * removedPartBytes})
 			return err
 		})
 		p.Add(func(q db.DBTX) (err error) {

@@ -188,7 +188,7 @@ func (s *sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo
 	if err := rules.CheckTurnID(id); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	rows, err := run2(ctx, s.exec.read, queries.TurnFind, toUUIDs([]repo.ID{sessionID}), []string{id})
+	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{SessionIds: toUUIDs([]repo.ID{sessionID}), Ids: []string{id}})
 	switch {
 	case err != nil:
 		return repo.AppendedTurn{}, err

@@ -235,7 +235,7 @@ func (c *turnsCall) create(ctx context.Context, in *sessions) (map[repo.ID]bool,
 func (c *turnsCall) existing(ctx context.Context, in *sessions, t *rules.Turn) (repo.ID, error) {
 	key := repo.SessionKey{Namespace: t.Create.Namespace, Key: t.Create.Key}
 	if t.Named {
-		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, key.Namespace, key.Key)
+		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, db.SessionFindParams{Namespace: key.Namespace, Key: key.Key})
 		if err != nil {
 			return repo.ID{}, conn.OrMissing(err, &conn.Answer{Err: sessionNotFound(t.SessionID)})
 		}

@@ -77,7 +77,7 @@ func refusedUsage(lost bool, reason error) error {
 
 // knownUsage looks for a stored usage with add's id, and compares it with add.
 func (s *sessions) knownUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (totals repo.Usage, found bool, err error) {
-	row, err := run2(ctx, s.exec.read, queries.SessionUsageGet, toUUID(id), toUUID(add.ID))
+	row, err := run(ctx, s.exec.read, queries.SessionUsageGet, db.SessionUsageGetParams{ID: toUUID(id), UsageID: toUUID(add.ID)})
 	if conn.IsNoRows(err) {
 		return repo.Usage{}, false, nil
 	}

@@ -25,10 +25,17 @@ type Store interface {
 	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
 	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
 	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
-	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission.
+	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind "hold" if a
+	// hold keeps the messages.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
 	// Judge says of each session that is there what keeps it from being deleted for its age.
 	Judge(ctx context.Context, sessions []repo.ID) ([]Judgement, error)
+	// Left reports whether RemoveDeleted or RemoveExpired have left anything that they would remove, also because others are at it.
+	Left(ctx context.Context) (bool, error)
+	// HeldFork returns a session that a legal hold keeps, and which has messages of the owner's sessions. Zero: there is none.
+	HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error)
+	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
+	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
 	Namespaces(ctx context.Context) ([]string, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
@@ -89,8 +96,8 @@ func Delete(ctx context.Context, store repo.Store, all []Deletion) {
 
 // Person says what is a person's.
 type Person struct {
-	// Names are those by which the person owns and acts.
-	Names []string
+	// Names are those by which the person owns and acts, in the namespaces; empty: in all.
+	Names, Namespaces []string
 	// Sessions and Plans are about to be deleted, or were: the user and the details of audit entries about them are
 	// erased, and the messages of these sessions, if there are forks, which keep them.
 	Sessions, Plans []repo.ID

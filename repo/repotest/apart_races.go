@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -186,5 +187,62 @@ func testApartEqualKeys(t *testing.T, one, other repo.Store, _ string) {
 		}
 		released, err := view.Leases().ReleaseAll(t.Context(), "owner")
 		wantSame(t, "the leases", must(t, released, err), 1)
+	}
+}
+
+// ApartFromWhole has the whole store make plans of its own for a view's session: by a turn and by a link. Whoever reads the session,
+// or repeats the turn, through the view gets neither, nor learns that they are there.
+// Guarantee: Views: A view gets no plan of another namespace from its own sessions and turns.
+func ApartFromWhole(t *testing.T, whole, one repo.Store) {
+	t.Helper()
+	for _, inside := range []bool{false, true} {
+		id, action := create(t, one.Sessions()), plain(t, whole)
+		turn := repo.Turn{SessionID: id, ID: randomName(), Messages: users(1), Action: action, Existing: true}
+		made, err := whole.Sessions().AppendTurn(t.Context(), turn)
+		if must(t, made, err).Plan == nil {
+			t.Fatal("the turn has made no plan")
+		}
+		planID := made.Plan.ID
+		wantSame(t, "plans of the whole store's session", len(get(t, whole.Sessions(), id).Plans), 1)
+		ask := func(r repo.Repositories) {
+			read, err := r.Sessions().Turn(t.Context(), id, turn.ID)
+			if must(t, read, err).Plan != nil {
+				t.Errorf("the turn that is read has the plan %v", read.Plan.ID)
+			}
+			turn := turn
+			turn.Action = ""
+			again, err := r.Sessions().AppendTurn(t.Context(), turn)
+			if must(t, again, err); again.Plan != nil || !again.Repeated {
+				t.Errorf("the turn again: %+v", again)
+			}
+			together, err := r.Sessions().AppendTurns(t.Context(), turn)
+			if must(t, together, err)[0].Plan != nil {
+				t.Errorf("the turn again: %+v", together[0])
+			}
+			list, err := r.Sessions().List(t.Context(), repo.SessionFilter{AnyOwner: true}, repo.Page{})
+			sessions := must(t, list, err).Items
+			snapshot, err := r.Sessions().Read(t.Context(), repo.ReadSessions{IDs: []repo.ID{id}})
+			sessions = append(sessions, must(t, snapshot, err).Sessions[0].Session, get(t, r.Sessions(), id))
+			updated, err := r.Sessions().Update(t.Context(), id, repo.SessionUpdate{MetadataPatch: json.RawMessage(`{"a":1}`)})
+			for _, session := range append(sessions, must(t, updated, err)) {
+				if len(session.Plans) > 0 {
+					t.Errorf("the session has the plans %+v", session.Plans)
+				}
+			}
+			_, err = r.Plans().Get(t.Context(), planID)
+			wantNotFound(t, err, "plan", planID)
+			_, err = r.Plans().Transition(t.Context(), planID, repo.TransitionCancel, repo.Cause{Reason: "x"})
+			wantNotFound(t, err, "plan", planID)
+			_, err = r.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: repo.LeaseOfPlan, Name: planID.String()}, Owner: "me"})
+			wantNotFound(t, err, "plan", planID)
+			wantNotFound(t, r.Plans().Delete(t.Context(), planID), "plan", planID)
+		}
+		if !inside {
+			ask(one)
+		} else if err := one.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error { ask(tx); return nil }); err != nil {
+			t.Error(err)
+		}
+		plan, err := whole.Plans().Get(t.Context(), planID)
+		wantSame(t, "plan afterwards", must(t, plan, err), *made.Plan)
 	}
 }

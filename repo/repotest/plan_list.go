@@ -159,7 +159,7 @@ func testPlanLinks(t *testing.T, r repo.Repositories) {
 		}
 	}
 	started := move(t, r, second.ID, repo.TransitionStart)
-	want := []repo.LinkedPlan{{ID: first.ID, Stage: first.Stage}, {ID: second.ID, Stage: started.Stage}}
+	want := []repo.LinkedPlan{{ID: first.ID, Namespace: first.Namespace, Stage: first.Stage}, {ID: second.ID, Namespace: started.Namespace, Stage: started.Stage}}
 	wantSame(t, "links", get(t, s, session.ID).Plans, want)
 	for _, actor := range []string{"", "a"} {
 		wantSame(t, "links", walk(t, s, repo.SessionFilter{AnyOwner: true, Namespace: session.Namespace, Actor: actor}, 10)[0].Plans, want)
@@ -208,7 +208,7 @@ func testPlanExport(t *testing.T, r repo.Repositories) {
 	id := used(t, s)
 	first, second := usePlan(t, r, name, repo.UseAction{SessionID: id}), usePlan(t, r, name, repo.UseAction{SessionID: id})
 	wantRoundTrip(t, s, id)
-	wantSame(t, "links", get(t, s, id).Plans, []repo.LinkedPlan{{ID: first.ID, Stage: first.Stage}, {ID: second.ID, Stage: second.Stage}})
+	wantSame(t, "links", get(t, s, id).Plans, []repo.LinkedPlan{{ID: first.ID, Namespace: first.Namespace, Stage: first.Stage}, {ID: second.ID, Namespace: second.Namespace, Stage: second.Stage}})
 
 	document := string(export(t, s, id))
 	if !strings.Contains(document, second.ID.String()) {

@@ -483,7 +483,7 @@ func testUseSession(t *testing.T, r repo.Repositories) {
 	session := create(t, r.Sessions())
 	use := repo.UseAction{Key: "k", SessionID: session}
 	plan := usePlan(t, r, name, use)
-	linked := []repo.LinkedPlan{{ID: plan.ID, Stage: plan.Stage}}
+	linked := []repo.LinkedPlan{{ID: plan.ID, Namespace: plan.Namespace, Stage: plan.Stage}}
 	wantSame(t, "links", get(t, r.Sessions(), session).Plans, linked)
 	if err := r.Plans().Unlink(t.Context(), session, plan.ID); err != nil {
 		t.Fatal(err)

@@ -59,15 +59,18 @@ func testStreamsSession(t *testing.T, r repo.Repositories) {
 
 	asked.Session = sessionID
 	stream := openStream(t, r, asked)
+	addParts(t, r, &stream, []byte("x"))
 	wantSame(t, "session", stream.Session, sessionID)
 	wantSame(t, "stored stream", getStream(t, r, asked.Key), stream)
 	refused := func(asked repo.NewStream, stream repo.Stream) {
 		t.Helper()
-		_, err := r.Streams().Open(ctx, asked)
-		if got, ok := wantError[*repo.RefusedError](t, err, repo.ErrConflict); ok {
-			wantEqual(t, got, repo.RefusedError{Kind: "stream", Name: asked.Key, ID: stream.ID, Reason: "is of another session"})
+		for _, asked.Restart = range []bool{false, true} { // nor tells its readers that its writer begins again
+			_, err := r.Streams().Open(ctx, asked)
+			if got, ok := wantError[*repo.RefusedError](t, err, repo.ErrConflict); ok {
+				wantEqual(t, got, repo.RefusedError{Kind: "stream", Name: asked.Key, ID: stream.ID, Reason: "is of another session"})
+			}
+			wantSame(t, "stored stream", getStream(t, r, asked.Key), stream)
 		}
-		wantSame(t, "stored stream", getStream(t, r, asked.Key), stream)
 	}
 	asked.Session = other
 	refused(asked, stream)
@@ -81,6 +84,7 @@ func testStreamsSession(t *testing.T, r repo.Repositories) {
 	}
 	none := newStream()
 	unbound := openStream(t, r, none)
+	addParts(t, r, &unbound, []byte("x"))
 	none.Session = sessionID
 	refused(none, unbound)
 

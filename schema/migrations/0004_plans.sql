@@ -227,7 +227,7 @@ CREATE INDEX plans_namespace_id_idx ON plans (namespace, id);
 CREATE INDEX plans_namespace_phase_state_id_idx ON plans (namespace, phase, state, id);
 CREATE INDEX plans_parent_id_id_idx ON plans (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX plans_action_name_phase_state_id_idx ON plans (action_name, phase, state, id);
-CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL AND key IS NOT NULL;
+CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL;
 CREATE UNIQUE INDEX plans_namespace_key_key ON plans (namespace, key) WHERE session_id IS NULL AND key IS NOT NULL;
 
 -- Listing: a project's plans, newest first. The links themselves are in plans, with which these rows are written once.

@@ -367,6 +367,37 @@ func TestStreamSweep(t *testing.T) {
 	}
 }
 
+// A removal is bounded by parts and by bytes, which are not mistaken for one another: parts that are larger than a byte are removed
+// as many at once as small ones.
+func TestStreamRemovalIsNotOfBytes(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	conn, store := pgtest.Connect(t, databaseURL), process(t, databaseURL)
+	expired := func(streams, size int) {
+		pgtest.Exec(t, conn, `INSERT INTO streams (id, key, owner, opener, began, fence, status, ttl, expires_at)
+			SELECT gen_random_uuid(), 'a' || n, 'b', gen_random_uuid(), n, n, 'finished', '1 minute', now() - interval '1 second'
+			FROM generate_series(1, $1::integer) n`, streams)
+		pgtest.Exec(t, conn, `INSERT INTO stream_parts (stream_id, sequence, data)
+			SELECT id, n, convert_to(repeat('x', $1::integer), 'UTF8') FROM streams, generate_series(0, 19) n`, size)
+	}
+	expired(30, 520)
+	for limit, want := range map[int]int64{10: 10, 100: 100} {
+		if removed, err := removeExpired(t.Context(), store, limit); err != nil || removed.Parts != want {
+			t.Errorf("a removal of %d: %+v, %v", limit, removed, err)
+		}
+	}
+	if removed, err := removeExpired(t.Context(), store, 0); err != nil || removed.Parts != 30*20-110 {
+		t.Errorf("a removal of 1,000: %+v, %v", removed, err)
+	}
+	// Of large ones it removes 8 KiB for each part that it might, and one at least.
+	expired(1, 1<<20)
+	for limit, want := range map[int]int64{1: 1, 256: 2} {
+		if removed, err := removeExpired(t.Context(), store, limit); err != nil || removed.Parts != want {
+			t.Errorf("a removal of %d of large parts: %+v, %v", limit, removed, err)
+		}
+	}
+}
+
 // Those who remove at the same time leave one another's streams out, and together remove
 // all.
 func TestStreamRemovers(t *testing.T) {

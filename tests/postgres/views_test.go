@@ -33,3 +33,9 @@ func TestStreamsOfViews(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{})
 	repotest.StreamsOfViews(t, store, store.In("one"), store.In("other"))
 }
+
+func TestViewsApartFromWhole(t *testing.T) {
+	t.Parallel()
+	store := pgtest.OpenStore(t, pgtest.NewDatabase(t), agentstore.Options{})
+	repotest.ApartFromWhole(t, store, store.In("one"))
+}
