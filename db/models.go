@@ -181,6 +181,7 @@ type Session struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+	ImportedAt        *time.Time
 }
 
 type SessionHold struct {

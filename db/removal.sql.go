@@ -446,7 +446,7 @@ FROM (
         ORDER BY session_activity.active_at, session_activity.session_id LIMIT 10001
     ) AS a
     LIMIT 10001
-) AS i, LATERAL (SELECT s.updated_at, s.owner FROM sessions s WHERE s.id = i.session_id LIMIT 1) AS own
+) AS i, LATERAL (SELECT greatest(s.updated_at, s.imported_at) AS updated_at, s.owner FROM sessions s WHERE s.id = i.session_id LIMIT 1) AS own
 WHERE own.updated_at < i.since
     AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = i.session_id) IS NULL
     AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL

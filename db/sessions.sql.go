@@ -315,7 +315,7 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
-        s.namespace, s.version, greatest(s.updated_at, c.updated_at) AS active_at,
+        s.namespace, s.version, greatest(s.updated_at, c.updated_at, s.imported_at) AS active_at,
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
             OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = $1 LIMIT 1) IS TRUE) AS held,
@@ -408,8 +408,8 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 }
 
 const sessionExport = `-- name: SessionExport :many
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id), 0)::bigint AS base, c.follows,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
@@ -417,7 +417,7 @@ SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metad
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = $1
@@ -469,6 +469,7 @@ func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -509,8 +510,8 @@ func (q *Queries) SessionFind(ctx context.Context, db DBTX, arg SessionFindParam
 }
 
 const sessionGet = `-- name: SessionGet :one
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
@@ -544,6 +545,7 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 		&i.Session.BudgetNanos,
 		&i.Session.CreatedAt,
 		&i.Session.UpdatedAt,
+		&i.Session.ImportedAt,
 		&i.ChangedAt,
 		&i.NextSequence,
 		&i.FencedOnly,
@@ -560,12 +562,12 @@ WITH free AS MATERIALIZED (
 ), created AS (
     INSERT INTO sessions (
         id, namespace, key, owner, actor, automation_profile, metadata,
-        input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
+        input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at, imported_at
     )
     SELECT
         $1, $3, $4, $5, $6, $7, CAST($8::text AS json),
         $9::bigint, $10::bigint, $11::bigint, $12::bigint,
-        $13::timestamptz, $14::timestamptz
+        $13::timestamptz, $14::timestamptz, statement_timestamp()
     FROM free
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
@@ -631,8 +633,8 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 }
 
 const sessionList = `-- name: SessionList :many
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n WHERE n.session_id = s.id LIMIT 1) AS c
 WHERE s.namespace = $1
@@ -698,6 +700,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParam
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -745,8 +748,8 @@ WITH edge AS (
     SELECT n.session_id, n.coarse, CASE WHEN n.coarse THEN n.active_at ELSE greatest(n.active_at, c.updated_at) END AS place
     FROM candidates n, LATERAL (SELECT c.updated_at FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
@@ -827,6 +830,7 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -845,12 +849,12 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 }
 
 const sessionListIdle = `-- name: SessionListIdle :many
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
-        LATERAL (SELECT o.updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
+        LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
         LATERAL (SELECT n.updated_at FROM session_counters n WHERE n.session_id = i.session_id LIMIT 1) AS counter
     WHERE i.namespace = $1 AND i.active_at < $2::timestamptz
         AND (i.active_at, i.session_id) > ($3::timestamptz, $4::uuid)
@@ -911,6 +915,7 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -928,8 +933,8 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 }
 
 const sessionListTaken = `-- name: SessionListTaken :many
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text) AS t
 JOIN sessions s ON s.id = t.id
@@ -976,6 +981,7 @@ func (q *Queries) SessionListTaken(ctx context.Context, db DBTX, arg SessionList
 			&i.Session.BudgetNanos,
 			&i.Session.CreatedAt,
 			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
@@ -1136,7 +1142,7 @@ func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, arg SessionRemov
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
+    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
         coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s WHERE s.id = $4 FOR NO KEY UPDATE
 ), updated AS (
@@ -1146,17 +1152,17 @@ WITH locked AS (
         metadata = coalesce(CAST($9::text AS json), s.metadata),
         budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END, cost_nanos = l.cost_nanos
     FROM locked l WHERE s.id = l.id AND l.fits AND l.current
-    RETURNING s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at
+    RETURNING s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at
 ), fenced AS (
     UPDATE session_counters c SET fenced_only = $10::boolean
     FROM updated u WHERE c.session_id = u.id AND $10::boolean IS NOT NULL
     RETURNING c.fenced_only
 ), stored AS (
-    SELECT u.id, u.namespace, u.key, u.owner, u.actor, u.automation_profile, u.metadata, u.version, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, true AS fits, true AS current FROM updated u
+    SELECT u.id, u.namespace, u.key, u.owner, u.actor, u.automation_profile, u.metadata, u.version, u.input_tokens, u.output_tokens, u.cost_nanos, u.budget_nanos, u.created_at, u.updated_at, u.imported_at, true AS fits, true AS current FROM updated u
     UNION ALL
-    SELECT l.id, l.namespace, l.key, l.owner, l.actor, l.automation_profile, l.metadata, l.version, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
+    SELECT l.id, l.namespace, l.key, l.owner, l.actor, l.automation_profile, l.metadata, l.version, l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, l.created_at, l.updated_at, l.imported_at, l.fits, l.current FROM locked l WHERE NOT (l.fits AND l.current)
 )
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
@@ -1191,6 +1197,7 @@ type SessionUpdateRow struct {
 	BudgetNanos       *int64
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+	ImportedAt        *time.Time
 	Fits              bool
 	Current           bool
 	ChangedAt         time.Time
@@ -1234,6 +1241,7 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 		&i.BudgetNanos,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ImportedAt,
 		&i.Fits,
 		&i.Current,
 		&i.ChangedAt,

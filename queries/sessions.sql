@@ -40,12 +40,12 @@ WITH free AS MATERIALIZED (
 ), created AS (
     INSERT INTO sessions (
         id, namespace, key, owner, actor, automation_profile, metadata,
-        input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at
+        input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at, imported_at
     )
     SELECT
         @id, @namespace, sqlc.narg(key), sqlc.narg(owner), sqlc.narg(actor), sqlc.narg(automation_profile), CAST(@metadata::text AS json),
         @input_tokens::bigint, @output_tokens::bigint, @cost_nanos::bigint, sqlc.narg(budget_nanos)::bigint,
-        @created_at::timestamptz, @updated_at::timestamptz
+        @created_at::timestamptz, @updated_at::timestamptz, statement_timestamp()
     FROM free
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
@@ -108,7 +108,7 @@ SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS chang
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = @id
@@ -203,7 +203,7 @@ SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS chang
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
-        LATERAL (SELECT o.updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
+        LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
         LATERAL (SELECT n.updated_at FROM session_counters n WHERE n.session_id = i.session_id LIMIT 1) AS counter
     WHERE i.namespace = @namespace AND i.active_at < @idle_since::timestamptz
         AND (i.active_at, i.session_id) > (@after_at::timestamptz, @after_id::uuid)
@@ -359,7 +359,7 @@ FROM session_counters c WHERE c.session_id = ANY (@ids::uuid[]);
 -- if_version, another next sequence than if_messages, or was appended to at idle_since or later, or is in use.
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = @id)::bigint AS plans,
-        s.namespace, s.version, greatest(s.updated_at, c.updated_at) AS active_at,
+        s.namespace, s.version, greatest(s.updated_at, c.updated_at, s.imported_at) AS active_at,
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
             OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = @id LIMIT 1) IS TRUE) AS held,

@@ -88,8 +88,8 @@ type SessionFilter struct {
 	CreatedFrom, CreatedBefore time.Time
 	// ByActivity: the session that was last active comes first. Not with Actor, CreatedFrom and CreatedBefore.
 	ByActivity bool
-	// IdleSince selects the sessions to which nothing was appended then or later, about the idlest first. Only with Namespace and
-	// AnyOwner.
+	// IdleSince selects the sessions to which nothing was appended then or later, and which were not imported, about the idlest first.
+	// Only with Namespace and AnyOwner.
 	IdleSince time.Time
 }
 

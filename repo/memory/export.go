@@ -88,6 +88,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 				return repo.Session{}, rules.MissingPlan(i, planID)
 			}
 		}
+		r.importedAt = t.now()
 		t.insertSession(r)
 		if state.version > 0 {
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)

@@ -48,7 +48,7 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 	err = exec(ctx, r.read, func(t *tables) error {
 		for _, s := range t.sessions.all() {
 			at, is := since[s.Namespace]
-			if is && s.UpdatedAt.Before(at.Truncate(time.Minute)) && !t.held(s.Namespace, s.Owner, s.ID) && t.inUse(s) == "" {
+			if is && s.idleSince().Before(at.Truncate(time.Minute)) && !t.held(s.Namespace, s.Owner, s.ID) && t.inUse(s) == "" {
 				sessions++
 				longest = max(longest, at.Sub(s.UpdatedAt))
 			}

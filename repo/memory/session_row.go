@@ -13,6 +13,8 @@ import (
 type sessionRow struct {
 	// Session is the store's own copy, without MessageCount and Plans.
 	repo.Session
+	// importedAt is when it was imported: since then it is idle, however old its messages are. Zero: it was not.
+	importedAt time.Time
 	// fence is the latest token that was given for the session's lease.
 	fence int64
 	// messages only grows, and a stored message never changes. So a transaction's
@@ -34,6 +36,14 @@ type sessionRow struct {
 	planIDs []repo.ID
 	// committed is the row that this one is a transaction's copy of, or nil.
 	committed *sessionRow
+}
+
+// idleSince returns since when nothing was appended, nor the session imported.
+func (r *sessionRow) idleSince() time.Time {
+	if r.importedAt.After(r.UpdatedAt) {
+		return r.importedAt
+	}
+	return r.UpdatedAt
 }
 
 // overlay returns a copy for a transaction.

@@ -139,7 +139,7 @@ func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.Del
 		return repo.DeletedSession{}, err
 	}
 	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
-		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.UpdatedAt); err != nil {
+		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.idleSince()); err != nil {
 			return repo.DeletedSession{}, err
 		}
 		deleted := repo.DeletedSession{Kept: t.kept(id), Plans: int64(len(r.planIDs))}

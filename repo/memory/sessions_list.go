@@ -99,7 +99,7 @@ func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page 
 	after := &sessionRow{Session: repo.Session{ID: list.After.ID, UpdatedAt: list.After.CreatedAt}}
 	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
 		found := t.sessions.where(func(r *sessionRow) bool {
-			return r.Namespace == list.Filter.Namespace && r.UpdatedAt.Before(list.Filter.IdleSince) && compareActivity(r, after) > 0
+			return r.Namespace == list.Filter.Namespace && r.idleSince().Before(list.Filter.IdleSince) && compareActivity(r, after) > 0
 		})
 		slices.SortFunc(found, compareActivity)
 		// One more than asked for tells whether there is a next page.

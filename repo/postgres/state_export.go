@@ -68,7 +68,7 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 	ofSession := []any{
 		&row.Session.ID, &row.Session.Namespace, &row.Session.Key, &row.Session.Owner, &row.Session.Actor,
 		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens, &row.Session.OutputTokens,
-		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt,
+		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt, &row.Session.ImportedAt,
 		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Base, &row.Follows, &row.ScopeVersion, nil, nil, nil, nil,
 	}
 	ofValue := make([]any, len(ofSession))

@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ func deletionTests() []test {
 		on("RemoveDeleted", testRemoveDeleted),
 		on("Hold", testLegalHold),
 		onPlans("InUse", testInUse),
+		on("Restored", testRestoredIsYoung),
 		on("HoldInvalid", testHoldInvalid),
 		on("Holds", testHolds),
 	}
@@ -133,6 +135,38 @@ func testInUse(t *testing.T, r repo.Repositories) {
 	use(repo.UseAction{SessionID: asked})
 	_, err := r.Sessions().Delete(t.Context(), asked) // by somebody who means it
 	must(t, asked, err)
+}
+
+// A session that was deleted for its age, and is restored, has its full age again.
+func testRestoredIsYoung(t *testing.T, s repo.Sessions) {
+	id := create(t, s)
+	appendTo(t, s, id, user("x"))
+	updated := get(t, s, id).UpdatedAt
+	var document bytes.Buffer
+	must(t, id, s.Export(t.Context(), id, &document))
+	old := repo.DeleteIf{IdleSince: updated.Add(time.Microsecond)}
+	_, err := s.Delete(t.Context(), id, old)
+	must(t, id, err)
+	tick()
+	restored, err := s.Import(t.Context(), &document, true)
+	if must(t, restored, err); !restored.UpdatedAt.Equal(updated) {
+		t.Errorf("updated at %v, want %v", restored.UpdatedAt, updated)
+	}
+	_, err = s.Delete(t.Context(), id, old)
+	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
+	filter := repo.SessionFilter{Namespace: restored.Namespace, AnyOwner: true, IdleSince: old.IdleSince}
+	for page := (repo.Page{}); ; {
+		list, err := s.List(t.Context(), filter, page)
+		must(t, list, err)
+		if slices.ContainsFunc(list.Items, func(s repo.Session) bool { return s.ID == id }) {
+			t.Error("it is idle already")
+		}
+		if page.After = list.Next; page.After == "" {
+			break
+		}
+	}
+	_, err = s.Delete(t.Context(), id, repo.DeleteIf{IdleSince: time.Now().Add(time.Hour)})
+	must(t, id, err)
 }
 
 func testDeleteIfConflicts(t *testing.T, s repo.Sessions) {

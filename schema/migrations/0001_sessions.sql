@@ -54,6 +54,7 @@ CREATE TABLE sessions (
     budget_nanos       bigint,
     created_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT statement_timestamp(),
+    imported_at        timestamptz, -- since then it is idle, however old its messages are
     CONSTRAINT sessions_pkey PRIMARY KEY (id),
     CONSTRAINT sessions_check CHECK (sessions_valid(namespace, key, owner, actor, automation_profile, metadata, version, input_tokens,
         output_tokens, cost_nanos, budget_nanos))
