@@ -107,10 +107,10 @@ func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQ
 
 const forkHeld = `-- name: ForkHeld :one
 WITH RECURSIVE forks AS (
-    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    SELECT b.session_id FROM sessions s, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = s.id OFFSET 0) AS b
     WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
     UNION
-    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
 )
 SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1
 `
@@ -121,7 +121,7 @@ type ForkHeldParams struct {
 }
 
 // Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
-// somebody's sessions.
+// somebody's sessions. OFFSET 0 has each looked up by the index.
 func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
 	var session_id pgtype.UUID
@@ -167,7 +167,7 @@ const messageErase = `-- name: MessageErase :one
 WITH RECURSIVE forks AS (
     SELECT $1::uuid AS id
     UNION
-    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), kept AS MATERIALIZED (
     SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
 ), page AS MATERIALIZED (
@@ -391,7 +391,7 @@ const planListMade = `-- name: PlanListMade :many
 WITH RECURSIVE made AS (
     SELECT p.id FROM plans p WHERE p.session_id = ANY ($1::uuid[])
     UNION
-    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+    SELECT c.id FROM made m, LATERAL (SELECT plans.id FROM plans WHERE plans.parent_id = m.id OFFSET 0) AS c
 )
 SELECT m.id FROM made m
 `

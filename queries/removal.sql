@@ -147,7 +147,7 @@ SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS s
 WITH RECURSIVE forks AS (
     SELECT @id::uuid AS id
     UNION
-    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.id
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), kept AS MATERIALIZED (
     SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
 ), page AS MATERIALIZED (
@@ -166,12 +166,12 @@ SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SE
 
 -- name: ForkHeld :one
 -- Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
--- somebody's sessions.
+-- somebody's sessions. OFFSET 0 has each looked up by the index.
 WITH RECURSIVE forks AS (
-    SELECT b.session_id FROM sessions s JOIN session_branches b ON b.parent_id = s.id
+    SELECT b.session_id FROM sessions s, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = s.id OFFSET 0) AS b
     WHERE s.namespace = ANY (@namespaces::text[]) AND s.owner = @owner::text
     UNION
-    SELECT b.session_id FROM forks h JOIN session_branches b ON b.parent_id = h.session_id
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
 )
 SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1;
 
@@ -180,7 +180,7 @@ SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1;
 WITH RECURSIVE made AS (
     SELECT p.id FROM plans p WHERE p.session_id = ANY (@session_ids::uuid[])
     UNION
-    SELECT c.id FROM made m JOIN plans c ON c.parent_id = m.id
+    SELECT c.id FROM made m, LATERAL (SELECT plans.id FROM plans WHERE plans.parent_id = m.id OFFSET 0) AS c
 )
 SELECT m.id FROM made m;
 
