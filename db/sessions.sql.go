@@ -409,7 +409,7 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 
 const sessionExport = `-- name: SessionExport :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id), 0)::bigint AS base, c.follows,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
@@ -511,7 +511,7 @@ func (q *Queries) SessionFind(ctx context.Context, db DBTX, arg SessionFindParam
 
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
@@ -634,7 +634,7 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n WHERE n.session_id = s.id LIMIT 1) AS c
 WHERE s.namespace = $1
@@ -749,7 +749,7 @@ WITH edge AS (
     FROM candidates n, LATERAL (SELECT c.updated_at FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
@@ -850,7 +850,7 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 
 const sessionListIdle = `-- name: SessionListIdle :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
@@ -934,7 +934,7 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 
 const sessionListTaken = `-- name: SessionListTaken :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text) AS t
 JOIN sessions s ON s.id = t.id
