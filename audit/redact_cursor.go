@@ -36,7 +36,7 @@ const (
 
 // stops has a bit for each role whose search ends at a byte.
 var stops = func() (table [256]uint32) {
-	for role, ends := range map[role]string{
+	for role, ends := range map[role]string{ //nolint:gosec // names of ends, no credentials
 		valueEnd: " \t\r\n,;&\"'`<>)}]|\\", argumentEnd: " \t\r\n\"'\\", webhookEnd: " \t\r\n\"'`<>\\)?",
 		schemeEnd: " \t\r\n\"'`<>\\,;)(",
 		headerEnd: "\r\n\"'\\`", headerWordEnd: " \r\n\"'\\`", credentialEnd: " ,\r\n\"'\\`",
@@ -51,7 +51,7 @@ var stops = func() (table [256]uint32) {
 			keyEnd: "", payloadEnd: "", signatureEnd: "", afterKey: "", dottedKeyEnd: ".", assignedKeyEnd: "=", base64End: "+/=",
 			cookieEnd: "%+/=", listedEnd: "+/=, ",
 		} {
-			if run, _ := runOf(string([]byte{byte(c)}), more, 1); run == 0 {
+			if run := runOf(string([]byte{byte(c)}), more, 1); run == 0 {
 				table[c] |= 1 << role
 			}
 		}

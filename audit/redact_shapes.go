@@ -108,17 +108,16 @@ var wordBytes = func() (table [256]bool) {
 func isWord(c byte) bool { return wordBytes[c] }
 
 // runOf returns how many letters, digits, _, - and bytes of more the text begins
-// with, at most most, and whether a digit is among them.
-func runOf(text string, more string, most int) (length int, digit bool) {
+// with, at most most.
+func runOf(text string, more string, most int) (length int) {
 	for length < len(text) && length < most {
 		c := text[length]
 		if !isWord(c) && c != '-' && strings.IndexByte(more, c) < 0 {
 			break
 		}
-		digit = digit || '0' <= c && c <= '9'
 		length++
 	}
-	return length, digit
+	return length
 }
 
 // enough is the length above which a value is a secret without a closer look.

@@ -932,7 +932,7 @@ func passwordEnd(rest string, from int, web bool) int {
 		if rest[at] != '@' {
 			continue
 		}
-		length, _ := runOf(rest[at+1:], ".[]{$}", len(rest))
+		length := runOf(rest[at+1:], ".[]{$}", len(rest))
 		host := at + 1 + length
 		if host == len(rest) || strings.IndexByte("/?#:,;)(", rest[host]) >= 0 {
 			best = at
@@ -969,6 +969,6 @@ func (s *scan) azure(i int) int {
 	if i < 5 || s.text[i-1] != 'Q' || s.text[i-2] < '0' || s.text[i-2] > '9' {
 		return i + 1
 	}
-	length, _ := runOf(s.near(i+1, i+61), ".~", 60)
+	length := runOf(s.near(i+1, i+61), ".~", 60)
 	return s.takeIf(length >= 31, value{from: i - 5, to: i + 1 + length}, i+1)
 }

@@ -101,7 +101,8 @@ func (f HiddenField) Digest(salt []byte) [sha256.Size]byte {
 func IsErased(salt []byte) bool { return len(salt) == sha256.Size }
 
 // ownDeletion is what a store says of a session or a plan that it has deleted: nothing personal.
-var ownDeletion = regexp.MustCompile(`^{"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)}$`)
+var ownDeletion = regexp.MustCompile(`^{"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|` +
+	`"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)}$`)
 
 // EraseEntry returns the entry without the names in it, without its details, and with about also without its user: as the
 // store on PostgreSQL erases it. It changes nothing that e refers to.
@@ -112,7 +113,8 @@ func EraseEntry(e auditlog.Entry, names []string, about bool) (erased auditlog.E
 			*field = ""
 		}
 	}
-	if !isNeverPruned(e.Type) && !(e.Type == events.EntityDeleted && e.Actor+e.User == "" && ownDeletion.Match(e.Details)) {
+	isOwn := e.Type == events.EntityDeleted && e.Actor+e.User == "" && ownDeletion.Match(e.Details)
+	if !isNeverPruned(e.Type) && !isOwn {
 		e.Details = json.RawMessage(`{}`)
 	}
 	e.Salts = slices.Clone(e.Salts)

@@ -38,6 +38,7 @@ func DeleteIf(conditions []repo.DeleteIf) (all repo.DeleteIf, err error) {
 // appended. Empty: by nothing.
 type InUse string
 
+// What a session is in use by.
 const (
 	InUseByPlan   InUse = "plan"   // one in the tree of a plan that the session is linked to IsOpen
 	InUseByLease  InUse = "lease"  // somebody holds the session's (repo.LeaseOfSession)

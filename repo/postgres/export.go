@@ -145,7 +145,8 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, base int64, restore bool) error {
 	for more := restore; more; { // what its deletion has left goes first
 		var err error
-		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: toUUID(session.ID)})); err != nil {
+		batch := db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: toUUID(session.ID)}
+		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, batch)); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
 	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(from.StreamID)})
-	if err == nil && !(row.IsIn && row.Key == key) {
+	if err == nil && (!row.IsIn || row.Key != key) {
 		err = rules.NoStream(key, from)
 	}
 	return p, from.StreamID, conn.OrMissing(err, rules.NoStream(key, from))

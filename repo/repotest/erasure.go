@@ -117,7 +117,7 @@ func ErasedBesideForks(t *testing.T, whole Whole, erase func(store removal.Keepe
 			wantSame(t, "kind", refused.Kind, "hold")
 		}
 		_, err := whole.Removal().Forget(t.Context(), removal.Person{Sessions: []repo.ID{theirs}}) // as if it was held since
-		wantError[*repo.RefusedError](t, err, repo.ErrConflict)
+		_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
 		for _, id := range []repo.ID{theirs, first, second.ID} {
 			wantSame(t, "content", readAll(t, sessions, id)[0].Content, name)
 		}

@@ -17,7 +17,7 @@ func TestDoor(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	get := func(host, target string, cookies ...*http.Cookie) *http.Response {
+	get := func(host, target string, cookies ...*http.Cookie) (status int, given []*http.Cookie) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 		r.Host = host
 		for _, cookie := range cookies {
@@ -25,37 +25,42 @@ func TestDoor(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		pages.ServeHTTP(answer, r)
-		return answer.Result()
+		response := answer.Result()
+		_ = response.Body.Close()
+		return response.StatusCode, response.Cookies()
+	}
+	status := func(host, target string, cookies ...*http.Cookie) int {
+		code, _ := get(host, target, cookies...)
+		return code
 	}
 	_, rest, _ := strings.Cut(d.address(), "http://")
 	host, target, _ := strings.Cut(rest, "/")
 	if !strings.HasSuffix(host, ".localhost:8080") {
 		t.Errorf("the address is %s", d.address())
 	}
-	entered := get(host, "/"+target)
-	if entered.StatusCode != http.StatusSeeOther || len(entered.Cookies()) != 1 {
-		t.Fatalf("the token gave %d, %v", entered.StatusCode, entered.Cookies())
+	code, cookies := get(host, "/"+target)
+	if code != http.StatusSeeOther || len(cookies) != 1 {
+		t.Fatalf("the token gave %d, %v", code, cookies)
 	}
-	cookie := entered.Cookies()[0]
+	cookie := cookies[0]
 	if cookie.Value == d.token || cookie.Domain != "" {
 		t.Errorf("the cookie is %v", cookie)
 	}
 	token := *cookie
 	token.Value = d.token
 	for name, at := range map[string]struct {
-		answer *http.Response
-		want   int
+		status, want int
 	}{
-		"the cookie":                          {get(host, "/", cookie), http.StatusOK},
-		"the cookie through a tunnel":         {get(strings.Replace(host, "8080", "9090", 1), "/", cookie), http.StatusOK},
-		"no cookie":                           {get(host, "/"), http.StatusUnauthorized},
-		"the token as the cookie":             {get(host, "/", &token), http.StatusUnauthorized},
-		"the cookie under another name":       {get("127.0.0.1:8080", "/", cookie), http.StatusUnauthorized},
-		"the token under another name":        {get("127.0.0.1:8080", "/"+target), http.StatusUnauthorized},
-		"the token under a name that ends so": {get("x."+host, "/"+target), http.StatusUnauthorized},
+		"the cookie":                          {status(host, "/", cookie), http.StatusOK},
+		"the cookie through a tunnel":         {status(strings.Replace(host, "8080", "9090", 1), "/", cookie), http.StatusOK},
+		"no cookie":                           {status(host, "/"), http.StatusUnauthorized},
+		"the token as the cookie":             {status(host, "/", &token), http.StatusUnauthorized},
+		"the cookie under another name":       {status("127.0.0.1:8080", "/", cookie), http.StatusUnauthorized},
+		"the token under another name":        {status("127.0.0.1:8080", "/"+target), http.StatusUnauthorized},
+		"the token under a name that ends so": {status("x."+host, "/"+target), http.StatusUnauthorized},
 	} {
-		if at.answer.StatusCode != at.want {
-			t.Errorf("%s: status %d", name, at.answer.StatusCode)
+		if at.status != at.want {
+			t.Errorf("%s: status %d", name, at.status)
 		}
 	}
 	if other := newDoor(&net.TCPAddr{IP: net.IPv4zero, Port: 8080}); other.name != "" || !strings.HasPrefix(other.address(), "http://0.0.0.0:8080/?") {
