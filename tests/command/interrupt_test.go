@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"io"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +36,11 @@ func TestInterruptedWhileItWaits(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond) // pace: it waits for its input, or will
 		if args[1] == "import" {
-			err = command.Process.Signal(syscall.SIGHUP) // of a terminal that is closed
+			closed := syscall.SIGHUP // of a terminal that is closed
+			if signal.Ignored(closed) {
+				closed = syscall.SIGTERM // below nohup all processes ignore the other one
+			}
+			err = command.Process.Signal(closed)
 		} else {
 			interrupt()
 		}
