@@ -63,7 +63,7 @@ func deletedDuring(t *testing.T, store *agentstore.Store, conn *pgx.Conn, write 
 		}
 		removed <- err
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	if err := writer.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

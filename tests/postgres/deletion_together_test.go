@@ -58,7 +58,7 @@ func TestDeletionTogetherWaitsForNobody(t *testing.T) {
 		}
 		erased <- err
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	if err := writer.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

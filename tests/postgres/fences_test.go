@@ -53,11 +53,6 @@ func beginTx(t *testing.T, store *agentstore.Store) pgx.Tx {
 	return beginOn(t, store.Pool())
 }
 
-func awaitLock(t *testing.T, store *agentstore.Store) {
-	t.Helper()
-	awaitLockWait(t, store.Pool())
-}
-
 // A session is made while somebody who began before waits for its lease, whom its maker does
 // not know of: whoever had the lease before is refused all the same.
 func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
@@ -76,7 +71,7 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 		}
 		acquired <- lease
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	createWith(t, store, id)
 	if err := appendUnder(t.Context(), store, id, first.Fence); err != nil {
 		t.Errorf("before somebody else has the lease: %v", err)
@@ -104,7 +99,7 @@ func TestFenceOfASessionMadeMeanwhile(t *testing.T) {
 	createWith(t, store, id)
 	result := make(chan error, 1)
 	go func() { result <- appendUnder(t.Context(), store, id, first.Fence) }()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +125,7 @@ func TestFenceLocksTheSessionFirst(t *testing.T) {
 		_, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.SessionLease(id), Owner: "other"})
 		result <- err
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	own := acquireFor(t, bound, repo.SessionLease(id))
 	if err := appendUnder(t.Context(), bound, id, own.Fence); err != nil {
 		t.Error(err)
@@ -166,7 +161,7 @@ func TestFenceWaitsForAWrite(t *testing.T) {
 		}
 		acquired <- session.MessageCount
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func TestActionOfATurnIsLocked(t *testing.T) {
 		_, err := store.Sessions().AppendTurn(t.Context(), turn)
 		added <- err
 	}()
-	awaitLock(t, store)
+	awaitLockWait(t, store.Pool())
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func TestLeaseTokenAfterTheWait(t *testing.T) {
 				}
 				acquired <- lease
 			}()
-			awaitLock(t, store)
+			awaitLockWait(t, store.Pool())
 			if err := postgres.Bind(tx).Leases().Release(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}
