@@ -24,9 +24,7 @@ type workTask struct {
 	DatabaseURL, Namespace, Process string
 	Workers                         int
 	Work                            time.Duration // of one plan, twice that at most
-	// Anywhere: it claims from all namespaces. AtOnce: it keeps to a limit itself, in the naive way.
-	Anywhere bool
-	AtOnce   int
+	Anywhere                        bool          // it claims from all namespaces
 }
 
 const workTaskVariable = "AGENTSTORE_FAULTS_WORKERS"
@@ -53,10 +51,6 @@ func (task workTask) work(ctx context.Context, store *agentstore.Store, owner st
 			// So that they run into each other, and look at different plans.
 			claim.Wait, claim.Actions = false, []string{limitedActions[rand.N(len(limitedActions))]}
 		}
-		if task.AtOnce > 0 && task.claimed(ctx, store) >= task.AtOnce {
-			time.Sleep(time.Millisecond) // pace: until it looks again
-			continue
-		}
 		claimed, err := store.Plans().Claim(ctx, claim)
 		switch {
 		case errors.Is(err, repo.ErrUnknownOutcome), errors.Is(err, repo.ErrUnavailable):
@@ -81,7 +75,7 @@ func (task workTask) work(ctx context.Context, store *agentstore.Store, owner st
 // complete completes a plan and, where limits are tested, writes something in the same transaction.
 func (task workTask) complete(ctx context.Context, store *agentstore.Store, owner string, c repo.ClaimedPlan) error {
 	cause := repo.Cause{Actor: owner, Version: c.Plan.Version}
-	if !task.Anywhere && task.AtOnce == 0 {
+	if !task.Anywhere {
 		_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, cause)
 		return err
 	}
@@ -107,7 +101,7 @@ func TestKilledWorkers(t *testing.T) {
 	makeAction(t, store, "work", 1000)
 	const namespace = "work"
 	plans, processes := pgtest.Choose(10_000, 200), 4
-	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond, false, 0}
+	task := workTask{databaseURL, namespace, "", pgtest.Choose(16, 4), time.Duration(pgtest.Choose(40, 20)) * time.Millisecond, false}
 	pgtest.Exec(t, store.Pool(), `WITH made AS (
 		INSERT INTO plans (id, namespace, action_name, root_id, phase, state, max_attempts)
 		SELECT m.id, $1, 'local/work', m.id, 'strategize', 'queued', 1000 FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $2::integer)) AS m
