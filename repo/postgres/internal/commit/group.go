@@ -148,16 +148,22 @@ const answerTime = 5 * time.Second
 // GiveUp has the server cancel the statement of a group that waits, when it must give up its
 // connection, or its callers have gone: the server's answer says whether something was written, and
 // the connection stays open. It returns the statement's context, and a function to be called with its error.
+//
+// The request has done all that it does when the server has closed the connection by which it came. Until then it
+// may cancel the next statement: a server signals the process, which answers at once, and then its group.
 func (g *Group[K, I]) GiveUp(pg *pgx.Conn) (ctx context.Context, stop func(error)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(g.ctx))
-	ended := make(chan struct{})
+	ended, arrived := make(chan struct{}), false
 	unless := context.AfterFunc(g.ctx, func() {
 		defer close(ended)
-		timed, free := context.WithTimeout(ctx, answerTime)
+		timed, free := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 		defer free()
-		_ = pg.PgConn().CancelRequest(timed)
-		<-timed.Done()
-		cancel()
+		arrived = pg.PgConn().CancelRequest(timed) == nil
+		select {
+		case <-ctx.Done():
+		case <-timed.Done():
+			cancel()
+		}
 	})
 	return ctx, func(err error) {
 		cancel()
@@ -165,8 +171,7 @@ func (g *Group[K, I]) GiveUp(pg *pgx.Conn) (ctx context.Context, stop func(error
 			return
 		}
 		<-ended
-		if !conn.HasCode(err, conn.QueryCanceled) {
-			// The request may still be on its way, and cancel the next statement.
+		if !arrived || !conn.HasCode(err, conn.QueryCanceled) {
 			_ = pg.Close(ctx)
 		}
 	}
