@@ -21,17 +21,14 @@ BENCHFLAGS ?=
 # Modules of their own, beside the root's.
 MODULES := cmd/agentstore examples/jobs otelagentstore tests tests/bench $(addprefix adapters/,a2a adk mcp tests)
 PACKAGES := ./... $(MODULES:%=./%/...)
-COMMAND := ./cmd/agentstore/... ./otelagentstore/... ./adapters/a2a/... ./adapters/adk/... ./adapters/mcp/...
 # Those whose tests need no server.
 QUICK := ./... ./cmd/agentstore/...
-# In these, goroutines of ours meet: make test has the race detector for them.
-RACES := ./audit/... ./live ./window ./internal/observed ./repo/memory ./repo/postgres/...
 # Of these, make test has the tests of docs/guarantees.md, and make test/all has the others.
 PROMISES := $(addprefix ./tests/,audit bugreports clock command grants inspect live pgbouncer plans tables tls)
 WHOLE := $(addprefix ./tests/,faults migrate pgtest timing)
 # These are in make test/all only: frameworks and documents, whose programs are built one by one,
 # several servers, and the tests' own tools.
-REST := ./adapters/tests/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
+REST := ./adapters/... ./otelagentstore/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
 # Without what only debuggers read, the test binaries are linked in two thirds of the time. make lint vets.
 TEST := go test -json -ldflags=-w -vet=off
 ONCE = -timeout $(if $(AGENTSTORE_TEST_FULL),120m,40m) -p 2 -parallel 6 $(TESTFLAGS)
@@ -63,17 +60,16 @@ test/quick: ## Run what needs no server, and the conformance suite on one of bin
 	@{ $(TEST) -parallel 16 $(QUICK) && \
 		$(DISPOSABLE) -server local $(TEST) -count 1 -parallel 16 -run '^TestConformanceOfPool$$' ./tests/postgres; } | $(TIMES) -slowest 5
 
-# Most tests wait for the server, so more of them than processors run at once. Tests of amounts
-# would take minutes with the race detector, and are compiled without it only.
+# Most tests wait for the server, so more of them than processors run at once. Everything is compiled with the race
+# detector, programs that tests start too: a second way of compiling would take longer than it makes the tests faster.
 .PHONY: test
+test: export GOFLAGS += -race
 test: ## Run the unit tests, the conformance suite, faults, and each guarantee once, in minutes
 	@bash tests/install.sh
 	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
-		promised=$$(go run ./tests/cmd/guarantees -tests) && races=$$(go list $(RACES)) || exit 1; \
-		$(TEST) $(ONCE) -race -run "$$promised|^TestConformanceOfPool$$" ./tests/postgres || failed=1; \
-		$(TEST) $(ONCE) -race $$races || failed=1; \
-		$(TEST) $(ONCE) -skip Amount $$(go list ./... $(COMMAND) | grep -vxF "$$races") $(WHOLE) || failed=1; \
-		$(TEST) $(ONCE) -run "$$promised" $(PROMISES) || failed=1; \
+		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
+		$(TEST) $(ONCE) -run "$$promised|^TestConformanceOfPool$$" -skip InBrowser ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -skip Amount $(QUICK) $(WHOLE) || failed=1; \
 		exit $$failed' | $(TIMES)
 
 .PHONY: test/all
@@ -81,7 +77,8 @@ test/all: ## Run what make test leaves out: other settings, amounts, frameworks,
 	@bash tests/install.sh
 	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
 		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
-		$(TEST) $(ONCE) -skip "$$promised|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -skip "$$promised|InBrowser|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -run InBrowser $(PROMISES) || failed=1; \
 		$(TEST) $(ONCE) $(REST) || failed=1; \
 		$(TEST) $(ONCE) -run Amount ./... || failed=1; \
 		exit $$failed' | $(TIMES)

@@ -81,11 +81,11 @@ func newStream(t *testing.T, store repo.Store) subject {
 	}
 }
 
-// TestEventSource reads the messages of a session, and a stream of one, with the EventSource of a real browser while
+// TestEventsInBrowser reads the messages of a session, and a stream of one, with the EventSource of a real browser while
 // servers, their connections to the database and the page end and begin again: it gets each
 // message once, in order.
 // Guarantee: Following: A browser gets each message once, in order, while servers and pages end.
-func TestEventSource(t *testing.T) {
+func TestEventsInBrowser(t *testing.T) {
 	t.Parallel()
 	for name, made := range map[string]newSubject{"Session": newSession, "Stream": newStream} {
 		t.Run(name, func(t *testing.T) {
@@ -180,9 +180,9 @@ func testEventSource(t *testing.T, made newSubject) {
 		asked.all.Load(), asked.resumed.Load(), told.Recreated)
 }
 
-// TestEventSourceNaive has a server that begins with what comes, whatever the client has got:
+// TestNaiveEventsInBrowser has a server that begins with what comes, whatever the client has got:
 // the same harness finds what is missing.
-func TestEventSourceNaive(t *testing.T) {
+func TestNaiveEventsInBrowser(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	read := newSession(t, store)

@@ -143,8 +143,8 @@ func (p *chatPage) awaitMessages(places []string, beginnings ...string) {
 	})
 }
 
-// TestChatPage looks at the page: answers grow, and a page that is reloaded shows all of them.
-func TestChatPage(t *testing.T) {
+// TestChatInBrowser looks at the page: answers grow, and a page that is reloaded shows all of them.
+func TestChatInBrowser(t *testing.T) {
 	t.Parallel()
 	p := startChatPage(t)
 
@@ -174,10 +174,10 @@ func TestChatPage(t *testing.T) {
 	p.awaitMessages(make([]string, 2*asked), want...)
 }
 
-// TestChatPageBranches edits a question while it is being answered, gets other answers, and goes back and forth between them: the page
+// TestBranchesInBrowser edits a question while it is being answered, gets other answers, and goes back and forth between them: the page
 // shows one branch, which it is told by what each message follows, and says which one it is of how many.
 // Guarantee: History: A page drops what edits, other answers and switches replace.
-func TestChatPageBranches(t *testing.T) {
+func TestBranchesInBrowser(t *testing.T) {
 	t.Parallel()
 	p := startChatPage(t)
 	const two = "You said: “two”. "

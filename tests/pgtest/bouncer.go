@@ -21,7 +21,7 @@ func NewBouncer(t testing.TB, databaseURL, mode string, serverConnections int, l
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newProgram(syscall.SIGTERM)
+	p, err := newProgram(syscall.SIGTERM, true)
 	if err != nil {
 		t.Fatal(err)
 	}

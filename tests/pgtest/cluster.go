@@ -45,7 +45,7 @@ var kept []*Cluster
 // KeepCluster is like NewCluster, for a cluster that tests use one after the other: Main removes it.
 func KeepCluster(t testing.TB, initdb ...string) *Cluster {
 	t.Helper()
-	c, err := newCluster(rand.Text())
+	c, err := newCluster(rand.Text(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (c *Cluster) Replica(t testing.TB) *Cluster {
 
 func ownCluster(t testing.TB, password string) *Cluster {
 	t.Helper()
-	c, err := newCluster(password)
+	c, err := newCluster(password, false)
 	if err != nil {
 		t.Fatalf("this test starts servers of its own, also where others run on a container: %v: install PostgreSQL's server (Debian: apt-get install postgresql)", err)
 	}
@@ -82,12 +82,12 @@ func ownCluster(t testing.TB, password string) *Cluster {
 	return c
 }
 
-func newCluster(password string) (*Cluster, error) {
+func newCluster(password string, durable bool) (*Cluster, error) {
 	binaries, err := findBinaries()
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProgram(syscall.SIGINT)
+	p, err := newProgram(syscall.SIGINT, durable)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (c *Cluster) Promote(t testing.TB) {
 
 // startLocal starts a cluster as the shared server.
 func startLocal(ctx context.Context, options Options) (_ *Server, err error) {
-	c, err := newCluster(rand.Text())
+	c, err := newCluster(rand.Text(), options.Durable)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func (s *Server) Stop() { s.stop() }
 
 // Options say what server to start.
 type Options struct {
-	// Kind is "url", "container" or "local". Empty: the first of them that works.
+	// Kind is "url", "container" or "local", or several, with commas: the first that works. Empty: all, in this order.
 	Kind string
 	// Durable leaves fsync on, for benchmarks.
 	Durable bool
@@ -59,29 +60,21 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if options.Logf == nil {
 		options.Logf = func(string, ...any) {}
 	}
-	kinds := []struct {
-		name  string
-		start func(context.Context, Options) (*Server, error)
-	}{{"url", given}, {"container", startContainer}, {"local", startLocal}}
-	known := false
+	start := map[string]func(context.Context, Options) (*Server, error){"url": given, "container": startContainer, "local": startLocal}
 	var failures []error
-	for _, kind := range kinds {
-		if options.Kind != "" && options.Kind != kind.name {
-			continue
+	for kind := range strings.SplitSeq(cmp.Or(options.Kind, "url,container,local"), ",") {
+		if start[kind] == nil {
+			return nil, fmt.Errorf("%s is %q: it must be url, container, local, several with commas, or empty", kindEnv, options.Kind)
 		}
-		known = true
-		server, err := kind.start(ctx, options)
+		server, err := start[kind](ctx, options)
 		if err == nil {
 			options.Logf("pgtest: using %s", server.Description)
 			return server, nil
 		}
-		failures = append(failures, fmt.Errorf("  (%s: %w)", kind.name, err))
+		failures = append(failures, fmt.Errorf("  (%s: %w)", kind, err))
 		if ctx.Err() != nil {
 			break
 		}
-	}
-	if !known {
-		return nil, fmt.Errorf("%s is %q: it must be url, container, local or empty", kindEnv, options.Kind)
 	}
 	return nil, errors.Join(append([]error{errNoServer}, failures...)...)
 }

@@ -2,7 +2,7 @@
 // DATABASE_URL names an empty database on it, and AGENTSTORE_TEST_DATABASE_URL the
 // server, for package pgtest. If these are set already, it only runs the command.
 //
-//	disposable [-server container|local] [-durable] [-optional] command [argument …]
+//	disposable [-server container,local] [-durable] [-optional] command [argument …]
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	server := flag.String("server", "", "container or local; else the first that can be had")
+	server := flag.String("server", "", "container or local, or both with a comma; else the first that can be had")
 	durable := flag.Bool("durable", false, "leave fsync on, for benchmarks")
 	optional := flag.Bool("optional", false, "where no server can be had, run the command without one")
 	flag.Parse()
