@@ -9,8 +9,10 @@ VULN := bin/govulncheck
 DISPOSABLE := go run ./tests/cmd/disposable
 # PostgreSQL's version, for make image.
 VERSION ?= 15
-# SERVER=container or SERVER=local: use that kind of server only.
+# SERVER=container or SERVER=local: use that kind of server only. The tests prefer the machine's own programs, which
+# cost the least, and of which many tests start servers anyway.
 SERVER ?=
+NEAREST := local,container
 TESTFLAGS ?=
 # For make test/matrix: the short form, and a regular expression that selects cells.
 SHORT ?=
@@ -29,6 +31,8 @@ WHOLE := $(addprefix ./tests/,faults migrate pgtest timing)
 # These are in make test/all only: frameworks and documents, whose programs are built one by one,
 # several servers, and the tests' own tools.
 REST := ./adapters/... ./otelagentstore/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
+# Tests in a browser, and of a second or third setting of what one shows: make test/all has them.
+APART := InBrowser|UnderSettings|EachIsolationLevel|ConformanceInTx|ConformanceOfViews
 # Without what only debuggers read, the test binaries are linked in two thirds of the time. make lint vets.
 TEST := go test -json -ldflags=-w -vet=off
 ONCE = -timeout $(if $(AGENTSTORE_TEST_FULL),120m,40m) -p 2 -parallel 6 $(TESTFLAGS)
@@ -66,19 +70,19 @@ test/quick: ## Run what needs no server, and the conformance suite on one of bin
 test: export GOFLAGS += -race
 test: ## Run the unit tests, the conformance suite, faults, and each guarantee once, in minutes
 	@bash tests/install.sh
-	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
+	@$(DISPOSABLE) -server '$(or $(SERVER),$(NEAREST))' bash -c 'failed=0; \
 		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
-		$(TEST) $(ONCE) -run "$$promised|^TestConformanceOfPool$$" -skip InBrowser ./tests/postgres $(PROMISES) || failed=1; \
-		$(TEST) $(ONCE) -skip Amount $(QUICK) $(WHOLE) || failed=1; \
+		$(TEST) $(ONCE) -run "$$promised|^TestConformanceOfPool$$" -skip "$(APART)" ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -skip "Amount|$(APART)" $(QUICK) $(WHOLE) || failed=1; \
 		exit $$failed' | $(TIMES)
 
 .PHONY: test/all
 test/all: ## Run what make test leaves out: other settings, amounts, frameworks, documents, browsers
 	@bash tests/install.sh
-	@$(DISPOSABLE) -server '$(SERVER)' bash -c 'failed=0; \
+	@$(DISPOSABLE) -server '$(or $(SERVER),$(NEAREST))' bash -c 'failed=0; \
 		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
-		$(TEST) $(ONCE) -skip "$$promised|InBrowser|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
-		$(TEST) $(ONCE) -run InBrowser $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -skip "$$promised|$(APART)|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -run "$(APART)" ./repo/memory ./tests/postgres $(PROMISES) || failed=1; \
 		$(TEST) $(ONCE) $(REST) || failed=1; \
 		$(TEST) $(ONCE) -run Amount ./... || failed=1; \
 		exit $$failed' | $(TIMES)

@@ -419,7 +419,7 @@ func tryOutcomes(t *testing.T, store *agentstore.Store, databaseURL string, kill
 					t.Errorf("%v", p)
 				}
 			}()
-			for range pgtest.Choose(400, 40) {
+			for range pgtest.Choose(400, 15) {
 				op := ops[rand.IntN(len(ops))]
 				do, written := op.prepared()
 				ctx, cancel := context.WithCancel(context.Background())

@@ -23,7 +23,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	left := func(t *testing.T, store *agentstore.Store, remove func(ctx context.Context, id repo.ID) error) (left int) {
 		t.Helper()
-		for range pgtest.Choose(100, 25) {
+		for range pgtest.Choose(100, 6) {
 			id := pgtest.NewSession(t, store)
 			ctx, cancel := context.WithCancel(t.Context())
 			var writing sync.WaitGroup

@@ -143,7 +143,7 @@ func lockTimeoutIsTheSessionsOwn(t *testing.T, connections int) {
 				select {
 				case <-ended:
 					return
-				default:
+				case <-time.After(20 * time.Millisecond): // pace: enough of them, while the others wait
 				}
 			}
 		})
