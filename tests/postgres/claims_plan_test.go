@@ -141,7 +141,7 @@ func claimedBlocks(t *testing.T, pool *pgxpool.Pool, claim func(tx pgx.Tx) error
 // Guarantee: Claims: A claim reads a few blocks, however many plans are queued.
 func TestClaimReadsFewBlocks(t *testing.T) {
 	t.Parallel()
-	const queued, namespaces = 15_000, 20
+	const queued, namespaces = 30_000, 20
 	databaseURL := pgtest.NewDatabase(t)
 	conn := pgtest.Connect(t, databaseURL)
 	pgtest.Exec(t, conn, "ANALYZE")
